@@ -128,6 +128,7 @@ def _check_turns(job: Job) -> None:
             "turns get no texts: the recogniser %s gives no times of words; set "
             "transcribe.backend.word_timestamps=true where it can",
             recogniser.use,
+        )
 
 
 def _check_aligner(job: Job) -> None:

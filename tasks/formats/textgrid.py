@@ -71,23 +71,23 @@ def _filled(words: Sequence[Interval], end: int) -> Iterator[Interval]:
     """Intervals from 0 to the end, ms, with empty ones between the words."""
     last = 0
     waiting = ""  # words of no length
-    held: Interval | None = None
+    word: Interval | None = None
     for start, stop, text in words:
         start, stop = max(start, last), min(stop, end)
         if stop <= start:
-            if held is None:
+            if word is None:
                 waiting += f"{text} "
             else:
-                held = (held[0], held[1], f"{held[2]} {text}")
+                word = (word[0], word[1], f"{word[2]} {text}")
             continue
-        if held is not None:
-            yield held
+        if word is not None:
+            yield word
         if start > last:
             yield last, start, ""
-        held, last, waiting = (start, stop, waiting + text), stop, ""
-    if held is not None:
-        yield held
-    if last < end or held is None:
+        word, last, waiting = (start, stop, waiting + text), stop, ""
+    if word is not None:
+        yield word
+    if last < end or word is None:
         yield last, end, waiting.strip()
 
 

@@ -1,6 +1,6 @@
 """Edges of words of a given text, beside made speech whose phones are known.
 
-    [UTTERMILL_CORPUS=…] python -m tests.bench.align_words [--pocketsphinx FOLDER] [--each 4]
+    [UTTERMILL_CORPUS=…] python -m tests.bench.align_words [--pocketsphinx FOLDER] [--each 4] [--languages en …]
 
 espeak-ng says sentences of ten languages in several voices; a word is from its first phone to the
 end of its last one. Real words whose edges are known by their level are those of the corpus that
@@ -56,10 +56,10 @@ class Known(NamedTuple):
     spans: dict[int, tuple[int, float, float]]  # characters, start, end
 
 
-def made(each: int) -> Iterator[Known]:
+def made(each: int, languages: Sequence[str]) -> Iterator[Known]:
     chosen = [
         (name, " ".join(SENTENCES[name][2][n : n + 2]), number)
-        for number, (name, n) in enumerate((name, n) for name in LANGUAGES for n in range(each))
+        for number, (name, n) in enumerate((name, n) for name in languages for n in range(each))
     ]
     lines = [
         Line(text, SENTENCES[name][0] + VARIANTS[n % 3], SPEEDS[n // 3 % 3])
@@ -158,9 +158,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pocketsphinx", type=Path)
     parser.add_argument("--each", type=int, default=4, help="clips of a language")
+    parser.add_argument("--languages", nargs="+", default=LANGUAGES, choices=LANGUAGES)
     args = parser.parse_args()
     corpus = os.environ.get("UTTERMILL_CORPUS")
-    clips = [*made(args.each), *(recorded(Path(corpus)) if corpus else ())]
+    clips = [*made(args.each, args.languages), *(recorded(Path(corpus)) if corpus else ())]
     backend = Backend(Settings(device="cpu", threads=1))
 
     def aligned(known: Known) -> Sequence[Word]:

@@ -121,6 +121,7 @@ def test_a_format_depends_on_columns_that_there_are(use: str) -> None:
         "audio_is",
         "labels",
         "turns",
+        *(field.name for field in schema.REFERENCE_WORDS),
         *map(enhanced.after, plugins.columns("filters", "dnsmos")),
     }
     if unknown and not hasattr(plugins.module("formats", use), "derived"):

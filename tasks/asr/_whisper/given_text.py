@@ -73,15 +73,15 @@ def transcript(
         error = f"the text has {len(tokens)} tokens, more than Whisper reads at once"
         return Transcript(text, language, error=error)
     frames = max(-(-len(samples) // HOP), LEAST_FRAMES)
-    (found,) = model.model.align(
+    (result,) = model.model.align(
         encoded, tokenizer.sot_sequence, [tokens], frames, median_filter_width=MEDIAN
     )
     spellings = [tokenizer.tokenizer.id_to_token(token) for token in tokens]
     # In byte-level tokens each character stands for one byte.
     edges = np.cumsum([0, *map(len, spellings)])
     bounds = np.cumsum([0, *(len(word.encode()) for word in words)])
-    times = np.interp(bounds, edges, _starts(found.alignments, len(tokens), len(samples) / RATE))
-    sure = np.asarray(found.text_token_probs, np.float64)
+    times = np.interp(bounds, edges, _starts(result.alignments, len(tokens), len(samples) / RATE))
+    sure = np.asarray(result.text_token_probs, np.float64)
     first = np.searchsorted(edges, bounds[:-1], "right") - 1
     last = np.searchsorted(edges, bounds[1:], "left")
     timed = (
@@ -107,8 +107,8 @@ def _starts(alignments: Sequence[tuple[int, int]], tokens: int, seconds: float) 
     starts[0] = 0.0 if np.isnan(starts[0]) else starts[0]
     if np.isnan(starts[tokens]):
         starts[tokens] = seconds
-    known = np.flatnonzero(~np.isnan(starts))
-    filled = np.interp(np.arange(tokens + 1), known, starts[known])
+    timed = np.flatnonzero(~np.isnan(starts))
+    filled = np.interp(np.arange(tokens + 1), timed, starts[timed])
     return np.asarray(np.maximum.accumulate(filled))
 
 

@@ -1,6 +1,7 @@
 """Edges of words of a given text, beside made speech whose phones are known.
 
-    [UTTERMILL_CORPUS=…] python -m tests.bench.align_words [--pocketsphinx FOLDER] [--each 4] [--languages en …]
+    [UTTERMILL_CORPUS=…] python -m tests.bench.align_words [--pocketsphinx FOLDER] [--each 4]
+        [--languages en …]
 
 espeak-ng says sentences of ten languages in several voices; a word is from its first phone to the
 end of its last one. Real words whose edges are known by their level are those of the corpus that

@@ -27,6 +27,9 @@ uttermill list . --format {use} --split {split} > "$list"  # with full paths
 echo "$list"
 # {trainer}
 """
+_TIMED_WORDS = """\
+uttermill list . --format {use} --split {split}  # {what}
+"""
 #: What a profile's trainer takes; the rate is that of its published settings.
 _TRAINERS = {
     "ljspeech": "What reads LJSpeech takes the folder metadata_csv/{split} as it is (22050 Hz).",
@@ -51,6 +54,11 @@ _FIRST_PROFILE = {"metadata_csv": "ljspeech", "chat_jsonl": "ms_swift"}
 _SNIPPETS = {
     "metadata_csv": ("bash", _LISTED.replace("{ending}", "csv")),
     "chat_jsonl": ("bash", _LISTED.replace("{ending}", "jsonl")),
+    "ctm": ("bash", _TIMED_WORDS.replace("{what}", "a line a word: id 1 start duration word")),
+    "textgrid": (
+        "bash",
+        _TIMED_WORDS.replace("{what}", "Praat's files, one a clip, named by its id"),
+    ),
     "wenet": ("bash", _WENET.replace("{kind}", "shard")),
     "wenet_raw": ("bash", _WENET.replace("{kind}", "raw")),
     "webdataset": (

@@ -24,6 +24,7 @@ from tasks.shard_store import (
     hypotheses,
     llm_answers,
     recipe,
+    reference_words,
     shared_windows,
 )
 from tasks.shard_store.chosen_rules import filter_rules, rules_of
@@ -281,20 +282,24 @@ class ShardView(StoredShard):
                 return FinalUtterance(cut, utterance, utterance.outcome)
         texts = self._text_values.of(utterance, row, spoken)
         outcome = self._outcome_by_text(cut, texts, judge)
-        request, muted = None, None
+        request, alignment, muted = None, None, None
         if outcome.outcome == "packaged":
             if self._mutes:
                 muted = hidden.silence(self.job, utterance, bool(texts.get("pii")))
                 detail = "; ".join(filter(None, (outcome.detail, muted and f"muted: {muted}")))
                 outcome = replace(outcome, detail=detail)
             request = llm_answers.request_for(self.job, utterance)
-        if request is None:
+            alignment = reference_words.request_for(self.job, self.weights, utterance)
+        if request is None and alignment is None:
             return FinalUtterance(cut, utterance, outcome, texts, muted=muted)
-        answer = self.transcripts.get(request.recipe)
-        unanswered = answer is None
-        if unanswered:
+        answer = self.transcripts.get(request.recipe) if request else None
+        aligned = self.transcripts.get(alignment.recipe) if alignment else None
+        waits = request is not None and answer is None, alignment is not None and aligned is None
+        if any(waits):
             outcome = UNHEARD
-        return FinalUtterance(cut, utterance, outcome, texts, answer, muted, unanswered)
+        return FinalUtterance(
+            cut, utterance, outcome, texts, answer, muted, waits[0], aligned, waits[1]
+        )
 
     def with_stored_text(self, utterances: Iterable[FinalUtterance]) -> set[str]:
         """Ids of utterances that a limit dropped before their transcript was looked up, although

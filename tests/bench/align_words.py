@@ -22,6 +22,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -125,9 +126,7 @@ def errors(known: Known, words: Sequence[Word]) -> list[float]:
 
 def pocketsphinx(folder: Path) -> Callable[[Known], Sequence[Word]]:
     sys.path.append(str(folder))
-    from pocketsphinx import Decoder
-
-    decoder = Decoder(loglevel="FATAL")
+    decoder = import_module("pocketsphinx").Decoder(loglevel="FATAL")
 
     def align(known: Known) -> Sequence[Word]:
         if known.language != "en":

@@ -11,7 +11,14 @@ import pyarrow as pa
 from tasks import corpus, scoring
 from tasks.accounting import ledger
 from tasks.base import process_memory
-from tasks.base.schema import LEDGER, UTTERANCES, AnyRow, EnhancedRow, TranscriptRow
+from tasks.base.schema import (
+    LEDGER,
+    REFERENCE_WORDS,
+    UTTERANCES,
+    AnyRow,
+    EnhancedRow,
+    TranscriptRow,
+)
 from tasks.corpus import outcome_table, voices
 from tasks.publish import published_columns
 from tasks.publish.planned_columns import (
@@ -178,6 +185,10 @@ def _of_packaged(
         ],
         **{name: [None] * len(utterances) for name in ("muted", *MUTED_COLUMNS)},
     }
+    if job.transcribe.reference_words:
+        aligned = [_reference_words(job, u) if u else nothing for u in packaged]
+        for field in REFERENCE_WORDS:
+            table[field.name] = [values.get(field.name) for values in aligned]
     if turns_kept(job):
         table["turns"] = _turns(view, packaged, clips)
     if strict and hidden.mutes(job):
@@ -236,6 +247,18 @@ def _published(job: Job) -> Callable[[FinalUtterance], hidden.Texts]:
     return of
 
 
+def _reference_words(job: Job, u: FinalUtterance) -> AnyRow:
+    """When the words of the source's text are said, and how well it fits the sound."""
+    if u.aligned is None:
+        return {}
+    rows = u.aligned.get("word_times") or ()
+    sure = [row["probability"] for row in rows if row["probability"] is not None]
+    return {
+        "reference_words": hidden.words(job, rows or None, u.aligned.get("language")),
+        "reference_confidence": sum(sure) / len(sure) if sure else None,
+    }
+
+
 def _muted(job: Job, shard: str, u: FinalUtterance) -> AnyRow:
     """Columns of a clip of which words are muted: its hash is that of what is published."""
     columns: AnyRow = {"muted": u.muted}
@@ -261,6 +284,8 @@ def row_schema(job: Job) -> pa.Schema:
     if job.transcribe.llm_text:
         doc = "what became of a language model's punctuation: taken, or why the text stayed"
         fields.append(pa.field("llm_text", pa.string(), metadata={"doc": doc, "unit": ""}))
+    if job.transcribe.reference_words:
+        fields += REFERENCE_WORDS
     if recipe.enhancing(job):
         doc = "original or enhanced: which audio is packaged, whose hash is `sha256`"
         fields.append(pa.field("audio_is", pa.string(), metadata={"doc": doc, "unit": ""}))

@@ -59,7 +59,8 @@ def listed(row: AnyRow) -> str:
     later = {name: value for name in _LATER if (value := row.get(name)) is not None}
     segments = cast(list[SegmentRow] | None, row["segments"])
     if not later and segments is None:  # most rows
-        return recipe.digest_of_texts(_SORTED, [row[name] for name in _SORTED])
+        texts = [cast(str | bool | None, row[name]) for name in _SORTED]
+        return recipe.digest_of_texts(_SORTED, texts)
     given = {name: row[name] for name in DESCRIBED}
     if segments:
         given["segments"] = [

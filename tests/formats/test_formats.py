@@ -38,6 +38,9 @@ FORMATS = [*shelves.names("formats"), PLACED]
 PACKAGE = {"tar_hours": 2.5 / 3600}  # two groups of six short recordings
 COMMON = {"dataset.json", "README.md", "croissant.json", "utterances.parquet", "ledger.parquet"}
 SAFE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9]+)*")
+SILENT = ("ctm", "textgrid")  # they hold no audio
+#: Without times of words a CTM is empty; `asr/test_reference_words.py` has some.
+WITH_CONTENT = [use for use in FORMATS if use != "ctm"]
 
 
 def package(*formats: Any, **more: Any) -> dict[str, Any]:
@@ -175,7 +178,7 @@ def kinds(version: Path, use: str) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("use", FORMATS)
+@pytest.mark.parametrize("use", WITH_CONTENT)
 def test_a_flipped_byte_is_found(alone: Callable[[str], Path], use: str) -> None:
     version = alone(use)
     assert verify(version) == []
@@ -186,7 +189,7 @@ def test_a_flipped_byte_is_found(alone: Callable[[str], Path], use: str) -> None
         corpus.flip(version / name, at)
 
 
-@pytest.mark.parametrize("use", FORMATS)
+@pytest.mark.parametrize("use", WITH_CONTENT)
 def test_other_samples_or_texts_are_found_without_a_hash(
     alone: Callable[[str], Path], use: str
 ) -> None:
@@ -299,7 +302,10 @@ def faults(
 
 @pytest.mark.parametrize(
     "chosen",
-    [*({"use": use} for use in FORMATS if use != PLACED), {"use": "emilia", "audio": "mp3"}],
+    [
+        *({"use": use} for use in FORMATS if use not in (PLACED, *SILENT)),
+        {"use": "emilia", "audio": "mp3"},
+    ],
 )
 def test_a_damaged_blob_is_in_no_version(
     three: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, chosen: dict[str, str]

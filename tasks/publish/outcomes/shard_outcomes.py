@@ -137,52 +137,28 @@ def _of_cuts(utterances: Sequence[FinalUtterance]) -> dict[str, list[object]]:
 def _of_packaged(
     view: ShardView, utterances: Sequence[FinalUtterance], strict: bool
 ) -> dict[str, list[object]]:
-    """Columns of what was heard, null for what is still pending; and of the PCM, or of what it will
-    be."""
+    """Columns of what was heard, null for what is still pending."""
     job, shard = view.job, view.shard
     nothing: AnyRow = {}
     packaged = [u if _is_packaged(u) else None for u in utterances]
     transcripts = [_heard(u) if u else nothing for u in packaged]
     texts = [u.texts if u else nothing for u in packaged]
-    audio = [_packed(u) if u else None for u in packaged]
-    beside = [u.heard.beside if u else None for u in packaged]
     computed = (*text_values.DERIVED, *text_values.text_columns(job.transcribe.verdicts))
     published = _published(job)
     clips = [published(u) if u else hidden.NOTHING for u in packaged]
     table: dict[str, list[object]] = {
+        **_of_audio(utterances, packaged),
         **{name: [row.get(name) for row in transcripts] for name in HEARD},
         **{name: [values.get(name) for values in texts] for name in computed},
         # Of one that is pending, what is known of its language.
         "language": [(u.heard.transcript or nothing).get("language") for u in utterances],
         "llm_text": [u and llm_answers.became(u) for u in packaged],
-        "num_samples": [
-            u.cut.end - u.cut.start if pcm is None else pcm["num_samples"]
-            for u, pcm in zip(utterances, audio, strict=True)
-        ],
-        "sample_rate": [
-            u.cut.rate if pcm is None else pcm["rate"]
-            for u, pcm in zip(utterances, audio, strict=True)
-        ],
         "text": [clip.text for clip in clips],
         "text_source": [values.get(text_values.SOURCE) for values in texts],
         "normalised": [clip.normalised for clip in clips],
         "hypothesis": [clip.hypothesis for clip in clips],
         "word_times": [clip.words for clip in clips],
-        "sha256": [
-            u.cut.audio if pcm is None else pcm["sha256"]
-            for u, pcm in zip(utterances, audio, strict=True)
-        ],
         "work_shard": [u and shard for u in packaged],
-        "blob": [pcm and pcm["blob"] for pcm in audio],
-        "blob_offset": [pcm and pcm["offset"] for pcm in audio],
-        # Of the enhanced clip, where both are packaged.
-        "beside_blob": [clean and clean["blob"] for clean in beside],
-        "beside_offset": [clean and clean["offset"] for clean in beside],
-        "sha256_enhanced": [clean and clean["sha256"] for clean in beside],
-        "audio_is": [
-            pcm and ("enhanced" if pcm["audio"] == u.cut.enhanced else "original")
-            for u, pcm in zip(utterances, audio, strict=True)
-        ],
         **{name: [None] * len(utterances) for name in ("muted", *MUTED_COLUMNS)},
     }
     if job.transcribe.reference_words:
@@ -196,6 +172,38 @@ def _of_packaged(
             for name, value in _muted(job, shard, u).items() if u.muted else ():
                 table[name][row] = value
     return table
+
+
+def _of_audio(
+    utterances: Sequence[FinalUtterance], packaged: Sequence[FinalUtterance | None]
+) -> dict[str, list[object]]:
+    """Columns of the PCM, or of what it will be; `packaged`: None for what is still pending."""
+    audio = [_packed(u) if u else None for u in packaged]
+    beside = [u.heard.beside if u else None for u in packaged]
+    return {
+        "num_samples": [
+            u.cut.end - u.cut.start if pcm is None else pcm["num_samples"]
+            for u, pcm in zip(utterances, audio, strict=True)
+        ],
+        "sample_rate": [
+            u.cut.rate if pcm is None else pcm["rate"]
+            for u, pcm in zip(utterances, audio, strict=True)
+        ],
+        "sha256": [
+            u.cut.audio if pcm is None else pcm["sha256"]
+            for u, pcm in zip(utterances, audio, strict=True)
+        ],
+        "blob": [pcm and pcm["blob"] for pcm in audio],
+        "blob_offset": [pcm and pcm["offset"] for pcm in audio],
+        # Of the enhanced clip, where both are packaged.
+        "beside_blob": [clean and clean["blob"] for clean in beside],
+        "beside_offset": [clean and clean["offset"] for clean in beside],
+        "sha256_enhanced": [clean and clean["sha256"] for clean in beside],
+        "audio_is": [
+            pcm and ("enhanced" if pcm["audio"] == u.cut.enhanced else "original")
+            for u, pcm in zip(utterances, audio, strict=True)
+        ],
+    }
 
 
 def _turns(

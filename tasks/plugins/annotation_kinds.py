@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -191,7 +191,7 @@ class Events:
     def encoded(self, value: list[Event]) -> bytes:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
-    def decoded(self, data: bytes) -> list[dict[str, Any]]:
+    def decoded(self, data: bytes) -> list[dict[str, object]]:
         return [Event(*entry)._asdict() for entry in json.loads(data)]
 
     @property
@@ -277,7 +277,7 @@ class Taken(NamedTuple):
 
     numbers: dict[str, float | None]
     labels: dict[str, str | None]
-    large: dict[str, Any]
+    large: dict[str, object]
 
 
 def take(who: str, declared: Annotations, given: Mapping[str, Any], seconds: float) -> Taken:
@@ -285,7 +285,7 @@ def take(who: str, declared: Annotations, given: Mapping[str, Any], seconds: flo
     its kind."""
     numbers = {name: value for name, value in given.items() if name not in declared}
     labels: dict[str, str | None] = {}
-    large: dict[str, Any] = {}
+    large: dict[str, object] = {}
     for name, kind in declared.items():
         if name not in given:
             raise RunError(f"{who} gives no annotation {name}, which it declares; None says none")
@@ -300,7 +300,7 @@ def take(who: str, declared: Annotations, given: Mapping[str, Any], seconds: flo
         else:
             large[name] = checked
     for column, (name, label) in shares(declared).items():
-        numbers[column] = _share(large[name], label, seconds)
+        numbers[column] = _share(cast(list[Event] | None, large[name]), label, seconds)
     return Taken(numbers, labels, large)
 
 

@@ -83,7 +83,7 @@ class Values:
         self.names = [*self._labels, *(one.name for one in self._large), *self._asked]
         self._voices: tuple[str, dict[str, Any]] = ("", {})  # of the last recording, by name
 
-    def of(self, u: FinalUtterance) -> dict[str, Any]:
+    def of(self, u: FinalUtterance) -> dict[str, object]:
         """By column."""
         values = {name: u.texts.get(name) for name in self._labels}
         values |= {one.name: annotated.value_of(one, u) for one in self._large}
@@ -93,7 +93,7 @@ class Values:
             values["speaker_embedding"] = self._embedding(u)
         return values
 
-    def _turns(self, u: FinalUtterance) -> list[dict[str, Any]] | None:
+    def _turns(self, u: FinalUtterance) -> list[dict[str, object]] | None:
         """In s of the clip."""
         spoken, rate = self._view.turned(u.cut.recording)[1], u.cut.rate
         if spoken is None:

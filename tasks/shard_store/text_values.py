@@ -133,9 +133,9 @@ class TextValues:
 
     def _masked(
         self, declared: Annotations, given: Mapping[str, Any], language: str | None
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """What may be parts of a text, without what is never published of one."""
-        masked: dict[str, Any] = {}
+        masked: dict[str, object] = {}
         for name, kind in declared.items():
             value = given[name]
             if isinstance(kind, Label) and kind.values is None:

@@ -6,8 +6,6 @@ where formats hold it too.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
@@ -81,7 +79,7 @@ class Values:
         self._labels = [one.name for one in declared if one.shelf == "text" and not one.kind.large]
         self._asked = _spoken(view.job)
         self.names = [*self._labels, *(one.name for one in self._large), *self._asked]
-        self._voices: tuple[str, dict[str, Any]] = ("", {})  # of the last recording, by name
+        self._voices: tuple[str, dict[str, bytes]] = ("", {})  # of the last recording, by name
 
     def of(self, u: FinalUtterance) -> dict[str, object]:
         """By column."""

@@ -145,7 +145,8 @@ class Measured(NamedTuple):
         taken = annotation_kinds.take(f"the filter {use}", declared, given, clip.seconds)
         self.measures.update(taken.numbers)
         self.labels.update(taken.labels)
-        for name, value in {**taken.labels, **taken.large}.items():
+        values: Mapping[str, Any] = {**taken.labels, **taken.large}
+        for name, value in values.items():
             stored = None if value is None else declared[name].encoded(value)
             self.stored[annotation_kinds.key(use, name)] = stored
 

@@ -31,7 +31,7 @@ def check(job: Job) -> None:
     for name in job.package.publish:
         present = name == "turns" and turns_kept(job)
         if name in SPOKEN and not (present or recipe.speaking(job)):
-            raise ConfigError(f"package.publish: {name} needs a diarizer; choose one, speakers.use")
+            raise ConfigError(f"package.publish: {name} needs a diarizer: set speakers.use")
         if name not in declared | SPOKEN.keys() | {WORDS}:
             names = ", ".join(sorted({*declared, *SPOKEN, WORDS}))
             raise ConfigError(f"package.publish: nothing gives {name!r}; it may name {names}")

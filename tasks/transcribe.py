@@ -17,10 +17,12 @@ from tasks.base.schema import TRANSCRIPTS, TranscriptRow, WordRow
 from tasks.plugins import backends
 from tasks.plugins.contracts import asr
 from tasks.plugins.contracts.asr import AligningBackend, ChunkedBackend
+from tasks.plugins.contracts.text import Answer
 from tasks.served import llm_text
+from tasks.served.llm_text import Written
 from tasks.settings import Plugin
 from tasks.settings.job import Job
-from tasks.shard_store import llm_answers, reference_words, shard_view
+from tasks.shard_store import llm_answers, model_answers, reference_words, shard_view
 from tasks.shard_store.utterance import FinalUtterance
 from tasks.stages.asr_units import CHUNK_SECONDS, Sharing, Unit, chunks, clips, sharing_of
 
@@ -28,16 +30,19 @@ SCHEMA = TRANSCRIPTS
 BATCHED = True
 LLM_LAST = 1 << 30  # in the order of recognisers, a language model's place
 ALIGNED = LLM_LAST - 1  # and that of texts that are aligned
+ASKED = LLM_LAST - 2  # and that of what plug-ins on text ask
 
 
 def rounds(job: Job) -> int:
     """One, and a further one each for clips whose language the vote of their recording overrules;
-    for further recognisers, which are chosen by what the first one heard; and for a language model,
-    which gets the texts that these leave, and the times of words of sources' texts."""
+    for further recognisers, which are chosen by what the first one heard; for what plug-ins on text
+    ask models; and for a language model, which gets the texts that these leave, and the times of
+    words of sources' texts."""
     asr = job.transcribe
     votes = asr.language_by != "clip" and asr.backend.use != "none"
     last = asr.llm_text is not None or asr.reference_words
-    return 1 + votes + bool(asr.backends) + last
+    asks = bool(model_answers.asking(asr))
+    return 1 + votes + bool(asr.backends) + asks + last
 
 
 def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
@@ -69,6 +74,8 @@ def _lacking(utterance: FinalUtterance, shard: shard_view.ShardView) -> Iterator
                 shard.transcript_recipe(utterance.heard), 0, sharing_of(utterance.cut, shard.audio)
             )
         return
+    for request in utterance.unanswered:
+        yield Unit(request.recipe, pcm, shard.shard, None, None, question=request)
     if utterance.llm_unanswered and (
         question := llm_answers.request_for(shard.job, utterance.heard)
     ):
@@ -88,6 +95,8 @@ def _order(unit: Unit) -> tuple[int, float, tuple[str, ...], int, str]:
     shared = unit.sharing
     if unit.request is not None:  # of about one length, so in the order of recipes
         return LLM_LAST, 0.0, (), 0, unit.transcript
+    if unit.question is not None:
+        return ASKED, 0.0, (unit.question.plugin.use,), 0, unit.transcript
     if unit.aligned:
         return ALIGNED, -unit.seconds, (), 0, unit.transcript
     if shared is None:
@@ -102,6 +111,8 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[TranscriptRow]]:
             yield from _written([*group], job)
         elif number == ALIGNED:
             yield from _aligned([*group], job)
+        elif number == ASKED:
+            yield from _answered([*group])
         else:
             yield from _heard_by(job.transcribe.recognisers[number], [*group], job)
 
@@ -112,17 +123,35 @@ def _written(units: list[Unit], job: Job) -> Iterator[list[TranscriptRow]]:
     questions = [unit.request for unit in units if unit.request]
     answers = _writer(job.transcribe.llm_text).write([(q.text, q.language) for q in questions])
     for unit, question, answer in zip(units, questions, answers, strict=True):
-        row: TranscriptRow = {
-            "transcript": unit.transcript,
-            "audio": None,  # no recogniser ran
-            "raw_text": answer.answer,
-            "text": answer.text,
-            "reference": question.text,
-            "language": question.language or None,
-        }
-        if answer.reason:
-            row["error_code"], row["error_detail"] = answer.reason, shortened(answer.detail)
-        yield [row]
+        row = _row_of_answer(unit, question.text, answer.answer, answer.text, answer)
+        yield [{**row, "language": question.language or None}]
+
+
+def _answered(units: list[Unit]) -> Iterator[list[TranscriptRow]]:
+    """One row per unit, in order, by the models that plug-ins on text ask."""
+    asked = [(unit, unit.question) for unit in units if unit.question]
+    for plugin, group in groupby(asked, key=lambda pair: pair[1].plugin):
+        module, settings = plugins.TEXT.resolve(plugin)
+        of_plugin = [*group]
+        questions = [(request.question, request.text) for _, request in of_plugin]
+        answers = module.answer(questions, settings)
+        for (unit, request), answer in zip(of_plugin, answers, strict=True):
+            yield [_row_of_answer(unit, request.text, answer.reply, answer.value, answer)]
+
+
+def _row_of_answer(
+    unit: Unit, asked: str, reply: str | None, text: str | None, answer: Written | Answer
+) -> TranscriptRow:
+    row: TranscriptRow = {
+        "transcript": unit.transcript,
+        "audio": None,  # no recogniser ran
+        "raw_text": reply,
+        "text": text,
+        "reference": asked,
+    }
+    if answer.reason:
+        row["error_code"], row["error_detail"] = answer.reason, shortened(answer.detail)
+    return row
 
 
 #: The client of this worker process.

@@ -42,6 +42,7 @@ from tasks.publish.outcomes.shard_batches import ShardBatch
 from tasks.publish.writing import table_parts
 from tasks.runs.executor import Chain, Result
 from tasks.settings.job import Cost, Done, Job
+from tasks.shard_store import model_answers
 from tasks.stages import isolate
 from tasks.stages.cost import CostMeter
 from tasks.storage import write_atomic
@@ -99,9 +100,8 @@ def together(name: str, job: Job) -> tuple[str, ...]:
     if name != "filter" or job.enhance.use != "none":
         return (name,)
     asr = job.transcribe
-    asks = asr.llm_text is not None or any(
-        recogniser.use != "none" for recogniser in asr.recognisers
-    )
+    asks = asr.llm_text is not None or bool(model_answers.asking(asr))
+    asks |= any(recogniser.use != "none" for recogniser in asr.recognisers)
     return ("filter", "resample") if asks else ("filter", "resample", "transcribe")
 
 

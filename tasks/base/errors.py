@@ -156,6 +156,7 @@ CODES = {
     "empty_answer": "the language model wrote nothing; the text stayed as it was",
     "odd_marks": "the language model wrote marks that no sentence has; the text stayed as it was",
     "words_changed": "the language model changed words; the text stayed as it was",
+    "odd_answer": "the language model's answer is not among a question's; its label is null",
     "no_answer": "the language model gave no answer for it; the text stayed as it was",
     "cut_by_person": "a person moved the boundaries of a clip, and nothing else holds this",
     "person": "a person decided so: `uttermill review export` says who and why",

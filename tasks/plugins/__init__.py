@@ -16,6 +16,7 @@ from tasks.plugins.loading import (
     Dataset,
     Shelf,
     annotated,
+    annotates,
     checked,
     columns,
     datasets,

@@ -186,6 +186,14 @@ def annotated(shelf: contracts.Measuring, use: str) -> Annotations:
     return measuring(shelf).load(use).ANNOTATIONS
 
 
+def annotates(shelf: contracts.Measuring, plugin: Plugin) -> Annotations:
+    """The same of a chosen plug-in, whose settings may say what they are."""
+    if shelf == "filters":
+        return annotated(shelf, plugin.use)
+    module, settings = TEXT.resolve(plugin)
+    return module.annotates(settings)
+
+
 @dataclass(frozen=True, slots=True)
 class _Chosen:
     """A plug-in as settings name it; equal if its options are written the same, as a plug-in

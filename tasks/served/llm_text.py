@@ -6,8 +6,6 @@ same words as the text and no characters but letters, digits and punctuation of 
 
 from __future__ import annotations
 
-import json
-import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,9 +13,8 @@ from dataclasses import dataclass
 from tasks import scoring
 from tasks.base import masking
 from tasks.base.errors import shortened
-from tasks.base.json_types import JsonObject
 from tasks.plugins.contracts.text import words
-from tasks.served import client
+from tasks.served import chat, client
 from tasks.served.client import Client, Failed
 from tasks.served.http import Body, Server, Service
 from tasks.settings.servers import LlmText
@@ -26,13 +23,6 @@ VERSION = 1  # raise it when other answers are accepted
 WHERE = "transcribe.llm_text"
 CONTROL = "hello there"  # a text that every working model answers
 MARKUP = frozenset("*_#`~^|<>[]{}\\=@/")
-_THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
-_FENCE = re.compile(r"\A```[^\n`]*\n(.*?)\n?```\Z", re.DOTALL)
-#: Pairs of marks that models put around a whole answer.
-_AROUND = tuple(
-    pair.split()
-    for pair in ('" "', "“ ”", "„ “", "« »", "' '", "‘ ’", "「 」", "` `", "** **", "__ __", "* *")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +41,7 @@ def check(settings: LlmText) -> None:
     client.key(settings, WHERE)
 
 
-def parse(body: bytes) -> str:
-    """The text of the first choice. ValueError when it is not a chat completion."""
-    answer = json.loads(body)
-    try:
-        content = answer["choices"][0]["message"]["content"]
-    except (LookupError, TypeError):
-        raise ValueError("no chat completion") from None
-    if not isinstance(content, str | None):
-        raise ValueError("no text")
-    return content or ""
-
-
-SERVICE = Service(WHERE, "language model's server", "texts", LlmText.PATH, parse)
+SERVICE = Service(WHERE, "language model's server", "texts", LlmText.PATH, chat.parse)
 
 
 class Writer:
@@ -90,22 +68,13 @@ class Writer:
 
     def _sent(self, text: str) -> Body:
         settings = self._settings
-        sent: JsonObject = {
-            "model": settings.model,
-            "messages": [
-                {"role": "system", "content": settings.prompt},
-                {"role": "user", "content": text},
-            ],
-        }
-        if settings.temperature is not None:
-            sent["temperature"] = settings.temperature
-        return {"json": sent}
+        return chat.sent(settings.model, settings.temperature, settings.prompt, text)
 
 
 def judged(asked: str, answer: str, language: str) -> Written:
     """The answer's text, if it changed nothing but punctuation and case: in the form of
     `text_form: normalised`, both texts have the same words."""
-    text = _bare(answer, asked)
+    text = scoring.clean(chat.bare(answer, asked))
     if not text:
         return Written(answer, None, "empty_answer")
     odd = {char for char in text if char in MARKUP or unicodedata.category(char)[0] == "S"}
@@ -118,18 +87,3 @@ def judged(asked: str, answer: str, language: str) -> Written:
 
 def _words(text: str, language: str) -> list[str]:
     return words(scoring.training_text(text, language))
-
-
-def _bare(answer: str, asked: str) -> str:
-    """The clean text of an answer: without a `<think>` part, and without a code fence or quotes
-    around the whole."""
-    text = _THOUGHTS.sub("", answer).strip()
-    if fenced := _FENCE.match(text):
-        text = fenced[1].strip()
-    for first, last in _AROUND:
-        inner = text.removeprefix(first).removesuffix(last)
-        around = len(inner) == len(text) - len(first) - len(last)
-        # Quotes within the text may begin before it and end behind it.
-        if around and not asked.startswith(first) and first not in inner and last not in inner:
-            text = inner.strip()
-    return scoring.clean(text)

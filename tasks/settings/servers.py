@@ -73,6 +73,16 @@ class ServerSettings(StageSettings):
         return value
 
 
+class ChatServer(ServerSettings):
+    """A language model on any server with OpenAI's `/v1/chat/completions`."""
+
+    PATH: ClassVar[str] = "/chat/completions"
+
+    model: str | None = Field(
+        None, description="Name of the model on the server.", min_length=1, json_schema_extra=WORDS
+    )
+
+
 class LlmText(ServerSettings):
     """A language model that writes punctuation and case: any server with OpenAI's
     `/v1/chat/completions`."""

@@ -37,13 +37,17 @@ class Declared(NamedTuple):
 
 def of_job(job: Job) -> list[Declared]:
     """All annotations of the chosen filters and plug-ins on text, in the order of the settings."""
-    chosen: list[tuple[Measuring, str]] = [("filters", p.use) for p in job.filter.all_filters]
-    chosen += [("text", plugin.use) for plugin in job.transcribe.verdicts]
     return [
-        Declared(shelf, use, name, kind)
-        for shelf, use in chosen
-        for name, kind in plugins.annotated(shelf, use).items()
+        Declared(shelf, plugin.use, name, kind)
+        for shelf, plugin in _chosen(job)
+        for name, kind in plugins.annotates(shelf, plugin).items()
     ]
+
+
+def _chosen(job: Job) -> list[tuple[Measuring, Plugin]]:
+    """(shelf, plug-in) of all that may say something of a clip."""
+    filters: list[tuple[Measuring, Plugin]] = [("filters", p) for p in job.filter.all_filters]
+    return filters + [("text", plugin) for plugin in job.transcribe.verdicts]
 
 
 def check(job: Job) -> None:
@@ -67,8 +71,7 @@ def check(job: Job) -> None:
 
 def _check_asked(job: Job) -> None:
     """ConfigError if a corpus-wide plug-in asks for a measure that nothing takes."""
-    chosen: list[tuple[Measuring, Plugin]] = [("filters", p) for p in job.filter.all_filters]
-    chosen += [("text", plugin) for plugin in job.transcribe.verdicts]
+    chosen = _chosen(job)
     measured = {field.name for field in UTTERANCES if pa.types.is_floating(field.type)}
     for shelf, plugin in chosen:
         measured |= {*plugins.columns(shelf, plugin.use)}

@@ -23,6 +23,7 @@ from tasks.shard_store import (
     hidden,
     hypotheses,
     llm_answers,
+    model_answers,
     recipe,
     reference_words,
     shared_windows,
@@ -38,7 +39,7 @@ from tasks.shard_store.cuts import (
 )
 from tasks.shard_store.shared_windows import Company
 from tasks.shard_store.stored_shard import StoredShard, samples_of
-from tasks.shard_store.text_values import TextValues
+from tasks.shard_store.text_values import TextValues, final_text
 from tasks.shard_store.utterance import (
     UNCONVERTED,
     UNHEARD,
@@ -238,6 +239,18 @@ class ShardView(StoredShard):
     def _text_values(self) -> TextValues:
         return TextValues(self.job)
 
+    @cached_property
+    def _asking(self) -> tuple[model_answers.Asking, ...]:
+        return model_answers.asking(self.job.transcribe)
+
+    def questions(self, utterance: HeardUtterance) -> list[model_answers.TextRequest]:
+        """What plug-ins on text ask about an utterance, if it is packaged."""
+        row = utterance.transcript
+        if not self._asking or row is None or row["error_code"]:
+            return []
+        text = hidden.shown(self.job, final_text(self.job, utterance)[0], row["language"])
+        return model_answers.requests(self._asking, text) if text else []
+
     def transcribed(self) -> Iterator[FinalUtterance]:
         """`resampled` with transcripts, rules on text and, last, people's decisions; utterances
         that lack any of these are pending."""
@@ -280,8 +293,13 @@ class ShardView(StoredShard):
             utterance = hypotheses.with_others(utterance, wanted, self.transcripts.get)
             if utterance.missing:
                 return FinalUtterance(cut, utterance, utterance.outcome)
-        texts = self._text_values.of(utterance, row, spoken)
+        asked = self.questions(utterance)
+        answers = model_answers.answers(asked, self.transcripts)
+        texts = self._text_values.of(utterance, row, spoken, answers)
         outcome = self._outcome_by_text(cut, texts, judge)
+        unanswered = tuple(one for one in asked if one.recipe not in self.transcripts)
+        if outcome.outcome == "packaged" and unanswered:  # an answer may drop it
+            return FinalUtterance(cut, utterance, UNHEARD, texts, unanswered=unanswered)
         request, alignment, muted = None, None, None
         if outcome.outcome == "packaged":
             if self._mutes:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from tasks import plugins
@@ -52,6 +54,8 @@ def text_columns(chosen: tuple[Plugin, ...]) -> dict[str, tuple[str, str]]:
     }
 
 
+#: Stored answers of models, by plug-in and key.
+Answers = Mapping[str, Mapping[str, str | None]]
 SOURCE = "text_source"  # the key of where the chosen text is from
 
 
@@ -64,20 +68,26 @@ class TextValues:
         #: Whether the recogniser's text depends on the audio.
         self._listens = plugins.ASR.load(job.transcribe.backend.use).LISTENS
         resolved = [(p.use, *plugins.TEXT.resolve(p)) for p in job.transcribe.verdicts]
-        annotating = {use for use, m, _ in resolved if m.ANNOTATIONS and m.labelled is None}
+        annotating = {
+            use for use, m, chosen in resolved if m.annotates(chosen) and m.labelled is None
+        }
         self._measures = [
             (module.measure, settings)
             for use, module, settings in resolved
             if module.COLUMNS and use not in annotating
         ]
         self._annotating = [
-            (f"the plug-in on text {use}", module.ANNOTATIONS, module.measure, settings)
+            (use, module.annotates(settings), module.measure, settings)
             for use, module, settings in resolved
             if use in annotating
         ]
 
     def of(
-        self, utterance: HeardUtterance, row: TranscriptRow, spoken: float | None = None
+        self,
+        utterance: HeardUtterance,
+        row: TranscriptRow,
+        spoken: float | None = None,
+        answers: Answers = MappingProxyType({}),
     ) -> AnyRow:
         """By column; `row`: what was heard; `spoken`: speech with words in its whole recording, s.
         That counts unless the source gives the segments."""
@@ -123,8 +133,10 @@ class TextValues:
         }
         for measure, settings in self._measures:
             values.update(measure(heard, settings))
-        for who, declared, measure, settings in self._annotating:
-            taken = annotation_kinds.take(who, declared, measure(heard, settings), heard.seconds)
+        for use, declared, measure, settings in self._annotating:
+            asked = replace(heard, answers=answers[use]) if use in answers else heard
+            who, measured = f"the plug-in on text {use}", measure(asked, settings)
+            taken = annotation_kinds.take(who, declared, measured, heard.seconds)
             remarks = {**taken.numbers, **taken.labels, **taken.large}
             if hidden.hides(self._job):
                 remarks |= self._masked(declared, remarks, row["language"])

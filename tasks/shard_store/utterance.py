@@ -14,6 +14,7 @@ from tasks.base.schema import AnyRow, EnhancedRow, MeasureValue, RecordingRow, T
 from tasks.recording import Segment, ids
 from tasks.shard_store.decision_log import Decision
 from tasks.shard_store.language_vote import Vote
+from tasks.shard_store.model_answers import TextRequest
 from tasks.shard_store.shared_windows import Company
 
 
@@ -173,3 +174,4 @@ class FinalUtterance:
     llm_unanswered: bool = False  # one is asked, and has not answered
     aligned: TranscriptRow | None = None  # its source's text with the times of words
     unaligned: bool = False  # these are asked for, and not there
+    unanswered: tuple[TextRequest, ...] = ()  # what plug-ins on text ask, and nobody answered

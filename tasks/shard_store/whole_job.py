@@ -12,7 +12,7 @@ from tasks.scoring import normalisers
 from tasks.served import llm_text
 from tasks.settings import Plugin, TranscribeSettings
 from tasks.settings.job import Job
-from tasks.shard_store import recipe
+from tasks.shard_store import model_answers, recipe
 
 #: Not told unless they differ from this default: versions stay as they were.
 UNASKED_OF_PLUGINS = {
@@ -42,6 +42,7 @@ class Recipes(TypedDict):
     weights: str
     further_backends: NotRequired[list[str]]
     llm_text: NotRequired[int]
+    asked: NotRequired[list[str]]
     stages: dict[str, int]
 
 
@@ -72,6 +73,8 @@ def recipes_of(job: Job) -> Recipes:
         recipes["further_backends"] = [recipe.of_plugin("asr", plugin) for plugin in further]
     if transcribe.llm_text:
         recipes["llm_text"] = llm_text.VERSION
+    if asked := model_answers.identities(model_answers.asking(transcribe)):
+        recipes["asked"] = asked
     return recipes
 
 
@@ -95,6 +98,7 @@ def of_stage(stage: str, job: Job, weights: str) -> str:
         what += [recipe.of_plugin("asr", plugin) for plugin in chosen.recognisers[1:]]
         what += [recipe.of_llm_answer(llm, "", "")] if llm else []
         what += ["aligned"] if chosen.reference_words else []
+        what += model_answers.identities(model_answers.asking(chosen))
     return recipe.digest(stage, what)
 
 

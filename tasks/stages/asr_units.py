@@ -17,6 +17,7 @@ from tasks.base.arrays import Float32s
 from tasks.base.schema import EnhancedRow
 from tasks.shard_store import blobs
 from tasks.shard_store.llm_answers import ModelRequest
+from tasks.shard_store.model_answers import TextRequest
 from tasks.shard_store.utterance import CutUtterance
 
 CHUNK_SECONDS = 300.0  # audio in memory at once, unless the recogniser wants more
@@ -50,6 +51,7 @@ class Unit:
     sharing: Sharing | None = None
     backend: int = 0  # which of the recognisers
     request: ModelRequest | None = None  # for a language model; no recogniser is needed then
+    question: TextRequest | None = None  # of a plug-in on text, for a model; likewise
     aligned: bool = False  # the recogniser only says when the words of the reference are said
 
     @property

@@ -102,6 +102,7 @@ import tasks.text.error_rate
 import tasks.text.hallucination
 import tasks.text.language
 import tasks.text.language_agrees
+import tasks.text.llm_label
 import tasks.text.logprob
 import tasks.text.no_speech
 import tasks.text.pii
@@ -212,6 +213,7 @@ text_error_rate: contracts.TextVerdictModule = tasks.text.error_rate
 text_hallucination: contracts.TextVerdictModule = tasks.text.hallucination
 text_language: contracts.TextVerdictModule = tasks.text.language
 text_language_agrees: contracts.TextVerdictModule = tasks.text.language_agrees
+text_llm_label: contracts.TextVerdictModule = tasks.text.llm_label
 text_logprob: contracts.TextVerdictModule = tasks.text.logprob
 text_no_speech: contracts.TextVerdictModule = tasks.text.no_speech
 text_pii: contracts.TextVerdictModule = tasks.text.pii

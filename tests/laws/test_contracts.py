@@ -77,7 +77,8 @@ def faults(module: ModuleType, shelf: str) -> list[str]:
         return [*found, "Settings is not a StageSettings"]
     if shelf in ROLES:
         roles = {role(settings, field) for field in settings.model_fields}
-        found += [f"a setting is {each}" for each in roles - ROLES[shelf]]
+        allowed = ROLES[shelf] | ({None, "transient"} if hasattr(module, "questions") else set())
+        found += [f"a setting is {each}" for each in roles - allowed]
     return found
 
 

@@ -17,6 +17,7 @@ from flows.cluster.settings import ClusterSettings, TlsSettings
 from tasks import plugins
 from tasks.base import shelves
 from tasks.settings import Plugin, ResampleSettings, role
+from tasks.settings.servers import ServerSettings
 from tasks.shard_store import recipe
 from tests.helpers import corpus
 
@@ -307,6 +308,12 @@ SHELVES: dict[str, dict[str, Entry]] = {
                       "unless_logprob": Entry(THRESHOLD, -0.3),
                       "unless_wer": Entry(THRESHOLD, 0.3)},
     "text.language_agrees": {"min": NUMBER, "unless_wer": Entry(THRESHOLD, 0.3)},
+    # `test_llm_label.py` has a server.
+    "text.llm_label": {
+        **dict.fromkeys(ServerSettings.model_fields, Entry(TRANSIENT)),
+        **dict.fromkeys(("model", "questions", "prompt", "temperature", "second"), Entry(RECIPE)),
+        "allowed": Entry(THRESHOLD), "min_agreement": Entry(THRESHOLD),
+    },
     "text.logprob": {"min": Entry(THRESHOLD, -0.5), "unless_wer": Entry(THRESHOLD, 0.3)},
     "text.no_speech": {"max": NUMBER, "unless_logprob": Entry(THRESHOLD, -0.5),
                        "min_recording_speech": NUMBER,

@@ -281,6 +281,11 @@ class _Scan:
         if question is not None and question.recipe not in seen:
             self.stages["transcribe"].add(1, seconds, causes, bool(self.causes.texts))
             seen.add(question.recipe)
+        verdicts = [name for name in self.causes.version if name.startswith("transcribe.verdicts")]
+        for request in utterance.unanswered:
+            if request.recipe not in seen:
+                self.stages["transcribe"].add(1, seconds, causes or verdicts, False)
+                seen.add(request.recipe)
         asked = (
             reference_words.request_for(self.job, view.weights, utterance.heard)
             if utterance.unaligned
@@ -296,7 +301,7 @@ class _Scan:
         measured_only = outcome.stage == "filter" and transcribed
         # What further recognisers hear may drop a clip, but not change the first one's text.
         compared = bool(utterance.heard.missing) and self.job.transcribe.asr == "first"
-        compared |= utterance.llm_unanswered or utterance.unaligned
+        compared |= utterance.llm_unanswered or utterance.unaligned or bool(utterance.unanswered)
         if outcome.outcome == "packaged" or measured_only or compared:
             self.stay[utterance.cut.id] = utterance.cut.seconds
         elif outcome.outcome == "pending":

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -42,6 +43,8 @@ class ScoredTranscript:
     hypotheses: tuple[tuple[str, str], ...] = ()  # (text, as it is compared) of each recogniser
     timed_words: tuple[str, ...] | None = None  # heard, with times; None: none have times
     listened: bool = True  # False: no recogniser ran, or `fake` did
+    #: Of models that the plug-in asks, by key; None: no usable one.
+    answers: Mapping[str, str | None] = field(default_factory=dict, hash=False)
 
     @cached_property
     def words(self) -> list[str]:
@@ -84,9 +87,26 @@ class Hidden(NamedTuple):
 Hide = Callable[[str, "str | None", PluginSettings, bool], Sequence[Hidden]]
 
 
+class Question(NamedTuple):
+    """What a model on a server is asked about each text. Its answer is stored, and asked for again
+    when the text or `recipe` changes."""
+
+    key: str  # of the answer in `ScoredTranscript.answers`
+    recipe: str  # all that can change the answer beside the text: the model's name, the wording
+
+
+class Answer(NamedTuple):
+    """`value` as `ScoredTranscript.answers` has it; None and why (`errors.CODES`)."""
+
+    reply: str | None  # as the model gave it; None: it gave none
+    value: str | None
+    reason: str = ""
+    detail: str = ""
+
+
 class TextVerdictModule(PluginModule, Protocol):
-    """All its settings are thresholds: none of its results is stored, so changing one costs no
-    transcript."""
+    """All its settings are thresholds, unless it asks `questions`: nothing else of its results is
+    stored, so changing one costs no transcript."""
 
     def verdict(self, settings: PluginSettings) -> tuple[Rule, ...]:
         """Limits on columns: its own, and those that are always there, null if the recogniser
@@ -107,6 +127,21 @@ class TextVerdict(TextVerdictModule, CorpusWide, LoadedPlugin, Protocol):
         if there is nothing to judge: it is never rejected.
         Pure, cheap (tens of microseconds), for any text: it runs again at every run."""
         return {}
+
+    def annotates(self, settings: PluginSettings) -> Annotations:
+        """ANNOTATIONS, where settings say what they are."""
+        return self.ANNOTATIONS
+
+    def questions(self, settings: PluginSettings) -> tuple[Question, ...]:
+        """What it asks a model about each text that the other rules keep. Until all are answered,
+        `measure` gets those answers that are stored, and nothing else is asked of the text."""
+        return ()
+
+    def answer(
+        self, asked: Sequence[tuple[Question, str]], settings: PluginSettings
+    ) -> Iterator[Answer]:
+        """The answer to each (question, text), in order. RunError when no server can be used."""
+        return iter(())
 
     def mutes(self, settings: PluginSettings) -> bool:
         """Whether the audio of words that `hide` hides becomes silence."""

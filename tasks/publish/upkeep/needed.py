@@ -106,6 +106,7 @@ class _View(ShardView):
             texts.add(self.transcript_recipe(utterance.heard))  # in the language voted for
             if self.job.transcribe.backends:
                 texts.update(self.further_recipes(utterance.heard))
+            texts.update(request.recipe for request in self.questions(utterance.heard))
             answer = llm_answers.request_for(self.job, utterance.heard)
             if answer is not None:
                 texts.add(answer.recipe)

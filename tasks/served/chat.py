@@ -1,0 +1,58 @@
+"""What is sent to `/v1/chat/completions`, and the text of an answer."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from tasks.base.json_types import JsonObject
+from tasks.served.http import Body
+
+_THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+_FENCE = re.compile(r"\A```[^\n`]*\n(.*?)\n?```\Z", re.DOTALL)
+#: Pairs of marks that models put around a whole answer.
+_AROUND = tuple(
+    pair.split()
+    for pair in ('" "', "“ ”", "„ “", "« »", "' '", "‘ ’", "「 」", "` `", "** **", "__ __", "* *")
+)
+
+
+def sent(model: str | None, temperature: float | None, instruction: str, text: str) -> Body:
+    """A request about one text."""
+    request: JsonObject = {
+        "model": model,
+        "messages": [
+            {"role": "system", "content": instruction},
+            {"role": "user", "content": text},
+        ],
+    }
+    if temperature is not None:
+        request["temperature"] = temperature
+    return {"json": request}
+
+
+def parse(body: bytes) -> str:
+    """The text of the first choice. ValueError when it is not a chat completion."""
+    answer = json.loads(body)
+    try:
+        content = answer["choices"][0]["message"]["content"]
+    except (LookupError, TypeError):
+        raise ValueError("no chat completion") from None
+    if not isinstance(content, str | None):
+        raise ValueError("no text")
+    return content or ""
+
+
+def bare(answer: str, asked: str) -> str:
+    """An answer to the text `asked`: without a `<think>` part, and without a code fence or quotes
+    around the whole."""
+    text = _THOUGHTS.sub("", answer).strip()
+    if fenced := _FENCE.match(text):
+        text = fenced[1].strip()
+    for first, last in _AROUND:
+        inner = text.removeprefix(first).removesuffix(last)
+        around = len(inner) == len(text) - len(first) - len(last)
+        # Quotes within the text may begin before it and end behind it.
+        if around and not asked.startswith(first) and first not in inner and last not in inner:
+            text = inner.strip()
+    return text

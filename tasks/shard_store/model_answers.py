@@ -1,0 +1,73 @@
+"""What plug-ins on text ask models about a text, and the recipes of the answers.
+
+A text is asked about once it would be packaged, in the words that may leave: without what `pii`
+hides. Answers are looked up by text, whoever said it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from tasks import plugins
+from tasks.base.schema import TranscriptRow
+from tasks.plugins.contracts.text import Question
+from tasks.settings import Plugin, TranscribeSettings
+from tasks.shard_store import recipe
+
+
+class Asking(NamedTuple):
+    """A chosen plug-in on text that asks models, and what it asks about each text."""
+
+    plugin: Plugin
+    version: int
+    questions: tuple[Question, ...]
+
+
+class TextRequest(NamedTuple):
+    """A question of a plug-in on text about one text."""
+
+    recipe: str
+    plugin: Plugin
+    question: Question
+    text: str
+
+
+def asking(settings: TranscribeSettings) -> tuple[Asking, ...]:
+    """The plug-ins on text that ask models."""
+    resolved = ((plugin, *plugins.TEXT.resolve(plugin)) for plugin in settings.verdicts)
+    all_chosen = (
+        Asking(plugin, module.VERSION, module.questions(chosen))
+        for plugin, module, chosen in resolved
+    )
+    return tuple(one for one in all_chosen if one.questions)
+
+
+def identities(chosen: Sequence[Asking]) -> list[str]:
+    """What their answers follow from, beside texts."""
+    return [request.recipe for request in requests(chosen, "")]
+
+
+def requests(chosen: Iterable[Asking], text: str) -> list[TextRequest]:
+    """All questions about a text."""
+    return [
+        TextRequest(
+            recipe.digest("asked", one.plugin.use, one.version, question.recipe, text),
+            one.plugin,
+            question,
+            text,
+        )
+        for one in chosen
+        for question in one.questions
+    ]
+
+
+def answers(
+    asked: Iterable[TextRequest], stored: Mapping[str, TranscriptRow]
+) -> dict[str, dict[str, str | None]]:
+    """The stored answers, by plug-in and key."""
+    by_plugin: dict[str, dict[str, str | None]] = {}
+    for request in asked:
+        if (row := stored.get(request.recipe)) is not None:
+            by_plugin.setdefault(request.plugin.use, {})[request.question.key] = row["text"]
+    return by_plugin

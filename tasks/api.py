@@ -37,7 +37,7 @@ from tasks.plugins.contracts.formats import (
     Rows,
 )
 from tasks.plugins.contracts.segmenters import Kind, RecordingTranscript, Segmenter, Span
-from tasks.plugins.contracts.text import ScoredTranscript, words
+from tasks.plugins.contracts.text import Answer, Question, ScoredTranscript, words
 from tasks.plugins.rules import Allowed, Limit, Rejection, Rule, Within
 from tasks.recording import Ignored, Locator, Recording, Segment, TimedWord
 from tasks.recording.turns import Turn, Voices
@@ -62,6 +62,7 @@ __all__ = [
     "AligningBackendClass",
     "Allowed",
     "Alphabet",
+    "Answer",
     "Array",
     "Bound",
     "Clip",
@@ -87,6 +88,7 @@ __all__ = [
     "OutputShard",
     "Plugin",
     "PublishedFile",
+    "Question",
     "ReadPcm",
     "ReaderLimits",
     "Recording",

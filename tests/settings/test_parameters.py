@@ -155,6 +155,8 @@ def test_no_other_module_is_imported(data: Data, place: str, value: object) -> N
         ("transcribe.backends.0.ca_file", "/tmp/ca.pem"),
         ("transcribe.llm_text.url", "http://evil/v1"),
         ("transcribe.llm_text.api_key_env", "ONE"),
+        ("transcribe.verdicts", [{"use": "llm_label", "url": "http://evil/v1", "model": "m"}]),
+        ("transcribe.verdicts", [{"use": "llm_label", "second": {"url": "http://evil/v1"}}]),
         ("transcribe.backends.0", {"use": "faster_whisper", "model": "/tmp/model"}),
         ("transcribe.backends.0", {"use": "onnx_asr", "model": "/tmp/model"}),
         ("transcribe.backends.0", {"use": "ctc", "model": "../model"}),

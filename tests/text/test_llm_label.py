@@ -3,6 +3,8 @@ do."""
 
 from __future__ import annotations
 
+import json
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -233,6 +235,21 @@ def test_a_label_is_published_in_clips_files(home: Path, model: ChatServer) -> N
     assert field.metadata[b"doc"] == b"What is it about? (label: news, sport, other)"
     assert field.metadata[b"published"] == b"yes"
     assert verify(published.path) == []
+    assert published_topics(published.path) == ["news", "news", "other", "sport"]
+    model.answer = lambda text: (200, "other")
+    published, _ = corpus.run(job(home, model, package=package, model="large"))
+    assert published_topics(published.path) == ["other"] * 4
+    assert verify(published.path) == []
+
+
+def published_topics(version: Path) -> list[str]:
+    topics: list[str] = []
+    for path in version.rglob("*.tar"):
+        with tarfile.open(path) as tar:
+            for member in tar:
+                if member.name.endswith(".json") and (file := tar.extractfile(member)):
+                    topics.append(json.load(file)["llm_label_topic"])
+    return sorted(topics)
 
 
 @pytest.mark.parametrize(

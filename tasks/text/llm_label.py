@@ -102,6 +102,8 @@ class Settings(ChatServer):
                 raise ValueError(f"allowed: {odd[0]!r} is no answer of {name!r}")
         if self.min_agreement is not None and self.second is None:
             raise ValueError("min_agreement needs a second model")
+        if self.second is not None and self.model and self.second.model == self.model:
+            raise ValueError("second asks the same model, which would agree with itself")
         return self
 
     @field_serializer("second")

@@ -265,7 +265,8 @@ def published_topics(version: Path) -> list[str]:
      ({"questions": {"agreement": TOPIC}}, "must not be called 'agreement'"),
      ({"allowed": {"mood": ["news"]}}, "'mood', which is no question"),
      ({"allowed": {"topic": ["weather"]}}, "'weather' is no answer of 'topic'"),
-     ({"min_agreement": 0.5}, "needs a second model")],
+     ({"min_agreement": 0.5}, "needs a second model"),
+     ({"second": {"url": "http://127.0.0.1:1", "model": "m"}}, "would agree with itself")],
 )  # fmt: skip
 def test_bad_settings_are_refused_before_any_worker(
     tmp_path: Path, change: dict[str, Any], words: str

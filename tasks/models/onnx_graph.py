@@ -5,7 +5,7 @@ all other fields stay as they are. README.md here says why not with the package 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
@@ -21,6 +21,7 @@ Attribute = int | float | str | Sequence[int]
 OPSET, IR = 17, 8
 FLOAT = 1  # TensorProto.DataType
 _DATA_TYPES = {"float32": FLOAT, "uint8": 2, "int8": 3, "int32": 6, "int64": 7}
+_INTEGERS = {2: "uint8", 3: "int8", 4: "uint16", 5: "int16"}  # of quantised tensors
 #: Field of an attribute's value, and AttributeProto.AttributeType, by the value's own type.
 _ATTRIBUTES: dict[type, tuple[str, int]] = {float: ("f", 1), int: ("i", 2), str: ("s", 3)}
 _INTS = ("ints", 7)
@@ -77,6 +78,36 @@ def constants(model: bytes) -> dict[str, Float32s]:
     """The constants of float32 by name. ValueError if the bytes are not a model."""
     tensors = _parsed(model).graph.initializer
     return {tensor.name: _values(tensor) for tensor in tensors if tensor.data_type == FLOAT}
+
+
+class Steps(NamedTuple):
+    """Integers that stand for numbers: `scale * (n - zero)`, of numpy's type `kind`."""
+
+    scale: float
+    zero: int
+    kind: str
+
+    def integers(self, values: Float32s) -> NDArray[np.generic]:
+        limits = np.iinfo(self.kind)
+        rounded = np.rint(values / self.scale) + self.zero
+        clipped: NDArray[np.generic] = np.clip(rounded, limits.min, limits.max).astype(self.kind)
+        return clipped
+
+
+def steps(model: bytes, tensor: str) -> Steps | None:
+    """What the integers of an input or output stand for, by the node that reads or writes it; None
+    if that is no conversion, or not by constants."""
+    graph = _parsed(model).graph
+    constant = {value.name: value for value in graph.initializer}
+    for node in graph.node:
+        end = {"DequantizeLinear": node.input, "QuantizeLinear": node.output}.get(node.op_type, ())
+        if tensor in end[:1] and len(node.input) == 3 and {*node.input[1:]} <= constant.keys():
+            scale, zero = (constant[name] for name in node.input[1:])
+            if zero.data_type in _INTEGERS and zero.raw_data:
+                kind = _INTEGERS[zero.data_type]
+                [number] = np.frombuffer(zero.raw_data, np.dtype(kind).newbyteorder("<"))
+                return Steps(float(_values(scale).reshape(-1)[0]), int(number), kind)
+    return None
 
 
 def _parsed(data: bytes) -> Message:

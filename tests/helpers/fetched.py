@@ -20,8 +20,10 @@ needs_speakers = pytest.mark.skipif(
 
 
 def filters() -> list[Any]:
-    """Names on the shelf, as parameters of a test that measures."""
+    """Names on the shelf, as parameters of a test that measures; `sounds` has no weights but those
+    of a folder (`tests/filters/test_sounds.py`)."""
     return [
         pytest.param(name, marks=needs_speakers) if name == "speaker_purity" else name
         for name in shelves.names("filters")
+        if name != "sounds"
     ]

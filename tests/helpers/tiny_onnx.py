@@ -359,3 +359,42 @@ def paraformer(home: Path) -> None:
         {"vocab_size": str(len(tokens)), "lfr_window_size": "7", "lfr_window_shift": "6", **_NORM},
     )  # fmt: skip
     _vocabulary(home / "tokens.txt", tokens)
+
+
+#: Ends of the stretches of AudioSet's list that make groups.
+SOUNDS = ("Speech", "Whispering", "Laughter", "Chuckle, chortle", "Singing", "Humming", "Clapping",
+          "Dog", "Music", "Scary music", "Silence", "Noise", "Pink noise")  # fmt: skip
+
+
+def sounds(home: Path, shape: Shape, *, logits: bool = False, quantised: bool = False) -> None:
+    """A model of sounds, of samples or patches: music is as likely as its input is loud, and
+    laughter as it is quiet; its list has a line with a comma."""
+    weight = np.zeros((1, len(SOUNDS)), np.float32)
+    bias = np.full((1, len(SOUNDS)), -9.0, np.float32)
+    place = {name: number for number, name in enumerate(SOUNDS)}
+    slope, middle = (2.0, -3.0) if len(shape) > 2 else (40.0, 0.2)
+    for name, sign in (("Music", slope), ("Laughter", -slope)):
+        weight[0, place[name]], bias[0, place[name]] = sign, -sign * middle
+    nodes = [
+        node("Abs" if len(shape) < 3 else "Identity", ["x"], ["size"]),
+        node("ReduceMean", ["size"], ["mean"], keepdims=0),
+        node("Reshape", ["mean", "one"], ["flat"]),
+        node("MatMul", ["flat", "W"], ["steep"]),
+        node("Add", ["steep", "B"], ["scores"]),
+        node("Identity" if logits else "Sigmoid", ["scores"], ["given"]),
+    ]
+    held: dict[str, Any] = {"one": ints(1, 1), "W": weight, "B": bias}
+    given = output = T.FLOAT
+    if quantised:
+        given = output = T.UINT8
+        nodes[0] = node("Identity", ["wide"], ["size"])
+        nodes.insert(0, node("DequantizeLinear", ["x", "x_scale", "x_zero"], ["wide"]))
+        nodes.append(node("QuantizeLinear", ["given", "y_scale", "y_zero"], ["y"]))
+        held |= {"x_scale": np.float32(0.05), "x_zero": np.uint8(144)}
+        held |= {"y_scale": np.float32(0.25), "y_zero": np.uint8(128)}
+    else:
+        nodes.append(node("Identity", ["given"], ["y"]))
+    ends = {"x": (given, shape)}, {"y": (output, [1, len(SOUNDS)])}
+    save(home / "model.onnx", nodes, *ends, {k: np.asarray(v) for k, v in held.items()})
+    lines = [f'{number},/m/{number},"{name}"' for number, name in enumerate(SOUNDS)]
+    (home / "yamnet_class_map.csv").write_text("\n".join(["index,mid,display_name", *lines]))

@@ -42,6 +42,7 @@ import tasks.filters.sample_rate
 import tasks.filters.second_voice
 import tasks.filters.silence
 import tasks.filters.snr
+import tasks.filters.sounds
 import tasks.filters.speaker_purity
 import tasks.filters.speakers
 import tasks.filters.speech_rate
@@ -153,6 +154,7 @@ filters_sample_rate: contracts.FilterModule = tasks.filters.sample_rate
 filters_second_voice: contracts.FilterModule = tasks.filters.second_voice
 filters_silence: contracts.FilterModule = tasks.filters.silence
 filters_snr: contracts.FilterModule = tasks.filters.snr
+filters_sounds: contracts.FilterModule = tasks.filters.sounds
 filters_speaker_purity: contracts.FilterModule = tasks.filters.speaker_purity
 filters_speakers: contracts.FilterModule = tasks.filters.speakers
 filters_speech_rate: contracts.FilterModule = tasks.filters.speech_rate

@@ -199,6 +199,14 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "min_median": NUMBER, "max_median": NUMBER, "min_range": NUMBER, "max_range": NUMBER,
         "min_voiced": NUMBER, "max_voiced": NUMBER,
     },
+    # Which model it is, its hash says to the recipe; `test_sounds.py` has one.
+    "filters.sounds": {
+        "model": Entry(TRANSIENT), "licence": Entry(TRANSIENT, "MIT"),
+        "threshold": Entry(RECIPE, 0.5),
+        **{f"{side}_music_{part}": NUMBER for side in ("min", "max") for part in ("mean", "score")},
+        "min_share": Entry(THRESHOLD, {"speech": 0.5}),
+        "max_share": Entry(THRESHOLD, {"music": 0.5}),
+    },
     "filters.reverberation": {
         f"{side}_{part}": NUMBER for side in ("min", "max") for part in ("c50", "rt60")
     },

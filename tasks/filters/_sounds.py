@@ -1,0 +1,237 @@
+"""An AudioSet model in a folder: a graph and its list of classes, as probabilities of groups.
+
+The graph takes windows of a mono signal at 16 kHz: samples, or YAMNet's patches (Plakal and Ellis
+2020, github.com/tensorflow/models, research/audioset/yamnet): magnitudes of frames of 25 ms every
+10 ms (Hann, FFT of 512), 64 triangles on the mel scale from 125 to 7500 Hz, ln(x + 0.001), 96
+frames. It gives a score a class: probabilities, or what a sigmoid makes one of. Both ends may be
+integers, by the scale and the zero point of the graph's own first and last step.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import pairwise, repeat
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.fft
+
+from tasks.base.arrays import RATE, Float32s, Float64s
+from tasks.base.errors import ConfigError
+from tasks.filters import _derived as derived
+from tasks.models import model_files, onnx_graph, onnx_session
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+ASKED_BY = "the filter sounds"
+LISTS = ("yamnet_class_map.csv", "class_labels_indices.csv", "labels.txt")
+#: First and last class of each stretch of AudioSet's list, which is in the order of its ontology.
+GROUPS: dict[str, tuple[tuple[str, str], ...]] = {
+    "speech": (("Speech", "Whispering"),),
+    "music": (("Music", "Scary music"),),
+    "singing": (("Singing", "Humming"),),
+    "laughter": (("Laughter", "Chuckle, chortle"),),
+    "applause": (("Clapping", "Clapping"), ("Cheering", "Applause")),
+    "noise": (
+        ("Noise", "Pink noise"),
+        ("Wind", "Wind noise (microphone)"),
+        ("Vehicle", "Accelerating, revving, vroom"),
+        ("Mechanisms", "Drill"),
+        ("Hum", "Hum"),
+    ),
+}
+OTHER = "other"
+#: In no group: what is no sound of its own.
+PLACES = (("Silence", "Silence"), ("Inside, small room", "Echo"))
+
+FRAME, HOP, FFT = 400, 160, 512  # samples
+FRAMES, BINS = 96, 64  # of a patch
+LOW, HIGH = 125.0, 7500.0  # Hz
+OFFSET = 0.001
+WINDOW, STEP = (FRAMES - 1) * HOP + FRAME, FRAMES // 2 * HOP  # samples
+AT_ONCE = 8  # windows that are held
+
+
+class Tagger:
+    """The model in a folder. ConfigError if it has none, or one that cannot be used."""
+
+    def __init__(self, model: str) -> None:
+        graph, names = files(model)
+        self._groups, self._classes = grouped(names)
+        self._session = _session(graph)
+        given, *more = self._session.get_inputs()
+        shape = [size if isinstance(size, int) else 1 for size in given.shape]
+        self._patches = FRAMES in shape and prod(shape) == FRAMES * BINS
+        if more or not (self._patches or (shape and len(shape) < 3 and prod(shape) == shape[-1])):
+            raise ConfigError(
+                f"{ASKED_BY}: {graph.name} takes {[one.shape for one in (given, *more)]}, neither "
+                f"samples at 16 kHz nor patches of {FRAMES} frames with {BINS} bands"
+            )
+        self._window = WINDOW if self._patches or shape[-1] == 1 else shape[-1]
+        #: Samples from a window to the next.
+        self._step = STEP if self._window == WINDOW else max(self._window // 2, 1)
+        self._shape = shape if self._patches else [*shape[:-1], self._window]
+        outputs = self._session.get_outputs()
+        fitting = [one for one in outputs if one.shape and one.shape[-1] == self._classes]
+        if not fitting:
+            raise ConfigError(
+                f"{ASKED_BY}: {graph.name} gives {[one.shape for one in outputs]}, which do not "
+                f"fit the {self._classes} classes of {names.name}"
+            )
+        self._input, self._output = given.name, fitting[0].name
+        self._steps: tuple[onnx_graph.Steps, onnx_graph.Steps] | None = None
+        if {"tensor(float)"} != {given.type, fitting[0].type}:
+            self._steps = _integers(graph, given, fitting[0])
+        self._sigmoid = False
+        try:
+            probed = [self._probabilities(window) for window in self._probes()]
+        except onnx_session.errors() as error:
+            raise ConfigError(f"{ASKED_BY}: {graph} does not run: {error}") from error
+        self._sigmoid = any(values.min() < 0 or values.max() > 1 for values in probed)
+
+    def scores(self, blocks: Iterable[Float32s]) -> Float64s:
+        """Of a signal at 16 kHz, the probability of each group in each window, float64 [windows,
+        groups]: that of its likeliest class. The last window is filled up with silence."""
+        many = derived.frames(self._filled(blocks), self._window, self._step, repeat(AT_ONCE))
+        rows = [self._probabilities(window) for windows in many for window in windows]
+        every = np.reshape(rows, (-1, self._classes))
+        return np.stack([every[:, classes].max(axis=1) for classes in self._groups.values()], 1)
+
+    def spans(self, count: int, seconds: float) -> list[tuple[float, float]]:
+        """Of each of so many windows of a clip, its middle, from and to in s: they share it out."""
+        margin = (self._window - self._step) / 2
+        edges = [0.0, *((n * self._step + margin) / RATE for n in range(1, count)), seconds]
+        edges = [min(edge, seconds) for edge in edges]
+        return list(pairwise(edges))
+
+    def _filled(self, blocks: Iterable[Float32s]) -> Iterator[Float32s]:
+        count = 0
+        for block in blocks:
+            count += len(block)
+            yield block
+        if count:
+            beyond = max(self._window - count, (self._window - count) % self._step)
+            yield np.zeros(beyond, np.float32)
+
+    def _probabilities(self, samples: Float32s) -> Float64s:
+        """Of each class, in a window."""
+        given = (log_mel(samples) if self._patches else samples).reshape(self._shape)
+        if self._steps is None:
+            [output] = self._session.run([self._output], {self._input: given})
+        else:
+            before, after = self._steps
+            [whole] = self._session.run([self._output], {self._input: before.integers(given)})
+            output = after.scale * (whole.astype(np.float64) - after.zero)
+        values: Float64s = np.asarray(output, np.float64).reshape(-1, self._classes).mean(axis=0)
+        return 1 / (1 + np.exp(-values)) if self._sigmoid else values
+
+    def _probes(self) -> tuple[Float32s, Float32s]:
+        """Noise and silence: what is no probability there is what a sigmoid takes."""
+        noise = np.random.default_rng(0).normal(0, 0.1, self._window)
+        return noise.astype(np.float32), np.zeros(self._window, np.float32)
+
+
+def files(model: str) -> tuple[Path, Path]:
+    """The graph in the folder `model`, and the list of its classes. ConfigError if one is not
+    there."""
+    folder = Path(model).expanduser()
+    graphs = sorted(folder.glob("*.onnx")) if model else []
+    names = next((folder / name for name in LISTS if model and (folder / name).is_file()), None)
+    if len(graphs) != 1 or names is None:
+        lack = f"{model!r} has {len(graphs)} graphs and {names.name if names else 'no list'}"
+        raise ConfigError(
+            f"{ASKED_BY} needs an AudioSet model, which is never downloaded: give it `model`, a "
+            f"folder with one graph (.onnx) and the list of its classes ({' or '.join(LISTS)})"
+            f"{f'; {lack}' if model else ''}"
+        )
+    return graphs[0], names
+
+
+def with_data(model: str) -> list[Path]:
+    """All files of the model: what `files` names, and weights beside the graph."""
+    graph, names = files(model)
+    beside = graph.with_suffix(".data")  # as Qualcomm's hub exports it
+    return [*model_files.with_data(graph), *([beside] if beside.is_file() else []), names]
+
+
+def grouped(path: Path) -> tuple[dict[str, list[int]], int]:
+    """The places of each group's classes, and how many classes the list has. ConfigError if it is
+    no list of AudioSet's."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{ASKED_BY}: {path} cannot be read: {error}") from error
+    if path.suffix == ".csv":
+        lines = [row[-1] for row in csv.reader(lines[1:]) if row]
+    names = [line.strip() for line in lines if line.strip()]
+    groups = {group: _places(names, stretches) for group, stretches in GROUPS.items()}
+    if empty := [group for group, places in groups.items() if not places]:
+        raise ConfigError(
+            f"{ASKED_BY}: {path} is not AudioSet's list of classes in its order: nothing in it is "
+            f"{empty[0]}, from {GROUPS[empty[0]][0][0]!r} to {GROUPS[empty[0]][0][1]!r}"
+        )
+    taken = {*_places(names, PLACES), *(place for places in groups.values() for place in places)}
+    others = [place for place in range(len(names)) if place not in taken]
+    return {**groups, **({OTHER: others} if others else {})}, len(names)
+
+
+def _places(names: list[str], stretches: Iterable[tuple[str, str]]) -> list[int]:
+    return [
+        place
+        for first, last in stretches
+        if first in names and last in names
+        for place in range(names.index(first), names.index(last) + 1)
+    ]
+
+
+def log_mel(samples: Float32s) -> Float32s:
+    """YAMNet's patch of a window, float32 [96, 64]."""
+    frames = np.lib.stride_tricks.sliding_window_view(samples, FRAME)[::HOP]
+    hann = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FRAME) / FRAME)).astype(np.float32)
+    spectra = scipy.fft.rfft(frames * hann, FFT, axis=1)
+    parts = spectra.view(np.float32).reshape(len(frames), -1, 2)
+    magnitudes = np.sqrt(np.einsum("nfp,nfp->nf", parts, parts))  # sooner than by abs
+    patch: Float32s = np.log(magnitudes @ _triangles() + np.float32(OFFSET))
+    return patch
+
+
+@lru_cache(maxsize=1)
+def _triangles() -> Float32s:
+    """Weights [FFT / 2 + 1, BINS] of the magnitudes; 0 Hz has none."""
+    bins = _mel(np.arange(FFT // 2 + 1) * RATE / FFT)[:, None]
+    edges = np.linspace(_mel(np.float64(LOW)), _mel(np.float64(HIGH)), BINS + 2)
+    low, centre, high = edges[:-2], edges[1:-1], edges[2:]
+    sides = np.minimum((bins - low) / (centre - low), (high - bins) / (high - centre))
+    weights: Float32s = np.maximum(sides, 0).astype(np.float32)
+    return weights
+
+
+def _mel(hz: Any) -> Any:
+    return 1127.0 * np.log(1 + hz / 700.0)
+
+
+def _session(graph: Path) -> onnxruntime.InferenceSession:
+    try:
+        return onnx_session.session(str(graph))  # by its path: weights may lie beside it
+    except onnx_session.errors() as error:
+        raise ConfigError(f"{ASKED_BY}: {graph} cannot be loaded: {error}") from error
+
+
+def _integers(graph: Path, given: Any, output: Any) -> tuple[onnx_graph.Steps, onnx_graph.Steps]:
+    """How integers stand for numbers at a graph's two ends."""
+    model = graph.read_bytes()
+    before, after = onnx_graph.steps(model, given.name), onnx_graph.steps(model, output.name)
+    if before is None or after is None:
+        raise ConfigError(
+            f"{ASKED_BY}: {graph.name} takes {given.type} and gives {output.type}, and does not "
+            "say what these stand for: export it with float32 at both ends"
+        )
+    return before, after
+
+
+tagger = lru_cache(maxsize=1)(Tagger)

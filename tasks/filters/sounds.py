@@ -1,0 +1,110 @@
+"""Which sounds an utterance holds, and when: speech, music, singing, laughter, applause, noise.
+
+A model of AudioSet's classes, such as YAMNet, in a folder of yours: one graph (`.onnx`), which
+takes 16 kHz samples or YAMNet's log mel patches, and the list of its classes
+(`yamnet_class_map.csv`, `class_labels_indices.csv` or `labels.txt`). It hears windows of 0.975 s
+every 0.48 s of the channel mean, or as long as the graph wants, every half of that; a group is as
+likely as its likeliest class. An event is a run of windows, each by its middle, in which a group
+reaches `threshold`; its score is the largest. Music under speech seldom does: judge by the mean.
+
+    sounds_music_mean   mean over the windows of the probability of music
+    sounds_music_score  the largest
+
+Null for samples that are not finite.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+import numpy as np
+from pydantic import Field
+
+from tasks.audio import Clip
+from tasks.base.arrays import Float64s
+from tasks.base.errors import ConfigError
+from tasks.filters import _derived as derived
+from tasks.filters import _sounds
+from tasks.models import model_files, registry
+from tasks.plugins.annotation_kinds import Event, Events
+from tasks.settings import StageSettings, Threshold, Transient
+from tasks.settings.base import WORDS
+
+VERSION = 1
+ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
+COSTLY = True
+LABELS = (*_sounds.GROUPS, _sounds.OTHER)
+COLUMNS = {
+    "sounds_music_mean": ("1", "mean probability of music"),
+    "sounds_music_score": ("1", "largest probability of music"),
+}
+ANNOTATIONS = {"sounds": Events("sounds that are heard, by group", LABELS)}
+REASONS = {
+    "sounds_music_mean": ("little_music", "much_music"),
+    "sounds_music_score": ("no_music", "music"),
+}
+
+
+class Settings(StageSettings):
+    """The model, and limits on what it hears; none unless asked for."""
+
+    model: str = Transient("", "Folder with the graph and the list of its classes.")
+    licence: str = Transient("unknown", "Licence of the weights, for the data card.", mark=WORDS)
+    threshold: float = Field(0.2, gt=0, lt=1, description="Least probability of an event.")
+    min_music_mean: float | None = Threshold(None, "Smallest mean kept.", ge=0, le=1)
+    max_music_mean: float | None = Threshold(
+        None, "Largest mean kept; 0.01 drops most clips with music under the speech.", ge=0, le=1
+    )
+    min_music_score: float | None = Threshold(None, "Smallest probability kept.", ge=0, le=1)
+    max_music_score: float | None = Threshold(None, "Largest probability kept.", ge=0, le=1)
+    min_share: dict[str, float] = Threshold({}, "Smallest share kept, by label: {speech: 0.5}.")
+    max_share: dict[str, float] = Threshold({}, "Largest share kept, by label: {applause: 0.1}.")
+
+
+def identity(settings: Settings) -> str | None:
+    """The hashes of the model's files; None if there is none, which `check_weights` refuses."""
+    try:
+        return "-".join(map(model_files.sha256, _sounds.with_data(settings.model)))
+    except ConfigError:
+        return None
+
+
+def known_models(settings: Settings) -> tuple[registry.Model, ...]:
+    files = tuple(
+        registry.File(path.name, model_files.sha256(path), path.stat().st_size)
+        for path in _sounds.with_data(settings.model)
+    )
+    about, source = "classes of AudioSet", "a folder of the user's"
+    details = about, source, settings.licence, (_sounds.ASKED_BY,), files, ""
+    return (registry.Model(files[0].name.removesuffix(".onnx"), *details),)
+
+
+def check_weights(settings: Settings) -> None:
+    """ConfigError if the folder holds no model, or one that cannot be used."""
+    _sounds.tagger(settings.model)
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, object]:
+    tagger = _sounds.tagger(settings.model)
+    scores = tagger.scores(derived.blocks_16k(clip))
+    if not len(scores) or not np.isfinite(scores).all():
+        return dict.fromkeys((*COLUMNS, *ANNOTATIONS))
+    music = scores[:, LABELS.index("music")]
+    spans = tagger.spans(len(scores), clip.seconds)
+    return {
+        "sounds_music_mean": float(music.mean()),
+        "sounds_music_score": float(music.max()),
+        "sounds": events(scores, spans, settings.threshold),
+    }
+
+
+def events(scores: Float64s, spans: list[tuple[float, float]], threshold: float) -> list[Event]:
+    """Runs of windows [windows, groups] in which a group is likely."""
+    runs = []
+    for label, likely in zip(LABELS, scores.T.tolist(), strict=False):
+        windows = zip(spans, likely, strict=True)
+        for heard, run in groupby(windows, lambda window: window[1] >= threshold):
+            if heard:
+                [*places], [*values] = zip(*run, strict=True)
+                runs.append(Event(places[0][0], places[-1][1], label, max(values)))
+    return runs

@@ -66,7 +66,7 @@ class Tagger:
         self._session = _session(graph)
         given, *more = self._session.get_inputs()
         shape = [size if isinstance(size, int) else 1 for size in given.shape]
-        self._patches = FRAMES in shape and prod(shape) == FRAMES * BINS
+        self._patches = [size for size in shape if size != 1] == [FRAMES, BINS]
         if more or not (self._patches or (shape and len(shape) < 3 and prod(shape) == shape[-1])):
             raise ConfigError(
                 f"{ASKED_BY}: {graph.name} takes {[one.shape for one in (given, *more)]}, neither "
@@ -119,7 +119,9 @@ class Tagger:
             yield np.zeros(beyond, np.float32)
 
     def _probabilities(self, samples: Float32s) -> Float64s:
-        """Of each class, in a window."""
+        """Of each class, in a window; NaN where its samples are not finite."""
+        if not np.isfinite(samples).all():
+            return np.full(self._classes, np.nan)
         given = (log_mel(samples) if self._patches else samples).reshape(self._shape)
         if self._steps is None:
             [output] = self._session.run([self._output], {self._input: given})
@@ -128,7 +130,7 @@ class Tagger:
             [whole] = self._session.run([self._output], {self._input: before.integers(given)})
             output = after.scale * (whole.astype(np.float64) - after.zero)
         values: Float64s = np.asarray(output, np.float64).reshape(-1, self._classes).mean(axis=0)
-        return 1 / (1 + np.exp(-values)) if self._sigmoid else values
+        return (1 + np.tanh(values / 2)) / 2 if self._sigmoid else values
 
     def _probes(self) -> tuple[Float32s, Float32s]:
         """Noise and silence: what is no probability there is what a sigmoid takes."""

@@ -16,6 +16,7 @@ Null for samples that are not finite.
 from __future__ import annotations
 
 from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 from pydantic import Field
@@ -76,7 +77,7 @@ def known_models(settings: Settings) -> tuple[registry.Model, ...]:
     )
     about, source = "classes of AudioSet", "a folder of the user's"
     details = about, source, settings.licence, (_sounds.ASKED_BY,), files, ""
-    return (registry.Model(files[0].name.removesuffix(".onnx"), *details),)
+    return (registry.Model(Path(settings.model).resolve().name, *details),)
 
 
 def check_weights(settings: Settings) -> None:

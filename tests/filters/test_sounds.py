@@ -93,9 +93,11 @@ def test_no_samples_or_not_finite_ones_give_nothing(tmp_path: Path) -> None:
     tiny_onnx.sounds(tmp_path, ["n"])
     broken = noise(3, 0.1)
     broken[20_000] = np.nan
+    tiny_onnx.sounds(tmp_path / "whole", [1, 1, 96, 64], quantised=True)
     nothing = {"sounds_music_mean": None, "sounds_music_score": None, "sounds": None}
-    for samples in (broken, noise(0, 0)):
-        assert measured(tmp_path, samples) == nothing
+    for home in (tmp_path, tmp_path / "whole"):
+        for samples in (broken, noise(0, 0)):
+            assert measured(home, samples) == nothing
 
 
 def test_patches_are_yamnets() -> None:
@@ -147,7 +149,12 @@ def test_a_folder_without_a_model_is_refused_in_a_sentence(tmp_path: Path) -> No
     assert "gives [[1, 13]], which do not fit the 14 classes of labels.txt" in said(tmp_path)
     (tmp_path / "model.onnx").write_bytes(b"no graph")
     assert "cannot be loaded" in said(tmp_path)
-    shapes: tuple[list[int | str], ...] = ([1, 3, 224, 224], [1, 128, 64], ["b", 2, "n"])
+    shapes: tuple[list[int | str], ...] = (
+        [1, 3, 224, 224],
+        [1, 128, 64],
+        [1, 64, 96],
+        ["b", 2, "n"],
+    )
     for shape in shapes:
         tiny_onnx.sounds(tmp_path / "odd", shape)
         assert "neither samples at 16 kHz nor patches of 96 frames" in said(tmp_path / "odd")
@@ -213,6 +220,6 @@ def test_a_version_has_shares_and_events(tmp_path: Path) -> None:
         for label, length in lengths.items():
             assert row[f"sounds_{label}"] == pytest.approx(length / (row["end"] - row["start"]))
     assert any(row["sounds"] for row in rows)
-    assert "Apache-2.0" in (version.path / "README.md").read_text()
+    assert "Model model: Apache-2.0" in (version.path / "README.md").read_text()
     _, counts = corpus.run(job)
     assert counts["filter"][0] == 0

@@ -28,9 +28,12 @@ COLUMNS = {
 REASONS = {
     "dialogue_turns": ("few_turns", "many_turns"),
     "dialogue_speakers": ("few_speakers", "many_speakers"),
+    "dialogue_backchannels": ("few_backchannels", "many_backchannels"),
     "dialogue_overlap": ("no_overlap", "overlap"),
     "dialogue_silence": ("no_silence", "silent_dialogue"),
     "dialogue_main": ("no_main_speaker", "monologue"),
+    "dialogue_turn_seconds": ("short_turns", "long_turns"),
+    "dialogue_offset": ("hasty_turns", "late_turns"),
 }
 
 
@@ -38,11 +41,21 @@ class Settings(StageSettings):
     """Limits on turns, speakers and shares."""
 
     min_turns: float | None = Threshold(2, "Fewest turns kept.", ge=0)
+    max_turns: float | None = Threshold(None, "Most turns kept.", ge=0)
     min_speakers: float | None = Threshold(2, "Fewest speakers kept.", ge=0)
     max_speakers: float | None = Threshold(5, "Most speakers kept.", ge=0)
+    min_backchannels: float | None = Threshold(None, "Fewest backchannels kept.", ge=0)
+    max_backchannels: float | None = Threshold(None, "Most backchannels kept.", ge=0)
+    min_overlap: float | None = Threshold(None, "Smallest share of overlap kept.", ge=0, le=1)
     max_overlap: float | None = Threshold(0.3, "Largest share of overlap kept.", ge=0, le=1)
+    min_silence: float | None = Threshold(None, "Smallest share of silence kept.", ge=0, le=1)
     max_silence: float | None = Threshold(0.4, "Largest share of silence kept.", ge=0, le=1)
+    min_main: float | None = Threshold(None, "Smallest share of the main speaker kept.", ge=0, le=1)
     max_main: float | None = Threshold(None, "Largest share of the main speaker kept.", ge=0, le=1)
+    min_turn_seconds: float | None = Threshold(None, "Shortest median turn kept, s.", ge=0)
+    max_turn_seconds: float | None = Threshold(None, "Longest median turn kept, s.", ge=0)
+    min_offset: float | None = Threshold(None, "Smallest median offset between turns kept, s.")
+    max_offset: float | None = Threshold(None, "Largest median offset between turns kept, s.")
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:

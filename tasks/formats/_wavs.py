@@ -15,10 +15,10 @@ FOLDER_CLIPS = 65_000  # FAT32 and exFAT hold a few more
 def files(use: str, split: str, number: int, rows: pa.Table, suffix: str = "wav") -> list[str]:
     home = f"{use}/{split}/wav/{number:09d}"
     keys = enumerate(rows["id"].to_pylist())
-    return [f"{home}{_beyond(index)}/{key}.{suffix}" for index, key in keys]
+    return [f"{home}{beyond(index)}/{key}.{suffix}" for index, key in keys]
 
 
-def _beyond(index: int) -> str:
+def beyond(index: int) -> str:
     """What a folder's name ends with: a shard's first clips lie in the one of its number."""
     folder = index // FOLDER_CLIPS
     return f"-{folder:03d}" if folder else ""

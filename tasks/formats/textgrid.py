@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tasks.base.schema import ClipRow
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _lists, _timed_words
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _lists, _timed_words, _wavs
 from tasks.settings import StageSettings
 from tasks.storage import write_atomic
 
@@ -30,7 +30,9 @@ Interval = tuple[int, int, str]
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
-    return [f"textgrid/{split}/{number:09d}/{key}.TextGrid" for key in rows["id"].to_pylist()]
+    home = f"textgrid/{split}/{number:09d}"
+    keys = enumerate(rows["id"].to_pylist())
+    return [f"{home}{_wavs.beyond(index)}/{key}.TextGrid" for index, key in keys]
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:

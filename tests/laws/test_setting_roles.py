@@ -169,9 +169,14 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "filters.channels_identical": {"min": NUMBER, "max": Entry(THRESHOLD, 0.5)},
     "filters.decode_faults": {"min": Entry(THRESHOLD, 0.0), "max": Entry(THRESHOLD, 3.0)},
     "filters.dialogue": {
-        "min_turns": Entry(THRESHOLD, 4.0), "min_speakers": Entry(THRESHOLD, 3.0),
+        "min_turns": Entry(THRESHOLD, 4.0), "max_turns": Entry(THRESHOLD, 9.0),
+        "min_speakers": Entry(THRESHOLD, 3.0),
         "max_speakers": Entry(THRESHOLD, 2.0), "max_overlap": Entry(THRESHOLD, 0.1),
         "max_silence": Entry(THRESHOLD, 0.2), "max_main": NUMBER,
+        **dict.fromkeys((
+            "min_backchannels", "max_backchannels", "min_overlap", "min_silence",
+            "min_main", "min_turn_seconds", "max_turn_seconds", "min_offset", "max_offset",
+        ), NUMBER),
     },
     "filters.duration": {
         "min": Entry(THRESHOLD, 0.5), "max": Entry(THRESHOLD, 20.0),

@@ -16,16 +16,27 @@ from tasks.base import shelves
 from tasks.publish.previous_version import home as notes_home
 from tasks.publish.upkeep import prune
 from tasks.publish.upkeep.needed import KeptSettings
+from tasks.settings.job import Job
 from tasks.shard_store import manifest
 from tests.helpers import corpus, tiers
 
 
+def job(home: Path, **changes: Any) -> Job:
+    """One that publishes every format of the shelf, over `home/list.jsonl`."""
+    return corpus.job(
+        home, sources=[{"kind": "jsonl", "path": str(home / "list.jsonl"), "name": "c"}],
+        transcribe={"backend": {"use": "fake"}, "reference_words": True},
+        package={"formats": shelves.names("formats")}, **changes,
+    )  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An OUT with one version in every format of the shelf; never changed."""
+    """An OUT with one version in every format of the shelf, and the times of its words; never
+    changed."""
     tmp = tmp_path_factory.mktemp("flipped")
-    corpus.make(tmp / "in", 3)
-    corpus.run(corpus.job(tmp, package={"formats": shelves.names("formats")}))
+    corpus.listed(corpus.make(tmp / "in", 3), 3, tmp / "list.jsonl")
+    corpus.run(job(tmp))
     return tmp / "out"
 
 
@@ -160,8 +171,7 @@ def test_what_is_removed_as_the_remedy_says_is_made_again(
             shutil.rmtree(out / name)
         else:
             (out / name).unlink()
-        job = corpus.job(whole.parent, out=out, package={"formats": shelves.names("formats")})
-        again, _ = corpus.run(job)
+        again, _ = corpus.run(job(whole.parent, out=out))
         assert said(capsys, again.path, "--deep", code=0) == ""
         assert again.path == out / "datasets/v0001"
         assert corpus.content(again.path) == published

@@ -93,7 +93,8 @@ def groups(job: Job, table: pa.Table, size: int = 150) -> list[ShardBatch]:
             data = shard_batches.arrow_bytes(each)
             (home / name).write_bytes(data)
             files[name] = hashlib.sha256(data).hexdigest()[:16]
-        facts = {"files": files, "rows": len(some), "changed": []}
+        slices = [[0, 0, 0]] * shard_batches.SLICES  # of an empty ledger
+        facts = {"files": files, "slices": slices, "rows": len(some), "ledger": 0, "changed": []}
         (home / "facts.json").write_text(json.dumps(facts))
         found.append(ShardBatch(home, (f"shard-{at}",)))
     return found

@@ -95,7 +95,6 @@ def test_a_worker_imports_these(tmp_path: Path) -> None:
     job = corpus.job(tmp_path, transcribe={"backend": {"use": "fake"}})
 
     def looked() -> tuple[list[str], tuple[int, ...], bool]:
-        import gc
         import sys
 
         main = sys.modules["__main__"].__file__ or ""
@@ -107,7 +106,7 @@ def test_a_worker_imports_these(tmp_path: Path) -> None:
     with Cluster(ClusterSettings(workers=1), tmp_path / "scratch", engines=reached) as cluster:
         [(found, searches, frozen)] = cluster.client.run(looked).values()
     assert WATCHED & set(found) == WORKER
-    assert searches == gc.get_threshold(), "seldom only while it starts"
+    assert searches[0] < 1000 * 700, "seldom only while it starts"
     assert frozen
 
 

@@ -22,6 +22,7 @@ from flows.cluster import (
     dask_config,
     leaving,
     local,
+    pods,
     spawning,
     upkeep,
     worker,
@@ -306,7 +307,7 @@ class Cluster:
     def _patience(self) -> Patience:
         seconds, upkeep = self.settings.wait_for_workers, self._upkeep
         if upkeep is None:
-            return Patience(seconds, self._closing)
+            return Patience(seconds, self._closing, lambda: pods.word(self._cluster))
         return Patience(seconds, self._closing, upkeep.word, lambda: upkeep.fault)
 
     def _security(self) -> Security | None:

@@ -80,7 +80,7 @@ def port_of(address: str) -> str:
     ("case", "words"),
     [
         ("plain to TLS", "it hangs up; if it uses TLS, give tls:// and its certificates"),
-        ("TLS to plain", "; for one without TLS, give tcp://"),
+        ("TLS to plain", "give tcp://"),
         ("another authority", "its certificate is not of the authority in cluster.tls.ca_file"),
         ("a worker", "another program listens there, a worker for example"),
         ("nothing", "nothing listens there; start the scheduler, or correct the address"),

@@ -37,7 +37,7 @@ EVENTS = [
 
 
 class Api(BaseHTTPRequestHandler):
-    """Answers `kubectl get events --field-selector type=Warning`, and with the version; else 404."""
+    """Answers `kubectl get events --field-selector type=Warning` and its version; else 404."""
 
     def do_GET(self) -> None:
         asked = urlsplit(self.path)

@@ -201,7 +201,7 @@ def power(activations: Float32s, spectrum: Float32s) -> float:
     if frames >= PARTS:
         inner = wave / np.square(window).sum(axis=0)
         gram = inner @ inner.T
-        # Row k: the weights of frames k-3 to k, reversed, as `wave` has the newest frame first.
+        # Line k: the weights of frames k-3 to k, reversed, as `wave` has the newest frame first.
         four = np.lib.stride_tricks.sliding_window_view(weights, PARTS)[:, ::-1]
         total += float(np.einsum("kj,kj->", four @ gram, four))
     return total / (HOP * (frames - 1))

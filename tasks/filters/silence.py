@@ -63,7 +63,7 @@ def frame_powers(clip: Clip) -> Float64s:
 
 
 def _mean_square(frames: Float32s) -> Float64s:
-    """Row by row, so that a frame's result does not depend on its neighbours."""
+    """One by one, so that a frame's result does not depend on its neighbours."""
     sums: Float64s
     with np.errstate(over="ignore"):  # in float32: accurate to 1e-6, or 1e-5 dB
         sums = np.vecdot(frames, frames).astype(np.float64)

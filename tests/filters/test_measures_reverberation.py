@@ -14,6 +14,7 @@ from tasks.audio import Clip
 from tasks.filters import reverberation
 from tasks.plugins.rules import judge
 from tests.helpers import rooms, timed_speech
+from tests.helpers.no_speech import NO_SPEECH
 from tests.helpers.timed_speech import Floats, Line
 
 FILTER = plugins.FILTERS.load("reverberation")
@@ -76,16 +77,7 @@ def test_rate_level_and_length_change_little() -> None:
         assert late == pytest.approx(rt60, rel=0.1)
 
 
-@pytest.mark.parametrize(
-    "samples",
-    [
-        np.zeros(2 * RATE),
-        np.zeros(0),
-        np.full(2 * RATE, np.nan),
-        0.1 * np.random.default_rng(1).standard_normal(4 * RATE),
-    ],
-    ids=["silence", "nothing", "NaN", "noise"],
-)
+@pytest.mark.parametrize("samples", NO_SPEECH.values(), ids=NO_SPEECH)
 def test_what_is_no_speech_has_no_room(samples: Floats) -> None:
     assert measured(samples.astype(np.float32)) == (None, None)
 

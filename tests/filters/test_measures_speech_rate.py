@@ -13,6 +13,7 @@ from tasks.audio import Clip
 from tasks.filters import speech_rate
 from tasks.plugins.rules import judge
 from tests.helpers import timed_speech
+from tests.helpers.no_speech import NO_SPEECH
 from tests.helpers.timed_speech import Floats, Line, Spoken
 
 FILTER = plugins.FILTERS.load("speech_rate")
@@ -67,16 +68,7 @@ def test_telephone_speech_and_noise_are_counted_alike() -> None:
     assert rate(noisy) == pytest.approx(true, rel=0.2)
 
 
-@pytest.mark.parametrize(
-    "samples",
-    [
-        np.zeros(2 * RATE),
-        np.zeros(0),
-        np.full(2 * RATE, np.nan),
-        0.1 * np.random.default_rng(1).standard_normal(4 * RATE),
-    ],
-    ids=["silence", "nothing", "NaN", "noise"],
-)
+@pytest.mark.parametrize("samples", NO_SPEECH.values(), ids=NO_SPEECH)
 def test_what_is_no_speech_has_no_rate(samples: Floats) -> None:
     assert rate(samples.astype(np.float32)) is None
 

@@ -1,0 +1,14 @@
+"""Samples in which nobody speaks, mono at 16 kHz."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tasks.base.arrays import RATE
+
+NO_SPEECH = {
+    "silence": np.zeros(2 * RATE),
+    "nothing": np.zeros(0),
+    "NaN": np.full(2 * RATE, np.nan),
+    "noise": 0.1 * np.random.default_rng(1).standard_normal(4 * RATE),
+}

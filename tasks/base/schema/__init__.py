@@ -1,5 +1,6 @@
 """Every column of every table: name, type, unit and meaning. `uttermill schema` prints them."""
 
+from tasks.base.schema.columns import about, published
 from tasks.base.schema.rows import (
     AnyRow,
     AudioRow,
@@ -35,36 +36,11 @@ from tasks.base.schema.tables import (
     METRICS,
     RECORDINGS,
     REFERENCE_WORDS,
+    ROWS,
     SPEAKERS,
     SPLITS,
+    TABLES,
     TRANSCRIPTS,
     UTTERANCES,
     UTTERANCES_FILE,
-    about,
-    published,
 )
-
-TABLES = {
-    "recordings": RECORDINGS,
-    "cuts": CUTS,
-    "audio": ENHANCED,
-    "transcripts": TRANSCRIPTS,
-    "ledger": LEDGER,
-    "utterances": UTTERANCES,
-    "splits": SPLITS,
-    "speakers": SPEAKERS,
-    "metrics": METRICS,
-}
-
-#: The type of a row of each.
-ROWS: dict[str, type] = {
-    "recordings": RecordingRow,
-    "cuts": CutRow,
-    "audio": EnhancedRow,
-    "transcripts": TranscriptRow,
-    "ledger": LedgerRow,
-    "utterances": UtteranceRow,
-    "splits": SplitRow,
-    "speakers": SpeakerRow,
-    "metrics": MetricRow,
-}

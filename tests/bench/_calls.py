@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.signal import fftconvolve
 
 from tasks.base.arrays import RATE
 from tests.bench._conversations import Floats, Piece
@@ -85,8 +86,7 @@ def room(both: Sides, rng: Rng, apart: float) -> Sides:
             mics[mic] += delayed(voice, 0.003 + shift, softer)
             tail = rng.normal(0, 1, round(0.3 * RATE)) * np.exp(-np.arange(round(0.3 * RATE)) / 900)
             tail *= 0.25 / np.sqrt(np.square(tail).sum())
-            spectrum = np.fft.rfft(voice, 2 * len(voice)) * np.fft.rfft(tail, 2 * len(voice))
-            mics[mic] += np.fft.irfft(spectrum)[: len(voice)].astype(np.float32)
+            mics[mic] += fftconvolve(voice, tail)[: len(voice)].astype(np.float32)
     return mics[0], mics[1]
 
 

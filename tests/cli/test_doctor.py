@@ -291,6 +291,7 @@ def test_the_table_shows_every_finding() -> None:
     assert "no" in text
 
 
+@pytest.mark.nightly
 @pytest.mark.cluster
 def test_control_without_preload(tmp_path: Path) -> None:
     found = control("spawn", tmp_path)

@@ -52,7 +52,7 @@ from tests.faults.kills import (
     unbalanced,
     with_own_server,
 )
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 from tests.helpers.shared_server import Server
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster, pytest.mark.kills]
@@ -334,7 +334,7 @@ def test_control_a_lost_second_is_seen(site: Site, reference: Path, tmp_path: Pa
     assert len(unbalanced(site, tmp_path)) == 1
 
 
-@pytest.mark.parametrize("torn", ["replace", "rename"])
+@pytest.mark.parametrize("torn", ["replace", tiers.nightly("rename")])
 def test_control_a_commit_that_is_not_atomic_is_seen(tmp_path: Path, torn: str) -> None:
     """With `os.replace` (a part) or `os.rename` (a version) as a copy, some kills show; with
     neither none does, as `test_laws.test_killed_anywhere` proves."""

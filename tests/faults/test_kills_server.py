@@ -70,6 +70,7 @@ def test_it_starts_again_and_the_history_is_whole(alone: Site, hold: Path) -> No
     assert states == ["Completed"] * (2 + 3 * ended.result["stages"]["filter"]["shards_run"])
 
 
+@pytest.mark.nightly
 def test_one_that_cannot_start_again_ends_the_run_in_bounded_time(alone: Site, hold: Path) -> None:
     """Its database is gone for good: one sentence, and what was made is there for a rerun."""
     place = database(alone)

@@ -57,6 +57,7 @@ def program(*words: str, timeout: float = 120) -> tuple[dict[str, Any], str]:
 # The old failures
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not RACES, reason="CPython #114763 is fixed in this interpreter")
 def test_control_threads_break_a_lazy_import() -> None:
     for _ in range(ATTEMPTS):
@@ -67,6 +68,7 @@ def test_control_threads_break_a_lazy_import() -> None:
     pytest.fail(f"the race was not seen in {ATTEMPTS} processes")
 
 
+@pytest.mark.nightly
 def test_control_a_forked_child_hangs_in_openmp() -> None:
     assert program("fork")[0]["hung"]
 
@@ -75,6 +77,7 @@ def test_a_spawned_child_does_not() -> None:
     assert program("spawn")[0] == {"hung": False, "exit": 0}
 
 
+@pytest.mark.nightly
 @pytest.mark.cluster
 def test_control_forked_dask_workers_are_ended_by_openmp() -> None:
     found, err = program("dask", "fork")

@@ -26,7 +26,7 @@ from tasks.base import environment
 from tasks.base.errors import RunError
 from tasks.base.logs import log, sent_to
 from tasks.storage import owners
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 
 USER = 7710  # whom no list of users has
 WITHOUT = "--set history=none does without it"
@@ -101,7 +101,10 @@ def of_the_future(database: Path) -> None:
 @pytest.mark.server
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
-    [(damaged, "is damaged: move it away"), (of_the_future, "a release of Prefect newer than")],
+    [
+        tiers.nightly(damaged, "is damaged: move it away"),
+        (of_the_future, "a release of Prefect newer than"),
+    ],
 )
 def test_a_database_that_prefect_cannot_use(
     place: Path, spoil: Callable[[Path], None], sentence: str

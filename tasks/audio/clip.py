@@ -110,6 +110,18 @@ class Clip:
 
         return read_span(*self.source)
 
+    @cached_property
+    def in_mix(self) -> list[int]:
+        """Numbers of the channels that go into the mix: all but the LFE and heights of a layout."""
+        weights = self.weights or (1.0,) * self.channels
+        return [channel for channel, weight in enumerate(weights) if weight]
+
+    def mixed_blocks(self) -> Iterator[Samples]:
+        """`blocks()` of the channels in the mix only, for what judges how each of them sounds."""
+        if len(self.in_mix) == self.channels:
+            return self.blocks()
+        return (block[:, self.in_mix] for block in self.blocks())
+
     def blocks(self, frames: int = BLOCK_FRAMES) -> Iterator[Samples]:
         """The same samples in order, float32 [n, channels], n at most `frames`."""
         if self.pieces is not None:

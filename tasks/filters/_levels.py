@@ -1,7 +1,8 @@
 """Statistics of a clip's samples that several filters share, computed in one pass.
 
 The stream is regrouped into chunks of one length before summing, so that results do not depend on
-the block size, to the last bit.
+the block size, to the last bit. Channels are those that go into the mix: what an LFE holds is no
+speech.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def levels(clip: Clip) -> Levels | None:
 
 def _levels(clip: Clip) -> Levels | None:
     count, peak, sum_power = 0, 0.0, 0.0
-    total, power = np.zeros(clip.channels), np.zeros(clip.channels)
+    total, power = np.zeros(len(clip.in_mix)), np.zeros(len(clip.in_mix))
     for chunk in chunks(clip):
         highest = max(float(chunk.max()), -float(chunk.min()))
         if not math.isfinite(highest):
@@ -62,9 +63,9 @@ def _levels(clip: Clip) -> Levels | None:
 
 
 def chunks(clip: Clip, step: int = 1) -> Iterator[Float32s]:
-    """float32 [n, channels], all of one length, a multiple of `step`, except the last."""
-    frames = min(BLOCK_FRAMES, BLOCK_VALUES // max(clip.channels, 1))
-    return regroup(clip.blocks(), step * max(frames // step, 1))
+    """float32 [n, channels in the mix], all of one length, a multiple of `step`, except the last."""
+    frames = min(BLOCK_FRAMES, BLOCK_VALUES // max(len(clip.in_mix), 1))
+    return regroup(clip.mixed_blocks(), step * max(frames // step, 1))
 
 
 def decibels(power: float) -> float | None:

@@ -28,9 +28,9 @@ class Settings(StageSettings):
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     level = levels(clip)
-    if level is None or clip.channels < 2:
+    if level is None or len(clip.in_mix) < 2:
         return {"channels_identical": None}
-    energy = clip.channels * float(level.variance.sum())
+    energy = len(clip.in_mix) * float(level.variance.sum())
     if not energy:
         return {"channels_identical": None}
     return {"channels_identical": min(level.sum_variance / energy, 1.0)}

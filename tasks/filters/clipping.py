@@ -2,7 +2,8 @@
 
 Three or more equal samples in a row at the extreme are clipping, at full scale or below: a clipped
 recording that was made quieter has its flat tops at a lower level. A signal that merely peaks
-touches its extreme once or twice. Extremes below `MIN_LEVEL` are ignored, as silence also has equal
+touches its extreme once or twice. Channels that do not go into the mix, such as an LFE, are not
+judged. Extremes below `MIN_LEVEL` are ignored, as silence also has equal
 samples.
 """
 
@@ -83,8 +84,9 @@ class _Peak:
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
-    peaks = [(channel, _Peak(sign)) for channel in range(clip.channels) for sign in (1, -1)]
-    for block in clip.blocks():
+    channels = len(clip.in_mix)
+    peaks = [(channel, _Peak(sign)) for channel in range(channels) for sign in (1, -1)]
+    for block in clip.mixed_blocks():
         top, bottom = float(block.max()), float(block.min())
         if _lower(top, bottom, [peak for _, peak in peaks]):
             for _, peak in peaks:
@@ -93,7 +95,7 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
         columns = np.ascontiguousarray(block.T)
         for channel, peak in peaks:
             samples = columns[channel]
-            if clip.channels > 1:
+            if channels > 1:
                 top, bottom = float(samples.max()), float(samples.min())
             peak.push(samples, top if peak.sign > 0 else -bottom)
     for _, peak in peaks:
@@ -102,7 +104,7 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     if not clip.num_samples:
         return dict.fromkeys(COLUMNS)
     return {
-        "clipping_fraction": clipped / (clip.num_samples * clip.channels),
+        "clipping_fraction": clipped / (clip.num_samples * channels),
         "clipping_longest": float(max(peak.longest for _, peak in peaks)),
     }
 

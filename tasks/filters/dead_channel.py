@@ -27,7 +27,7 @@ class Settings(StageSettings):
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     measured = levels(clip)
-    if measured is None or clip.channels < 2:
+    if measured is None or len(clip.in_mix) < 2:
         return {"dead_channel": None}
     level = 10 * np.log10(np.maximum(measured.variance, 10 ** (FLOOR_DB / 10)))
     return {"dead_channel": float(level.max() - level.min())}

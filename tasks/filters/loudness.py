@@ -15,6 +15,7 @@ result is -70, so that limits apply to silence, too.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from scipy import signal
@@ -33,9 +34,10 @@ GATE = -70.0  # LUFS
 RELATIVE_GATE = -10.0  # LU
 STEPS = 4  # steps of 100 ms in a block
 
-#: Channel weights by number of channels, in WAV order: L R C Ls Rs and L R C LFE Ls Rs. Other
-#: numbers are microphones rather than loudspeakers, and weigh the same.
+#: Channel weights by number of channels where no layout is stated, in WAV order: L R C Ls Rs and
+#: L R C LFE Ls Rs. Other numbers are microphones rather than loudspeakers, and weigh the same.
 WEIGHTS = {5: (1.0, 1.0, 1.0, 1.41, 1.41), 6: (1.0, 1.0, 1.0, 0.0, 1.41, 1.41)}
+SURROUND = 1.41  # weight of a channel that has half the centre's in the mix
 
 
 class Settings(StageSettings):
@@ -80,11 +82,19 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     return {"loudness": _gated(blocks)}
 
 
+def _weights(clip: Clip) -> Sequence[float]:
+    """Of the channels in the mix."""
+    if clip.weights is None:
+        return WEIGHTS.get(clip.channels, (1.0,) * clip.channels)
+    half = max(clip.weights) / 2
+    return [SURROUND if clip.weights[channel] == half else 1.0 for channel in clip.in_mix]
+
+
 def _powers(clip: Clip, step: int) -> Float64s:
-    """Weighted sum of squares over all channels, for each step of 100 ms."""
-    weights = np.array(WEIGHTS.get(clip.channels, (1.0,) * clip.channels))
+    """Weighted sum of squares over the channels, for each step of 100 ms."""
+    weights = np.array(_weights(clip))
     sections = k_weighting(clip.rate)
-    state = np.zeros((len(sections), clip.channels, 2))
+    state = np.zeros((len(sections), len(weights), 2))
     powers = []
     with np.errstate(over="ignore", invalid="ignore"):
         for chunk in chunks(clip, step):

@@ -56,7 +56,7 @@ def frame_powers(clip: Clip) -> Float64s:
     powers: list[Float64s] = []
     for chunk in chunks(clip, size):
         whole = len(chunk) // size
-        powers.append(_mean_square(chunk[: whole * size].reshape(whole, size * clip.channels)))
+        powers.append(_mean_square(chunk[: whole * size].reshape(whole, size * len(clip.in_mix))))
         if len(chunk) % size:
             powers.append(_mean_square(chunk[whole * size :].reshape(1, -1)))
     return np.concatenate(powers) if powers else np.empty(0)

@@ -16,6 +16,8 @@ from tasks.audio import Clip, layouts
 from tasks.audio.channels import Heard, Listened, mean
 from tasks.audio.frames import PartConverter
 from tasks.base.errors import ItemError
+from tasks.filters import loudness
+from tasks.plugins import loading
 from tasks.recording import Locator
 from tasks.segmenters import Span
 from tasks.segmenters._known import KnownSpans
@@ -178,3 +180,32 @@ def test_only_recordings_of_more_than_two_channels_get_other_recipes() -> None:
     assert [recipe.of_samples("c", count) == "c" for count in (1, 2, 3, 6)] == [
         True, True, False, False,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("level", [0.0, 0.3, -0.9])
+@pytest.mark.parametrize("use", ["clipping", "peak", "rms", "dc_offset", "dead_channel",
+                                 "channels_identical", "silence", "loudness"])  # fmt: skip
+def test_what_does_not_go_into_the_mix_is_not_judged(use: str, level: float) -> None:
+    speech = np.random.default_rng(1).normal(0, 0.05, (RATE, 6)).astype(np.float32)
+    speech[RATE // 2 :] = 0
+    lfe = speech.copy()
+    speech[:, 3], lfe[:, 3] = 0, level
+    lfe[RATE // 4 : RATE // 3, 3] = -level
+    five = WEIGHTS_51 and (*WEIGHTS_51[:3], *WEIGHTS_51[4:])
+    module = loading.module("filters", use)
+    of = [
+        module.measure(Clip.of_pieces([samples], RATE, weights), module.Settings())
+        for samples, weights in ((np.delete(speech, 3, axis=1), five), (lfe, WEIGHTS_51))
+    ]
+    assert of[0] == of[1]
+
+
+def test_loudness_follows_the_places_of_channels_and_not_their_number() -> None:
+    noise = np.random.default_rng(1).normal(0, 0.05, (2 * RATE, 6)).astype(np.float32)
+    order = [0, 2, 1, 4, 5, 3]  # of Vorbis: FL FC FR BL BR LFE
+    weights = [(WEIGHTS_51 or ())[channel] for channel in order]
+    by_wav, by_vorbis = (
+        loudness.measure(Clip.of_pieces([samples], RATE, tuple(of)), loudness.Settings())["loudness"]
+        for samples, of in ((noise, WEIGHTS_51 or ()), (noise[:, order], weights))
+    )
+    assert by_vorbis == pytest.approx(by_wav)

@@ -22,7 +22,17 @@ import pyarrow as pa
 
 from tasks.base.errors import ConfigError
 from tasks.base.schema import UTTERANCES_FILE, published
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _samples, _table
+from tasks.formats import (
+    Output,
+    OutputShard,
+    ReadPcm,
+    Rows,
+    _clips,
+    _lists,
+    _measures,
+    _samples,
+    _table,
+)
 from tasks.storage import hashed, tables, write_atomic
 
 VERSION = 1
@@ -75,6 +85,18 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
     out.hashes[shard.path] = hashed(path)
 
 
+def is_current(file: Path, columns: Collection[str]) -> bool:
+    """Files were written without labels at first."""
+    return _measures.LABELS not in columns or _has_labels(file)
+
+
+def _has_labels(file: Path) -> bool:
+    from lance.file import LanceFileReader
+
+    with _panics_as_errors(file.name):
+        return _measures.LABELS in LanceFileReader(str(file)).metadata().schema.names
+
+
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
     """Schema, order, all values and the decoded PCM."""
     if faults := out.changed(shard.path):
@@ -89,9 +111,11 @@ def _read_back(
     from lance.file import LanceFileReader
 
     faults, read = list[str](), 0
+    path = out.home / shard.path
+    if not is_current(path, rows[0].keys()):
+        rows = _without_labels(rows)
     schema = _schema(rows[0].keys(), _table.annotated(rows[0]))
-    file = LanceFileReader(str(out.home / shard.path))
-    for batch in file.read_all(batch_size=READ_ROWS).to_batches():
+    for batch in LanceFileReader(str(path)).read_all(batch_size=READ_ROWS).to_batches():
         if not batch.schema.equals(schema):
             return [f"{shard.path} does not have the columns and types of this format"]
         audio = batch["audio"]
@@ -108,6 +132,13 @@ def _read_back(
     if read != len(rows):
         faults.append(f"{shard.path} has {read} rows, not {len(rows)}")
     return faults
+
+
+def _without_labels(rows: Rows) -> Rows:
+    bare = [row.copy() for row in rows]
+    for row in bare:
+        row.pop("labels", None)
+    return bare
 
 
 @contextmanager

@@ -205,7 +205,9 @@ def test_loudness_follows_the_places_of_channels_and_not_their_number() -> None:
     order = [0, 2, 1, 4, 5, 3]  # of Vorbis: FL FC FR BL BR LFE
     weights = [(WEIGHTS_51 or ())[channel] for channel in order]
     by_wav, by_vorbis = (
-        loudness.measure(Clip.of_pieces([samples], RATE, tuple(of)), loudness.Settings())["loudness"]
+        loudness.measure(Clip.of_pieces([samples], RATE, tuple(of)), loudness.Settings())[
+            "loudness"
+        ]
         for samples, of in ((noise, WEIGHTS_51 or ()), (noise[:, order], weights))
     )
     assert by_vorbis == pytest.approx(by_wav)

@@ -184,6 +184,9 @@ class Format(FormatModule, LoadedPlugin, Protocol):
     LISTS: tuple[str, ...] = ("/data.list", "/wav.scp", "/tarred_audio_manifest.json")
     #: (rows, settings) -> where each row of a shard begins in its main file, int64 [rows], bytes.
     offsets: Callable[[pa.Table, PluginSettings], Int64s] | None = None
+    #: (file, columns) -> whether a main file of an earlier version, whose utterances had these
+    #: columns, has what `write` gives it now; None: VERSION tells.
+    is_current: Callable[[Path, Collection[str]], bool] | None = None
     #: (home, split, head) -> what `uttermill list` prints, each path prefixed with `head/`.
     listing: Callable[[Path, str, str], list[str]] | None = None
 

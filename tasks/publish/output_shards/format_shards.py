@@ -13,7 +13,7 @@ import pyarrow as pa
 from tasks import plugins, storage
 from tasks.base.errors import ConfigError, UnsafePlace
 from tasks.base.json_types import PublishedEntry
-from tasks.base.schema import AnyRow, ClipRow, Published, published
+from tasks.base.schema import UTTERANCES_FILE, AnyRow, ClipRow, Published, published
 from tasks.formats import OutputShard, PublishedFile
 from tasks.plugins.contracts import Format
 from tasks.publish.dataset import datacard
@@ -21,6 +21,7 @@ from tasks.publish.output_shards.layout import PlannedShard
 from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tasks.shard_store import whole_job
+from tasks.storage import tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,8 @@ class PreviousVersion:
         """Whether it holds the format in the same version and with the same settings, and with what
         `package.publish` names now."""
         then = self.described["settings"]["package"].get("publish", ())
-        if plugins.FORMATS.load(plugin.use).HOLDS_ANNOTATIONS and {*then} != {*publish}:
+        module = plugins.FORMATS.load(plugin.use)
+        if module.HOLDS_ANNOTATIONS and {*then} != {*publish}:
             return False
         if self.described["formats"].get(plugin.use) != whole_job.format_version(plugin):
             return False
@@ -50,7 +52,23 @@ class PreviousVersion:
             )
         except ConfigError:  # a setting that the plug-in no longer has
             return False
-        return settings_then == whole_job.settings_of_plugin("formats", plugin)
+        if settings_then != whole_job.settings_of_plugin("formats", plugin):
+            return False
+        return self._is_current(plugin.use, module)
+
+    def _is_current(self, use: str, module: Format) -> bool:
+        """By one of the format's files: all of a version have the same columns."""
+        is_current, names = module.is_current, self.described["files"]
+        files = (name for name in names if name.startswith(f"{use}/"))
+        main = next((name for name in files if not name.endswith(module.LISTS)), None)
+        if is_current is None or main is None:
+            return True
+        try:
+            columns = tables.schema(self.home / UTTERANCES_FILE).names
+            place = storage.inside(self.home, main)
+            return storage.query(place, lambda file: is_current(file, columns))
+        except (OSError, ValueError, UnsafePlace):  # damaged: it is made again
+            return False
 
     def files(self, paths: Iterable[str]) -> tuple[PublishedFile, ...]:
         """These of its files; empty if it lacks one of them, or has a link in its place."""

@@ -63,7 +63,7 @@ def _levels(clip: Clip) -> Levels | None:
 
 
 def chunks(clip: Clip, step: int = 1) -> Iterator[Float32s]:
-    """float32 [n, channels in the mix], all of one length, a multiple of `step`, except the last."""
+    """float32 [n, channels in the mix], of one length, a multiple of `step`, but for the last."""
     frames = min(BLOCK_FRAMES, BLOCK_VALUES // max(len(clip.in_mix), 1))
     return regroup(clip.mixed_blocks(), step * max(frames // step, 1))
 

@@ -27,7 +27,8 @@ from tasks.recording.file_kinds import HEAD, compression, known
 from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, safe_name
 from tasks.recording.whole_file import display_path
-from tasks.sources._beside.folders import FolderTexts, ReadFile
+from tasks.sources._beside.folders import FolderTexts
+from tasks.sources._by_content import ReadFile, is_recording
 from tasks.sources._lists import Entries, failed, unlisted
 from tasks.sources._paths import skip_reason
 from tasks.sources._tarwalk import members
@@ -101,13 +102,14 @@ class Archive:
             elif member.kind == "file":
                 taken.append(member)
                 last = member.name
-        folders = self._folders(taken)
+        read = _reader(taken)
+        folders = self._folders(taken, read)
         for member in taken:
             above, name = posixpath.split(member.name)
             texts = folders[above]
             if aside := texts and texts.aside(name):
                 yield Ignored(self._named(member.name), *aside)
-            elif known(name):
+            elif is_recording(name, member.name, read):
                 yield self.complete(texts, name, self._recording(member, guard))
             else:
                 reason = IN_ARCHIVE if is_archive(name) else "extension"
@@ -122,23 +124,12 @@ class Archive:
         reason = next(filter(None, (skip_reason(p, self.system_folders) for p in parts)), None)
         return reason or ("duplicate_name" if member.name == last else None)
 
-    def _folders(self, members: list[_Member]) -> dict[str, FolderTexts | None]:
+    def _folders(self, members: list[_Member], read: ReadFile) -> dict[str, FolderTexts | None]:
         """The texts of each folder in the archive."""
         names: dict[str, list[str]] = {}
-        places = {}
         for member in members:
             above, name = posixpath.split(member.name)
             names.setdefault(above, []).append(name)
-            if not known(name) and member.error is None:
-                places[member.name] = member.locator
-
-        def read(name: str, most: int) -> bytes:
-            try:
-                with as_file(places[name]) as file:
-                    return file.read(most)
-            except KeyError:
-                raise ItemError("unsupported", "it cannot be read in this archive") from None
-
         return {
             above: self.texts_of(f"{above}/" if above else "", those, read)
             for above, those in names.items()
@@ -156,6 +147,20 @@ class Archive:
             guard=guard,
             error=member.error,
         )
+
+
+def _reader(members: list[_Member]) -> ReadFile:
+    """Reads those that are not audio by their names."""
+    places = {m.name: m.locator for m in members if not known(m.name) and m.error is None}
+
+    def read(name: str, most: int) -> bytes:
+        try:
+            with as_file(places[name]) as file:
+                return file.read(most)
+        except KeyError:
+            raise ItemError("unsupported", "it cannot be read in this archive") from None
+
+    return read
 
 
 def _members(path: str) -> Iterator[_Member]:

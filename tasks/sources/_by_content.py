@@ -1,28 +1,37 @@
-"""Whether a file in a folder is a recording: by its ending, and of `.ts` by its first bytes, since
-that is a transport stream's ending and TypeScript's."""
+"""Whether a file in a folder or an archive is a recording: by its ending, and of `.ts` by its first
+bytes, since that is a transport stream's ending and TypeScript's."""
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Callable
 
+from tasks.base.errors import ItemError
 from tasks.recording.file_kinds import is_transport_stream, known
 from tasks.storage import regular, urls
 
 #: Of a stream, this much tells.
 _HEAD = 4 * 188
 
+#: The bytes of a file by its path or URL, up to a number. OSError or ItemError.
+ReadFile = Callable[[str, int], bytes]
 
-def is_recording(name: str, path: str) -> bool:
-    """`path`: where the file `name` is, absolute or a URL. A `.ts` that cannot be read is taken for
-    one, so that its fault is told."""
+
+def first_bytes(path: str, most: int) -> bytes:
+    """All bytes of a file or object, or the first `most`."""
+    with urls.streamed(path) as file:
+        return file.read(most)
+
+
+def is_recording(name: str, path: str, read: ReadFile = first_bytes) -> bool:
+    """`path`: where the file `name` is, as `read` takes it. A `.ts` that cannot be read is taken
+    for one, so that its fault is told."""
     if known(name):
         return True
     if not name.lower().endswith(".ts"):
         return False
     try:
-        with closing(urls.streamed(path)) as file:
-            return is_transport_stream(file.read(_HEAD))
+        return is_transport_stream(read(path, _HEAD))
     except regular.NotAFile:
         return False
-    except OSError:
+    except (OSError, ItemError):
         return True

@@ -32,8 +32,8 @@ from tasks.sources import _text_encoding
 from tasks.sources._archives import Archive, is_archive
 from tasks.sources._beside import tables
 from tasks.sources._beside.choice import Texts, TextsSettings
-from tasks.sources._beside.folders import AHEAD, FolderTexts, ReadFile
-from tasks.sources._by_content import is_recording
+from tasks.sources._beside.folders import AHEAD, FolderTexts
+from tasks.sources._by_content import ReadFile, is_recording
 from tasks.sources._labels import of_record
 from tasks.sources._lists import failed
 from tasks.sources._objects import Object, walk

@@ -16,13 +16,14 @@ from pydantic import Field
 
 from tasks.base.errors import UNREACHABLE, ConfigError, ItemError
 from tasks.recording import Ignored, Locator, Recording, container, patient
-from tasks.recording.file_kinds import compression, known
+from tasks.recording.file_kinds import compression
 from tasks.recording.guard import file_state
 from tasks.recording.names import display_text, safe_name
 from tasks.recording.stream_copy import PACKINGS
 from tasks.recording.whole_file import display_path
 from tasks.settings import SourceSettings
 from tasks.settings.base import READ
+from tasks.sources._by_content import is_recording
 from tasks.sources._containers import containers
 from tasks.sources._lists import (
     Entries,
@@ -38,6 +39,7 @@ from tasks.sources._tarwalk import Member, head, is_tar, members
 from tasks.storage import bounds, urls
 
 _ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
+_TEXTS = (".txt", ".json")
 _COMPRESSED = "a tar in {} is not read; repack it with gzip or zstd"
 
 
@@ -147,7 +149,7 @@ def _samples(name: str, path: str, file: BinaryIO, packing: str | None = None) -
     try:
         for member in members(file):
             plain = posixpath.normpath(member.name) if member.name else ""
-            if reason := _left_out(member, plain, seen):
+            if reason := archive.left_out(member, plain, seen):
                 yield Ignored(archive.member_name(plain), reason)
                 continue
             seen.add(plain)
@@ -165,16 +167,6 @@ def _samples(name: str, path: str, file: BinaryIO, packing: str | None = None) -
         yield unlisted(name, path, wrong)
 
 
-def _left_out(member: Member, plain: str, seen: set[str]) -> str | None:
-    if member.kind not in ("file", "sparse"):
-        return member.kind
-    if posixpath.basename(plain).startswith("."):
-        return "hidden"  # such as `._a.wav`, which macOS adds to each file
-    if not known(plain) and not plain.lower().endswith((".txt", ".json")):
-        return "extension"
-    return "duplicate_name" if plain in seen else None
-
-
 @dataclass(frozen=True)
 class _Archive:
     name: str
@@ -186,9 +178,25 @@ class _Archive:
     def member_name(self, plain: str) -> str:
         return f"{self.name}/{safe_name(plain)}"
 
+    def left_out(self, member: Member, plain: str, seen: set[str]) -> str | None:
+        if member.kind not in ("file", "sparse"):
+            return member.kind
+        if posixpath.basename(plain).startswith("."):
+            return "hidden"  # such as `._a.wav`, which macOS adds to each file
+        if not plain.lower().endswith(_TEXTS) and not self._is_audio(member, plain):
+            return "extension"
+        return "duplicate_name" if plain in seen else None
+
+    def _is_audio(self, member: Member, plain: str) -> bool:
+        def read(_: str, most: int) -> bytes:
+            self.file.seek(member.offset)
+            return self.file.read(min(most, member.size))
+
+        return is_recording(plain, plain, read)
+
     def take(self, sample: _Sample, member: Member, plain: str) -> Entries:
         """Add a member to its sample; reads only texts."""
-        if known(plain):
+        if not plain.lower().endswith(_TEXTS):
             sample.audio.append(Member(plain, member.kind, member.offset, member.size))
             return
         sample.texts.append(plain)

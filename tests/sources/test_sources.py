@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,6 +22,7 @@ from tasks.base.errors import CODES, ConfigError
 from tasks.base.shelves import names
 from tasks.plugins import resolve_source
 from tasks.recording import Ignored, Locator, Recording, Segment
+from tasks.recording.container import as_file
 from tasks.recording.file_kinds import known
 from tasks.recording.names import recording_name, safe_name
 from tasks.settings import Source
@@ -830,3 +832,30 @@ def test_a_transport_stream_is_a_recording_and_typescript_is_none(tmp_path: Path
         "code.ts": "extension", "none.ts": "extension", "film.txt": "read_as_text"
     }  # fmt: skip
     assert next(item.path for item in listed("folder", str(tmp_path / "film.ts"))) == "film.ts"
+
+
+def test_a_transport_stream_in_an_archive_is_a_recording_too(tmp_path: Path) -> None:
+    inside = tmp_path / "inside/day1"
+    inside.mkdir(parents=True)
+    (inside / "film.ts").write_bytes(sounding.whole("ts"))
+    (inside / "film.txt").write_text("What is said.")
+    (inside / "code.ts").write_text("Gone = 1; // G\n" * 100)
+    (inside / "none.ts").touch()
+    aside = {"code.ts": "extension", "none.ts": "extension"}
+    for form, ending in (("zip", "zip"), ("tar", "tar"), ("gztar", "tar.gz")):
+        home = tmp_path / form
+        home.mkdir()
+        name = shutil.make_archive(str(home / "x"), form, tmp_path / "inside", "day1")
+        for kind, path in (("folder", str(home)), ("folder", name), ("tar", name)):
+            if (kind, form) == ("tar", "zip"):
+                continue
+            items = listed(kind, path)
+            [recording] = [item for item in items if isinstance(item, Recording)]
+            assert (recording.path, recording.text) == (
+                f"x.{ending}/day1/film.ts", "What is said."
+            )  # fmt: skip
+            assert {n: r for n, r in ignored(items).items() if "film" not in n} == {
+                f"x.{ending}/day1/{code}": reason for code, reason in aside.items()
+            } | ({f"x.{ending}/day1": "folder"} if kind == "tar" else {})
+            with as_file(recording.locator) as file:
+                assert file.read() == sounding.whole("ts")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,13 +11,11 @@ from functools import partial
 from tasks import storage
 from tasks.base.errors import ItemError, MillError
 from tasks.recording import Recording, unreachable
-from tasks.recording.file_kinds import known
 from tasks.recording.names import display_text
 from tasks.sources._beside.choice import MOST_BYTES, Read, Texts, kind_of, read
 from tasks.sources._beside.cues import NoTranscript
-from tasks.sources._by_content import is_recording
+from tasks.sources._by_content import ReadFile, first_bytes, is_recording
 from tasks.sources._text_encoding import BAD_TEXT
-from tasks.storage import urls
 
 AHEAD = 1024  # names for which texts are read at the same time
 THREADS, THREADS_OF_STORE = 8, 32  # a share or a store answers many at once
@@ -29,7 +27,6 @@ READ, SECOND, ALONE, BAD, OTHER = (
 )
 TURNS, TURNS_SAY = "read_as_turns", "who speaks when, for `channels` and `speakers: {use: given}`"
 
-ReadFile = Callable[[str, int], bytes]
 Reason = tuple[str, str]  # why a file is skipped, and more in words
 
 
@@ -66,7 +63,7 @@ class FolderTexts:
         endings = (f".{ending.lower()}" for ending in self.texts.endings)
         self._endings = [*enumerate(endings)]
         for name in names:
-            if known(name) if self.read_file else is_recording(name, self.home + name):
+            if is_recording(name, self.home + name, self.read_file or first_bytes):
                 stem = os.path.splitext(name)[0]
                 self._recordings[stem] = self._recordings.get(stem, 0) + 1
         stems = ((name, os.path.splitext(name)) for name in names)
@@ -117,7 +114,7 @@ class FolderTexts:
         contents = {}
         for name in names:
             try:
-                data = _bytes(self.home + name, EARLY_BYTES + 1)
+                data = first_bytes(self.home + name, EARLY_BYTES + 1)
             except (OSError, MillError):  # it is tried again in its turn, with patience
                 continue
             if len(data) <= EARLY_BYTES:
@@ -185,7 +182,7 @@ class FolderTexts:
         if data is None:
             try:
                 data = unreachable.patience.read(
-                    partial(_checked, self.home + name, self.read_file or _bytes)
+                    partial(_checked, self.home + name, self.read_file or first_bytes)
                 )
             except ValueError:
                 raise ItemError(BAD_TEXT, "no file can have this name") from None
@@ -200,9 +197,3 @@ def _checked(path: str, read_file: ReadFile) -> bytes:
         return read_file(path, MOST_BYTES + 1)
     except (OSError, MillError) as error:
         raise unreachable.item_error(error) from error
-
-
-def _bytes(path: str, most: int) -> bytes:
-    """All bytes of a file or object, or the first `most`."""
-    with urls.streamed(path) as file:
-        return file.read(most)

@@ -80,6 +80,7 @@ _BOTH = frozenset(("cmn",))
 
 
 @lru_cache(maxsize=1000)
+@lru_cache(1024)
 def read(language: str) -> str | None:
     """The code of a language as lists write it: a code (`en`, `en_US`, which stay), three letters
     where there are two (`eng`), or an English name (`English`, `Chinese (Taiwan)`); "" for a code

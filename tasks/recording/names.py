@@ -23,6 +23,8 @@ def printable(path: str) -> str:
     A valid name that holds no `\\xNN` is returned as it is. Otherwise bytes that are not UTF-8
     become `\\xNN`, and every backslash becomes `\\x5c`: so each `\\xNN` is a byte of the name.
     """
+    if path.isascii() and "\\" not in path:  # most of them
+        return path
     raw = os.fsencode(path)
     shown = raw.replace(b"\\", rb"\x5c").decode("utf-8", "backslashreplace")
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tasks.recording.guard import file_state
-from tasks.recording.locator import Locator, Recording
+from tasks.recording.locator import Locator, Recording, Segment
 from tasks.recording.names import display_text
 from tasks.storage import urls
 
@@ -13,9 +13,25 @@ def display_path(path: str) -> str:
     return display_text(urls.absolute(path))
 
 
-def of_file(path: str, file: str) -> Recording:
+_NOTHING = Segment(0, None)
+
+
+def of_file(path: str, file: str, said: Segment = _NOTHING) -> Recording:
     """The recording `path` of its source, which is all of `file`, an absolute path or a URL, as the
-    file is now. Add what else the source says by `dataclasses.replace`."""
+    file is now. `said`: what the source says of it, with its length as `end`; add more by
+    `dataclasses.replace`."""
     state = file_state(file)
-    locator, source_path = Locator(file), display_path(file)
-    return Recording(path, source_path, locator, state.size, state.guard, error=state.error)
+    return Recording(
+        path,
+        display_path(file),
+        Locator(file),
+        state.size,
+        state.guard,
+        said.source_id,
+        said.text,
+        said.speaker,
+        said.language,
+        error=state.error,
+        length=said.end,
+        labels=said.labels,
+    )

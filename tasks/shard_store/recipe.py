@@ -63,12 +63,16 @@ _quoted = json.encoder.encode_basestring_ascii
 _WORDS = {None: "null", True: "true", False: "false"}
 
 
-def digest_of_texts(names: Sequence[str], values: Iterable[str | bool | None]) -> str:
+def digest_of_texts(names: tuple[str, ...], values: Iterable[str | bool | None]) -> str:
     """`digest` of one mapping with these names, in order: for the rows of a listing, of which there
     are many."""
-    texts = (_quoted(v) if isinstance(v, str) else _WORDS[v] for v in values)
-    pairs = ",".join(f'"{name}":{text}' for name, text in zip(names, texts, strict=True))
-    return hashlib.sha256(f"[{{{pairs}}}]".encode("ascii")).hexdigest()[:24]
+    texts = [_quoted(v) if isinstance(v, str) else _WORDS[v] for v in values]
+    return hashlib.sha256((_form(names) % (*texts,)).encode("ascii")).hexdigest()[:24]
+
+
+@lru_cache
+def _form(names: tuple[str, ...]) -> str:
+    return "[{" + ",".join(f'"{name}":%s' for name in names) + "}]"
 
 
 def _digest_of(head: str, *tail: str) -> str:

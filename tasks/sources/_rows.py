@@ -7,6 +7,7 @@ then to list each recording there, with all rows that name it.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -64,7 +65,7 @@ def _last(keys: Int64s) -> Bools:
 
 
 def _recordings(layout: Found, keys: Int64s, settings: LabelSettings) -> Entries:
-    last = _last(keys).tolist()
+    last, labels = _last(keys).tolist(), settings.label_names
     groups: dict[str, Group] = {}
     position = bad = number = 0
     for row in layout.rows():
@@ -74,7 +75,7 @@ def _recordings(layout: Found, keys: Int64s, settings: LabelSettings) -> Entries
                 raise row.what
             is_last = position >= len(last) or last[position]  # a table that grew meanwhile
             position += 1
-            line = _line(row.what, layout.root, settings)
+            line = _line(row.what, layout.root, settings.language, labels)
         except (ItemError, ValueError) as error:
             yield bad_line(row.file, row.number, error)
             bad += 1
@@ -92,15 +93,17 @@ def _recordings(layout: Found, keys: Int64s, settings: LabelSettings) -> Entries
         yield from group.recordings(layout.root)
 
 
-def _line(row: Described, root: str, settings: LabelSettings) -> Line:
-    """A row as a span of a file; ItemError or ValueError says what is wrong with it."""
-    stated = settings.language
+def _line(row: Described, root: str, stated: str | None, labels: Sequence[str]) -> Line:
+    """A row as a span of a file; ItemError or ValueError says what is wrong with it. `stated`: the
+    source's language; `labels`: names of those that it keeps."""
     audio = row.audio.strip() if isinstance(row.audio, str) else row.audio
     path = resolve(root, None if cell_field(audio) is None else audio)
-    start, end = seconds_cell(row.start), seconds_cell(row.end)
-    duration = None if start is None else seconds_cell(row.duration)
-    if start is not None and end is None and duration is not None:
-        end = start + duration
+    start = end = None
+    if row.start is not None or row.end is not None:
+        start, end = seconds_cell(row.start), seconds_cell(row.end)
+        duration = None if start is None else seconds_cell(row.duration)
+        if start is not None and end is None and duration is not None:
+            end = start + duration
     begin, finish = checked_span(start, end)
     language = language_field(row.language, stated)
     segment = Segment(
@@ -110,7 +113,8 @@ def _line(row: Described, root: str, settings: LabelSettings) -> Line:
         text=reference_field(row.text, language or stated),
         speaker=cell_field(row.speaker),
         language=language,
-        labels=of_record(row.record, settings.label_names),
+        labels=of_record(row.record, labels) if labels else (),
     )
     whole = start is None and end is None
-    return Line(path, str(audio), whole, segment, channels_field(row.channel))
+    channels = None if row.channel is None else channels_field(row.channel)
+    return Line(path, str(audio), whole, segment, channels)

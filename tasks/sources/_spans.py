@@ -56,25 +56,11 @@ class _Part:
 
     def recording(self, root: str) -> Recording:
         line = self.first
-        recording = of_file(listed_name(line.path, line.written, root), line.path)
-        one = line.segment
+        name, one = listed_name(line.path, line.written, root), line.segment
         # Word times need a segment to be cut from, even where it is the whole file.
         if not (line.whole or line.length) or len(self.segments) > 1 or one.words:
-            return replace(recording, segments=tuple(self.segments))
-        return Recording(
-            recording.path,
-            recording.source_path,
-            recording.locator,
-            recording.size,
-            recording.guard,
-            one.source_id,
-            one.text,
-            one.speaker,
-            one.language,
-            error=recording.error,
-            length=one.end,
-            labels=one.labels,
-        )
+            return replace(of_file(name, line.path), segments=tuple(self.segments))
+        return of_file(name, line.path, one)
 
 
 @dataclass(slots=True)

@@ -82,6 +82,7 @@ class Part:
         taken = [(role, names) for role, names in self.roles.items() if role != "audio"]
         given = [("speaker", self.speaker), ("language", self.language)]
         stated = [(role, value) for role, value in given if value is not None]
+        moved = self.place != AS_WRITTEN
         for number, record in self.records:
             if isinstance(record, ValueError):
                 yield FileRow(self.file, number, record)
@@ -93,19 +94,19 @@ class Part:
             for role, value in stated:
                 if values.get(role) in (None, ""):
                     values[role] = value
-            named = self._named(record.get(audio))
+            named = self._named(record.get(audio)) if moved else record.get(audio)
             yield FileRow(self.file, number, Described(named, **values, record=record))
 
     def audio(self) -> Iterator[object]:
         """The audio of its rows alone."""
-        audio = self.roles["audio"][0]
+        audio, moved = self.roles["audio"][0], self.place != AS_WRITTEN
         for _, record in self.records:
             if not isinstance(record, ValueError):
-                yield self._named(record.get(audio))
+                yield self._named(record.get(audio)) if moved else record.get(audio)
 
     def _named(self, name: object) -> object:
-        moved = self.place != AS_WRITTEN and isinstance(name, str) and name.strip()
-        return self.place.path(str(name).strip()) if moved else name
+        is_name = isinstance(name, str) and name.strip()
+        return self.place.path(str(name).strip()) if is_name else name
 
 
 def _first(record: dict[str, object], names: tuple[str, ...]) -> object:

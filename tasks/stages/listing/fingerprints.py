@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import cast
 
@@ -57,10 +57,10 @@ def listed(row: AnyRow) -> str:
     """A hash of the source's description of a recording: a row of RECORDINGS without its guard, its
     size, and the columns that probing fills in."""
     later = {name: value for name in _LATER if (value := row.get(name)) is not None}
-    segments = cast(list[SegmentRow] | None, row["segments"])
+    segments = cast("list[SegmentRow] | None", row["segments"])
     if not later and segments is None:  # most rows
-        texts = [cast(str | bool | None, row[name]) for name in _SORTED]
-        return recipe.digest_of_texts(_SORTED, texts)
+        values = cast("Mapping[str, str | bool | None]", row)
+        return recipe.digest_of_texts(_SORTED, map(values.__getitem__, _SORTED))
     given = {name: row[name] for name in DESCRIBED}
     if segments:
         given["segments"] = [

@@ -12,7 +12,9 @@ named `.m4a` cannot make it open other files or addresses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import BinaryIO, cast
 
@@ -21,9 +23,9 @@ import soundfile as sf
 
 from tasks.audio import flac_whole
 from tasks.audio.chained import Chained
-from tasks.audio.damage import front, mp3, ogg_pages
+from tasks.audio.damage import bare_frames, front, mp3, ogg_pages
 from tasks.audio.damage.flac_md5 import flac_info
-from tasks.audio.damage.promise import promise
+from tasks.audio.damage.promise import promise, uncounted
 from tasks.audio.ffmpeg import FFmpeg
 from tasks.audio.packets import EXTRA_BITS, in_words
 from tasks.audio.sndfile import SoundFile
@@ -46,6 +48,8 @@ _FFMPEGS_OWN = ("mp3/", "flac/", "caf/alac", "voc/")
 #: 24 bits; FFmpeg does not know them.
 _SDS = b"\xf0\x7e"
 
+
+_PACK = b"\x00\x00\x01\xba"  # how a program stream begins
 
 #: The oddity of an Ogg file whose recorder was stopped, or that was cut between two pages.
 UNENDED = "its last page does not say that the stream ends there"
@@ -101,57 +105,100 @@ class Suspect(Decoder):
         self._decoder.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A decoder, the bytes that it reads, and oddities that lose no audio."""
+
+    decoder: Decoder
+    file: BinaryIO
+    notes: list[str]
+
+    def noting(self, *notes: str) -> Opened:
+        return replace(self, notes=[*notes, *self.notes])
+
+
 def opened(
     file: BinaryIO, size: int, header_only: bool = False, track: int | None = None
-) -> tuple[Decoder, list[str]]:
-    """A decoder for a file of `size` bytes, and oddities that lose no audio; with `header_only` it
-    need not give samples. `track`: as of a Locator. ItemError `unreadable` where neither can open
-    it, or it has no such track."""
-    decoder, notes = _opened_any(file, size, header_only, track)
-    if track and decoder.header.track != track:
-        decoder.close()
+) -> Opened:
+    """A decoder for a file of `size` bytes; with `header_only` it need not give samples. `track`:
+    as of a Locator. ItemError `unreadable` where no library can open it, or it has no such
+    track."""
+    result = _opened_anywhere(file, size, header_only, track)
+    if track and result.decoder.header.track != track:
+        result.decoder.close()
         what = f"it has one audio track, and no track {track}, counted from 0"
         raise ItemError("unreadable", f"{what}; correct `track` of the source")
-    return decoder, notes
+    return result
 
 
-def _opened_any(
-    file: BinaryIO, size: int, header_only: bool, track: int | None
-) -> tuple[Decoder, list[str]]:
+def _opened_anywhere(file: BinaryIO, size: int, header_only: bool, track: int | None) -> Opened:
+    """The same, also where other bytes precede the stream."""
+
+    def behind(places: Sequence[tuple[int, str]]) -> Opened | None:
+        for before, name in places:
+            stream = cast(BinaryIO, Window(file, before, size - before))
+            with suppress(ItemError):
+                result = _opened_at(stream, size - before, header_only, track)
+                return result.noting(f"{before} bytes before its {name} are no part of it")
+        return None
+
+    tags = front.tags_before(file)
+    if tags and (result := behind([(tags, "first header")])):
+        return result
+    try:
+        result = _opened_at(file, size, header_only, track)
+    except ItemError as error:
+        late = behind(front.beginnings(file)) if error.code == "unreadable" else None
+        if late is None:
+            raise
+        return late
+    if _begins_late(file, result) and (late := behind(front.beginnings(file))) is not None:
+        result.decoder.close()
+        return late
+    return result
+
+
+@undisturbed
+def _begins_late(file: BinaryIO, result: Opened) -> bool:
+    """Whether FFmpeg found frames behind other bytes: of FLAC without its marker, of a program
+    stream (MPEG-PS) without its header."""
+    kind = result.decoder.header.format.partition("/")[0]
+    file.seek(0)
+    return (kind == "flac" and flac_info(file) is None) or (
+        kind == "mpeg" and file.read(4) != _PACK
+    )
+
+
+def _opened_at(file: BinaryIO, size: int, header_only: bool, track: int | None) -> Opened:
+    """The same for a stream that begins with the file."""
     pages = ogg_pages.scan(file, size)
     if pages is not None:
         notes = [f"{pages.junk} bytes between its pages are no part of it"] if pages.junk else []
-        return _of_pages(file, size, pages), notes + ([UNENDED] if pages.unended else [])
-    try:
-        decoder = _unpaged(file, size, header_only, track)
-    except ItemError as error:
-        behind = (
-            _behind_other_bytes(file, size, header_only) if error.code == "unreadable" else None
-        )
-        if behind is None:
-            raise
-        return behind
-    if decoder.header.format.startswith("flac/") and flac_info(file) is None:  # it has no marker
-        behind = _behind_other_bytes(file, size, header_only)
-        if behind is not None:
-            decoder.close()
-            return behind
-    return decoder, decoder.notes if isinstance(decoder, FFmpeg) else []
+        notes += [UNENDED] if pages.unended else []
+        return Opened(_of_pages(file, size, pages), file, notes)
+    if after := uncounted(file):
+        return _within(file, size, bare_frames.Edges(after=after), header_only, track)
+    decoder = _unpaged(file, size, header_only, track)
+    edges = bare_frames.edges(file, size, decoder.header.format.partition("/")[0])
+    if edges.before or edges.after:
+        decoder.close()
+        return _within(file, size, edges, header_only, track)
+    return Opened(decoder, file, decoder.notes if isinstance(decoder, FFmpeg) else [])
 
 
-def _behind_other_bytes(
-    file: BinaryIO, size: int, header_only: bool
-) -> tuple[Decoder, list[str]] | None:
-    """The same for a stream that other bytes precede; None: there is none."""
-    before, name = front.bytes_before(file)
-    if not before:
-        return None
-    stream = cast(BinaryIO, Window(file, before, size - before))
-    try:
-        decoder, notes = _opened_any(stream, size - before, header_only, None)
-    except ItemError:
-        return None
-    return decoder, [f"{before} bytes before its {name} are no part of it", *notes]
+def _within(
+    file: BinaryIO, size: int, edges: bare_frames.Edges, header_only: bool, track: int | None
+) -> Opened:
+    """The same for a file without the bytes at its edges. Tags at its end are no oddity."""
+    length = size - edges.before - edges.after
+    stream = cast(BinaryIO, Window(file, edges.before, length))
+    decoder = _unpaged(stream, length, header_only, track)
+    result = Opened(decoder, stream, decoder.notes if isinstance(decoder, FFmpeg) else [])
+    if edges.after and not edges.tags:
+        result = result.noting(f"{edges.after} bytes after its audio are no part of it")
+    if edges.before:
+        result = result.noting(f"{edges.before} bytes before its first frame are no part of it")
+    return result
 
 
 def _unpaged(file: BinaryIO, size: int, header_only: bool, track: int | None) -> Decoder:

@@ -41,7 +41,8 @@ class Stream:
             self._size = size_of(self._file)
             if not self._size:
                 raise ItemError("empty", f"the file has no bytes; {AGAIN}")
-            self._decoder, notes = opened(self._file, self._size, header_only, locator.track)
+            result = opened(self._file, self._size, header_only, locator.track)
+            self._decoder, self._audio, notes = result.decoder, result.file, result.notes
             if failed := failure(self._file):  # the decoder took the place for the end
                 self._decoder.close()
                 raise failed
@@ -139,11 +140,11 @@ class Stream:
             raise self._error(error.code, error.detail) from failed
 
     def _check_promise(self) -> None:
-        audio = promise(self._file)
+        audio = promise(self._audio)
         if audio is None:
             return
         missing = audio.promised - audio.held
-        since = lost_since(self._file, audio) if missing > 0 else None
+        since = lost_since(self._audio, audio) if missing > 0 else None
         if missing >= max(audio.frame, 1) or (since is not None and audio.floats):
             what = f"its header promises {audio.promised} bytes of audio, but it has {audio.held}"
             raise self._error("truncated", f"{what}; {AGAIN}")

@@ -128,8 +128,8 @@ def test_a_file_that_changes_while_it_is_decoded_waits_for_the_next_run(
 
     def disturbed(*args: Any) -> Any:
         """The decoder of a file that another thread changes after its first block."""
-        decoder, notes = whole(*args)
-        read = decoder.read
+        result = whole(*args)
+        read = result.decoder.read
 
         def blocks(frames: int) -> Iterator[Any]:
             for number, block in enumerate(read(min(frames, 4096))):
@@ -139,8 +139,8 @@ def test_a_file_that_changes_while_it_is_decoded_waits_for_the_next_run(
                     other.join()
                 yield block
 
-        monkeypatch.setattr(decoder, "read", blocks)
-        return decoder, notes
+        monkeypatch.setattr(result.decoder, "read", blocks)
+        return result
 
     monkeypatch.setattr(stream, "opened", disturbed)
     job = Job(tmp_path, filter=FilterSettings.model_validate({"segmenter": {"use": "whole"}}))

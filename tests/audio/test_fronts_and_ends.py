@@ -18,7 +18,7 @@ from tasks.audio.decoders import UNENDED
 from tasks.base.errors import ItemError
 from tasks.recording import Locator
 from tasks.recording.faults import Fault
-from tests.helpers.sounding import ogg_pages, whole
+from tests.helpers.sounding import KINDS, ogg_pages, whole
 
 Samples = NDArray[np.float32]
 RATE = 16_000
@@ -149,3 +149,62 @@ def test_an_ogg_that_lacks_its_last_flag_is_decoded_as_if_it_had_it(
     assert (faults, notes) == ([], [UNENDED])
     joined, faults, notes = heard(unended(whole) * 2, tmp_path)
     assert (len(joined), faults, notes) == (2 * len(expected), [], [UNENDED])
+
+
+ID3 = b"ID3\x04\0\0\0\0\x01\x48" + b"TIT2\0\0\0\x05\0\0\x03abcd" + bytes(185)
+APE = b"APETAGEX" + struct.pack("<IIII", 2000, 32, 0, 0) + bytes(8)
+OWN_TAG = ("mp3", "lavfmp3", "aac")  # ID3 belongs to these
+
+
+def untagged(kind: str) -> bytes:
+    """Without the ID3 tag that FFmpeg writes into MP3."""
+    return whole(kind)[45:] if whole(kind).startswith(b"ID3") else whole(kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_precedes_a_stream_of_any_kind_costs_nothing_and_is_noted(
+    tmp_path: Path, kind: str
+) -> None:
+    expected, *_ = heard(whole(kind), tmp_path)
+    for front in (ID3, 2 * ID3, FRONTS["noise"], FRONTS["an answer"], b"\xef\xbb\xbf"):
+        samples, faults, notes = heard(front + whole(kind), tmp_path)
+        assert np.array_equal(samples, expected), front[:8]
+        assert faults == []
+        if not (front.startswith(ID3) and kind in OWN_TAG):
+            (note,) = notes
+            count, words = note.split(maxsplit=1)
+            assert words.startswith("bytes before its ")
+            assert int(count) - len(front) in (0, len(whole(kind)) - len(untagged(kind)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_follows_a_stream_of_any_kind_costs_nothing(tmp_path: Path, kind: str) -> None:
+    expected, *_ = heard(whole(kind), tmp_path)
+    for end in (b"\n", ID3, APE, b"TAG" + bytes(125), FRONTS["noise"], bytes(900)):
+        samples, faults, _ = heard(whole(kind) + end, tmp_path)
+        padding = kind in ("mp3", "lavfmp3") and not any(end)  # zeros in place of the last frame's
+        assert np.array_equal(samples[: len(expected)], expected), end[:8]
+        assert len(samples) == len(expected) or padding
+        assert faults == []
+
+
+@pytest.mark.parametrize("kind", ["ac3", "wavpack", "ts"])
+def test_a_last_frame_whose_header_is_damaged_is_no_tail(tmp_path: Path, kind: str) -> None:
+    data = bytearray(whole(kind))
+    starts = {"ac3": b"\x0b\x77", "wavpack": b"wvpk", "ts": b"G"}[kind]
+    last = len(data) - 188 if kind == "ts" else data.rindex(starts)
+    data[last : last + 2] = bytes(2)
+    _, _, notes = heard_or_refused(bytes(data), tmp_path)
+    assert not any("after its audio" in note for note in notes)
+
+
+def heard_or_refused(data: bytes, folder: Path) -> tuple[Samples, list[Fault], list[str]]:
+    try:
+        return heard(data, folder)
+    except ItemError:
+        return np.zeros(0, np.float32), [], []
+
+
+def test_a_wav_that_is_cut_short_is_so_behind_a_tag_too(tmp_path: Path) -> None:
+    with pytest.raises(ItemError, match="promises 96000 bytes of audio, but it has 95000"):
+        heard(ID3 + made("WAV")[:-1000], tmp_path)

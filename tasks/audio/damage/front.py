@@ -1,40 +1,75 @@
-"""Where a FLAC or Ogg stream or a WAV file begins that has other bytes before it: a tag, the end of
-another download, or the rest of a frame in which a recording was cut."""
+"""Where a stream begins that has other bytes before it: a tag, the end of another download, or the
+rest of a frame in which a recording was cut."""
 
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import BinaryIO
 
 from tasks.audio.damage import ogg_pages
 from tasks.audio.damage.flac_md5 import INFO_BYTES, STREAMINFO, info_in
+from tasks.audio.damage.mp3 import id3_length
 from tasks.recording import file_kinds
 from tasks.recording.container import undisturbed
 
 MOST_BEFORE = 1 << 20  # bytes that are searched
-#: First bytes of containers: FLAC in a damaged one is no stream of its own.
-_CONTAINERS = (b"\x1aE\xdf\xa3", b"OggS", b"RIFF", b"RF64", b"FORM", b"caff", b"0&\xb2u", b"FLV\1")
+_MOST_PLACES = 8  # that look like the beginning of a container
 _LONGEST = 16  # bytes of a frame's header
 _MARKER = re.compile(re.escape(STREAMINFO[:4]) + b"[\x00\x80]" + re.escape(STREAMINFO[5:]))
-_WAVE = re.compile(rb"RIFF.{4}WAVE", re.DOTALL)
 _SYNC = re.compile(rb"\xff[\xf8\xf9]")
+#: How containers begin, and what a note calls them.
+_SIGNATURES = {
+    "RIFF header": rb"(?:RIFF|RIFX|RF64|BW64).{4}(?:WAVE|AVI )",
+    "AIFF header": rb"FORM.{4}AIF[FC]",
+    "W64 header": rb"riff\x2e\x91\xcf\x11\xa5\xd6\x28\xdb\x04\xc1\x00\x00",
+    "CAF header": rb"caff\x00\x01\x00\x00desc",
+    "AU header": rb"\.snd\x00\x00",
+    "SPHERE header": rb"NIST_1A\n   1024\n",
+    "MP4 header": rb"\x00\x00..ftyp",
+    "Matroska header": rb"\x1aE\xdf\xa3",
+    "ASF header": rb"0&\xb2u\x8ef\xcf\x11",
+    "FLV header": rb"FLV\x01.\x00\x00\x00\x09",
+    "WavPack stream": rb"wvpk.{4}.\x04",
+    "TTA header": rb"TTA[12][\x01-\x03]\x00",
+    "APE header": rb"MAC .[\x0e\x0f]",
+    "AMR header": rb"#!AMR(?:-WB)?\n",
+    "VOC header": rb"Creative Voice File\x1a",
+    "transport stream": rb"(?:G.{187}){5}",
+}
+_BEGIN = re.compile(b"|".join(b"(%s)" % pattern for pattern in _SIGNATURES.values()), re.DOTALL)
+#: First bytes of containers: FLAC in a damaged one is no stream of its own.
+_CONTAINERS = (b"\x1aE\xdf\xa3", b"OggS", b"RIFF", b"RF64", b"FORM", b"caff", b"0&\xb2u", b"FLV\1")
 
 
 @undisturbed
-def bytes_before(file: BinaryIO) -> tuple[int, str]:
-    """Bytes before a stream, and its name. Before the marker of FLAC or, where there is no marker,
-    before its first frame. 0: the file begins with a stream, holds none in its first MOST_BEFORE
-    bytes, or is packed."""
+def tags_before(file: BinaryIO) -> int:
+    """Bytes of the ID3 tags before a stream to which they do not belong: all but MPEG and ADTS."""
+    length = id3_length(file)
+    file.seek(length)
+    sync = file.read(2)
+    return 0 if len(sync) < 2 or (sync[0] == 0xFF and sync[1] & 0xE0 == 0xE0) else length
+
+
+@undisturbed
+def beginnings(file: BinaryIO) -> list[tuple[int, str]]:
+    """Places at which a stream may begin that other bytes precede, in order, and its name; none
+    where the file begins with a stream, holds none in its first MOST_BEFORE bytes, or is packed."""
     file.seek(0)
     data = file.read(MOST_BEFORE)
     head = data[: file_kinds.HEAD]
-    if not head or file_kinds.packing(head) or head.startswith(_CONTAINERS) or head[4:8] == b"ftyp":
-        return 0, ""
-    if start := ogg_pages.first_page(data):
-        return start, "Ogg stream"
-    if wave := _WAVE.search(data):
-        return wave.start(), "RIFF header"
-    return _before_flac(data, head), "FLAC stream"
+    begun = head.startswith(_CONTAINERS) or head[4:8] == b"ftyp" or _BEGIN.match(head)
+    if not head or file_kinds.packing(head) or begun:
+        return []
+    places = [
+        (match.start(), [*_SIGNATURES][(match.lastindex or 1) - 1])
+        for match in islice(_BEGIN.finditer(data), _MOST_PLACES)
+    ]
+    if page := ogg_pages.first_page(data):
+        places.append((page, "Ogg stream"))
+    if frame := _before_flac(data, head):
+        places.append((frame, "FLAC stream"))
+    return sorted(places)
 
 
 def _before_flac(data: bytes, head: bytes) -> int:

@@ -54,6 +54,16 @@ def promise(file: BinaryIO) -> Promise | None:
         return None
 
 
+@undisturbed
+def uncounted(file: BinaryIO) -> int:
+    """Bytes after the audio of a file that libsndfile would take for more of it, whatever the
+    header says: it does so in W64 and SPHERE."""
+    file.seek(0)
+    counts = file.read(8).startswith((b"riff", b"NIST_1A\n"))
+    audio = promise(file) if counts else None
+    return max(audio.held - audio.promised, 0) if audio and audio.promised else 0
+
+
 def _riff(file: BinaryIO, size: int, head: bytes) -> Promise | None:
     order = ">" if head[:4] in (b"RIFX", b"FORM") else "<"
     if head[8:12] not in (b"WAVE", b"AIFF", b"AIFC"):

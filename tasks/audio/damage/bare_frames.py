@@ -1,0 +1,126 @@
+"""Streams that are nothing but frames, each with its own length in its header: what is before the
+first and after the last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import BinaryIO, NamedTuple
+
+from tasks.audio.damage import adts, mp3
+from tasks.recording.container import undisturbed
+
+MOST = 1 << 20  # bytes that are searched at either end
+_IN_A_ROW = 3  # frames that follow each other: by chance, one begins every few thousand bytes
+_LONGEST_HEADER = 8
+_TRANSPORT = 188
+_TAGS = (b"TAG", b"ID3", b"APETAGEX", b"LYRICSBEGIN")
+
+
+def _ac3(head: bytes) -> int:
+    """Length of a frame of AC-3 or E-AC-3 (ATSC A/52, 5.3 and E.1.2); 0 if it is none."""
+    if len(head) < 6 or head[:2] != b"\x0b\x77":
+        return 0
+    if 10 < head[5] >> 3 <= 16:
+        return 2 * ((head[2] & 7) << 8 | head[3]) + 2
+    rate, size = head[4] >> 6, head[4] & 63
+    if head[5] >> 3 > 10 or rate == 3 or size >= 2 * len(_KBPS):
+        return 0
+    kbps = _KBPS[size >> 1]
+    return (4 * kbps, 2 * (kbps * 320 // 147 + (size & 1)), 6 * kbps)[rate]
+
+
+_KBPS = (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 576, 640)
+
+
+def _wavpack(head: bytes) -> int:
+    size = int.from_bytes(head[4:8], "little")
+    return size + 8 if head[:4] == b"wvpk" and len(head) == 8 and size < MOST else 0
+
+
+def _packet(head: bytes) -> int:
+    return _TRANSPORT if head[:1] == b"G" else 0
+
+
+#: FFmpeg's name of a container, how a frame begins in it, its length by its header, and how many
+#: frames have to follow each other.
+_KINDS: dict[str, tuple[bytes, Callable[[bytes], int], int]] = {
+    "aac": (b"\xff", adts.frame_bytes, _IN_A_ROW),
+    "ac3": (b"\x0b\x77", _ac3, _IN_A_ROW),
+    "eac3": (b"\x0b\x77", _ac3, _IN_A_ROW),
+    "mp3": (b"\xff", mp3.frame_bytes, _IN_A_ROW),
+    "mpegts": (b"G", _packet, 5),
+    "wv": (b"wvpk", _wavpack, 1),
+}
+#: FFmpeg leaves out what follows the frames of these, or reads it as damage of its own kind.
+_LOOSE_END = ("mp3",)
+
+
+class Edges(NamedTuple):
+    """Bytes before the first frame of a file and after the last one, and whether those are tags."""
+
+    before: int = 0
+    after: int = 0
+    tags: bool = False
+
+
+@undisturbed
+def edges(file: BinaryIO, size: int, kind: str) -> Edges:
+    """What is around the frames of a file of `size` bytes: in front, from its ID3 tags on. 0 each
+    where there is nothing, or what may be a damaged frame."""
+    if kind not in _KINDS:
+        return Edges()
+    tags = mp3.id3_length(file)
+    file.seek(tags)
+    first = _first(file.read(MOST), kind, 0)
+    before = tags + first if first else 0
+    if kind in _LOOSE_END:
+        return Edges(before)
+    start = max(size - MOST, before)
+    file.seek(start)
+    data = file.read(size - start)
+    end = _end(data, kind)
+    if end is None or _may_be_a_frame(data, end, kind):
+        return Edges(before)
+    return Edges(before, len(data) - end, data.startswith(_TAGS, end))
+
+
+def _first(data: bytes, kind: str, start: int) -> int | None:
+    """Where the first frame begins that others follow."""
+    magic, length, least = _KINDS[kind]
+    place = data.find(magic, start)
+    while place >= 0:
+        end, count = place, 0
+        while count < least and (step := length(data[end : end + _LONGEST_HEADER])):
+            end, count = end + step, count + 1
+            if end >= len(data):
+                break
+        if count >= least or (count and end == len(data)):
+            return place
+        place = data.find(magic, place + 1)
+    return None
+
+
+def _end(data: bytes, kind: str) -> int | None:
+    """Where the last frame that follows others ends; None where there is none, or it is cut
+    short."""
+    length = _KINDS[kind][1]
+    end = None
+    place = _first(data, kind, 0)
+    while place is not None:
+        while step := length(data[place : place + _LONGEST_HEADER]):
+            place += step
+        end = place
+        place = _first(data, kind, place)
+    return end if end is not None and end < len(data) else None
+
+
+def _may_be_a_frame(data: bytes, end: int, kind: str) -> bool:
+    """Whether what follows the last frame may be one more, with damage in its header."""
+    rest = data[end:]
+    if rest.startswith(_TAGS) or not any(rest):
+        return False
+    magic, length, _ = _KINDS[kind]
+    before = data.rfind(magic, 0, end)
+    while before >= 0 and before + length(data[before : before + _LONGEST_HEADER]) != end:
+        before = data.rfind(magic, 0, before)
+    return before >= 0 and len(rest) == end - before

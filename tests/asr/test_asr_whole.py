@@ -25,6 +25,7 @@ def words(*spans: Span) -> tuple[Word, ...]:
     return tuple(Word(f" w{start:g}", start, end, 0.9) for start, end in spans)
 
 
+ENGLISH = Language("en", 0.9)
 SENTENCES = ((0.5, 6.0), (7.0, 13.0), (14.0, 20.0))
 #: Speech that one word of a sentence can be.
 SPEECH = ((0.5, 1.5), (7.0, 8.0), (14.0, 15.0))
@@ -204,6 +205,42 @@ def test_a_sentence_under_a_stretched_word_is_heard_again_in_its_place() -> None
     assert made.text == "a0 a1 a2 a3 a4 end b7 b8 b9 b10 b11 b12 c14 c15 c16 c17 c18 c19"
     assert made.hole == (0.0, 0.0)
     assert not hearing.missed()
+
+
+def misplaced() -> Hearing:
+    """A text that skips the sentence from 5.5 to 9 s: the first words of the next lie there."""
+    hearing = Hearing(clip(18.5, (0.5, 3.0), (5.5, 9.0), (10.7, 12.0), (12.5, 18.0)), ENGLISH)
+    said = (
+        *(named(f"a{n}", n, n + 0.9) for n in range(1, 3)),
+        named("I", 6.1, 6.7),
+        named("don't", 6.7, 11.0),
+        named("think", 11.0, 12.0),
+        *(named(f"c{n}", n, n + 1.0) for n in range(13, 18)),
+    )
+    text = "".join(word.word for word in said).strip()
+    hearing.parts.append((BeamResult(text, -0.2, 0.0, (1,) * len(said)), said))
+    return hearing
+
+
+def test_a_hole_within_speech_is_heard_from_pause_to_pause() -> None:
+    hearing = misplaced()
+    (span,) = hearing.missed()
+    assert span == pytest.approx((4.25, 12.25))
+    again = [named(f"b{n}", n - 4.25, n - 3.35) for n in range(6, 9)]
+    again += [named("I", 6.5, 6.7), named("don't", 6.7, 6.9), named("think", 6.9, 7.7)]
+    window = Window(BeamResult("…", -0.3, 0.0, (1,) * 6), ENGLISH, tuple(again))
+    hearing.add(span, window)
+    assert hearing.missed() == []
+    assert hearing.transcript(False).text == "a1 a2 b6 b7 b8 I don't think c13 c14 c15 c16 c17"
+
+
+def test_what_brings_nothing_from_pause_to_pause_is_heard_alone_and_once() -> None:
+    hearing, nothing = misplaced(), Window(BeamResult("", -0.2, 0.0), ENGLISH, ())
+    hearing.add(hearing.missed()[0], nothing)
+    assert hearing.missed() == [(6.7, 11.0)]
+    hearing.add((6.7, 11.0), nothing)
+    assert hearing.missed() == []
+    assert (hearing.transcript(False).hole or (0.0, 0.0))[0] == 6.7
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,15 @@
 Of 40 clips of 20 to 30 s with several speakers, Whisper lost about half of the words of five, with
 good scores. The times of the words (cross-attention) show it in two ways: no word where there is
 speech, or one word that is stretched over what was skipped. Such a hole is transcribed as a window
-of its own, and its words are inserted where they were said.
+of its own, from pause to pause, because the times of the words beside a hole are wrong, too; if
+that brings nothing, the hole alone. The words are inserted where they were said.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import ceil
 from statistics import median
 
@@ -22,6 +24,9 @@ from tasks.asr._whisper.windows import LOOP_RATIO, SECONDS
 from tasks.base.arrays import RATE
 from tasks.speech import Span
 
+WIDEST_SECONDS = 25.0  # that are transcribed again for one hole
+PAUSE_SECONDS = 0.2  # shortest pause at which a text is parted
+EDGE_SECONDS = 0.15  # of speech by which the edge of a word may be wrong
 ROUNDS = 6  # most further windows of one clip, or for each 30 s of a longer one
 
 
@@ -38,7 +43,9 @@ class Hearing:
     language: Language
     parts: list[tuple[BeamResult, tuple[Word, ...]]] = field(default_factory=list)
     aligned: bool = True
-    silent: list[Span] = field(default_factory=list)  # transcribed again, without a usable text
+    #: What was transcribed again without a usable text: from pause to pause, and alone.
+    tried: list[Span] = field(default_factory=list)
+    silent: list[Span] = field(default_factory=list)
     rounds: int = 0
     again: bool = False
     foreign: bool = False
@@ -60,10 +67,26 @@ class Hearing:
         if not self.aligned or self.rounds >= most or not self.words:
             return []
         return [
-            hole.span
+            hole.span if _covered(hole.span, self.tried) else self._to_pauses(hole)
             for hole in self.holes()
-            if not any(first <= hole.start and hole.end <= last for first, last in self.silent)
+            if not _covered(hole.span, self.silent)
         ]
+
+    def _to_pauses(self, hole: Hole) -> Span:
+        """The hole, each of whose edges that lies within speech is moved to the nearest pause that
+        parts words from words; alone if that is too long. It never grows to the start of the clip:
+        from there, Whisper would skip the same again."""
+        pauses = [*_pauses(self.words, self.clip.speech)]
+        start, end = hole.span
+        if self._within_speech(start):
+            start = max((pause for pause in pauses if pause <= start), default=start)
+        if self._within_speech(end):
+            end = min((pause for pause in pauses if pause >= end), default=self.seconds)
+        return (start, end) if end - start <= WIDEST_SECONDS else hole.span
+
+    def _within_speech(self, edge: float) -> bool:
+        spans = self.clip.speech
+        return any(first + EDGE_SECONDS < edge < last - EDGE_SECONDS for first, last in spans)
 
     def holes(self) -> list[Hole]:
         return holes(self.words, self.clip.speech, self.seconds)
@@ -86,15 +109,19 @@ class Hearing:
         heard, words = window.heard, window.words
         doubtful = heard.avg_logprob < SILENCE_LOGPROB or heard.ratio > LOOP_RATIO
         if not words or heard.silent or doubtful:
-            self.silent.append(span)
+            self._fail(span)
             return
         moved = tuple(replace(w, start=w.start + span[0], end=w.end + span[0]) for w in words)
         others = [(part, _outside(span, part_words)) for part, part_words in self.parts]
         before, after = (sum(len(left) for _, left in parts) for parts in (self.parts, others))
         if len(words) <= before - after:  # the stretched word again, or less
-            self.silent.append(span)
+            self._fail(span)
             return
         self.parts = [*others, (heard, moved)]
+
+    def _fail(self, span: Span) -> None:
+        alone = any(hole.span == span for hole in self.holes())
+        (self.silent if alone else self.tried).append(span)
 
     def _choose(self, window: Window) -> None:
         """Take the window of the whole clip, unless the previous text covers as much of the speech
@@ -131,8 +158,25 @@ class Hearing:
 
 
 def _outside(span: Span, words: tuple[Word, ...]) -> tuple[Word, ...]:
-    """The words but for those that lie in a span."""
-    return tuple(w for w in words if not (span[0] <= w.start < w.end <= span[1]))
+    """The words but for those whose middle lies in a span."""
+    return tuple(w for w in words if not span[0] <= (w.start + w.end) / 2 <= span[1])
+
+
+def _covered(span: Span, others: Sequence[Span]) -> bool:
+    return any(first <= span[0] and span[1] <= last for first, last in others)
+
+
+def _pauses(words: Sequence[Word], spans: Sequence[Span]) -> Iterator[float]:
+    """The middle of each pause over which no word is stretched."""
+    for (_, before), (after, _) in pairwise(spans):
+        middle = (before + after) / 2
+        over = (w for w in words if w.start < middle < w.end)
+        if after - before >= PAUSE_SECONDS and not any(
+            min(speech.within(spans, w.start, middle), speech.within(spans, middle, w.end))
+            > EDGE_SECONDS
+            for w in over
+        ):
+            yield middle
 
 
 def begun(clip: SpeechClip, window: Window) -> Hearing:

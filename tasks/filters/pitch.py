@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
 VERSION = 1
+ENGINES = {"onnxruntime": "InferenceSession"}
 COSTLY = True
 COLUMNS = {
     "pitch_median": ("Hz", "median of the voice's fundamental frequency"),
@@ -67,8 +69,12 @@ class Settings(StageSettings):
     max_voiced: float | None = Threshold(None, "Largest voiced share kept.", ge=0, le=1)
 
 
-def weights(settings: Settings) -> tuple[registry.Model, ...]:
+def known_models(settings: Settings) -> tuple[registry.Model, ...]:
     return (registry.SWIFT_F0,)
+
+
+def check_weights(settings: Settings) -> None:
+    _located()
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
@@ -120,5 +126,8 @@ def _frames(samples: Float32s) -> tuple[Float64s, np.ndarray[tuple[int], np.dtyp
 
 @lru_cache(maxsize=1)
 def _session() -> onnxruntime.InferenceSession:
-    path = model_files.located(registry.SWIFT_F0, "the filter pitch")
-    return onnx_session.session(path.read_bytes())
+    return onnx_session.session(_located().read_bytes())
+
+
+def _located() -> Path:
+    return model_files.located(registry.SWIFT_F0, "the filter pitch")

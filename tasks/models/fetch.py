@@ -17,7 +17,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tasks.base.errors import ConfigError, RunError
-from tasks.models import campplus_graph, gtcrn_graph, model_files, registry, segmentation_graph
+from tasks.models import (
+    campplus_graph,
+    distillmos_graph,
+    gtcrn_graph,
+    model_files,
+    registry,
+    segmentation_graph,
+)
 from tasks.models.pytorch_checkpoint import read_checkpoint
 from tasks.models.registry import Model, Wheel
 from tasks.storage.atomic import fsync
@@ -31,6 +38,7 @@ BUILDERS: Mapping[str, Callable[[bytes], bytes]] = {
     registry.SEGMENTATION.name: lambda data: segmentation_graph.build(read_checkpoint(data)),
     registry.CAMPPLUS.name: lambda data: campplus_graph.build(read_checkpoint(data)),
     registry.GTCRN.name: gtcrn_graph.build,
+    registry.DISTILLMOS.name: lambda data: distillmos_graph.build(read_checkpoint(data)),
 }
 
 

@@ -20,6 +20,8 @@ from tasks.base.arrays import Float32s
 
 Tensors = dict[str, Float32s]
 
+#: Where a checkpoint has its tensors, unless it is nothing else.
+_TENSORS = ("state_dict", "model")
 _TYPES = {"FloatStorage": "<f4", "LongStorage": "<i8"}
 
 
@@ -79,7 +81,8 @@ def read_checkpoint(data: bytes) -> Tensors:
             content = _Restricted(archive).load()
     except (zipfile.BadZipFile, pickle.UnpicklingError, KeyError, TypeError, IndexError) as error:
         raise ValueError(f"not a checkpoint of tensors: {error}") from error
-    tensors = content.get("state_dict", content) if isinstance(content, dict) else {}
+    tensors = content if isinstance(content, dict) else {}
+    tensors = next((tensors[key] for key in _TENSORS if key in tensors), tensors)
     return {
         name: value
         for name, value in tensors.items()

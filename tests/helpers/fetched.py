@@ -14,6 +14,10 @@ GTCRN = model_files.state(registry.GTCRN) == "ok"
 needs_gtcrn = pytest.mark.skipif(
     not GTCRN, reason="its weights are not here: run `uttermill models fetch gtcrn`"
 )
+needs_distillmos = pytest.mark.skipif(
+    model_files.state(registry.DISTILLMOS) != "ok",
+    reason="its weights are not here: run `uttermill models fetch distillmos`",
+)
 needs_speakers = pytest.mark.skipif(
     not SPEAKERS, reason="its weights are not here: run `uttermill models fetch speakers`"
 )
@@ -22,8 +26,9 @@ needs_speakers = pytest.mark.skipif(
 def filters() -> list[Any]:
     """Names on the shelf, as parameters of a test that measures; `sounds` has no weights but those
     of a folder (`tests/filters/test_sounds.py`)."""
+    fetched = {"speaker_purity": needs_speakers, "distillmos": needs_distillmos}
     return [
-        pytest.param(name, marks=needs_speakers) if name == "speaker_purity" else name
+        pytest.param(name, marks=fetched[name]) if name in fetched else name
         for name in shelves.names("filters")
         if name != "sounds"
     ]

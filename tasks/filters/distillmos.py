@@ -1,0 +1,124 @@
+"""DistillMOS: a predicted opinion score of the speech, 1 to 5; a second opinion beside `dnsmos`.
+
+Stahl and Gamper 2025, arXiv 2502.05356: a small model that learned from one on XLS-R embeddings.
+`uttermill models fetch distillmos` brings it. It hears windows of 7.68 s of the channel mean at
+16 kHz, each by its own peak; they are spread evenly over the clip from its start to its end, `hop`
+apart at most, and the score is their mean. A shorter clip is repeated until it is long enough: the
+package `distillmos` fills it up with silence, which puts it twice as far from what the model says
+of the longer clip that it is a part of. `compat: package` does as the package does; scores are then
+within 1e-3 of it.
+
+Null for a clip without samples, or with samples that are not finite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import scipy.fft
+from pydantic import Field
+
+from tasks.audio import Clip
+from tasks.base.arrays import RATE, Float32s
+from tasks.filters._derived import blocks_16k
+from tasks.models import model_files, onnx_session, registry
+from tasks.models.distillmos_graph import BINS, FRAMES
+from tasks.settings import StageSettings, Threshold
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+VERSION = 1
+ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
+COSTLY = True
+COLUMNS = {"distillmos": ("MOS", "predicted quality of the speech, DistillMOS")}
+REASONS = {"distillmos": ("low_distillmos", "high_distillmos")}
+
+FRAME, HOP = 320, 160  # samples
+WINDOW = FRAMES * HOP  # samples: 7.68 s
+EDGE = (FRAME - HOP) // 2  # samples that a window is mirrored by at each end
+POWER = 0.3  # of the magnitudes
+PACKAGE_HOP = 1.0  # s
+
+
+class Settings(StageSettings):
+    """Which windows are heard, and limits on the score."""
+
+    hop: float = Field(
+        4.0, ge=0.5, le=WINDOW / RATE, description="Longest way from a window to the next, s."
+    )
+    compat: Literal["package"] | None = Field(
+        None,
+        description="package: windows at most a second apart, and silence behind a short clip, as "
+        "the package distillmos has them.",
+    )
+    min: float | None = Threshold(None, "Smallest score kept, MOS.")
+    max: float | None = Threshold(None, "Largest score kept, MOS.")
+
+
+def identity(settings: Settings) -> str:
+    """sha256 of the model. ConfigError if it is missing or a different model."""
+    _located()
+    return registry.DISTILLMOS.files[0].sha256
+
+
+def known_models(settings: Settings) -> tuple[registry.Model, ...]:
+    return (registry.DISTILLMOS,)
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    scores = []
+    exact = settings.compat == "package"
+    hop = PACKAGE_HOP if exact else settings.hop
+    for window in windows(blocks_16k(clip), clip.seconds, hop, repeated=not exact):
+        if not np.isfinite(window).all():
+            return {"distillmos": None}
+        [score] = _session().run(["y"], {"x": spectrum(window)[None]})
+        scores.append(float(score[0]))
+    return {"distillmos": float(np.mean(scores)) if scores else None}
+
+
+def windows(
+    blocks: Iterable[Float32s], seconds: float, hop: float, repeated: bool = True
+) -> Iterator[Float32s]:
+    """The windows, float32 [WINDOW], of a signal at 16 kHz that has about so many seconds.
+    `repeated`: a signal that is shorter than one, instead of silence behind it."""
+    over = max(round(seconds * RATE) - WINDOW, 0)
+    count = math.ceil(over / (hop * RATE)) + 1
+    starts = [int(share * over) for share in np.linspace(0, 1, count)]
+    samples, first = np.empty(0, np.float32), 0  # sample of the signal at which these begin
+    for block in blocks:
+        samples = np.concatenate([samples, block])
+        while starts and len(samples) >= starts[0] - first + WINDOW:
+            samples, first = samples[starts[0] - first :], starts.pop(0)
+            yield samples[:WINDOW]
+    for start in starts:  # of a short clip; or a few samples are missing at the end
+        if len(rest := samples[start - first :]):
+            silence = np.zeros(WINDOW - len(rest), np.float32)
+            yield np.resize(rest, WINDOW) if repeated else np.concatenate([rest, silence])
+
+
+def spectrum(window: Float32s) -> Float32s:
+    """Of a window, real and imaginary parts of its compressed spectrum, float32 [2, BINS,
+    FRAMES]."""
+    scaled = np.pad(window / (np.abs(window).max() + np.float32(1e-8)), EDGE, "reflect")
+    frames = np.lib.stride_tricks.sliding_window_view(scaled, FRAME)[::HOP]
+    hann = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FRAME) / FRAME)).astype(np.float32)
+    spectra = scipy.fft.rfft(frames * hann, axis=1)
+    spectra *= np.maximum(np.abs(spectra), 1e-12) ** (POWER - 1)
+    parts = spectra.view(np.float32).reshape(FRAMES, BINS, 2)
+    return np.ascontiguousarray(parts.transpose(2, 1, 0), np.float32)
+
+
+@lru_cache(maxsize=1)
+def _session() -> onnxruntime.InferenceSession:
+    return onnx_session.session(_located().read_bytes())
+
+
+def _located() -> Path:
+    return model_files.located(registry.DISTILLMOS, "the filter distillmos")

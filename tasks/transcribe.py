@@ -17,12 +17,13 @@ from tasks.base.schema import TRANSCRIPTS, TranscriptRow, WordRow
 from tasks.plugins import backends
 from tasks.plugins.contracts import asr
 from tasks.plugins.contracts.asr import AligningBackend, ChunkedBackend
-from tasks.plugins.contracts.text import Answer
+from tasks.plugins.contracts.text import Answer, TextVerdict
 from tasks.served import llm_text
 from tasks.served.llm_text import Written
-from tasks.settings import Plugin
+from tasks.settings import Plugin, StageSettings
 from tasks.settings.job import Job
 from tasks.shard_store import llm_answers, model_answers, reference_words, shard_view
+from tasks.shard_store.model_answers import TextRequest
 from tasks.shard_store.utterance import FinalUtterance
 from tasks.stages.asr_units import CHUNK_SECONDS, Sharing, Unit, chunks, clips, sharing_of
 
@@ -96,7 +97,8 @@ def _order(unit: Unit) -> tuple[int, float, tuple[str, ...], int, str]:
     if unit.request is not None:  # of about one length, so in the order of recipes
         return LLM_LAST, 0.0, (), 0, unit.transcript
     if unit.question is not None:
-        return ASKED, 0.0, (unit.question.plugin.use,), 0, unit.transcript
+        asks = unit.question
+        return ASKED, 0.0, (asks.plugin.use,), int(asks.question.hears), unit.transcript
     if unit.aligned:
         return ALIGNED, -unit.seconds, (), 0, unit.transcript
     if shared is None:
@@ -112,7 +114,7 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[TranscriptRow]]:
         elif number == ALIGNED:
             yield from _aligned([*group], job)
         elif number == ASKED:
-            yield from _answered([*group])
+            yield from _answered([*group], job)
         else:
             yield from _heard_by(job.transcribe.recognisers[number], [*group], job)
 
@@ -127,16 +129,35 @@ def _written(units: list[Unit], job: Job) -> Iterator[list[TranscriptRow]]:
         yield [{**row, "language": question.language or None}]
 
 
-def _answered(units: list[Unit]) -> Iterator[list[TranscriptRow]]:
+def _answered(units: list[Unit], job: Job) -> Iterator[list[TranscriptRow]]:
     """One row per unit, in order, by the models that plug-ins on text ask."""
     asked = [(unit, unit.question) for unit in units if unit.question]
-    for plugin, group in groupby(asked, key=lambda pair: pair[1].plugin):
+    for (plugin, hears), group in groupby(asked, key=lambda p: (p[1].plugin, p[1].question.hears)):
         module, settings = plugins.TEXT.resolve(plugin)
         of_plugin = [*group]
-        questions = [(request.question, request.text) for _, request in of_plugin]
-        answers = module.answer(questions, settings)
+        if hears:
+            answers = _by_ear(of_plugin, module, settings, job)
+        else:
+            questions = [(request.question, request.text) for _, request in of_plugin]
+            answers = module.answer(questions, settings)
         for (unit, request), answer in zip(of_plugin, answers, strict=True):
             yield [_row_of_answer(unit, request.text, answer.reply, answer.value, answer)]
+
+
+def _by_ear(
+    asked: list[tuple[Unit, TextRequest]], module: TextVerdict, settings: StageSettings, job: Job
+) -> Iterator[Answer]:
+    """The answers of models that hear the clips, some minutes of them at a time."""
+    requests = iter([request for _, request in asked])
+    for chunk in chunks([unit for unit, _ in asked]):
+        spoken = clips(chunk, job.out, speech.RATE)
+        yield from module.answer_by_ear(
+            [
+                (request.question, request.text, clip.samples)
+                for clip, request in zip(spoken, requests, strict=False)
+            ],
+            settings,
+        )
 
 
 def _row_of_answer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 
@@ -17,13 +18,26 @@ _AROUND = tuple(
 )
 
 
-def sent(model: str | None, temperature: float | None, instruction: str, text: str) -> Body:
-    """A request about one text."""
+def sent(
+    model: str | None,
+    temperature: float | None,
+    instruction: str,
+    text: str,
+    wav: bytes | None = None,
+) -> Body:
+    """A request about one text, and about the recording of it, if there is one."""
+    content: str | list[JsonObject] = text
+    if wav is not None:
+        audio = {"data": base64.b64encode(wav).decode("ascii"), "format": "wav"}
+        content = [
+            {"type": "text", "text": text},
+            {"type": "input_audio", "input_audio": audio},
+        ]
     request: JsonObject = {
         "model": model,
         "messages": [
             {"role": "system", "content": instruction},
-            {"role": "user", "content": text},
+            {"role": "user", "content": content},
         ],
     }
     if temperature is not None:

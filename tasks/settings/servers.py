@@ -73,21 +73,33 @@ class ServerSettings(StageSettings):
         return value
 
 
-class ChatServer(ServerSettings):
-    """A language model on any server with OpenAI's `/v1/chat/completions`."""
+class ChatSettings(ServerSettings):
+    """How a language model on any server with OpenAI's `/v1/chat/completions` is asked."""
 
     PATH: ClassVar[str] = "/chat/completions"
+
+    temperature: float | None = Field(
+        0.0,
+        ge=0,
+        le=2,
+        description="Randomness; 0: the likeliest answer; null: not sent, for models that refuse "
+        "it.",
+    )
+
+
+class ChatServer(ServerSettings):
+    """A language model on such a server, by its name."""
+
+    PATH: ClassVar[str] = ChatSettings.PATH
 
     model: str | None = Field(
         None, description="Name of the model on the server.", min_length=1, json_schema_extra=WORDS
     )
 
 
-class LlmText(ServerSettings):
+class LlmText(ChatSettings):
     """A language model that writes punctuation and case: any server with OpenAI's
     `/v1/chat/completions`."""
-
-    PATH: ClassVar[str] = "/chat/completions"
 
     prompt: str = Field(
         "The user sends the transcript of something that was said. Write it with "
@@ -97,10 +109,4 @@ class LlmText(ServerSettings):
         min_length=1,
         description="Instruction that precedes each text.",
         json_schema_extra=WORDS,
-    )
-    temperature: float | None = Field(
-        0.0,
-        ge=0,
-        le=2,
-        description="Randomness; 0: the likeliest text; null: not sent, for models that refuse it.",
     )

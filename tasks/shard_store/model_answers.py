@@ -1,7 +1,8 @@
 """What plug-ins on text ask models about a text, and the recipes of the answers.
 
 A text is asked about once it would be packaged, in the words that may leave: without what `pii`
-hides. Answers are looked up by text, whoever said it.
+hides. Answers are looked up by text, whoever said it; those of a model that hears the clip by its
+samples, too.
 """
 
 from __future__ import annotations
@@ -45,20 +46,22 @@ def asking(settings: TranscribeSettings) -> tuple[Asking, ...]:
 
 def identities(chosen: Sequence[Asking]) -> list[str]:
     """What their answers follow from, beside texts."""
-    return [request.recipe for request in requests(chosen, "")]
+    return [request.recipe for request in requests(chosen, "", "")]
 
 
-def requests(chosen: Iterable[Asking], text: str) -> list[TextRequest]:
-    """All questions about a text."""
+def requests(chosen: Iterable[Asking], text: str, audio: str | None) -> list[TextRequest]:
+    """All questions about a text. `audio`: the recipe of its clip's samples; None: they must not
+    leave, and what hears them is not asked."""
     return [
         TextRequest(
-            recipe.digest("asked", one.plugin.use, one.version, question.recipe, text),
+            recipe.digest("asked", one.plugin.use, one.version, question.recipe, text, *heard),
             one.plugin,
             question,
             text,
         )
         for one in chosen
         for question in one.questions
+        if (heard := [audio] if question.hears else []) != [None]
     ]
 
 

@@ -248,8 +248,11 @@ class ShardView(StoredShard):
         row = utterance.transcript
         if not self._asking or row is None or row["error_code"]:
             return []
-        text = hidden.shown(self.job, final_text(self.job, utterance)[0], row["language"])
-        return model_answers.requests(self._asking, text) if text else []
+        whole = final_text(self.job, utterance)[0]
+        text = hidden.shown(self.job, whole, row["language"])
+        may_leave = utterance.pcm is not None and text == whole
+        audio = utterance.pcm["audio"] if utterance.pcm and may_leave else None
+        return model_answers.requests(self._asking, text, audio) if text else []
 
     def transcribed(self) -> Iterator[FinalUtterance]:
         """`resampled` with transcripts, rules on text and, last, people's decisions; utterances

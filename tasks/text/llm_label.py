@@ -2,8 +2,9 @@
 
 The model sits behind any server with OpenAI's `/v1/chat/completions`. Each question becomes a
 label, `llm_label_<question>`, that `allowed` may limit. It is asked once about each text that all
-other rules keep; an answer that is none of the question's is null, and drops nothing. A second
-model may be asked too: `llm_label_agreement` is the share of questions that both answer alike.
+other rules keep; an answer that is none of the question's is null, and drops nothing. With `audio`,
+the model hears the clip, too. A second model may be asked the same: `llm_label_agreement` is the
+share of questions that both answer alike.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from contextlib import ExitStack, closing
 from functools import lru_cache, partial
 from typing import Self
 
+import numpy as np
 from pydantic import Field, field_serializer, field_validator, model_validator
 
+from tasks.audio.wav import write_wav_bytes
 from tasks.base import masking
+from tasks.base.arrays import RATE, Float32s
 from tasks.base.errors import ConfigError, shortened
 from tasks.base.json_types import JsonObject
 from tasks.plugins.annotation_kinds import Label
@@ -24,14 +28,15 @@ from tasks.plugins.contracts.text import Answer, Question, ScoredTranscript
 from tasks.plugins.rules import Allowed, Limit, Rule
 from tasks.served import chat, client
 from tasks.served.client import Client, Failed
-from tasks.served.http import Server, Service
+from tasks.served.http import Body, Server, Service
 from tasks.settings import StageSettings, Threshold
 from tasks.settings.base import WORDS
-from tasks.settings.servers import ChatServer
+from tasks.settings.servers import ChatServer, ChatSettings
 
 VERSION = 1  # raise it when other answers are accepted
 WHERE = "transcribe.verdicts.llm_label"
 CONTROL = "hello there"  # a text that every working model answers
+BY_EAR = "The recording follows it: judge by what you hear, too."
 AGREEMENT = "llm_label_agreement"
 COLUMNS = {AGREEMENT: ("1", "share of questions that both models answer alike")}
 ENDS = " .!。\n"  # what models put behind an answer
@@ -55,7 +60,7 @@ class ClosedQuestion(StageSettings):
         return value
 
 
-class Settings(ChatServer):
+class Settings(ChatServer, ChatSettings):
     """The questions, who is asked, and the answers that are kept."""
 
     questions: dict[str, ClosedQuestion] = Field(
@@ -71,12 +76,10 @@ class Settings(ChatServer):
         description="Instruction that precedes each question.",
         json_schema_extra=WORDS,
     )
-    temperature: float | None = Field(
-        0.0,
-        ge=0,
-        le=2,
-        description="Randomness; 0: the likeliest answer; null: not sent, for models that refuse "
-        "it.",
+    audio: bool = Field(
+        False,
+        description="Also send the clip, as `input_audio` in WAV, to models that hear. Where `pii` "
+        "hides something in the text, nothing is asked then.",
     )
     second: ChatServer | None = Field(
         None, description="Another model that is asked the same: {url: …, model: …}."
@@ -152,6 +155,7 @@ def questions(settings: Settings) -> tuple[Question, ...]:
         Question(
             _key(name, number),
             json.dumps([server.model, settings.temperature, _instruction(settings, name)]),
+            settings.audio,
         )
         for number, (server, _) in enumerate(_servers(settings))
         for name in settings.questions
@@ -165,24 +169,43 @@ def _key(name: str, number: int) -> str:
 
 def _instruction(settings: Settings, name: str) -> str:
     question = settings.questions[name]
-    return f"{settings.prompt}\n\n{question.ask}\nAnswers: {' | '.join(question.answers)}"
+    prompt = f"{settings.prompt} {BY_EAR}" if settings.audio else settings.prompt
+    return f"{prompt}\n\n{question.ask}\nAnswers: {' | '.join(question.answers)}"
 
 
 def answer(asked: Sequence[tuple[Question, str]], settings: Settings) -> Iterator[Answer]:
     """Both models are asked at the same time."""
+    yield from _answers([(question, text, None) for question, text in asked], settings)
+
+
+def answer_by_ear(
+    asked: Sequence[tuple[Question, str, Float32s]], settings: Settings
+) -> Iterator[Answer]:
+    yield from _answers([(question, text, wav(clip)) for question, text, clip in asked], settings)
+
+
+def wav(samples: Float32s) -> bytes:
+    """A clip at 16 kHz as the bytes of a WAV file of 16 bits."""
+    pcm = np.rint(samples * 32768).clip(-32768, 32767).astype(np.int16)
+    return write_wav_bytes(pcm, RATE)
+
+
+def _answers(
+    asked: Sequence[tuple[Question, str, bytes | None]], settings: Settings
+) -> Iterator[Answer]:
     of_keys = {
         _key(name, number): (name, number)
         for number in range(len(_servers(settings)))
         for name in settings.questions
     }
-    entries = [(*of_keys[question.key], text) for question, text in asked]
+    entries = [(*of_keys[question.key], text, clip) for question, text, clip in asked]
     with ExitStack() as stack:
         streams = []
         for number, (server, where) in enumerate(_servers(settings)):
-            wanted = [(name, text) for name, of, text in entries if of == number]
+            wanted = [(name, text, clip) for name, of, text, clip in entries if of == number]
             stream = _model(server, where).answers(wanted, settings)
             streams.append(stack.enter_context(closing(stream)))
-        for _, number, _ in entries:
+        for _, number, _, _ in entries:
             yield next(streams[number])
 
 
@@ -194,17 +217,31 @@ class _Model:
         self._name, self._where = settings.model, where
         self._client = Client(settings, service, client.key(settings, where))
 
-    def answers(self, asked: Sequence[tuple[str, str]], settings: Settings) -> Generator[Answer]:
-        """Of each (name of a question, text), in order."""
+    def answers(
+        self, asked: Sequence[tuple[str, str, bytes | None]], settings: Settings
+    ) -> Generator[Answer]:
+        """Of each (name of a question, text, WAV), in order."""
         yield from self._client.each(asked, partial(self._answer, settings))
 
-    def _answer(self, settings: Settings, server: Server[str], asked: tuple[str, str]) -> Answer:
-        name, text = asked
+    def _answer(
+        self, settings: Settings, server: Server[str], asked: tuple[str, str, bytes | None]
+    ) -> Answer:
+        name, text, clip = asked
         instruction = _instruction(settings, name)
         sent = partial(chat.sent, self._name, settings.temperature, instruction)
         hint = f"{self._where}.model, and .temperature (some models take none: null)"
+        if clip is not None:
+            hint += ", and .audio (only models that hear take it)"
+
+        def control(large: bool) -> Body:
+            """Faint noise in place of the clip; as long as it, if `large`."""
+            if clip is None:
+                return sent(CONTROL)
+            count = len(clip) // 2 if large else RATE
+            return sent(CONTROL, wav(np.random.default_rng(0).normal(0, 1e-3, count).astype("f4")))
+
         try:
-            reply = self._client.ask(server, sent(text), lambda _: sent(CONTROL), hint)
+            reply = self._client.ask(server, sent(text, clip), control, hint)
         except Failed as fault:
             detail = shortened(masking.sentence(str(fault)))
             return Answer(None, None, "no_answer", detail)

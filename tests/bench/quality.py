@@ -1,14 +1,19 @@
 """What the costly measures take, beside the straightforward way to the same numbers.
 
     python -m tests.bench.quality [folder of recordings]
+    UTTERMILL_CORPUS=… python -m tests.bench.quality --opinions [clips]
 
 One thread each, CPU seconds, the two ways in turn on each clip, so that they meet the same
 machine. Without a folder, the clips are espeak-ng's, of 3 to 30 s. The folder's files that
 libsndfile reads are taken, from 2 to 40 s long, at most forty, spread over the folder.
+
+`--opinions`: DNSMOS beside DistillMOS on so many clips of the corpus (20) with noise, clipping,
+low-pass filters, codecs and rooms: how both follow what was done, and what each limit keeps.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import warnings
@@ -26,6 +31,7 @@ from flows.demo.corpus import ENGLISH, Line, speak
 from flows.demo.voice import RATE as VOICE_RATE
 from tasks.audio import Clip
 from tasks.filters import dnsmos, nmf_snr, snr
+from tests.bench import _opinions
 from tests.helpers.corpus import speech
 from tests.helpers.plain_quality import plain_dnsmos, plain_nmf_snr, single_threaded
 
@@ -76,6 +82,11 @@ def line(name: str, seconds: float, ours: float, plain: float | None) -> str:
 @threadpool_limits.wrap(limits=1)  # type: ignore[untyped-decorator]
 def main() -> None:
     warnings.simplefilter("ignore")  # librosa's about short clips
+    if sys.argv[1:2] == ["--opinions"]:
+        count = int(sys.argv[2]) if len(sys.argv) > 2 else 20
+        for line_of_report in _opinions.report(Path(os.environ["UTTERMILL_CORPUS"]), count):
+            print(line_of_report, flush=True)
+        return
     chosen = list(clips(sys.argv[1] if len(sys.argv) > 1 else None))
     reference = single_threaded()
     warm = speech(0, 1.0, 16_000)[:, 0].astype(np.float32)

@@ -1,4 +1,4 @@
-"""DistillMOS: its windows, its scores beside the package's, limits, and weights that are missing."""
+"""DistillMOS: windows, scores beside the package's, limits, and weights that are missing."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,12 +17,20 @@ class ChatServer(PostServer):
     def __init__(self) -> None:
         self.answer: Callable[[str], Answer] = lambda text: (200, text.capitalize() + ".")
         self.asked: list[str] = []  # texts
+        self.heard: list[bytes] = []  # WAV files beside them
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[Any] = []
         super().__init__()
 
     def take(self, headers: Any, body: bytes) -> dict[str, Any]:
         request: dict[str, Any] = json.loads(body)
+        parts = request["messages"][-1]["content"]
+        if not isinstance(parts, str):
+            text, audio = parts
+            assert (text["type"], audio["type"]) == ("text", "input_audio")
+            assert audio["input_audio"]["format"] == "wav"
+            self.heard.append(base64.b64decode(audio["input_audio"]["data"]))
+            request["messages"][-1]["content"] = text["text"]
         self.asked.append(request["messages"][-1]["content"])
         self.bodies.append(request)
         self.headers.append(headers)

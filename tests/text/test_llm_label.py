@@ -9,19 +9,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from flows import checks, settings
+from tasks.audio.encoding import decode_int16
 from tasks.base.errors import ConfigError, RunError
 from tasks.corpus import outcome_table
 from tasks.insight.estimating import planning, what_if
 from tasks.publish.upkeep import prune
 from tasks.publish.upkeep.needed import KeptSettings
 from tasks.publish.upkeep.verify import verify
+from tasks.settings import Plugin, TranscribeSettings
 from tasks.settings.job import Job
-from tasks.shard_store import recipe
+from tasks.shard_store import model_answers, recipe, whole_job
 from tasks.storage import versions
+from tasks.text import llm_label
 from tasks.text.llm_label import judged
 from tests.helpers import corpus
 from tests.helpers.chat_server import ChatServer, serving
@@ -209,6 +213,70 @@ def test_two_models_agree_or_do_not(home: Path, model: ChatServer) -> None:
         assert not corpus.run(job(home, model, **moved, min_agreement=0.5))[0].new
         corpus.run(job(home, model, **{**asked, "questions": both}))
         assert len(other.asked) == 8, "the new question"
+
+
+def test_a_model_hears_each_clip_once(home: Path, model: ChatServer) -> None:
+    same = {f"r0{n}": "one text for all 0" for n in range(4)}
+    corpus.listed(home / "in", 4, home / "list.jsonl", **same)
+    corpus.run(job(home, model))
+    assert (len(model.asked), model.heard) == (1, []), "by the text alone, once a text"
+    asked = job(home, model, audio=True)
+    assert planning.plan(asked, asked).stages["transcribe"].compute == 4
+    published, _ = corpus.run(asked)
+    assert len(model.heard) == 4
+    assert len(model.asked) == 5, "once a clip"
+    assert "The recording follows it" in model.bodies[-1]["messages"][0]["content"]
+    clips = sorted(len(decode_int16(wav)[0]) for wav in model.heard)
+    assert {decode_int16(wav)[1] for wav in model.heard} == {16_000}
+    assert clips == sorted(round(16_000 * row["duration"]) for row in rows(home))
+    loudest = {np.abs(decode_int16(wav)[0]).max() for wav in model.heard}
+    assert min(loudest) > 1000, "it is the clip"
+    assert topics(home) == ["news"] * 4
+    assert verify(published.path) == []
+    again, counts = corpus.run(asked)
+    assert (again.new, counts["transcribe"][0]) == (False, 0)
+    corpus.run(job(home, model))
+    assert len(model.asked) == 5
+
+
+def test_two_models_that_hear(home: Path, model: ChatServer) -> None:
+    with serving() as other:
+        other.answer = lambda text: (200, "sport")
+        second = {**server_of(other, model="large")}
+        corpus.run(job(home, model, audio=True, second=second))
+        assert len(model.heard) == len(other.heard) == 4
+        assert [row["llm_label_agreement"] for row in rows(home)] == [0.0, 1.0, 0.0, 0.0]
+
+
+def test_a_model_that_does_not_hear_is_named(home: Path, model: ChatServer) -> None:
+    model.answer = lambda text: (400, {"error": "no audio"}) if model.heard else (200, "news")
+    with pytest.raises(RunError, match=r"no audio.*llm_label\.model.*\.audio \(only models"):
+        corpus.run(job(home, model, audio=True, retries=0))
+    model.heard.clear()
+    corpus.run(job(home, model))
+    assert topics(home) == ["news"] * 4
+
+
+def test_a_clip_in_which_pii_hides_something_does_not_leave(home: Path, model: ChatServer) -> None:
+    corpus.listed(home / "in", 4, home / "list.jsonl", r00="write to anna@example.com number 0")
+    chosen = job(home, model, {"use": "pii"}, audio=True)
+    published, _ = corpus.run(chosen)
+    assert len(model.heard) == 3
+    assert sorted(model.asked) == [f"reference number {n}" for n in (1, 2, 3)]
+    assert topics(home) == [None, "sport", "other", "news"]
+    assert published.summary["utterances"]["packaged"] == 4
+    assert corpus.run(chosen)[1]["transcribe"][0] == 0, "nothing waits"
+
+
+def test_what_is_not_heard_has_the_recipes_of_before() -> None:
+    own = {"questions": {"topic": TOPIC}, "model": "tiny"}
+    plugin = Plugin(use="llm_label", **own)
+    [asking] = model_answers.asking(TranscribeSettings(verdicts=(plugin,)))
+    [request] = model_answers.requests([asking], "a text", "samples")
+    words = json.dumps(["tiny", 0.0, f"{llm_label.Settings().prompt}\n\nWhat is it about?\n"
+                                     "Answers: news | sport | other"])  # fmt: skip
+    assert request.recipe == recipe.digest("asked", "llm_label", 1, words, "a text")
+    assert "audio" not in whole_job.settings_of_plugin("text", plugin)
 
 
 def test_what_pii_hides_does_not_leave(home: Path, model: ChatServer) -> None:

@@ -15,6 +15,7 @@ from tasks.plugins.contracts.corpuswide import CorpusWide
 from tasks.scoring import MARKS, UNSPACED, said
 
 if TYPE_CHECKING:
+    from tasks.base.arrays import Float32s
     from tasks.plugins.annotation_kinds import Annotations
     from tasks.plugins.rules import Rule
 
@@ -89,10 +90,11 @@ Hide = Callable[[str, "str | None", PluginSettings, bool], Sequence[Hidden]]
 
 class Question(NamedTuple):
     """What a model on a server is asked about each text. Its answer is stored, and asked for again
-    when the text or `recipe` changes."""
+    when the text or `recipe` changes, or the clip of a question that `hears`."""
 
     key: str  # of the answer in `ScoredTranscript.answers`
     recipe: str  # all that can change the answer beside the text: the model's name, the wording
+    hears: bool = False  # the clip is sent with the text; never one in whose text a word is hidden
 
 
 class Answer(NamedTuple):
@@ -141,6 +143,12 @@ class TextVerdict(TextVerdictModule, CorpusWide, LoadedPlugin, Protocol):
         self, asked: Sequence[tuple[Question, str]], settings: PluginSettings
     ) -> Iterator[Answer]:
         """The answer to each (question, text), in order. RunError when no server can be used."""
+        return iter(())
+
+    def answer_by_ear(
+        self, asked: Sequence[tuple[Question, str, Float32s]], settings: PluginSettings
+    ) -> Iterator[Answer]:
+        """The same of questions that hear: (question, text, the clip's samples [n] at 16 kHz)."""
         return iter(())
 
     def mutes(self, settings: PluginSettings) -> bool:

@@ -263,7 +263,7 @@ def publish(job: Job, gathered: Gathered) -> Path:
             if storage.hashed(home / name) != expected:
                 raise RunError(f"{name} changed after it was written; check the disk")
         datacard.write(
-            job, replace(gathered, leaks=_leaks(home), pii=_pii(home)), home, hashes | digests
+            job, replace(gathered, leaks=_leaks(job, home), pii=_pii(home)), home, hashes | digests
         )
         staged = {*hashes, *digests, splits.FILE, speakers.FILE}
         version = versions.publish(job.out, staging, gathered.version, home, staged)
@@ -291,12 +291,13 @@ def _pii(home: Path) -> dict[str, int]:
     return total
 
 
-def _leaks(home: Path) -> leaks.Leaks:
+def _leaks(job: Job, home: Path) -> leaks.Leaks:
     """What the splits of the version in `home` share with train."""
     table = home / UTTERANCES_FILE
     names = {n for part in tables.row_groups(table, ["split"]) for n in part["split"].unique()}
     splits_in_use = [name.as_py() for name in names]
-    return leaks.of_utterances(splits_in_use, tables.row_groups(table, leaks.COLUMNS))
+    parts = tables.row_groups(table, leaks.COLUMNS)
+    return leaks.of_utterances(splits_in_use, parts, job.package.memory, job.scratch)
 
 
 def _notes(staging: Path, gathered: Gathered) -> list[tuple[str, str | bytes]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -61,8 +62,11 @@ class TranscribedRows:
         parts: RowTables,
         published: Callable[[pa.ChunkedArray], Bools],
         spared: Collection[str] = (),
+        memory: str = queries.MEMORY,
+        scratch: Path | None = None,
     ) -> None:
         self._parts, self._known = parts, published
+        self.memory, self.scratch = memory, scratch
         apart = pa.array(list(spared), pa.string())
         kept, kept_apart = [np.zeros(0, bool)], [np.zeros(0, bool)]
         for table in parts(["id", "kept"] if apart else ["kept"]):
@@ -107,7 +111,8 @@ class TranscribedRows:
 
     def by_id(self) -> Int64s:
         """The numbers of the rows in the order of ids."""
-        return queries.order(table["id"] for table in self.tables("id"))
+        ids = (table["id"] for table in self.tables("id"))
+        return queries.order(ids, self.memory, self.scratch)
 
     def reject(self, rejections: Iterable[tuple[int, Rejection]]) -> Iterator[pa.Table]:
         """Reject these rows, apart from spared ones; returns REJECTED, in the order of rows."""
@@ -157,7 +162,7 @@ def of_corpus(
     """Rejections (REJECTED) of rows of `parts`, and the frozen state of each plug-in, by
     `shelf.name`."""
     spared = [key for key, decision in decisions.of(job).items() if decision.keeps]
-    rows = TranscribedRows(parts, published, spared)
+    rows = TranscribedRows(parts, published, spared, job.package.memory, job.scratch)
     rejections = [REJECTED.empty_table()]
     # Also of plug-ins that are not used now.
     kept_frozen = {} if job.package.refit else dict(frozen)

@@ -7,6 +7,7 @@ Texts count as one if they are near-equal, as for splits.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -28,19 +29,20 @@ Leaks = dict[str, dict[str, int]]
 
 
 def of_utterances(
-    splits: Iterable[str], parts: Iterable[pa.Table], memory: str = queries.MEMORY
+    splits: Iterable[str], parts: Iterable[pa.Table], memory: str, scratch: Path | None
 ) -> Leaks:
     """For each split but train, the clips whose text, speaker, recording or audio is in train too.
-    `parts`: a version's utterances (COLUMNS); they are not read if there is one split only."""
+    `parts`: a version's utterances (COLUMNS); they are not read if there is one split only. Beyond
+    `memory`, tables lie in `scratch`."""
     names = sorted(splits)
     if len(names) < 2:
         return {}
-    with Names((*KINDS, WORDS, "split"), memory) as clips:
+    with Names((*KINDS, WORDS, "split"), memory, scratch) as clips:
         for part in parts:
             columns = split_input.columns_of(part, texts=False)
             words = split_input.words_of(part)
             clips.add({**columns, WORDS: words, "split": part["split"]})
-        _group_texts(clips, memory)
+        _group_texts(clips, memory, scratch)
         train = f"FROM named WHERE split = {queries.literal(REST)}"
         shared = ", ".join(
             f"count(*) FILTER ({kind} IN (SELECT {kind} {train} AND {kind} IS NOT NULL))"
@@ -55,11 +57,12 @@ def of_utterances(
     }
 
 
-def _group_texts(clips: Names, memory: str) -> None:
+def _group_texts(clips: Names, memory: str, scratch: Path | None) -> None:
     """Name the text of each clip by its group of near-equal ones."""
     rows = np.arange(len(clips), dtype=np.int32)
     pieces = (rows[first : first + AT_ONCE] for first in range(0, len(rows), AT_ONCE))
-    group = near_texts.groups((clips.named(WORDS, piece) for piece in pieces), memory)
+    texts = (clips.named(WORDS, piece) for piece in pieces)
+    group = near_texts.groups(texts, memory, scratch)
     with queries.given(clips.database, pa.table({"row": rows, "number": group})):
         clips.database.execute(
             "UPDATE named SET text = number::VARCHAR FROM given "

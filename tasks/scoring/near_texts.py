@@ -13,7 +13,8 @@ Nothing depends on the order of texts. Beyond `memory`, tables lie in temporary 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,14 +22,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.base.arrays import Int64s, UInt64s
+from tasks.base.arrays import Bools, Int64s, UInt64s
 from tasks.scoring._plain import UNSPACED
 from tasks.storage import queries
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-NEAR = 0.7
+NEAR = Fraction(7, 10)
 FEWEST_PAIRS = 8  # with the edges of the text: of seven words
 BANDS, ROWS = 16, 4
 WHOLE = 16  # texts that share a band: up to so many are all compared with each other
@@ -39,6 +40,9 @@ _FACTORS, _MASKS = np.random.default_rng(0).integers(0, 1 << 63, (2, BANDS * ROW
 _FACTORS |= np.uint64(1)
 _EDGE = np.uint64(0x9E3779B97F4A7C15)
 _SPACED = f"([{UNSPACED}])"
+_BITS = 46  # of a pair's hash; above them, an index below 2^17
+_MASK = (1 << _BITS) - 1
+_BANDS = [f"band{band}" for band in range(BANDS)]
 
 
 def groups(
@@ -56,7 +60,7 @@ def groups(
         if near and count:
             for first in range(0, count, AT_ONCE):
                 _sketch(database, first)
-            group = _connected(_near_pairs(database), count)
+            group = _joined(database, group)
         numbered = database.execute(
             "SELECT row, number FROM rows JOIN texts USING (text)"
         ).fetchnumpy()
@@ -78,37 +82,36 @@ def _store(database: DuckDBPyConnection, texts: Iterable[pa.Array | pa.ChunkedAr
         "CREATE TABLE texts AS SELECT text, row_number() OVER (ORDER BY text) - 1 AS number "
         "FROM (SELECT DISTINCT text FROM rows)"
     )
-    database.execute("CREATE TABLE pairs (number BIGINT, pair UBIGINT)")
-    database.execute("CREATE TABLE bands (number BIGINT, band UBIGINT)")
+    columns = ", ".join(f"{band} UBIGINT" for band in _BANDS)
+    database.execute(f"CREATE TABLE sketches (number BIGINT, {columns})")
     return first
 
 
 def _sketch(database: DuckDBPyConnection, first: int) -> None:
-    """Adds the pairs of words, and the bands, of the texts from `first` on."""
+    """Adds the bands of the long ones among the texts from `first` on."""
     some = database.sql(
         "SELECT number, text FROM texts "
         f"WHERE number BETWEEN {first} AND {first + AT_ONCE - 1} ORDER BY number"
     ).to_arrow_table()
-    text, pair = word_pairs(some["text"].combine_chunks())
-    counts = np.bincount(text, minlength=len(some))
-    long = counts[text] >= FEWEST_PAIRS
-    text, pair = text[long], pair[long]
+    text, pair = _pairs(some["text"].combine_chunks())
+    long = np.bincount(_different(text, pair) >> _BITS, minlength=len(some)) >= FEWEST_PAIRS
+    text, pair = text[long[text]], pair[long[text]]
     if not len(text):
         return
-    queries.add(database, "pairs", pa.table({"number": text + first, "pair": pair}))
     starts = np.flatnonzero(np.diff(text, prepend=-1))
-    of_text = text[starts] + first
-    for band in range(BANDS):
-        key = np.full(len(starts), band, np.uint64)
-        for row in range(band * ROWS, (band + 1) * ROWS):
+    columns = {"number": text[starts] + first}
+    for number, name in enumerate(_BANDS):
+        key = np.full(len(starts), number, np.uint64)
+        for row in range(number * ROWS, (number + 1) * ROWS):
             least = np.minimum.reduceat((pair ^ _MASKS[row]) * _FACTORS[row], starts)
             key = _mixed(key * _EDGE + least)
-        queries.add(database, "bands", pa.table({"number": of_text, "band": key}))
+        columns[name] = key
+    queries.add(database, "sketches", pa.table(columns))
 
 
-def word_pairs(texts: pa.Array) -> tuple[Int64s, UInt64s]:
-    """(index of the text, hash) of each different pair of neighbouring words, edges included, in
-    the order of texts."""
+def _pairs(texts: pa.Array) -> tuple[Int64s, UInt64s]:
+    """(index of the text, hash) of each pair of neighbouring words, edges included, in the order of
+    texts."""
     spaced = pc.replace_substring_regex(texts, _SPACED, r" \1 ")
     words = pc.utf8_split_whitespace(pc.utf8_trim_whitespace(spaced))
     coded = words.values.dictionary_encode()
@@ -119,12 +122,14 @@ def word_pairs(texts: pa.Array) -> tuple[Int64s, UInt64s]:
     word = np.frombuffer(data, "<u8").astype(np.uint64)[coded.indices.to_numpy()]
     sizes = np.diff(words.offsets.to_numpy())
     left, right = np.insert(word, words.offsets[:-1], _EDGE), np.insert(word, words.offsets[1:], 0)
-    text = np.repeat(np.arange(len(texts)), sizes + 1)
-    pair = _mixed(left * np.uint64(3) + _mixed(right))
-    order = np.lexsort((pair, text))
-    text, pair = text[order], pair[order]
-    fresh = (np.diff(text, prepend=-1) != 0) | (np.diff(pair, prepend=pair[:1]) != 0)
-    return text[fresh], pair[fresh]
+    return np.repeat(np.arange(len(texts)), sizes + 1), _mixed(left * np.uint64(3) + _mixed(right))
+
+
+def _different(text: Int64s, pair: UInt64s) -> Int64s:
+    """Each different pair of each text, sorted: the index of the text above the lowest _BITS bits,
+    which are of the pair's hash."""
+    codes = np.sort(text << _BITS | (pair >> np.uint64(64 - _BITS)).astype(np.int64))
+    return codes[np.diff(codes, prepend=-1) != 0]
 
 
 def _mixed(values: UInt64s) -> UInt64s:
@@ -134,35 +139,94 @@ def _mixed(values: UInt64s) -> UInt64s:
     return values ^ (values >> np.uint64(31))
 
 
-def _near_pairs(database: DuckDBPyConnection) -> tuple[Int64s, Int64s]:
-    """The two numbers of each pair of near-equal texts. Of many texts that share a band, each is
-    compared with the first and the one before it: they mostly are one text."""
-    database.execute(
-        "CREATE TABLE shared AS SELECT number, band, count(*) OVER (PARTITION BY band) AS texts "
-        "FROM bands WHERE band IN (SELECT band FROM bands GROUP BY band HAVING count(*) > 1)"
-    )
-    proposed = (
-        "SELECT DISTINCT a, b FROM ("
-        "SELECT x.number AS a, y.number AS b FROM shared x JOIN shared y USING (band) "
-        f"WHERE x.texts <= {WHOLE} AND x.number < y.number UNION ALL "
-        "SELECT unnest([min(number) OVER w, lag(number) OVER w]) AS a, number AS b FROM shared "
-        f"WHERE texts > {WHOLE} WINDOW w AS (PARTITION BY band ORDER BY number)) WHERE a < b"
-    )
-    columns = database.execute(
-        "WITH sizes AS (SELECT number, count(*) AS size FROM pairs GROUP BY number), "
-        f"common AS (SELECT a, b, count(*) AS in_both FROM ({proposed}) "
-        "JOIN pairs x ON x.number = a JOIN pairs y ON y.number = b AND y.pair = x.pair "
-        "GROUP BY a, b) SELECT a, b FROM common JOIN sizes m ON m.number = a "
-        f"JOIN sizes n ON n.number = b WHERE in_both >= {NEAR} * (m.size + n.size - in_both)"
-    ).fetchnumpy()
-    return np.asarray(columns["a"], np.int64), np.asarray(columns["b"], np.int64)
+def _joined(database: DuckDBPyConnection, group: Int64s) -> Int64s:
+    """The groups from 0, with those of near-equal texts as one; `group`: of each text."""
+    pairs = np.zeros((2, 0), np.int64)  # that are not yet compared
+    for band in _BANDS:
+        columns = database.execute(f"SELECT number, {band} FROM sketches").fetchnumpy()
+        for more in _proposed(np.asarray(columns["number"]), np.asarray(columns[band])):
+            pairs = np.concatenate([pairs, _apart(group, more)], axis=1)
+            while pairs.shape[1] >= AT_ONCE:
+                group = _compared(database, group, pairs[:, :AT_ONCE])
+                pairs = _apart(group, pairs[:, AT_ONCE:])
+    group = _compared(database, group, pairs)
+    joined: Int64s = np.unique(group, return_inverse=True)[1]
+    return joined
 
 
-def _connected(pairs: tuple[Int64s, Int64s], count: int) -> Int64s:
-    """The group of each of `count` texts."""
+def _apart(group: Int64s, pairs: Int64s) -> Int64s:
+    """The pairs that are not known to belong together."""
+    some: Int64s = pairs[:, group[pairs[0]] != group[pairs[1]]]
+    return some
+
+
+def _proposed(number: Int64s, value: UInt64s) -> Iterator[Int64s]:
+    """The numbers of texts that have a value in common, int64 [2, pairs], some at a time: each with
+    the first of its value, then with the one before it, which mostly are one text; then the others
+    of up to WHOLE texts."""
+    order = np.argsort(value, kind="stable")
+    number, value = number[order], value[order]
+    starts = np.flatnonzero(np.diff(value, prepend=~value[:1]) != 0)
+    sizes = np.diff(starts, append=len(number))
+    run = np.repeat(np.arange(len(starts)), sizes)  # of equal values
+    first = np.repeat(number[starts], sizes)
+    shared = sizes[run] > 1
+    number, run, first = number[shared], run[shared], first[shared]
+    yield np.stack([first, number])
+    yield np.stack([number[:-1], number[1:]])[:, run[1:] == run[:-1]]
+    few = sizes[run] <= WHOLE
+    number, run = number[few], run[few]
+    for gap in range(2, WHOLE):
+        yield np.stack([number[:-gap], number[gap:]])[:, run[gap:] == run[:-gap]]
+
+
+def _compared(database: DuckDBPyConnection, group: Int64s, pairs: Int64s) -> Int64s:
+    """The groups after comparing these pairs of texts."""
+    one, other = np.unique(pairs, axis=1)
+    near = _near(database, one, other)
+    return _merged(group, group[one[near]], group[other[near]])
+
+
+def _near(database: DuckDBPyConnection, one: Int64s, other: Int64s) -> Bools:
+    """Which of these pairs of texts, by number, are near-equal."""
+    numbers, index = np.unique(np.concatenate([one, other]), return_inverse=True)
+    wanted = pa.table({"number": numbers})
+    sql = "SELECT text FROM given JOIN texts USING (number) ORDER BY number"
+    texts = queries.joined(database, wanted, sql)["text"].combine_chunks()
+    codes = _different(*_pairs(texts))
+    sizes = np.bincount(codes >> _BITS, minlength=len(numbers))
+    starts = np.cumsum(sizes) - sizes
+    text = index.reshape(2, len(one))
+    pair_of = np.arange(len(one)) << _BITS
+    both = [_spread(pair_of, codes & _MASK, starts[side], sizes[side]) for side in text]
+    together = np.sort(np.concatenate(both))
+    twice = together[1:][together[1:] == together[:-1]] >> _BITS
+    in_both = np.bincount(twice, minlength=len(one))
+    in_any = sizes[text[0]] + sizes[text[1]] - in_both
+    near: Bools = NEAR.denominator * in_both >= NEAR.numerator * in_any
+    return near
+
+
+def _spread(base: Int64s, values: Int64s, starts: Int64s, sizes: Int64s) -> Int64s:
+    """`base` of each row, together with each of its values, which lie from `starts` on."""
+    ends = np.cumsum(sizes)
+    places = np.repeat(starts - ends + sizes, sizes) + np.arange(ends[-1] if len(ends) else 0)
+    return np.repeat(base, sizes) | values[places]
+
+
+def _merged(group: Int64s, one: Int64s, other: Int64s) -> Int64s:
+    """The groups after these pairs of groups became one each: that of the least number."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    graph = coo_array((np.ones(len(pairs[0]), np.int8), pairs), (count, count))
-    group: Int64s = connected_components(graph, directed=False)[1].astype(np.int64)
-    return group
+    if not len(one):
+        return group
+    groups, index = np.unique(np.concatenate([one, other]), return_inverse=True)
+    edges = tuple(index.reshape(2, len(one)))
+    graph = coo_array((np.ones(len(one), np.int8), edges), (len(groups), len(groups)))
+    _, part = connected_components(graph, directed=False)
+    least = np.full(int(part.max()) + 1, len(group))
+    np.minimum.at(least, part, groups)
+    renamed = np.arange(len(group))
+    renamed[groups] = least[part]
+    return renamed[group]

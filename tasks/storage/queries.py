@@ -129,10 +129,12 @@ def column(database: DuckDBPyConnection, sql: str, *values: object) -> Int64s:
     return np.asarray(numbers, np.int64)
 
 
-def order(texts: Iterable[pa.Array | pa.ChunkedArray]) -> Int64s:
+def order(
+    texts: Iterable[pa.Array | pa.ChunkedArray], memory: str = MEMORY, scratch: Path | None = None
+) -> Int64s:
     """The numbers of texts, given some at a time, in the order of their bytes; equal ones as they
-    came."""
-    with tables() as database:
+    came. Beyond `memory`, they lie in `scratch`."""
+    with tables(memory, scratch) as database:
         database.execute("CREATE TABLE texts (number BIGINT, text VARCHAR)")
         first = 0
         for some in texts:

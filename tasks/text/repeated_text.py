@@ -39,9 +39,8 @@ def reject(
     rows: Rows, settings: Settings, frozen: JsonObject
 ) -> tuple[Iterable[tuple[int, Rejection]], None]:
     """Rejects kept rows beyond what a text may have."""
-    group = near_texts.groups(
-        (table["normalised"] for table in rows.tables("normalised")), near=settings.near
-    )
+    texts = (table["normalised"] for table in rows.tables("normalised"))
+    group = near_texts.groups(texts, rows.memory, rows.scratch, settings.near)
     length, kept, published = np.zeros(len(rows), np.int64), group < 0, group < 0
     start = 0
     for table in rows.tables("seconds", "kept", "published"):

@@ -115,7 +115,9 @@ def of_shards(job: Job, splitting: bool = False) -> KeptClips:
             counts["speakers"] = len(pc.unique(spoken.drop_null()))
         if splitting:
             clips = version.clips(leaks.COLUMNS)
-            counts["leaks"] = leaks.of_utterances(clips["split"].unique().to_pylist(), [clips])
+            names = clips["split"].unique().to_pylist()
+            limits = job.package.memory, job.scratch
+            counts["leaks"] = leaks.of_utterances(names, [clips], *limits)
         return counts
 
 

@@ -21,14 +21,14 @@ class FrequentText(NamedTuple):
     seconds: float
 
 
-def of_version(version: Path | None) -> list[FrequentText]:
+def of_version(version: Path | None, memory: str = queries.MEMORY) -> list[FrequentText]:
     """Texts of several clips, the most frequent first; none without a version."""
     if version is None:
         return []
     columns = ("normalised", "num_samples", "sample_rate")
     if not {*columns} <= {*tables.schema(version / UTTERANCES_FILE).names}:
         return []  # made by a release that had no such column
-    with queries.tables() as database:
+    with queries.tables(memory) as database:
         database.execute("CREATE TABLE clips (text VARCHAR, us BIGINT)")
         for part in tables.row_groups(version / UTTERANCES_FILE, columns):
             seconds = pc.divide(pc.cast(part["num_samples"], pa.float64()), part["sample_rate"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tasks.base.json_types import JsonObject
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 class Rows(Protocol):
     """All transcribed utterances, kept so far or not: more than fit in memory, so they are read
     some thousand at a time. Their order is the same each time; nothing may depend on it."""
+
+    #: What tables of a rule's own may take before they go to temporary files, as `package.memory`
+    #: says, and the folder for these (None: TMPDIR).
+    memory: str
+    scratch: Path | None
 
     def __len__(self) -> int: ...
 

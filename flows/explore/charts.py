@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from flows.explore import query
+from flows.explore import frequent_texts, query
 from flows.explore.corpus import Corpus, Items
 from flows.explore.loading import LABEL, SqlValue
 from flows.explore.query import Parameters
@@ -170,17 +170,20 @@ def kept(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
 
 
 def table(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
-    """One of the tables: `what` is words, characters, or a column of GROUPS; `rare=1` gives the
-    rare ones first."""
+    """One of the tables: `what` is words, characters, texts, or a column of GROUPS; `rare=1` gives
+    the rare words or characters first."""
     single = dict(asked)
     what = single.get("what") or "dataset"
     chosen = query.choice(items.columns, asked)
     if what in ("words", "characters"):
         members = items.selection.members(chosen.sql, chosen.values)
         return corpus.words(items).counted(members, what, single.get("rare") == "1")
+    if what == "texts":
+        members = items.selection.members(chosen.sql, chosen.values)
+        return frequent_texts.of_items(corpus, items, members)
     groups = (*TABLE_GROUPS, *labels_of(items))
     if what not in groups:
-        raise ConfigError(f"what is {what!r}; use words, characters, {', '.join(groups)}")
+        raise ConfigError(f"what is {what!r}; use words, characters, texts, {', '.join(groups)}")
     rates = {"wer": ("word_errors", "words"), "cer": ("char_errors", "chars")}
     extra = "".join(
         f", sum({errors}) / nullif(sum({of}) FILTER ({errors} IS NOT NULL), 0) AS {name}"

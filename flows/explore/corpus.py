@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from flows.explore import loading
@@ -17,11 +18,13 @@ from flows.explore.loading import Column, SqlValue
 from flows.explore.selection import Selection, Vocabulary, vocabulary_of
 from flows.run import run_folder
 from tasks import storage
+from tasks.base.arrays import Int32s
 from tasks.base.errors import ConfigError, MillError
 from tasks.base.json_types import JsonObject
 from tasks.base.logs import log
 from tasks.recording import Locator
 from tasks.recording.tracks import locator_of
+from tasks.scoring import near_texts
 from tasks.settings import FilterSettings
 from tasks.settings.job import Job
 from tasks.shard_store import annotated, hidden, manifest
@@ -99,6 +102,11 @@ class Items:
     selection: Selection
 
     @property
+    def said(self) -> str:
+        """The column by which texts are compared."""
+        return "normalised" if "normalised" in self.columns else "text"
+
+    @property
     def listed(self) -> str:
         """Its columns, for SQL."""
         return ", ".join(map(identifier, self.columns))
@@ -127,6 +135,7 @@ class Corpus:
         self._items: dict[int, Items] = {}
         self._once = lru_cache(ANSWERS)(self.rows)
         self._words: dict[int, Vocabulary] = {}
+        self._text_groups: dict[int, Int32s] = {}
         self._counting = threading.Lock()
         self._copied: set[int] = set()
         self._copying = threading.Lock()
@@ -227,18 +236,28 @@ class Corpus:
         with self._counting:
             if items.number not in self._words:
                 path = self._home / f"words-{items.number}"
-                self._words[items.number] = vocabulary_of(self._texts(items), path)
+                words = 'coalesce("normalised", "text")' if items.said != "text" else '"text"'
+                said = self._texts(items, f"CASE WHEN text IS NOT NULL THEN {words} END")
+                self._words[items.number] = vocabulary_of(said, path)
             return self._words[items.number]
 
-    def _texts(self, items: Items) -> Iterator[pa.Array]:
-        """What words are counted in, in the order of items."""
-        words = 'coalesce("normalised", "text")' if "normalised" in items.columns else '"text"'
+    def text_groups(self, items: Items) -> Int32s:
+        """The group of each item's text, equal and near-equal ones in one; -1 for none, int32
+        [items]; found on first use."""
+        with self._counting:
+            if items.number not in self._text_groups:
+                groups = near_texts.groups(
+                    self._texts(items, identifier(items.said)), scratch=self._home
+                )
+                self._text_groups[items.number] = groups.astype(np.int32)
+            return self._text_groups[items.number]
+
+    def _texts(self, items: Items, sql: str) -> Iterator[pa.Array]:
+        """A column of texts, in the order of items."""
         with self.cursor() as cursor:
-            relation = cursor.sql(
-                f"SELECT CASE WHEN text IS NOT NULL THEN {words} END AS said FROM {items.name} "
-                "ORDER BY item"
-            )
+            relation = cursor.sql(f"SELECT {sql} FROM {items.name} ORDER BY item")
             for batch in relation.to_arrow_reader(BATCH):
+                self.going_on()
                 yield batch.column(0)
 
     @contextmanager

@@ -47,6 +47,7 @@ VIEWS = {
     "charts": "view=charts&x=duration&y=loudness&try=duration:min:0.5",
     "corpus": "view=corpus&what=speaker",
     "words": "view=corpus&what=words",
+    "texts": "view=corpus&what=texts",
     "compare": "view=compare&against=1",
     "sql": "view=sql&sql=SELECT * FROM utterances",
 }
@@ -589,6 +590,32 @@ def test_labels_are_filters_and_a_table(pages: Pages, served: Served) -> None:
     every = page.locator("tbody tr").count()
     page.get_by_label("calm").check()
     wait(page, f"document.querySelectorAll('tbody tr').length > {every}")
+
+
+def test_texts_that_several_clips_have(whole: Path, tmp_path: Path, browser: Any) -> None:
+    """Their clips are one click away, whatever the text holds."""
+    out = tmp_path / "out"
+    shutil.copytree(whole, out, symlinks=True)
+    table = versions.numbered(out, 2) / "utterances.parquet"
+    kept = pq.read_table(table)
+    prompt = 'an advert & "one" that ends with 100 % #, of the \U00020bb7 and goes on for long'
+    said = [f"{prompt} {n}" for n in (1, 1, 1, 2)] + [f"else {n}" for n in range(4, len(kept))]
+    table.unlink()
+    pq.write_table(kept.drop_columns(["normalised"]).append_column("normalised", [said]), table)
+    pages = Pages(browser)
+    with contextmanager(serve)(out, tmp_path / "home") as served:
+        page = pages.page(served, "view=corpus&what=texts")
+        [line] = page.locator("tbody tr").all()
+        assert line.locator("td").all_inner_texts()[:3] == [f"{prompt} 1", "4", "2"]
+        page.wait_for_timeout(150)
+        picture(page, "texts-of-several")
+        line.get_by_role("button").click()
+        wait(page, "document.querySelectorAll('tbody tr').length === 4")
+        assert "view=clips" in page.url
+        picture(page, "clips-of-a-text")
+        for context in pages.contexts:
+            context.close()
+    assert pages.faults == []
 
 
 def test_views_have_names(pages: Pages, served: Served) -> None:

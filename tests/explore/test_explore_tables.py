@@ -67,6 +67,42 @@ def test_labels_of_sources_are_facets(tmp_path: Path) -> None:
     assert {row["name"]: row["items"] for row in table["rows"]} == {"sad": 2, None: 2}
 
 
+def test_texts_that_several_clips_have(tmp_path: Path) -> None:
+    """Near-equal ones are one, named by the most frequent; their clips are found by the texts."""
+    advert = "this show is brought to you by the finest coffee of the whole wide town"
+    evil = "\"'; <b>&amp;</b> | DROP TABLE items --"
+    said = [
+        advert,
+        evil,
+        advert,
+        f"{advert} today",
+        "something of its own",
+        evil,
+        "a" * 5000,
+        "a" * 5000,
+    ]
+    corpus.make(tmp_path / "in", 8)
+    lines = [{"wav": f"in/r0{n}.wav", "key": f"k{n}", "txt": text} for n, text in enumerate(said)]
+    (tmp_path / "list.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    job = job_of(tmp_path, filter=corpus.filters(min=0.1))
+    recorded(job)
+    client = client_of(job.out, tmp_path / "home")
+    answer = get(client, "/api/table", what="texts")
+    assert answer["kinds"] == 3
+    assert [(row["items"], row["different"]) for row in answer["rows"]] == [(3, 2), (2, 1), (2, 1)]
+    assert answer["rows"][0]["name"] == advert
+    assert {row["name"]: row["same"] for row in answer["rows"]}["a" * 5000] == [], "no address"
+    for row in answer["rows"]:
+        for_clips: dict[str, Any] = {f"in.{answer['column']}": row["same"]}
+        clips = get(client, "/api/rows", **for_clips)
+        if row["same"]:
+            assert (clips["total"], clips["hours"]) == (row["items"], pytest.approx(row["hours"]))
+    some: dict[str, Any] = {"in.normalised": advert}
+    [only] = get(client, "/api/table", what="texts", **some)["rows"]
+    assert (only["items"], only["different"]) == (2, 1), "counts follow the filters"
+    assert get(client, "/api/table", what="texts", q="nobody said that")["rows"] == []
+
+
 def test_audio_by_length_and_reason(client: TestClient) -> None:
     answer = get(client, "/api/hours")
     rows = get(client, "/api/rows")

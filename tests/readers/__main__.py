@@ -39,11 +39,12 @@ HERE = Path(__file__).parent
 INSTALL_S, READ_S = 1800, 600
 #: Of the first recordings: what readers of lists may stumble over.
 TEXTS = {"r00": '"Yes," she said', "r01": "四 \U00020bb7\U0001f600", "r02": "None", "r03": "5"}
+TORCH = "torch==2.13.0"  # where a newer one fits, too: pip need not bring another
 PACKAGES = {
-    "lhotse": ["lhotse>=2.0.0a7", "torch", "soundfile"],
-    "energon": ["megatron-energon", "soundfile"],
-    "speechbrain": ["speechbrain", "soundfile"],
-    "nemo": ["nemo_toolkit[asr]"],
+    "lhotse": ["lhotse>=2.0.0a7", TORCH, "soundfile"],
+    "energon": ["megatron-energon", TORCH, "soundfile"],
+    "speechbrain": ["speechbrain", TORCH, "soundfile"],
+    "nemo": ["nemo_toolkit[asr]", TORCH],
     "croissant": ["mlcroissant", "pyarrow"],
     # as WeNet's requirements.txt asks: newer PyTorch lacks names that it imports
     "wenet": [
@@ -62,17 +63,17 @@ TRAINERS = {
     "ljspeech": ["coqui-tts", "tqdm"],
     "f5": ["f5-tts", "tqdm"],
     "piper": ["piper-tts", "pathvalidate"],
-    "hf_audiofolder": ["datasets", "datasets", "torch==2.13.0", "torchcodec"],
+    "hf_audiofolder": ["datasets", "datasets"],
     "ms_swift": ["ms-swift", "numpy"],
     "llama_factory": ["llamafactory", "numpy"],
     "mds": [
         "mosaicml-streaming",
-        *("torch==2.13.0", "numpy", "tqdm", "xxhash", "Brotli", "python-snappy", "zstd", "Pillow"),
+        *(TORCH, "numpy", "tqdm", "xxhash", "Brotli", "python-snappy", "zstd", "Pillow"),
         *("boto3", "requests", "catalogue"),
     ],
     "litdata": [
         "litdata",
-        *("torch==2.13.0", "numpy", "lightning-utilities", "filelock", "boto3", "requests"),
+        *(TORCH, "numpy", "lightning-utilities", "filelock", "boto3", "requests"),
         *("tifffile", "obstore"),
     ],
     "lance": ["pylance", "pyarrow", "lance-namespace"],

@@ -4,9 +4,10 @@ import * as api from "./api.js";
 import { el, hours, number } from "./dom.js";
 import * as state from "./state.js";
 
-const KINDS = ["dataset", "language", "speaker", "split", "reason", "recording", "words", "characters"];
+const KINDS = ["dataset", "language", "speaker", "split", "reason", "recording", "texts", "words", "characters"];
+const LETTERS = 300; // of a text that are shown
 const COLUMNS = {
-  items: ["clips", number], hours: ["audio", hours], kept_hours: ["kept", hours], mean_seconds: ["mean s", number],
+  items: ["clips", number], different: ["different texts", number], hours: ["audio", hours], kept_hours: ["kept", hours], mean_seconds: ["mean s", number],
   words_per_second: ["words/s", number], wer: ["WER", rate], cer: ["CER", rate],
 };
 function rate(value) {
@@ -27,8 +28,13 @@ export async function draw(node, about) {
       counted ? el("label", {}, el("input", { type: "checkbox", checked: rare, onchange: (event) => state.set({ rare: event.target.checked ? "1" : null }) }), " rare ones first") : null),
     counted
       ? el("p", { class: "quiet" }, `${number(answer.kinds)} different ${what}, ${number(answer.whole)} in all, ${number(answer.once)} only once. Click one to find its clips.`)
-      : el("p", { class: "quiet" }, "Click a name to see its clips; a heading sorts."),
-    counted ? counts(answer.rows, what) : groups(answer.rows, what));
+      : el("p", { class: "quiet" }, what === "texts" ? texts(answer) : "", "Click a name to see its clips; a heading sorts."),
+    counted ? counts(answer.rows, what) : groups(answer.rows, what, answer.column));
+}
+
+function texts({ kinds, rows }) {
+  const shown = rows.length < kinds ? ` The ${number(rows.length)} most frequent are shown.` : "";
+  return `${number(kinds)} texts that several clips have, as texts are compared: near-equal ones count as one.${shown} The rule repeated_text sets a limit. `;
 }
 
 function counts(rows, what) {
@@ -40,21 +46,21 @@ function counts(rows, what) {
       el("span", { class: "count" }, number(row.count)))));
 }
 
-function groups(rows, what) {
+function groups(rows, what, column) {
   const shown = Object.entries(COLUMNS).filter(([name]) => rows.some((row) => row[name] !== null && row[name] !== undefined));
-  const by = state.get("by-table", "-hours");
+  const by = state.get("by-table", what === "texts" ? "-items" : "-hours");
   const name = by.replace("-", "");
   const way = by.startsWith("-") ? -1 : 1;
   const sorted = [...rows].sort((a, b) => (a[name] === null) - (b[name] === null) || way * (a[name] > b[name] ? 1 : a[name] < b[name] ? -1 : 0));
   const head = (column, title) => el("th", { scope: "col", "aria-sort": name === column ? (way < 0 ? "descending" : "ascending") : "none" },
     el("button", { type: "button", onclick: () => state.set({ "by-table": by === `-${column}` ? column : `-${column}` }) }, title, name === column ? (way < 0 ? " ↓" : " ↑") : ""));
-  const open = (row) => (what === "speaker" || what === "recording"
-    ? state.set(what === "recording" ? { view: "recording", recording: row.name } : { view: "clips", [`in.${what}`]: [row.name ?? ""] })
-    : state.set({ view: "clips", [`in.${what}`]: [row.name ?? ""] }));
+  const chosen = (row) => (what === "texts" ? { [`in.${column}`]: row.same } : { [`in.${what}`]: [row.name ?? ""] });
+  const open = (row) => state.set(what === "recording" ? { view: "recording", recording: row.name } : { view: "clips", ...chosen(row) });
+  const shorter = (name) => (name.length > LETTERS ? `${name.slice(0, LETTERS)} …` : name);
   return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Groups" },
     el("table", { class: "grid" },
       el("thead", {}, el("tr", {}, head("name", what), shown.map(([column, [title]]) => head(column, title)))),
       el("tbody", {}, sorted.map((row) => el("tr", {},
-        el("td", { class: "t" }, el("button", { type: "button", class: "plain", onclick: () => open(row) }, el("bdi", {}, row.name ?? "none"))),
+        el("td", { class: "t" }, el("button", { type: "button", class: "plain", disabled: row.same?.length === 0, onclick: () => open(row) }, el("bdi", {}, shorter(row.name ?? "none")))),
         shown.map(([column, [, text]]) => el("td", { class: "n" }, row[column] === null || row[column] === undefined ? "" : text(row[column]))))))));
 }

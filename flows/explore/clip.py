@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import duckdb
@@ -163,7 +163,8 @@ def detail(corpus: Corpus, items: Items, item: int) -> JsonObject:
     texts["heard"] = clip_row["hypothesis"] or texts["heard"]
     texts["others"] = [other for other in texts["others"] if other != texts["heard"]]
     if (job := corpus.job()) is not None and hidden.hides(job):
-        texts = _without_hidden(job, texts, clip_row["language"])
+        personal = stored[1].texts.get("pii") if stored is not None else None
+        texts = _without_hidden(job, texts, clip_row["language"], int(personal or 0))
     return {"row": clip_row, "around": around, **texts, "annotations": remarks}
 
 
@@ -181,12 +182,12 @@ def _annotations(corpus: Corpus, utterance: FinalUtterance) -> list[JsonObject]:
     return shown
 
 
-def _without_hidden(job: Job, texts: JsonObject, language: str | None) -> JsonObject:
-    """The texts of a clip with masks, all thoroughly where one has something to hide."""
+def _without_hidden(job: Job, texts: JsonObject, language: str | None, most: int) -> JsonObject:
+    """The texts of a clip with masks; `most`: places of one that is hidden already."""
     all_texts = [texts["reference"], texts["heard"], *texts["others"]]
-    thorough = any(hidden.places(job, text, language) for text in all_texts if text)
-    reference, heard, *others = (hidden.shown(job, text, language, thorough) for text in all_texts)
-    words = hidden.words(job, texts["words"], language, thorough)
+    most = max(most, *(len(hidden.places(job, text or "", language)) for text in all_texts))
+    reference, heard, *others = (hidden.shown(job, text, language, most) for text in all_texts)
+    words = hidden.words(job, texts["words"], language, most > 0)
     return {"reference": reference, "heard": heard, "others": others, "words": words}
 
 
@@ -229,7 +230,7 @@ def audio_of(corpus: Corpus, items: Items, item: int, more: float = 0.0) -> tupl
             [clip_row["recording"]],
         )
         end = min(end, last[0]["last"])
-    return span(corpus, clip_row["recording"], max(start - more, 0.0), end, rate)
+    return span(corpus, items, clip_row["recording"], max(start - more, 0.0), end, rate)
 
 
 def bounds(row: JsonObject) -> tuple[float, float, int]:
@@ -242,12 +243,35 @@ def bounds(row: JsonObject) -> tuple[float, float, int]:
     return start, end, rate
 
 
-def span(corpus: Corpus, recording: str, start: float, end: float, rate: int) -> tuple[Int16s, int]:
-    """Seconds of a recording, decoded from its source."""
+def span(
+    corpus: Corpus, items: Items, recording: str, start: float, end: float, rate: int
+) -> tuple[Int16s, int]:
+    """Seconds of a recording, decoded from its source; words that are muted are silent."""
     locator = corpus.shards.locator(recording)
     if locator is None:
         raise Gone("its audio is neither in the version nor in OUT, and its source is unknown")
-    return of_source(locator, start, end, rate)
+    pcm, rate = of_source(locator, start, end, rate)
+    muted = [*_published_as_muted(corpus, items, recording)]
+    if (job := corpus.job()) is not None and hidden.mutes(job):
+        muted += corpus.shards.muted(recording)
+    hit = ((low - start, high - start) for low, high in muted)
+    return muting.silenced(pcm, muting.places(hit, rate, len(pcm))), rate
+
+
+def _published_as_muted(
+    corpus: Corpus, items: Items, recording: str
+) -> Iterator[tuple[float, float]]:
+    """(start, end) in s of what is silent in a version's clips of a recording."""
+    if "muted" not in items.columns:
+        return
+    rows = corpus.rows(
+        f"SELECT start, num_samples / seconds AS rate, muted FROM {items.name} "
+        "WHERE recording = ? AND muted IS NOT NULL",
+        [recording],
+    )
+    for one in rows:
+        for low, high in muting.spans(one["muted"]):
+            yield one["start"] + low / one["rate"], one["start"] + high / one["rate"]
 
 
 def _tar(corpus: Corpus, items: Items, key: str) -> tuple[Int16s, int] | None:

@@ -27,7 +27,7 @@ from tasks.recording.tracks import locator_of
 from tasks.scoring import near_texts
 from tasks.settings import FilterSettings
 from tasks.settings.job import Job
-from tasks.shard_store import annotated, hidden, manifest
+from tasks.shard_store import annotated, hidden, manifest, muting
 from tasks.shard_store.utterance import FinalUtterance
 from tasks.stages.stage import view_of
 from tasks.storage import queries, versions
@@ -82,6 +82,20 @@ class Shards:
             return None
         utterances = self._decided(shard, recording)
         return (shard, utterances[key]) if key in utterances else None
+
+    def muted(self, recording: str) -> list[tuple[float, float]]:
+        """(start, end) in s of what rules on text silence in a recording."""
+        if (shard := self.shard_of(recording)) is None:
+            return []
+        places: list[tuple[float, float]] = []
+        for one in self._decided(shard, recording).values():
+            if one.muted and (packed := one.heard.packed):
+                begin, rate = one.cut.start / one.cut.rate, packed["rate"]
+                places += [
+                    (begin + low / rate, begin + high / rate)
+                    for low, high in muting.spans(one.muted)
+                ]
+        return places
 
     def _decide(self, shard: str, recording: str) -> dict[str, FinalUtterance]:
         """The utterances of a recording by id."""
@@ -179,9 +193,9 @@ class Corpus:
         return self._items[number]
 
     def hides(self) -> bool:
-        """Whether the last run's settings hide something in texts."""
+        """Whether the last run's settings hide something in texts, or are not known any more."""
         job = self.job()
-        return job is not None and hidden.hides(job)
+        return job is None or hidden.hides(job)
 
     def copied(self, items: Items) -> Path:
         """A database of its own with the table `items` of a version, and the views `ledger` (all of

@@ -19,10 +19,15 @@ from tasks.shard_store.utterance import CutUtterance
 
 
 def of(
-    view: ShardView, cut: CutUtterance, words: Sequence[WordRow] | None, language: str | None
+    view: ShardView,
+    cut: CutUtterance,
+    words: Sequence[WordRow] | None,
+    language: str | None,
+    thorough: bool = False,
 ) -> list[ClipTurnRow]:
     """In order of starts. `words`: of the clip, as they are published; None: times are unknown.
-    A turn's text is the source's, where it states one for each stretch, else the words'."""
+    A turn's text is the source's, where it states one for each stretch, else the words'.
+    `thorough`: the clip has something to hide."""
     speech = view.turned(cut.recording)[1] or ()
     stretches = turns.within(speech, cut.start, cut.end)
     stated = view.stated_turns(cut.recording, cut.start, cut.end, cut.rate)
@@ -30,7 +35,8 @@ def of(
     for turn, heard in with_words(stretches, cut.rate, words):
         text = None if words is None else _text(heard)
         if stated is not None:
-            text = hidden.shown(view.job, _stated_text(turn, stretches, stated), language)
+            text = _stated_text(turn, stretches, stated)
+            text = hidden.masked(text, hidden.places(view.job, text, language, thorough))
         rows.append(
             {
                 "speaker": turns.name_of(speech, turn.speaker, cut.recording["path"]),

@@ -5,16 +5,17 @@ Checkpoints keep texts as they were heard; whatever is published, shown or sent 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from tasks import plugins
 from tasks.base.schema import WordRow
 from tasks.plugins.contracts.text import Hidden, Hide
 from tasks.settings import Plugin, StageSettings
 from tasks.settings.job import Job
-from tasks.shard_store import muting
+from tasks.shard_store import hypotheses, muting
 from tasks.shard_store.utterance import HeardUtterance
 
 
@@ -62,11 +63,27 @@ def masked(text: str, spots: Iterable[Hidden], form: Callable[[str], str] | None
     return " ".join(piece for piece in formed if piece)
 
 
-def shown(job: Job, text: str | None, language: str | None, thorough: bool = False) -> str | None:
-    """The text as it may be published."""
+def most_places(job: Job, utterance: HeardUtterance, text: str | None) -> int:
+    """How much one of the texts about an utterance's words has to hide, at most: `text`, its
+    reference, or what a recogniser heard."""
+    if not hides(job) or (heard := utterance.transcript) is None:
+        return 0
+    all_texts = {text, utterance.cut.reference, *(one for one, _ in hypotheses.texts(utterance))}
+    return max((len(places(job, one, heard["language"])) for one in all_texts if one), default=0)
+
+
+def searched(job: Job, text: str, language: str | None, most: int) -> list[Hidden]:
+    """What is hidden of one of several texts about the same words, of which another has `most`
+    places: one with fewer is searched thoroughly."""
+    spots = places(job, text, language)
+    return places(job, text, language, True) if len(spots) < most else spots
+
+
+def shown(job: Job, text: str | None, language: str | None, most: int = 0) -> str | None:
+    """The text as it may be published; `most`: of `most_places`."""
     if not text or not hides(job):
         return text
-    return masked(text, places(job, text, language, thorough))
+    return masked(text, searched(job, text, language, most))
 
 
 def words(
@@ -91,13 +108,17 @@ def words(
     return kept
 
 
-def silence(job: Job, utterance: HeardUtterance, personal: bool) -> str | None:
-    """Where a clip is muted (`muting.places`); None: nowhere. `personal`: one of its texts has
-    something to hide."""
+def silence(
+    job: Job, utterance: HeardUtterance, texts: Mapping[str, Any], dropped: bool
+) -> str | None:
+    """Where a clip is muted (`muting.places`); None: nowhere. `texts`: what rules on text say of
+    it. One that is dropped for words without times is silent as a whole, wherever it is played."""
     heard, packed = utterance.transcript, utterance.packed
-    rows = heard.get("word_times") if heard is not None else None
-    if not personal or heard is None or packed is None or not rows:
+    if not texts.get("pii") or heard is None or packed is None:
         return None
+    if dropped and texts.get("pii_untimed"):
+        return f"0-{packed['num_samples']}"
+    rows = heard.get("word_times") or ()
     text, starts = _joined(rows)
     spots = places(job, text, heard["language"], True)
     hit = (
@@ -131,21 +152,16 @@ class Texts:
 NOTHING = Texts(None, None, None, None)  # of an utterance that is still to be heard
 
 
-def texts(job: Job, clip: Texts, language: str | None, compared: Callable[[str], str]) -> Texts:
-    """A clip's texts with masks, where `hides`; `compared`: gives a piece of text as texts are
-    compared. Where one text about the same words has something to hide that others lack, these are
-    searched thoroughly."""
+def texts(
+    job: Job, clip: Texts, language: str | None, most: int, compared: Callable[[str], str]
+) -> Texts:
+    """A clip's texts with masks, where `hides`; `most`: `most_places` of it; `compared`: gives a
+    piece of text as texts are compared."""
     text, heard = clip.text or "", clip.hypothesis or ""
-    spots, in_heard = places(job, text, language), places(job, heard, language)
-    most = max(len(spots), len(in_heard))
-    if len(in_heard) < most:
-        in_heard = places(job, heard, language, True)
-    timed = words(job, clip.words, language, most > 0)
-    if not most:
-        return Texts(text, clip.normalised, clip.hypothesis, timed)
+    spots = searched(job, text, language, most)
     return Texts(
         masked(text, spots),
         masked(text, spots, compared) if spots else clip.normalised,
-        masked(heard, in_heard) if clip.hypothesis else clip.hypothesis,
-        timed,
+        masked(heard, searched(job, heard, language, most)) if heard else clip.hypothesis,
+        words(job, clip.words, language, most > 0),
     )

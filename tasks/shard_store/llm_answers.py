@@ -30,7 +30,8 @@ def request_for(job: Job, utterance: HeardUtterance) -> ModelRequest | None:
     if chosen is None or utterance.transcript is None or (person is not None and person.text):
         return None
     language = utterance.transcript["language"] or ""
-    text = hidden.shown(job, final_text(job, utterance)[0], language)
+    text = final_text(job, utterance)[0]
+    text = hidden.shown(job, text, language, hidden.most_places(job, utterance, text)) or ""
     return (
         ModelRequest(recipe.of_llm_answer(chosen, text, language), text, language) if text else None
     )

@@ -249,7 +249,8 @@ class ShardView(StoredShard):
         if not self._asking or row is None or row["error_code"]:
             return []
         whole = final_text(self.job, utterance)[0]
-        text = hidden.shown(self.job, whole, row["language"])
+        most = hidden.most_places(self.job, utterance, whole)
+        text = hidden.shown(self.job, whole, row["language"], most)
         may_leave = utterance.pcm is not None and text == whole
         audio = utterance.pcm["audio"] if utterance.pcm and may_leave else None
         return model_answers.requests(self._asking, text, audio) if text else []
@@ -304,10 +305,11 @@ class ShardView(StoredShard):
         if outcome.outcome == "packaged" and unanswered:  # an answer may drop it
             return FinalUtterance(cut, utterance, UNHEARD, texts, unanswered=unanswered)
         request, alignment, muted = None, None, None
+        if self._mutes:
+            muted = hidden.silence(self.job, utterance, texts, outcome.outcome == "dropped")
         if outcome.outcome == "packaged":
-            if self._mutes:
-                muted = hidden.silence(self.job, utterance, bool(texts.get("pii")))
-                detail = "; ".join(filter(None, (outcome.detail, muted and f"muted: {muted}")))
+            if muted:
+                detail = "; ".join(filter(None, (outcome.detail, f"muted: {muted}")))
                 outcome = replace(outcome, detail=detail)
             request = llm_answers.request_for(self.job, utterance)
             alignment = reference_words.request_for(self.job, self.weights, utterance)

@@ -151,7 +151,8 @@ class TextValues:
         for name, kind in declared.items():
             value = given[name]
             if isinstance(kind, Label) and kind.values is None:
-                masked[name] = hidden.shown(self._job, value, language, True)
+                spots = hidden.places(self._job, value or "", language, True)
+                masked[name] = hidden.masked(value, spots) if spots else value
             elif isinstance(kind, Events) and kind.labels is None and value:
                 words: list[WordRow] = [
                     {"word": label, "start": start, "end": end, "probability": score}

@@ -57,7 +57,8 @@ class Settings(StageSettings):
 
 
 def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | None]:
-    texts = {heard.text, *(text for text, _ in heard.hypotheses), heard.hypothesis or ""}
+    texts = {heard.text, heard.hypothesis or "", heard.reference or ""}
+    texts |= {text for text, _ in heard.hypotheses}
     counts = [_counts(text, heard.language, settings) for text in sorted(texts)]
     most = {f"pii_{kind}": max(count[kind] for count in counts) for kind in finding.KINDS}
     count = sum(most.values())

@@ -206,7 +206,7 @@ def _shown(text: str | None, most: int) -> str | None:
 def _key(sample: Sample, rate: int) -> str:
     """32 hex digits; empty if it has no audio. `rate`: of packaged samples, Hz."""
     if sample.pcm is not None:
-        played = [sample.pcm["sha256"], rate]
+        played = [sample.pcm["sha256"], rate, *filter(None, [sample.muted])]
     elif sample.locator is not None:
         state = file_state(sample.locator.path)
         played = [sample.locator.dumps(), state.size, state.guard, *clips.span(sample)]

@@ -95,8 +95,9 @@ def _tell(job: Job, sample: Sample, utterance: FinalUtterance) -> None:
         sample.text, sample.text_source = utterance.cut.reference, "reference"
     sample.muted = utterance.muted
     language = heard["language"] if heard is not None else utterance.cut.language
+    most = hidden.most_places(job, utterance.heard, sample.text)
     for name in ("text", "heard", "reference"):
-        setattr(sample, name, hidden.shown(job, getattr(sample, name), language))
+        setattr(sample, name, hidden.shown(job, getattr(sample, name), language, most))
     values: dict[str, object] = {**utterance.heard.measures, **utterance.texts}
     sample.measures = {
         name: float(value)

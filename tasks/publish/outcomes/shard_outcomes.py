@@ -211,9 +211,17 @@ def _turns(
 ) -> list[object]:
     """The turns of each clip, by the words that are published of it."""
     return [
-        clip_turns.of(view, u.cut, clip.words, _heard(u)["language"]) if u else None
+        clip_turns.of(
+            view, u.cut, clip.words, _heard(u)["language"], _most(view.job, u) > 0
+        )
+        if u
+        else None
         for u, clip in zip(packaged, clips, strict=True)
     ]
+
+
+def _most(job: Job, u: FinalUtterance) -> int:
+    return hidden.most_places(job, u.heard, str(u.texts["text"]))
 
 
 def _heard(u: FinalUtterance) -> TranscriptRow:
@@ -236,14 +244,16 @@ def _published(job: Job) -> Callable[[FinalUtterance], hidden.Texts]:
         language = heard["language"]
         normalised = text_values.compared(job, u.heard, unmasked, source)
         clip = hidden.Texts(unmasked, normalised, heard["text"], heard.get("word_times"))
+        most = 0
         if hides:
+            most = _most(job, u)
             clip = hidden.texts(
-                job, clip, language, lambda piece: scoring.normalise(piece, language or "")
+                job, clip, language, most, lambda piece: scoring.normalise(piece, language or "")
             )
         if form == "llm_text" and u.llm_answer:
             text = hidden.shown(job, u.llm_answer["text"], language) or clip.text
         elif form == "normalised":
-            spots = hidden.places(job, unmasked, language)
+            spots = hidden.searched(job, unmasked, language, most)
             formed = hidden.masked(
                 unmasked, spots, lambda piece: scoring.training_text(piece, language or "")
             )
@@ -262,7 +272,9 @@ def _reference_words(job: Job, u: FinalUtterance) -> AnyRow:
     rows = u.aligned.get("word_times") or ()
     sure = [row["probability"] for row in rows if row["probability"] is not None]
     return {
-        "reference_words": hidden.words(job, rows or None, u.aligned.get("language")),
+        "reference_words": hidden.words(
+            job, rows or None, u.aligned.get("language"), _most(job, u) > 0
+        ),
         "reference_confidence": sum(sure) / len(sure) if sure else None,
     }
 

@@ -15,11 +15,15 @@ from tasks import audio
 from tasks.base.errors import ConfigError, ItemError
 from tasks.base.schema import ClipRow
 from tasks.settings import StageSettings, Threshold
+from tasks.shard_store import blobs
 from tasks.shard_store.blobs import Pcm
 
 Lossless = Literal["wav", "flac"]
 Suffix = Literal["wav", "flac", "opus", "mp3"]
 LOSSY = {"opus": 32, "mp3": 128}  # usual kbit/s for speech
+
+#: The column that rows have where both clips are packaged, the original and the enhanced one.
+ENHANCED = "sha256_enhanced"
 
 #: The columns that `faults` needs.
 COLUMNS = ("sample_rate", "num_samples", "sha256")
@@ -73,6 +77,16 @@ class EncodedSettings(StageSettings):
     @property
     def encoding(self) -> Encoding:
         return Encoding(self.audio, 1000 * (self.bit_rate or LOSSY.get(self.audio, 0)))
+
+
+def names(columns: Collection[str]) -> tuple[str, ...]:
+    """Fields of audio, where rows have these columns."""
+    return ("audio", "audio_enhanced") if ENHANCED in columns else ("audio",)
+
+
+def of(row: ClipRow) -> tuple[ClipRow, ...]:
+    """The row of each field of `names`."""
+    return (row, *blobs.beside(row))
 
 
 def proves_samples(settings: EncodedSettings) -> bool:

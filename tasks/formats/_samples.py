@@ -4,14 +4,15 @@ A file, all numbers unsigned 32-bit, little-endian:
 
     number of samples | where each begins, and the last one ends | a header | samples
 
-A sample is the sizes of its FIELDS, then their bytes. `facts` is a JSON object: where the clip
-comes from, who speaks, and its measures.
+A sample is the sizes of its `fields`, then their bytes. `facts` is a JSON object: where the clip
+comes from, who speaks, and its measures. With `package.audio: both`, `audio_enhanced` is the
+enhanced clip.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import BinaryIO
 
 import numpy as np
@@ -25,20 +26,29 @@ from tasks.base.schema import AnyRow, ClipRow
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _measures
 from tasks.storage.atomic import HashedFile
 
-FIELDS = ("audio", "facts", "id", "text")
 _FACTS = (
     *("source_id", "dataset", "split", "recording", "start", "end"),
     *("num_samples", "sample_rate", "text_source", "language", "speaker"),
 )
-COLUMNS = ("id", "text", *_FACTS, "sha256", *_measures.NAMES, _measures.LABELS)
+COLUMNS = (
+    *("id", "text", *_FACTS, "sha256", _clips.ENHANCED, *_measures.NAMES),
+    _measures.LABELS,
+)
 #: Bytes of samples in a file: places have 32 bits, and a lossy clip may be larger than its samples.
 LARGEST = 1 << 30
 _NUMBER = np.dtype("<u4")
+_TEXTS = {"id": "str", "text": "str"}
+
+
+def fields(columns: Collection[str]) -> dict[str, str]:
+    """What a sample holds, in order, and its type, where rows have these columns."""
+    return {**dict.fromkeys(_clips.names(columns), "bytes"), "facts": "json", **_TEXTS}
 
 
 def refuse_too_large(use: str, rows: pa.Table) -> None:
     """ConfigError if an output shard does not fit into one file."""
-    if 2 * (pc.sum(rows["num_samples"]).as_py() or 0) > LARGEST:
+    clips = len(_clips.names(rows.column_names))
+    if 2 * clips * (pc.sum(rows["num_samples"]).as_py() or 0) > LARGEST:
         raise ConfigError(
             f"formats.{use}: the clips of an output shard exceed the 1 GiB of samples of one file; "
             "lower package.tar_hours"
@@ -55,21 +65,25 @@ def write(
 ) -> None:
     """Write the one file of a shard. Clips that are encoded lie in memory until their sizes are
     known; WAV follows from the rows."""
-    encoded = [b""] * len(rows)
+    encoded: list[list[bytes]] = [[] for _ in rows]
     if encoding.suffix == "wav":
-        lengths = [len(_wav_header(row)) + 2 * row["num_samples"] for row in rows]
+        lengths = [
+            [len(_wav_header(row)) + 2 * row["num_samples"]] * len(_clips.of(row)) for row in rows
+        ]
     else:
-        encoded = [_encoded(row, pcm, encoding) for row in rows]
-        lengths = [len(data) for data in encoded]
-    fields = [_told(row) for row in rows]
-    sizes = [[length, *map(len, texts)] for length, texts in zip(lengths, fields, strict=True)]
+        encoded = [[_encoded(clip, pcm, encoding) for clip in _clips.of(row)] for row in rows]
+        lengths = [[*map(len, clips)] for clips in encoded]
+    told = [_told(row) for row in rows]
+    sizes = [[*length, *map(len, texts)] for length, texts in zip(lengths, told, strict=True)]
     with out.create(shard.path) as raw:
         file = HashedFile(raw)
         file.write(_front(sizes, header))
-        for row, data, size, texts in zip(rows, encoded, sizes, fields, strict=True):
+        for row, clips, size, texts in zip(rows, encoded, sizes, told, strict=True):
             file.write(np.array(size, _NUMBER).tobytes())
-            clip = (data,) if data else _clips.parts(pcm(row), row["sample_rate"], encoding)
-            for part in (*clip, *texts):
+            for clip in () if clips else _clips.of(row):
+                for part in _clips.parts(pcm(clip), row["sample_rate"], encoding):
+                    file.write(part)
+            for part in (*clips, *texts):
                 file.write(part)
     out.hashes[shard.path] = (file.sha.hexdigest(), file.size)
 
@@ -95,7 +109,7 @@ def _told(row: ClipRow) -> tuple[bytes, ...]:
 def _front(sizes: Sequence[Sequence[int]], header: bytes) -> bytes:
     """What stands before the samples."""
     first = _NUMBER.itemsize * (len(sizes) + 2) + len(header)
-    per_sample = [_NUMBER.itemsize * len(FIELDS) + sum(size) for size in sizes]
+    per_sample = [_NUMBER.itemsize * len(size) + sum(size) for size in sizes]
     places = np.cumsum([first, *per_sample])
     return np.array([len(sizes), *places], _NUMBER).tobytes() + header
 
@@ -112,11 +126,13 @@ def check(
     with (out.home / shard.path).open("rb") as file:
         front = file.read(_NUMBER.itemsize * (len(rows) + 2) + len(header))
         for row in rows:
-            size = _numbers(file, len(FIELDS))
-            data, *texts = (file.read(length) for length in size)
+            clips = _clips.of(row)
+            size = _numbers(file, len(clips) + len(_told(row)))
+            parts = [file.read(length) for length in size]
             place = f"{shard.path}: {row['id']}"
-            faults += _clips.faults(row, place, data, encoding)
-            if tuple(texts) != _told(row):
+            for clip, data in zip(clips, parts, strict=False):
+                faults += _clips.faults(clip, place, data, encoding)
+            if tuple(parts[len(clips) :]) != _told(row):
                 faults.append(f"{place} differs from its row")
             sizes.append(size)
             if faults:

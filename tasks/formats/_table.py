@@ -14,7 +14,7 @@ from tasks.formats import Rows, _clips, _measures
 SPOKEN = ("text", "language", "speaker")
 ORIGIN = ("dataset", "source_id", "recording", "start", "end", "text_source")
 TOLD = ("id", *SPOKEN, *ORIGIN)
-COLUMNS = (*TOLD, *_clips.COLUMNS, *_measures.NAMES, _measures.LABELS)
+COLUMNS = (*TOLD, *_clips.COLUMNS, _clips.ENHANCED, *_measures.NAMES, _measures.LABELS)
 #: `datasets` has no maps, nor has the layout of files that `lance` writes. A list's field is read
 #: back under Parquet's name for it.
 LABELS = pa.list_(pa.field("element", pa.struct([("name", pa.string()), ("value", pa.string())])))

@@ -22,14 +22,10 @@ import pyarrow.parquet as pq
 
 from tasks.base.schema import ClipRow
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _hub, _measures, _table
-from tasks.shard_store import blobs
 from tasks.storage.atomic import HashedFile
 
 VERSION = 2
-COLUMNS = (
-    *(*_table.TOLD, *_clips.COLUMNS, "sha256_enhanced", *_measures.NAMES),
-    _measures.LABELS,
-)
+COLUMNS = _table.COLUMNS
 
 AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 REPEATED = ["language", "speaker", "dataset", "recording", "text_source"]
@@ -74,7 +70,7 @@ def _feature(kind: pa.DataType) -> object:
 
 def _clips_of(row: ClipRow) -> dict[str, ClipRow]:
     """The row of each column of audio."""
-    return dict(zip(("audio", "audio_enhanced"), (row, *blobs.beside(row)), strict=False))
+    return dict(zip(_clips.names(row), _clips.of(row), strict=True))
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:

@@ -1,6 +1,7 @@
 """Lance: a table a split whose rows, clips among them, are read in any order.
 
-lance/<split>/data/000000000.lance      a row a clip; `audio` holds the bytes of a file
+lance/<split>/data/000000000.lance      a row a clip; `audio` holds the bytes of a file, with
+                                        `package.audio: both` `audio_enhanced` those of another
 lance/<split>/_versions/…614.manifest   version 1 of the table: its columns and its files
 
 `lance.dataset("lance/train").take([7, 3])` reads it. The library would name files and versions by
@@ -37,7 +38,7 @@ from tasks.storage import hashed, tables, write_atomic
 
 VERSION = 1
 COLUMNS = _table.COLUMNS
-HOLDS_ANNOTATIONS = True
+HOLDS_BOTH = HOLDS_ANNOTATIONS = True
 proves_samples, rates = _clips.proves_samples, _clips.rates
 SIZED = True  # the manifest tells how long each file is
 LISTS = (".manifest",)
@@ -65,7 +66,8 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
 
 def _schema(columns: Collection[str], annotations: Mapping[str, pa.DataType]) -> pa.Schema:
     """`annotations`: the types of what `package.publish` names."""
-    kinds = _table.kinds(columns, {"audio": pa.large_binary()}, annotations)
+    clips = dict.fromkeys(_clips.names(columns), pa.large_binary())
+    kinds = _table.kinds(columns, clips, annotations)
     return pa.schema([*kinds.items()])
 
 
@@ -79,8 +81,11 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
         for group in _table.groups(rows):
             entries = []
             for row in group:
-                clip = _clips.parts(pcm(row), row["sample_rate"], settings.encoding)
-                entries.append({**_table.facts(row), "audio": b"".join(clip)})
+                entry = _table.facts(row)
+                for name, clip in zip(_clips.names(row), _clips.of(row), strict=True):
+                    parts = _clips.parts(pcm(clip), row["sample_rate"], settings.encoding)
+                    entry[name] = b"".join(parts)
+                entries.append(entry)
             file.write_batch(pa.RecordBatch.from_pylist(entries, schema=schema))
     out.hashes[shard.path] = hashed(path)
 
@@ -118,8 +123,8 @@ def _read_back(
     for batch in LanceFileReader(str(path)).read_all(batch_size=READ_ROWS).to_batches():
         if not batch.schema.equals(schema):
             return [f"{shard.path} does not have the columns and types of this format"]
-        audio = batch["audio"]
-        for index, facts in enumerate(batch.drop_columns(["audio"]).to_pylist()):
+        names = [*_clips.names(rows[0])]
+        for index, facts in enumerate(batch.drop_columns(names).to_pylist()):
             if read == len(rows):
                 return [*faults, f"{shard.path} has rows after its last clip"]
             row = rows[read]
@@ -127,8 +132,9 @@ def _read_back(
             place = f"{shard.path}: {row['id']}"
             if facts != _table.facts(row):
                 faults.append(f"{place} differs from its row")
-            data = memoryview(audio[index].as_buffer()).cast("B")
-            faults += _clips.faults(row, place, data, settings.encoding)
+            for name, clip in zip(names, _clips.of(row), strict=True):
+                data = memoryview(batch[name][index].as_buffer()).cast("B")
+                faults += _clips.faults(clip, place, data, settings.encoding)
     if read != len(rows):
         faults.append(f"{shard.path} has {read} rows, not {len(rows)}")
     return faults

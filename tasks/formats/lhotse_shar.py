@@ -2,6 +2,8 @@
 
 lhotse_shar/<split>/cuts.000000.jsonl.gz      a `MonoCut` a line, with one supervision
 lhotse_shar/<split>/recording.000000.tar      `<cut>.wav` (or `.flac`), `<cut>.json` of each
+lhotse_shar/<split>/enhanced.000000.tar       the same of the enhanced clips (`cut.load_enhanced()`),
+                                              with `package.audio: both`
 
 With `index: true`, for lhotse from 2.0 on, which then reads any cut at once:
 
@@ -21,6 +23,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,13 +35,16 @@ from tasks.settings import Threshold
 
 VERSION = 2
 COLUMNS = (
-    *("id", "text", "language", "speaker", *_clips.COLUMNS),
+    *("id", "text", "language", "speaker", *_clips.COLUMNS, _clips.ENHANCED),
     *("dataset", "source_id", "recording", "start", "end", "text_source", *_measures.NAMES),
     *(_measures.LABELS, _measures.TURNS),
 )
 check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
 
-HOLDS_ANNOTATIONS = True
+HOLDS_BOTH = HOLDS_ANNOTATIONS = True
+
+
+_FIELDS = ("recording", "enhanced")  # of a cut, that are audio; in the order of `_clips.of`
 
 
 class Settings(_clips.EncodedSettings):
@@ -50,11 +56,15 @@ class Settings(_clips.EncodedSettings):
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
+    """The tars of audio, then the cuts, then indexes in this order."""
     home = f"lhotse_shar/{split}"
-    tar, cuts = f"{home}/recording.{number:06d}.tar", f"{home}/cuts.{number:06d}.jsonl"
+    held = _FIELDS[: len(_clips.names(rows.column_names))]
+    tars = [f"{home}/{field}.{number:06d}.tar" for field in held]
+    cuts = f"{home}/cuts.{number:06d}.jsonl"
     if settings.index:
-        return [tar, cuts, f"{tar}{_index.SUFFIX}", f"{cuts}{_index.SUFFIX}"]
-    return [tar, f"{cuts}.gz"]
+        plain = [*tars, cuts]
+        return plain + [f"{path}{_index.SUFFIX}" for path in plain]
+    return [*tars, f"{cuts}.gz"]
 
 
 def _recording(row: ClipRow) -> JsonObject:
@@ -86,6 +96,7 @@ def _cut(row: ClipRow) -> JsonObject:
         **_measures.of(row),
         **_measures.labels(row),
         **_measures.published(row),
+        **({_FIELDS[1]: recording} if _clips.ENHANCED in row else {}),
     }
     return {
         "id": recording["id"],
@@ -141,35 +152,52 @@ def _cuts(rows: Rows) -> bytes:
     return b"".join(_line(_cut(row)) for row in rows)
 
 
-def _members(row: ClipRow, suffix: _clips.Suffix) -> dict[str, bytes | ClipRow]:
+def _members(place: int, row: ClipRow, suffix: _clips.Suffix) -> dict[str, bytes | ClipRow]:
+    """Of the tar of a field of `_FIELDS`."""
     key = _tar.key(row["id"])
-    return {f"{key}.{suffix}": row, f"{key}.json": _line(_recording(row))}
+    return {f"{key}.{suffix}": _clips.of(row)[place], f"{key}.json": _line(_recording(row))}
+
+
+def _parts(shard: OutputShard, row: ClipRow) -> tuple[list[str], str, list[str]]:
+    """The tars, the cuts, and the indexes of a shard."""
+    count = len(_clips.names(row))
+    return [*shard.files[:count]], shard.files[count], [*shard.files[count + 1 :]]
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
-    tar, cuts, *indexes = shard.files
-    edges = _tars.write(out, tar, rows, pcm, _members, settings.encoding)
+    tars, cuts, indexes = _parts(shard, rows[0])
+    edges = [
+        _tars.write(out, tar, rows, pcm, partial(_members, place), settings.encoding)
+        for place, tar in enumerate(tars)
+    ]
     lines = _cuts(rows)
     out.write(cuts, lines if settings.index else _gzip(lines))
-    for path, index in zip(indexes, _indexes(edges, out, tar, lines), strict=False):
+    for path, index in zip(indexes, _indexes(edges, out, tars, lines), strict=False):
         out.write(path, index)
 
 
-def _indexes(edges: Sequence[int], out: Output, tar: str, lines: bytes) -> tuple[bytes, bytes]:
-    """Of the tar, whose last cut ends where the file does, and of the cuts."""
-    whole = [*edges[:-1], (out.home / tar).stat().st_size]
-    return _index.of(whole), _index.of_lines(lines)
+def _indexes(
+    edges: Sequence[Sequence[int]], out: Output, tars: Sequence[str], lines: bytes
+) -> list[bytes]:
+    """Of the tars, whose last cut ends where the file does, and of the cuts."""
+    ends = ((out.home / tar).stat().st_size for tar in tars)
+    whole = (_index.of([*some[:-1], end]) for some, end in zip(edges, ends, strict=True))
+    return [*whole, _index.of_lines(lines)]
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
-    """The tar, all lines of the cuts, and the indexes."""
-    tar, cuts, *indexes = shard.files
-    faults, edges = _tars.check(out, tar, rows, _members, settings.encoding)
+    """The tars, all lines of the cuts, and the indexes."""
+    tars, cuts, indexes = _parts(shard, rows[0])
+    faults, edges = list[str](), list[list[int]]()
+    for place, tar in enumerate(tars):
+        more, ends = _tars.check(out, tar, rows, partial(_members, place), settings.encoding)
+        faults += more
+        edges.append(ends)
     stored = (out.home / cuts).read_bytes()
     lines = stored if settings.index else zlib.decompress(stored, wbits=31)
     if lines != _cuts(rows):
         faults.append(f"{cuts} differs from its rows")
-    for path, right in zip(indexes, _indexes(edges, out, tar, lines), strict=False):
+    for path, right in zip(indexes, _indexes(edges, out, tars, lines), strict=False):
         faults += _index.faults(out, path, right)
     return faults + out.changed(cuts)
 

@@ -1,6 +1,7 @@
 """LitData: chunks of clips that are read in any order, and an index a split.
 
-litdata/<split>/chunk-0-0.bin      samples of `audio` (bytes), `facts` (JSON text), `id`, `text`
+litdata/<split>/chunk-0-0.bin      samples of `audio` (bytes), `facts` (JSON text), `id`, `text`;
+                                   with `package.audio: both` also `audio_enhanced`
 litdata/<split>/index.json         the chunks of the split
 
 `litdata.StreamingDataset("litdata/train")` reads the folder. Nothing here needs the library, which
@@ -11,37 +12,42 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
 from tasks.base.json_types import JsonObject
+from tasks.base.schema import UTTERANCES_FILE
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _samples
-from tasks.storage import write_atomic
+from tasks.storage import tables, write_atomic
 
 VERSION = 1
 COLUMNS = _samples.COLUMNS
-HOLDS_ANNOTATIONS = True
+HOLDS_BOTH = HOLDS_ANNOTATIONS = True
 check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
 SIZED = True  # `finish` tells how long each chunk is
 LISTS = ("/index.json",)
 Settings = _clips.EncodedSettings
 _LEAF: JsonObject = {"type": None, "context": None, "children_spec": []}
-#: A dictionary, as the library describes trees of values.
-_TREE = {
-    "type": "builtins.dict",
-    "context": json.dumps(_samples.FIELDS),
-    "children_spec": [_LEAF] * len(_samples.FIELDS),
-}
-_CONFIG = {
-    "chunk_bytes": None,
-    "compression": None,
-    "data_format": ["bytes", "str", "str", "str"],
-    "data_spec": json.dumps([1, _TREE]),
-    "encryption": None,
-    "item_loader": "PyTreeLoader",
-}
+
+
+def _config(columns: Collection[str]) -> JsonObject:
+    """A sample is a dictionary, as the library describes trees of values."""
+    fields = _samples.fields(columns)
+    tree = {
+        "type": "builtins.dict",
+        "context": json.dumps([*fields]),
+        "children_spec": [_LEAF] * len(fields),
+    }
+    return {
+        "chunk_bytes": None,
+        "compression": None,
+        "data_format": ["str" if kind == "json" else kind for kind in fields.values()],
+        "data_spec": json.dumps([1, tree]),
+        "encryption": None,
+        "item_loader": "PyTreeLoader",
+    }
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
@@ -61,6 +67,7 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """`index.json` of each split. Copies of a remote folder are kept by `updated_at`, which has no
     clock here: it follows from the chunks."""
+    config = _config(tables.schema(home / UTTERANCES_FILE).names)
     for folder, members in _samples.folders(shards).items():
         chunks = [
             {
@@ -73,7 +80,7 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
         ]
         index = {
             "chunks": chunks,
-            "config": {**_CONFIG, "chunk_size": max(shard.clips for shard in members)},
+            "config": {**config, "chunk_size": max(shard.clips for shard in members)},
             "updated_at": hashlib.sha256(json.dumps(chunks).encode()).hexdigest()[:16],
         }
         write_atomic(home / folder / "index.json", json.dumps(index, sort_keys=True).encode())

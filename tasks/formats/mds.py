@@ -1,6 +1,7 @@
 """MDS, for mosaicml-streaming: files of clips that are read in any order, and an index a split.
 
-mds/<split>/shard.000000000.mds    samples of `audio` (bytes), `facts` (JSON), `id`, `text`
+mds/<split>/shard.000000000.mds    samples of `audio` (bytes), `facts` (JSON), `id`, `text`; with
+                                   `package.audio: both` also `audio_enhanced`
 mds/<split>/index.json             the shards of the split
 
 `streaming.StreamingDataset(local="mds/train", …)` reads the folder, or copies it as it goes along
@@ -10,33 +11,41 @@ from wherever `remote` says. Nothing here needs the library, which imports PyTor
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
 from tasks.base.json_types import JsonObject
+from tasks.base.schema import UTTERANCES_FILE, ClipRow
 from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _samples
-from tasks.storage import write_atomic
+from tasks.storage import tables, write_atomic
 
 VERSION = 1
 COLUMNS = _samples.COLUMNS
-HOLDS_ANNOTATIONS = True
+HOLDS_BOTH = HOLDS_ANNOTATIONS = True
 check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
 SIZED = True  # `finish` tells how long each shard is
 LISTS = ("/index.json",)
 Settings = _clips.EncodedSettings
-_LAYOUT: JsonObject = {
-    "column_encodings": ["bytes", "json", "str", "str"],
-    "column_names": [*_samples.FIELDS],
-    "column_sizes": [None] * len(_samples.FIELDS),
-    "compression": None,
-    "format": "mds",
-    "hashes": [],
-    "size_limit": None,
-    "version": 2,
-}
-_HEADER = json.dumps(_LAYOUT, sort_keys=True).encode()
+
+
+def _layout(columns: Collection[str]) -> JsonObject:
+    fields = _samples.fields(columns)
+    return {
+        "column_encodings": [*fields.values()],
+        "column_names": [*fields],
+        "column_sizes": [None] * len(fields),
+        "compression": None,
+        "format": "mds",
+        "hashes": [],
+        "size_limit": None,
+        "version": 2,
+    }
+
+
+def _header(row: ClipRow) -> bytes:
+    return json.dumps(_layout(row), sort_keys=True).encode()
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
@@ -46,19 +55,20 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
-    _samples.write(shard, rows, pcm, out, settings.encoding, _HEADER)
+    _samples.write(shard, rows, pcm, out, settings.encoding, _header(rows[0]))
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
-    return _samples.check(shard, rows, out, settings.encoding, _HEADER)
+    return _samples.check(shard, rows, out, settings.encoding, _header(rows[0]))
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """`index.json` of each split."""
+    layout = _layout(tables.schema(home / UTTERANCES_FILE).names)
     for folder, members in _samples.folders(shards).items():
         entries = [
             {
-                **_LAYOUT,
+                **layout,
                 "raw_data": {
                     "basename": Path(shard.path).name,
                     "bytes": (home / shard.path).stat().st_size,

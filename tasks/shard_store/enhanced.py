@@ -87,7 +87,7 @@ def check(job: Job) -> None:
             able = [n for n in shelves.names("formats") if plugins.FORMATS.load(n).HOLDS_BOTH]
             raise ConfigError(
                 f"package.audio=both: the format {plugin.use} has one field of audio; those with "
-                f"two are {' and '.join(able)}"
+                f"two are {', '.join(able)}"
             )
     if recipe.enhancing(job):
         recipe.of_plugin("filters", scorer(job))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
+import io
 import json
 import shutil
 import tarfile
@@ -15,7 +17,8 @@ import pytest
 import soundfile as sf
 
 from flows import checks, settings
-from tasks import pipeline
+from tasks import pipeline, plugins
+from tasks.base import shelves
 from tasks.base.errors import ConfigError
 from tasks.insight import report
 from tasks.insight.estimating import planning
@@ -28,8 +31,9 @@ from tasks.settings.job import Job
 from tasks.shard_store import enhanced
 from tasks.stages import stage
 from tasks.storage import versions
-from tests.helpers import corpus, tiny_onnx
+from tests.helpers import corpus, random_access, tiny_onnx
 from tests.helpers.fetched import needs_gtcrn
+from tests.helpers.published import sha256
 
 QUIETER = "tests.plugins.quieter"
 
@@ -206,16 +210,62 @@ def test_nothing_is_said_of_it_where_nothing_is_enhanced(base: Path, tmp_path: P
         assert all("audio_is" not in entry for entry in entries(version, use).values()), use
 
 
-@pytest.mark.parametrize("use", ["hf_parquet", "webdataset"])
-def test_both_clips_in_one_row(base: Path, out: Path, use: str) -> None:
-    ways = {
-        audio: table(corpus.run(enhancing_job(base, out, audio=audio, formats=[use]))[0].path)
-        for audio in ("original", "enhanced", "both")
-    }
+HOLDING = [use for use in shelves.names("formats") if plugins.FORMATS.load(use).HOLDS_BOTH]
+BOTH: list[dict[str, Any]] = [{"use": use} for use in HOLDING]
+BOTH += [{"use": "lhotse_shar", "index": True}, {"use": "webdataset", "energon": True}]
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # lhotse leaves that to the GC
+@pytest.mark.parametrize("use", BOTH, ids=str)
+def test_both_clips_in_one_row(base: Path, out: Path, use: dict[str, Any]) -> None:
+    ways, versions = {}, {}
+    for audio in ("original", "enhanced", "both"):
+        job = enhancing_job(base, out, audio=audio, formats=[use])
+        versions[audio] = corpus.run(job)[0].path
+        ways[audio] = table(versions[audio])
+        assert verify.verify(versions[audio]) == []
     shas = {audio: {r["id"]: r["sha256"] for r in rows} for audio, rows in ways.items()}
     assert shas["both"] == shas["original"]
     assert {r["id"]: r["sha256_enhanced"] for r in ways["both"]} == shas["enhanced"]
     assert "sha256_enhanced" not in ways["enhanced"][0]
+    clips = held(versions["both"], use)
+    assert {key: pair[0] for key, pair in clips.items()} == shas["original"]
+    assert {key: pair[1] for key, pair in clips.items()} == shas["enhanced"]
+
+
+def held(version: Path, use: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Hashes of both clips by id, as a reader gets them."""
+    home = version / use["use"] / "train"
+    pairs: dict[str, tuple[str, str]] = {}
+    if use["use"] == "webdataset":
+        files = {}
+        for path in home.glob("*.tar"):
+            with tarfile.open(path) as tar:
+                for member in tar:
+                    if member.name.endswith(".wav") and (file := tar.extractfile(member)):
+                        files[member.name] = sha256(io.BytesIO(file.read()))
+        keys = {name.partition(".")[0] for name in files}
+        return {key: (files[f"{key}.wav"], files[f"{key}.enhanced.wav"]) for key in keys}
+    if use["use"] == "lhotse_shar":
+        if use.get("index"):  # lhotse 2 reads it: tests.readers
+            return {row["id"]: (row["sha256"], row["sha256_enhanced"]) for row in table(version)}
+        from lhotse import CutSet
+
+        for cut in CutSet.from_shar(in_dir=str(home)):
+            heard = (cut.load_audio(), cut.load_enhanced())
+            pcm = ((one[0] * 32768).astype("<i2").tobytes() for one in heard)
+            first, second = (hashlib.sha256(data).hexdigest() for data in pcm)
+            pairs[cut.supervisions[0].id] = first, second
+        return pairs
+    if use["use"] == "hf_parquet":
+        samples = [row for path in home.glob("*.parquet") for row in pq.read_table(path).to_pylist()]
+        samples = [{**row, **{n: row[n]["bytes"] for n in random_access.CLIPS}} for row in samples]
+    else:
+        samples = [*random_access.READERS[use["use"]](home)]
+    for row in samples:
+        first, second = (sha256(io.BytesIO(row[name])) for name in ("audio", "audio_enhanced"))
+        pairs[row["id"]] = first, second
+    return pairs
 
 
 @pytest.mark.usefixtures("quick_scores")

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-FIELDS = ["audio", "facts", "id", "text"]
+CLIPS = {"audio", "audio_enhanced"}
+FIELDS = {"audio": "bytes", "audio_enhanced": "bytes", "facts": "json", "id": "str", "text": "str"}
 
 
 def mds(folder: Path) -> Iterator[dict[str, Any]]:
@@ -21,23 +22,27 @@ def mds(folder: Path) -> Iterator[dict[str, Any]]:
         data = (folder / raw["basename"]).read_bytes()
         assert len(data) == raw["bytes"]
         header = json.dumps(shard, sort_keys=True).encode()
-        assert shard["column_names"] == FIELDS
-        assert shard["column_encodings"] == ["bytes", "json", "str", "str"]
+        names = shard["column_names"]
+        assert names in ([*FIELDS], [name for name in FIELDS if name != "audio_enhanced"])
+        assert shard["column_encodings"] == [FIELDS[name] for name in names]
         for sample in _samples(data, samples, header):
-            yield _told(sample)
+            yield _told(sample, names)
 
 
 def litdata(folder: Path) -> Iterator[dict[str, Any]]:
     index = json.loads((folder / "index.json").read_text("utf-8"))
-    assert index["config"]["data_format"] == ["bytes", "str", "str", "str"]
     version, tree = json.loads(index["config"]["data_spec"])
-    assert (version, json.loads(tree["context"])) == (1, FIELDS)
+    names = json.loads(tree["context"])
+    assert (version, len(tree["children_spec"])) == (1, len(names))
+    assert names in ([*FIELDS], [name for name in FIELDS if name != "audio_enhanced"])
+    types = [FIELDS[name].replace("json", "str") for name in names]
+    assert index["config"]["data_format"] == types
     for chunk in index["chunks"]:
         data = (folder / chunk["filename"]).read_bytes()
         assert len(data) == chunk["chunk_bytes"]
         assert chunk["chunk_size"] <= index["config"]["chunk_size"]
         for sample in _samples(data, chunk["chunk_size"], b""):
-            yield _told(sample)
+            yield _told(sample, names)
 
 
 def _samples(data: bytes, count: int, header: bytes) -> Iterator[bytes]:
@@ -50,13 +55,18 @@ def _samples(data: bytes, count: int, header: bytes) -> Iterator[bytes]:
         yield data[low:high]
 
 
-def _told(sample: bytes) -> dict[str, Any]:
-    sizes, place, fields = struct.unpack_from("<4I", sample), 16, dict[str, Any]()
-    for name, size in zip(FIELDS, sizes, strict=True):
+def _told(sample: bytes, names: list[str]) -> dict[str, Any]:
+    sizes, fields = struct.unpack_from(f"<{len(names)}I", sample), dict[str, Any]()
+    place = 4 * len(names)
+    for name, size in zip(names, sizes, strict=True):
         fields[name], place = sample[place : place + size], place + size
     assert place == len(sample)
     facts = json.loads(fields.pop("facts"))
-    return {**facts, "audio": fields["audio"], **{n: fields[n].decode() for n in ("id", "text")}}
+    return {
+        **facts,
+        **{name: fields[name] for name in CLIPS & fields.keys()},
+        **{name: fields[name].decode() for name in ("id", "text")},
+    }
 
 
 def lance(folder: Path) -> Iterator[dict[str, Any]]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
@@ -199,6 +200,34 @@ def test_the_report_neither_shows_nor_plays_it(made: tuple[Job, Path]) -> None:
         key = clip_table._key(sample, job.resample.rate)
         sample.muted = None
         assert key != clip_table._key(sample, job.resample.rate), "an older report's clip is played"
+
+
+@pytest.mark.usefixtures("quick_scores")
+def test_both_audios_and_their_features_are_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fake.Backend, "transcribe", spoken)
+    corpus.listed(corpus.make(tmp_path / "in"), 10, tmp_path / "list.jsonl")
+    for audio, use in (("both", "webdataset"), ("enhanced", "features")):
+        job = asked(tmp_path, formats=[{"use": use}], audio=audio)
+        job = replace(job, enhance=Plugin(use="tests.plugins.quieter"))
+        version = corpus.run(job)[0].path
+        assert verify(version) == []
+        [key] = [
+            row["id"]
+            for row in pq.read_table(version / "utterances.parquet").to_pylist()
+            if row["muted"]
+        ]
+        with tarfile.open(next(version.rglob("*.tar"))) as tar:
+            members = {member.name: member for member in tar if member.name.startswith(key)}
+            data = {name: tar.extractfile(member) for name, member in members.items()}
+            for name, file in data.items():
+                if name.endswith(".wav"):
+                    assert silent(*sf.read(io.BytesIO(file.read()), dtype="int16"), 0.0), name  # type: ignore[union-attr]
+                elif name.endswith(".npy"):
+                    bands = np.load(io.BytesIO(file.read()))  # type: ignore[union-attr]
+                    assert bands[60:100].max() < bands[:40].mean() - 3
+        assert len(members) == (4 if audio == "both" else 3)
 
 
 def test_the_explorer_hides_it_where_no_run_is_kept(made: tuple[Job, Path], tmp_path: Path) -> None:

@@ -4,14 +4,16 @@ labels and turns, and what `package.publish` names."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import cast
 
 import pyarrow as pa
 
 from tasks import plugins
-from tasks.base import shelves
+from tasks.base import schema, shelves
 from tasks.base.schema import UTTERANCES, AnyRow, LabelPairs, Published
 from tasks.shard_store import enhanced
+from tasks.storage import tables
 
 AUDIO_IS, LABELS, TURNS = "audio_is", "labels", "turns"
 _TRANSCRIPT = (
@@ -57,6 +59,11 @@ def published(row: AnyRow) -> dict[str, object]:
     """What `package.publish` names of the clip, as entries of formats that have free fields."""
     beside = row.get("annotations")
     return {**cast(Published, beside).values} if beside is not None else {}
+
+
+def listed(home: Path) -> list[str]:
+    """The columns of a version that `package.publish` names, for lists."""
+    return schema.published(tables.schema(home / schema.UTTERANCES_FILE))
 
 
 def type_of(name: str) -> pa.DataType:

@@ -125,18 +125,22 @@ _MISSING = frozenset(
 class Writer:
     """Lines of one list."""
 
-    def __init__(self, profile: Profile, columns: Sequence[Field], file: TextIO) -> None:
-        self._profile, self._columns, self._file = profile, columns, file
+    def __init__(
+        self, profile: Profile, columns: Sequence[Field], file: TextIO, more: Sequence[str] = ()
+    ) -> None:
+        """`more`: names of columns behind those of the profile."""
+        self._profile, self._columns, self._more, self._file = profile, columns, more, file
         separators = "" if profile.quoted else re.escape(profile.separator)
         self._unfit = re.compile(rf" *[{_BREAKS}{separators}]+ *")
         self._csv = csv.writer(file, delimiter=profile.separator, lineterminator="\n")
 
-    def write(self, fields: Mapping[Field, str]) -> None:
-        self._put([self._said(fields[name]) for name in self._columns])
+    def write(self, fields: Mapping[Field, str], more: Sequence[str] = ()) -> None:
+        self._put([*(self._said(fields[name]) for name in self._columns), *map(self._said, more)])
 
     def write_header(self) -> None:
         if self._profile.header:
-            self._put([header for header, name in self._profile.columns if name in self._columns])
+            headers = [header for header, name in self._profile.columns if name in self._columns]
+            self._put([*headers, *self._more])
 
     def _said(self, text: str) -> str:
         """A field as its reader gives it back: pandas takes some words for a missing value."""

@@ -51,6 +51,7 @@ VERSION = 1
 LISTS = (".json",)
 ORDER = ("split", "recording", "start", "end", "id")
 COLUMNS = (*ORDER, "place", *_clips.COLUMNS)  # the rest is in the lists only
+LISTS_ANNOTATIONS = True
 check_weights = _clips.check_weights
 DNSMOS = {"original": "dnsmos_ovrl", "enhanced": enhanced.after("dnsmos_ovrl")}
 LISTED = (
@@ -142,22 +143,24 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """The list of each recording."""
-    for (split, recording), rows in groupby(_sorted(home), lambda r: (r["split"], r["recording"])):
-        entries = [_entry(row) for row in rows]
+    more = _measures.listed(home)
+    rows_in_order = _sorted(home, more)
+    for (split, recording), rows in groupby(rows_in_order, lambda r: (r["split"], r["recording"])):
+        entries = [_entry(row, more) for row in rows]
         text = json.dumps(entries, ensure_ascii=False, allow_nan=False)
         (home / f"{_stem(split, recording)}.json").write_text(text, "utf-8", newline="\n")
 
 
-def _sorted(home: Path) -> Iterator[ClipRow]:
+def _sorted(home: Path, more: Sequence[str]) -> Iterator[ClipRow]:
     path = home / UTTERANCES_FILE
     names = set(tables.schema(path).names)
-    table = tables.read(path, columns=[name for name in LISTED if name in names])
+    table = tables.read(path, columns=[name for name in (*LISTED, *more) if name in names])
     table = long_columns.take(table, _in_order(table))
     for start in range(0, len(table), BATCH):
         yield from table.slice(start, BATCH).to_pylist()
 
 
-def _entry(row: ClipRow) -> JsonObject:
+def _entry(row: ClipRow, more: Sequence[str]) -> JsonObject:
     columns: AnyRow = row
     return {
         "text": row["text"],
@@ -168,6 +171,7 @@ def _entry(row: ClipRow) -> JsonObject:
         "dnsmos": columns.get(DNSMOS[row.get("audio_is", "original")]),
         **_measures.audio_is(row),
         **_measures.labels(row),
+        **{name: columns[name] for name in more},
         "id": row["id"],
     }
 

@@ -17,7 +17,8 @@ and the lists of the profile, one a split, whose paths are relative to the list'
 text becomes a blank. `piper` and `vits` have no speaker column if there is one voice. Numbers of
 speakers are explained in `speakers.json`; a clip without a speaker has the speaker `unknown`
 (`hf_audiofolder`: none). A name that two datasets give to their speakers follows the dataset's.
-In `hf_audiofolder` a blank follows a text such as "None", which pandas would take for missing.
+In `hf_audiofolder` a blank follows a text such as "None", which pandas would take for missing, and
+what `package.publish` names has columns of its own: labels as they are, all else as JSON.
 
 The first groups of a split lie in `wavs/` itself, later ones in folders in it, so that no folder
 has more than FOLDER_GROUPS * FOLDER_CLIPS files.
@@ -37,8 +38,18 @@ from pydantic import model_validator
 
 from tasks import scoring
 from tasks.base.control_characters import escaped
-from tasks.base.schema import UTTERANCES_FILE, ClipRow
-from tasks.formats import Bound, OutputShard, ReaderLimits, _clips, _hub, _lists, _profiles, _wavs
+from tasks.base.schema import UTTERANCES_FILE, AnyRow, ClipRow
+from tasks.formats import (
+    Bound,
+    OutputShard,
+    ReaderLimits,
+    _clips,
+    _hub,
+    _lists,
+    _measures,
+    _profiles,
+    _wavs,
+)
 from tasks.recording import ids
 from tasks.settings import Threshold
 from tasks.storage import tables, write_atomic
@@ -109,6 +120,11 @@ def _folder(number: int, index: int) -> str:
     return "" if place == (0, 0) else f"{place[0]:05d}-{place[1]:03d}/"
 
 
+def lists_annotations(settings: Settings) -> bool:
+    """Of `hf_audiofolder` alone: readers of the others take no more columns."""
+    return _profiles.PROFILES[settings.profile].readme
+
+
 def reader(settings: Settings) -> ReaderLimits | None:
     return DROPPED_BY.get(settings.profile)
 
@@ -124,14 +140,15 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
     if profile.one_voice and len(voices.numbers) < 2:
         columns = [field for field in columns if field not in ("speaker", "number")]
     root = home / "metadata_csv"
-    for split, clips in _lists.clips(shards, home, LISTED):
+    more = _measures.listed(home) if lists_annotations(settings) else []
+    for split, clips in _lists.clips(shards, home, (*LISTED, *more)):
         path = root / profile.list.format(split=split)
         with path.open("w", encoding="utf-8", newline="") as file:
-            lines = _profiles.Writer(profile, columns, file)
+            lines = _profiles.Writer(profile, columns, file, more)
             lines.write_header()
             folder = f"{path.parent.relative_to(home).as_posix()}/"
             for name, row in clips:
-                lines.write(_fields(name, folder, row, voices, profile))
+                lines.write(_fields(name, folder, row, voices, profile), _told(row, more))
     if profile.numbered:
         numbers = json.dumps(voices.numbers, ensure_ascii=False, indent=1)
         write_atomic(root / "speakers.json", f"{numbers}\n".encode())
@@ -153,6 +170,16 @@ def _fields(
         "number": str(voices.numbers[name]),
         "language": language,
     }
+
+
+def _told(row: ClipRow, more: Sequence[str]) -> list[str]:
+    """What `package.publish` names, as cells: texts as they are, lists as JSON."""
+    columns: AnyRow = row
+    values = (columns[name] for name in more)
+    return [
+        value or "" if value is None or isinstance(value, str) else json.dumps(value)
+        for value in values
+    ]
 
 
 class Voices:

@@ -5,7 +5,7 @@ speechbrain/<split>/wav/000000000/<id>.wav    16-bit mono; a folder a shard
 
 An entry, under the clip's id: `wav` (`{data_root}` is the version's folder), `words`, `length` and
 `duration` (both s: SpeechBrain's templates sort by the one, its recipes by the other), `spk_id`,
-and `language` where it is known. SpeechBrain formats every text of an entry, so braces in them are
+and `language` where it is known, and what `package.publish` names. SpeechBrain formats every text of an entry, so braces in them are
 doubled. A clip without a named speaker has the speaker `unknown`.
 """
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from tasks import storage
 from tasks.base.json_types import JsonObject
-from tasks.base.schema import UTTERANCES_FILE, ClipRow
+from tasks.base.schema import UTTERANCES_FILE, AnyRow, ClipRow
 from tasks.formats import OutputShard, _clips, _lists, _measures, _wavs
 from tasks.settings import StageSettings
 from tasks.storage import tables
@@ -29,6 +29,7 @@ LISTS = (".json",)
 COLUMNS = _wavs.COLUMNS
 LISTED = ("id", "text", "language", "speaker", "num_samples", "sample_rate", _measures.AUDIO_IS)
 PROVES_SAMPLES = True
+LISTS_ANNOTATIONS = True
 ROOT = "{data_root}"
 UNKNOWN = "unknown"
 Settings = StageSettings  # none
@@ -43,26 +44,29 @@ write, check = _wavs.write, _wavs.check
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """The manifest of each split."""
-    columns = tables.schema(home / UTTERANCES_FILE).names
-    for split, clips in _lists.clips(shards, home, [name for name in LISTED if name in columns]):
+    columns, more = tables.schema(home / UTTERANCES_FILE).names, _measures.listed(home)
+    listed = [*(name for name in LISTED if name in columns), *more]
+    for split, clips in _lists.clips(shards, home, listed):
         path = home / "speechbrain" / f"{split}.json"
         with path.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{line}\n" for line in _lines(clips))
+            file.writelines(f"{line}\n" for line in _lines(clips, more))
 
 
-def _lines(clips: Iterator[tuple[str, ClipRow]]) -> Iterator[str]:
+def _lines(clips: Iterator[tuple[str, ClipRow]], more: Sequence[str]) -> Iterator[str]:
     """One JSON object, an entry a line."""
     yield "{"
     entry = ""
     for path, row in clips:
         if entry:
             yield f"{entry},"
-        entry = f"{json.dumps(row['id'])}: {json.dumps(_entry(path, row), ensure_ascii=False)}"
+        told = json.dumps(_entry(path, row, more), ensure_ascii=False)
+        entry = f"{json.dumps(row['id'])}: {told}"
     yield entry
     yield "}"
 
 
-def _entry(path: str, row: ClipRow) -> JsonObject:
+def _entry(path: str, row: ClipRow, more: Sequence[str]) -> JsonObject:
+    columns: AnyRow = row
     seconds = _clips.duration(row["num_samples"], row["sample_rate"])
     entry: JsonObject = {
         "wav": f"{ROOT}/{path}",
@@ -71,7 +75,7 @@ def _entry(path: str, row: ClipRow) -> JsonObject:
         "words": escaped(row["text"]),
         "spk_id": escaped(row["speaker"] or UNKNOWN),
     }
-    entry |= _measures.audio_is(row)
+    entry |= _measures.audio_is(row) | {name: _escaped(columns[name]) for name in more}
     return entry | ({"language": escaped(row["language"])} if row["language"] else {})
 
 
@@ -85,6 +89,18 @@ def _checked(line: str) -> str:
 def escaped(text: str) -> str:
     """A text that `str.format` leaves as it is."""
     return text.replace("{", "{{").replace("}", "}}")
+
+
+def _escaped(value: object) -> object:
+    """`escaped`, of all texts in a value."""
+    match value:
+        case str():
+            return escaped(value)
+        case list():
+            return [_escaped(item) for item in value]
+        case dict():
+            return {name: _escaped(item) for name, item in value.items()}
+    return value
 
 
 def listing(home: Path, split: str, head: str) -> list[str]:

@@ -1,13 +1,16 @@
 """WeNet shards: `<key>.txt` then `<key>.wav`, adjacent, in plain USTAR tars, and a `data.list`.
 
-wenet/<split>/shards_000000000.tar   UTF-8 without a newline; 16-bit mono WAV, header of 44 bytes
+wenet/<split>/shards_000000000.tar   UTF-8 without a newline; 16-bit mono WAV, header of 44 bytes;
+                                     with `facts: true` then `<key>.json`, what `package.publish`
+                                     names, which WeNet's reader keeps as the sample's `json`
 wenet/<split>/data.list              one tar's path a line
 wenet/units.txt                      characters of train's texts, for WeNet's char tokenizer
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,15 +19,38 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.base.arrays import Int64s
-from tasks.base.schema import ClipRow
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _tar, _tars, _wenet
-from tasks.settings import StageSettings
+from tasks.base.schema import ClipRow, published
+from tasks.formats import (
+    Output,
+    OutputShard,
+    ReadPcm,
+    Rows,
+    _clips,
+    _lists,
+    _measures,
+    _tar,
+    _tars,
+    _wenet,
+)
+from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = ("id", "text", *_clips.COLUMNS)
 PROVES_SAMPLES = True
 READER = _wenet.READER
-Settings = StageSettings  # none
+HOLDS_ANNOTATIONS = True
+
+
+class Settings(StageSettings):
+    """What stands beside text and audio."""
+
+    facts: bool = Threshold(
+        False, "Also write <key>.json: what package.publish names, where it names something."
+    )
+
+
+def holds_annotations(settings: Settings) -> bool:
+    return settings.facts
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
@@ -34,20 +60,34 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
 def offsets(rows: pa.Table, settings: Settings) -> Int64s:
     text = pc.binary_length(pc.cast(rows["text"], pa.binary())).to_numpy().astype(np.int64)
     wav = 44 + 2 * rows["num_samples"].to_numpy()
-    ends = np.cumsum(_tar.size_of(text) + _tar.size_of(wav))
-    return np.concatenate([[0], ends[:-1]]).astype(np.int64)
+    sizes = _tar.size_of(text) + _tar.size_of(wav)
+    if settings.facts and (names := published(rows.schema)):
+        facts = [len(_facts(row)) for row in rows.select(names).to_pylist()]
+        sizes += _tar.size_of(np.array(facts, np.int64))
+    return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
 
 
-def _members(row: ClipRow, suffix: str) -> dict[str, bytes | ClipRow]:
-    return {f"{row['id']}.txt": row["text"].encode(), f"{row['id']}.{suffix}": row}
+def _facts(values: Mapping[str, object]) -> bytes:
+    return json.dumps(values, ensure_ascii=False, allow_nan=False, sort_keys=True).encode()
+
+
+def _members(facts: bool, row: ClipRow, suffix: str) -> dict[str, bytes | ClipRow]:
+    key, values = row["id"], _measures.published(row) if facts else {}
+    return {
+        f"{key}.txt": row["text"].encode(),
+        f"{key}.{suffix}": row,
+        **({f"{key}.json": _facts(values)} if values else {}),
+    }
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
-    _tars.write(out, shard.path, rows, pcm, _members, _clips.Encoding("wav"))
+    members = partial(_members, settings.facts)
+    _tars.write(out, shard.path, rows, pcm, members, _clips.Encoding("wav"))
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
-    faults, edges = _tars.check(out, shard.path, rows, _members, _clips.Encoding("wav"))
+    members = partial(_members, settings.facts)
+    faults, edges = _tars.check(out, shard.path, rows, members, _clips.Encoding("wav"))
     for row, begin in zip(rows, edges, strict=False):
         # If another format comes first, `shard` and `offset` are its own.
         if row["shard"] == shard.path and row["offset"] != begin:

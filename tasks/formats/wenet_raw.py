@@ -1,7 +1,8 @@
 """WeNet's `raw` data: one WAV file a clip, and a list of them with their texts.
 
 wenet_raw/<split>/wav/000000000/<key>.wav   16-bit mono, header of 44 bytes; a folder a shard
-wenet_raw/<split>/data.list                 {"key", "wav", "txt"} a line, `wav` in the version
+wenet_raw/<split>/data.list                 {"key", "wav", "txt"} a line, `wav` in the version,
+                                            and what `package.publish` names
 wenet_raw/units.txt                         characters of train's texts, for the char tokenizer
 """
 
@@ -13,12 +14,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.formats import OutputShard, _lists, _wavs, _wenet
+from tasks.base.json_types import JsonObject
+from tasks.base.schema import AnyRow
+from tasks.formats import OutputShard, _lists, _measures, _wavs, _wenet
 from tasks.settings import StageSettings
 
 VERSION = 1
 COLUMNS = _wavs.COLUMNS
 PROVES_SAMPLES = True
+LISTS_ANNOTATIONS = True
 READER = _wenet.READER
 Settings = StageSettings  # none
 
@@ -31,14 +35,17 @@ write, check = _wavs.write, _wavs.check
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
-    for split, clips in _lists.clips(shards, home, ("id", "text")):
+    more = _measures.listed(home)
+    for split, clips in _lists.clips(shards, home, ("id", "text", *more)):
         with (home / "wenet_raw" / split / _lists.NAME).open("w", encoding="utf-8") as list_:
             for path, row in clips:
-                list_.write(_line({"key": row["id"], "wav": path, "txt": row["text"]}))
+                columns: AnyRow = row
+                told = {name: columns[name] for name in more}
+                list_.write(_line({"key": row["id"], "wav": path, "txt": row["text"], **told}))
     _wenet.write_units(home, "wenet_raw")
 
 
-def _line(entry: dict[str, str]) -> str:
+def _line(entry: JsonObject) -> str:
     return json.dumps(entry, ensure_ascii=False) + "\n"
 
 

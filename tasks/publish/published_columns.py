@@ -9,7 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from tasks import plugins
 from tasks.base.errors import ConfigError
+from tasks.base.logs import log
 from tasks.corpus import voices
 from tasks.plugins.annotation_kinds import Annotation, Array, Event
 from tasks.publish.planned_columns import turns_kept
@@ -26,7 +28,8 @@ PRESENT = {"word_times": WORDS, "turns": "turns"}
 
 
 def check(job: Job) -> None:
-    """ConfigError if `package.publish` names what nothing gives."""
+    """ConfigError if `package.publish` names what nothing gives; a warning for each format that
+    cannot hold it."""
     declared = {one.name for one in annotated.of_job(job)}
     for name in job.package.publish:
         present = name == "turns" and turns_kept(job)
@@ -35,6 +38,16 @@ def check(job: Job) -> None:
         if name not in declared | SPOKEN.keys() | {WORDS}:
             names = ", ".join(sorted({*declared, *SPOKEN, WORDS}))
             raise ConfigError(f"package.publish: nothing gives {name!r}; it may name {names}")
+    for plugin in job.package.formats if job.package.publish else ():
+        module, settings = plugins.FORMATS.resolve(plugin)
+        if not (module.holds_annotations(settings) or module.lists_annotations(settings)):
+            able = "; set its facts to true" if module.HOLDS_ANNOTATIONS else ""
+            log.warning(
+                "package.publish: the format %s has no field for it, so it is in "
+                "utterances.parquet alone, by id%s",
+                plugin.use,
+                able,
+            )
 
 
 def fields(job: Job) -> list[pa.Field]:

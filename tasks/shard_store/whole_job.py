@@ -16,7 +16,7 @@ from tasks.shard_store import model_answers, recipe
 
 #: Not told unless they differ from this default: versions stay as they were.
 UNASKED_OF_PLUGINS = {
-    **{"bit_rate": None, "min_in_source": 0.5, "min_recording_speech": 2.0},
+    **{"bit_rate": None, "facts": False, "min_in_source": 0.5, "min_recording_speech": 2.0},
     **{"max_speech_without_words": 1.0, "whole_without_text_up_to": None, "audio": False},
     **recipe.SINCE,
 }

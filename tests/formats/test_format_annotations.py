@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import itertools
 import json
 import tarfile
 from pathlib import Path
@@ -14,14 +16,28 @@ import pytest
 from tasks import plugins
 from tasks.base import shelves
 from tasks.insight.estimating import planning
+from tasks.publish import published_columns
 from tasks.publish.upkeep.verify import verify
+from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tests.formats.test_format_hf import datasets  # noqa: F401  (a fixture)
 from tests.helpers import corpus, random_access
 
-HOLDING = [use for use in shelves.names("formats") if plugins.FORMATS.load(use).HOLDS_ANNOTATIONS]
-FORMATS = [{"use": use} for use in HOLDING]
-PLAIN = ({"use": "wenet"}, {"use": "emilia"}, {"use": "metadata_csv"})
+SETTINGS = {"wenet": {"facts": True}, "metadata_csv": {"profile": "hf_audiofolder"}}
+
+
+def of_format(use: str) -> dict[str, Any]:
+    return {"use": use, **SETTINGS.get(use, {})}
+
+
+def holds(use: str) -> bool:
+    module, settings = plugins.FORMATS.resolve(Plugin.model_validate(of_format(use)))
+    return module.holds_annotations(settings) or module.lists_annotations(settings)
+
+
+HOLDING = [use for use in shelves.names("formats") if holds(use)]
+FORMATS = [of_format(use) for use in HOLDING]
+PLAIN = ({"use": "kaldi"}, {"use": "chat_jsonl"})
 PUBLISH = ("tagging_voice", "tagging_level", "tagging_sounds", "tagging_length", "moods_words")
 
 
@@ -45,11 +61,39 @@ def rows(version: Path) -> dict[str, dict[str, Any]]:
     return {row.pop("id"): row for row in table.to_pylist()}
 
 
+def formatted(value: Any) -> Any:
+    """As SpeechBrain reads a manifest: every text in it is formatted."""
+    if isinstance(value, str):
+        return value.format(data_root="root")
+    if isinstance(value, dict):
+        return {name: formatted(item) for name, item in value.items()}
+    return [*map(formatted, value)] if isinstance(value, list) else value
+
+
 def entries(version: Path, use: str) -> dict[str, dict[str, Any]]:
     """What a format says of each clip."""
     found: list[dict[str, Any]] = []
     home = version / use / "train"
-    if use in ("webdataset", "features"):
+    if use == "emilia":
+        found = [entry for path in home.glob("*/*.json") for entry in json.loads(path.read_text())]
+    elif use == "speechbrain":
+        loaded = json.loads((version / "speechbrain/train.json").read_text("utf-8"))
+        found = [{**formatted(entry), "id": key} for key, entry in loaded.items()]
+    elif use == "wenet_raw":
+        lines = map(json.loads, (home / "data.list").read_text("utf-8").splitlines())
+        found = [{**line, "id": line["key"]} for line in lines]
+    elif use == "metadata_csv":
+        with (home / "metadata.csv").open(newline="", encoding="utf-8") as file:
+            found = [{**row, "id": Path(row["file_name"]).stem} for row in csv.DictReader(file)]
+        for entry, name in itertools.product(found, PUBLISH):
+            entry[name] = entry[name] if name == "tagging_length" else json.loads(entry[name])
+    elif use == "wenet":
+        for path in sorted(home.glob("*.tar")):
+            with tarfile.open(path) as tar:
+                for name in tar.getnames():
+                    if name.endswith(".json") and (file := tar.extractfile(name)):
+                        found.append({**json.load(file), "id": name.removesuffix(".json")})
+    elif use in ("webdataset", "features"):
         for path in sorted(home.glob("*.tar")):
             with tarfile.open(path) as tar:
                 for member in tar:
@@ -134,3 +178,27 @@ def test_publishing_more_rewrites_only_formats_that_hold_it(tmp_path: Path) -> N
     assert verify(one.path) == verify(two.path) == []
     three, _ = corpus.run(asked(tmp_path, (), package=formats))
     assert not any("word_times" in entry for entry in entries(three.path, "webdataset").values())
+
+
+def test_a_format_without_a_field_is_named_before_the_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    corpus.make(tmp_path / "in", 1)
+    uses = [{"use": use} for use in ("wenet", "kaldi", "webdataset", "emilia", "metadata_csv")]
+    published_columns.check(asked(tmp_path, package={"formats": uses}))
+    said = [record.getMessage() for record in caplog.records]
+    assert [sentence.split()[3] for sentence in said] == ["wenet", "kaldi", "metadata_csv"]
+    assert said[0].endswith("by id; set its facts to true")
+    caplog.clear()
+    published_columns.check(asked(tmp_path, (), package={"formats": uses}))
+    assert not caplog.records
+
+
+def test_places_in_a_tar_with_facts_are_right(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 3)
+    made = corpus.run(asked(tmp_path, package={"formats": [of_format("wenet")]}))[0].path
+    assert verify(made) == []
+    for row in pq.read_table(made / "utterances.parquet").to_pylist():
+        with (made / row["shard"]).open("rb") as file:
+            file.seek(row["offset"])
+            assert file.read(100).rstrip(b"\0").decode() == f"{row['id']}.txt"

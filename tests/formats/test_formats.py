@@ -380,13 +380,13 @@ SETTINGS = [
 def test_another_setting_writes_that_format_anew(
     made: Path, tmp_path: Path, use: str, field: str, value: Any
 ) -> None:
-    with_it = {"use": use, field: value}
-    packaged(made, tmp_path / "out", "wenet", use)
-    two = packaged(made, tmp_path / "out", "wenet", with_it)
+    with_it, other = {"use": use, field: value}, "nemo" if use == "wenet" else "wenet"
+    packaged(made, tmp_path / "out", other, use)
+    two = packaged(made, tmp_path / "out", other, with_it)
     assert two.new
     assert (two.written, two.linked) == (2, 2)
     assert verify(two.path) == []
-    fresh = packaged(made, tmp_path / "fresh", "wenet", with_it).path
+    fresh = packaged(made, tmp_path / "fresh", other, with_it).path
     assert {name: (two.path / name).read_bytes() for name in of_format(two.path, use)} == {
         name: (fresh / name).read_bytes() for name in of_format(fresh, use)
     }

@@ -365,7 +365,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "formats.speechbrain": {},
     "formats.webdataset": {"audio": Entry(THRESHOLD, "flac"), "bit_rate": Entry(THRESHOLD),
                            "energon": Entry(THRESHOLD, True)},
-    "formats.wenet": {},
+    "formats.wenet": {"facts": Entry(THRESHOLD, True)},
     "formats.wenet_raw": {},
 }  # fmt: skip
 

@@ -125,9 +125,8 @@ def _all_differ(job: Job, newest: Path) -> bool:
     now, then = whole_job.settings_of(job), versions.described(newest)["settings"]
     if now["resample"] != then["resample"] or _of_clips(now) != _of_clips(then):
         return True
-    holding = (
-        plugins.FORMATS.load(format_.use).HOLDS_ANNOTATIONS for format_ in job.package.formats
-    )
+    resolved = (plugins.FORMATS.resolve(format_) for format_ in job.package.formats)
+    holding = (module.holds_annotations(settings) for module, settings in resolved)
     publish, published = ({*settings["package"].get("publish", ())} for settings in (now, then))
     if publish != published and any(holding):
         return True

@@ -176,6 +176,8 @@ class Format(FormatModule, LoadedPlugin, Protocol):
     #: It has a field for each of a row's `annotations`, what `package.publish` names: `values` and
     #: `types` by name; a row has none where nothing is named. They need not be in COLUMNS.
     HOLDS_ANNOTATIONS: bool = False
+    #: The same of its lists, which `finish` writes from columns of `utterances.parquet`.
+    LISTS_ANNOTATIONS: bool = False
     #: The bytes of a shard hold its number.
     NUMBERED: bool = False
     #: Clips that the format's usual reader drops: `run` warns about them.
@@ -193,6 +195,14 @@ class Format(FormatModule, LoadedPlugin, Protocol):
     def proves_samples(self, settings: PluginSettings) -> bool:
         """PROVES_SAMPLES, where it depends on the settings."""
         return self.PROVES_SAMPLES
+
+    def holds_annotations(self, settings: PluginSettings) -> bool:
+        """HOLDS_ANNOTATIONS, where it depends on the settings."""
+        return self.HOLDS_ANNOTATIONS
+
+    def lists_annotations(self, settings: PluginSettings) -> bool:
+        """LISTS_ANNOTATIONS, where it depends on the settings."""
+        return self.LISTS_ANNOTATIONS
 
     def rates(self, settings: PluginSettings) -> Collection[int] | None:
         """Sample rates that the clips' codec has, Hz; None: any."""

@@ -41,8 +41,8 @@ class PreviousVersion:
         """Whether it holds the format in the same version and with the same settings, and with what
         `package.publish` names now."""
         then = self.described["settings"]["package"].get("publish", ())
-        module = plugins.FORMATS.load(plugin.use)
-        if module.HOLDS_ANNOTATIONS and {*then} != {*publish}:
+        module, settings = plugins.FORMATS.resolve(plugin)
+        if module.holds_annotations(settings) and {*then} != {*publish}:
             return False
         if self.described["formats"].get(plugin.use) != whole_job.format_version(plugin):
             return False
@@ -123,10 +123,15 @@ def with_columns(table: pa.Table, columns: Mapping[str, pa.Array]) -> pa.Table:
 
 
 def visible(
-    module: Format, table: pa.Table | pa.RecordBatch, *more: str
+    module: Format,
+    table: pa.Table | pa.RecordBatch,
+    *more: str,
+    settings: StageSettings | None = None,
 ) -> pa.Table | pa.RecordBatch:
-    """The columns that a format's files depend on, without measures that were not taken."""
-    beside = published(table.schema) if module.HOLDS_ANNOTATIONS else []
+    """The columns that a format's files depend on, or may with other `settings`; without measures
+    that were not taken."""
+    holds = module.HOLDS_ANNOTATIONS if settings is None else module.holds_annotations(settings)
+    beside = published(table.schema) if holds else []
     wanted = dict.fromkeys((*module.COLUMNS, *more, *beside))
     return table.select([name for name in wanted if name in table.schema.names])
 
@@ -153,7 +158,7 @@ def of_format(
     """The shards of one format, with the previous version's files if their content is the same.
     `planned`: the rows of the shards, with the columns of `all_derived`."""
     module, settings = plugins.FORMATS.resolve(plugin)
-    now = visible(module, own_columns(plugin.use, planned))
+    now = visible(module, own_columns(plugin.use, planned), settings=settings)
     same: list[int | None] = [None] * len(planned_shards)
     if previous and previous.has_format(plugin, publish):
         # A measure that was added or removed since changes the files that hold it.

@@ -15,6 +15,7 @@ from tasks.plugins.contracts.asr import AligningBackendClass
 from tasks.plugins.explaining import joined
 from tasks.recording.names import display_text, is_utf8
 from tasks.settings.job import Job
+from tasks.shard_store import reference_words
 from tasks.storage import containment, versions
 
 
@@ -132,13 +133,19 @@ def _check_turns(job: Job) -> None:
 
 
 def _check_aligner(job: Job) -> None:
-    """ConfigError if words of sources' texts are to be timed by a recogniser that cannot."""
-    use = job.transcribe.backend.use
+    """ConfigError if words of sources' texts are to be timed by a recogniser that cannot, or judged
+    without times."""
+    use, judging = job.transcribe.backend.use, reference_words.judging(job.transcribe)
+    if judging and not job.transcribe.reference_words:
+        raise ConfigError(
+            f"transcribe.verdicts: {judging[0]} judges how a source's text fits the sound; set "
+            "transcribe.reference_words=true, which aligns it"
+        )
     aligns = isinstance(plugins.ASR.load(use).Backend, AligningBackendClass)
     if job.transcribe.reference_words and not aligns:
         raise ConfigError(
             f"transcribe.reference_words needs a recogniser that aligns a given text, and {use} "
-            "does not; set transcribe.backend.use=faster_whisper"
+            "does not; set transcribe.backend.use=faster_whisper, or ctc with a model's folder"
         )
 
 

@@ -38,12 +38,13 @@ def rounds(job: Job) -> int:
     """One, and a further one each for clips whose language the vote of their recording overrules;
     for further recognisers, which are chosen by what the first one heard; for what plug-ins on text
     ask models; and for a language model, which gets the texts that these leave, and the times of
-    words of sources' texts."""
+    words of sources' texts, which come first if a rule judges them."""
     asr = job.transcribe
     votes = asr.language_by != "clip" and asr.backend.use != "none"
     last = asr.llm_text is not None or asr.reference_words
     asks = bool(model_answers.asking(asr))
-    return 1 + votes + bool(asr.backends) + asks + last
+    before_last = asr.llm_text is not None and bool(reference_words.judging(asr))
+    return 1 + votes + bool(asr.backends) + asks + before_last + last
 
 
 def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:

@@ -3,11 +3,13 @@
 A folder holds one graph (`model.onnx`), which takes float32 samples [1, N] at 16 kHz and gives
 scores [1, T, V], and the V tokens: `tokens.txt` (a token and its number a line) or `vocab.json`.
 Texts are the likeliest token of each frame, repetitions and blanks left out. The segmenter
-`aligned` takes the scores themselves (`engine: ctc`).
+`aligned` takes the scores themselves (`engine: ctc`), and so do times of a given text's words
+(`_given_words.py`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -16,10 +18,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field
 
-from tasks.asr import Abilities, SpeechClip, Transcript, _model_folder, _pieces
+from tasks.asr import Abilities, SpeechClip, Transcript, _given_words, _model_folder, _pieces
 from tasks.asr._pieces import EngineResult, Piece
 from tasks.asr._tokens import words
-from tasks.base.arrays import RATE, Float32s
+from tasks.base.arrays import RATE, Float32s, Float64s
 from tasks.base.errors import ConfigError
 from tasks.base.json_types import parsed
 from tasks.models import onnx_session
@@ -107,6 +109,7 @@ class Backend:
 
     def __init__(self, settings: Settings) -> None:
         weights(settings)
+        self._settings = settings
         graph, tokens, *scaling = _files(settings)
         self.alphabet = alphabet(tokens)
         self._scaled = bool(scaling) and bool(
@@ -141,6 +144,37 @@ class Backend:
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
         """One transcript a clip, in order."""
         return self._engine.transcripts(clips, [clip.language for clip in clips])
+
+    def align(self, clips: Sequence[SpeechClip], texts: Sequence[str]) -> Iterator[Transcript]:
+        """When each word of a text is said in its clip, of any length."""
+        for clip, text in zip(clips, texts, strict=True):
+            try:
+                yield self._aligned(clip, text)
+            except RuntimeError as error:  # the graph refuses it
+                yield Transcript(text, clip.language, error=str(error))
+
+    def _aligned(self, clip: SpeechClip, text: str) -> Transcript:
+        words = _given_words.words_of(f" {text.strip()}")
+        tokens = _given_words.spelled(words, self.alphabet, clip.language or "")
+        error = _pieces.fault(clip)
+        if not error and words and not any(tokens):
+            error = "no character of the text is a token of the model"
+        if error or not words or not len(clip.samples):
+            return Transcript(text, clip.language, error=error or None, words=())
+        timed = _given_words.timed(words, tokens, self.alphabet, *self._whole(clip.samples))
+        sure = [math.log(max(w.probability, 1e-6)) for w in timed if w.probability is not None]
+        logprob = sum(sure) / len(sure)
+        return Transcript(text, clip.language, avg_logprob=logprob, words=timed)
+
+    def _whole(self, samples: Float32s) -> tuple[Float32s, Float64s]:
+        """Emissions [T, V] of a clip of any length, and the edges of their frames, s [T + 1]."""
+        emissions, edges, begin = list[Float32s](), [np.zeros(1)], 0
+        for piece in _pieces.cut(samples, round(self._settings.max_seconds * RATE)):
+            emissions.append(self.emissions(piece))
+            end = begin + max(len(piece), SHORTEST)
+            edges.append(np.linspace(begin, end, len(emissions[-1]) + 1)[1:] / RATE)
+            begin += len(piece)
+        return np.concatenate(emissions), np.concatenate(edges).clip(max=len(samples) / RATE)
 
     def _hear(self, pieces: list[Piece]) -> list[EngineResult]:
         return [self._read(samples) for samples, _ in pieces]

@@ -16,8 +16,11 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tasks.asr import Abilities, SpeechClip, Transcript, _batching, _model_folder, _pieces
-from tasks.asr._whisper import chinese, given_text, loading
+from tasks.asr._given_words import words_of
+from tasks.asr._whisper import chinese, given_pieces, given_text, loading
 from tasks.asr._whisper.loading import model_bytes as model_bytes
 from tasks.asr._whisper.loading import weights as weights
 from tasks.asr._whisper.long_clips import Long
@@ -29,7 +32,7 @@ from tasks.asr._whisper.passages import (
     requests_of,
     told_after,
 )
-from tasks.asr._whisper.results import Context, Window
+from tasks.asr._whisper.results import Context, Language, Window
 from tasks.asr._whisper.settings import Settings as Settings
 from tasks.asr._whisper.settings import code
 from tasks.asr._whisper.whole_clips import Hearing, begun
@@ -128,7 +131,7 @@ class Backend:
             yield done.pop(index)
 
     def align(self, clips: Sequence[SpeechClip], texts: Sequence[str]) -> Iterator[Transcript]:
-        """When each word of a text is said in its clip, of 30 s at most."""
+        """When each word of a text is said in its clip; what is longer than 30 s is heard first."""
         for clip, text in zip(clips, texts, strict=True):
             try:
                 yield self._aligned(clip, text)
@@ -139,12 +142,25 @@ class Backend:
         asked = self._asked(clip)
         if isinstance(asked, Transcript):
             return replace(asked, text=text, words=())
+        language = self._windows.language(*asked)
         if is_long(clip):
-            error = f"a clip of {len(clip.samples) / RATE:.0f} s is longer than 30 s"
-            return Transcript(text, error=error)
-        language = self._windows.language(*asked).code
-        tokenizer, encoded = tokenizer_of(self._model, language), self._windows.encode([clip])
+            return self._aligned_in_pieces(clip, language, text)
+        return self._aligned_window(clip, language, text)
+
+    def _aligned_window(self, clip: SpeechClip, language: Language, text: str) -> Transcript:
+        tokenizer = tokenizer_of(self._model, language.code)
+        encoded = self._windows.encode([clip])
         return given_text.transcript(self._model, tokenizer, encoded, text, clip.samples)
+
+    def _aligned_in_pieces(self, clip: SpeechClip, language: Language, text: str) -> Transcript:
+        words = words_of(f" {text.strip()}")
+        heard = self._long.hear(clip, language).words
+        parts = []
+        for piece in given_pieces.pieces(words, heard, clip.samples):
+            window = SpeechClip(np.ascontiguousarray(clip.samples[piece.start : piece.end]))
+            said = "".join(words[piece.first : piece.last])
+            parts.append((piece, self._aligned_window(window, language, said)))
+        return given_pieces.joined(text, words, parts)
 
     def _finish_or_wait(
         self,

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tasks.base.schema import EnhancedRow
+from tasks import plugins
+from tasks.base.schema import EnhancedRow, TranscriptRow
 from tasks.settings.job import Job
+from tasks.settings.transcribe import TranscribeSettings
 from tasks.shard_store import recipe
 from tasks.shard_store.utterance import HeardUtterance
 
@@ -34,3 +36,13 @@ def request_for(job: Job, weights: str, utterance: HeardUtterance) -> AlignmentR
     audio = utterance.hears or utterance.cut.audio
     wanted = recipe.of_alignment(job.transcribe, weights.partition("\n")[0], audio, text, language)
     return AlignmentRequest(wanted, text, language, pcm)
+
+
+def probabilities(aligned: TranscriptRow) -> tuple[float | None, ...]:
+    """Of each word of a text that was aligned; none where it could not be."""
+    return tuple(row["probability"] for row in aligned.get("word_times") or ())
+
+
+def judging(settings: TranscribeSettings) -> list[str]:
+    """The chosen plug-ins on text that judge how a source's text fits the sound."""
+    return [plugin.use for plugin in settings.verdicts if plugins.TEXT.load(plugin.use).ALIGNED]

@@ -302,27 +302,40 @@ class ShardView(StoredShard):
         texts = self._text_values.of(utterance, row, spoken, answers)
         outcome = self._outcome_by_text(cut, texts, judge)
         unanswered = tuple(one for one in asked if one.recipe not in self.transcripts)
-        if outcome.outcome == "packaged" and unanswered:  # an answer may drop it
+        if _is_kept(outcome) and unanswered:  # an answer may drop it
             return FinalUtterance(cut, utterance, UNHEARD, texts, unanswered=unanswered)
-        request, alignment, muted = None, None, None
+        aligned, unaligned = self._alignment(utterance) if _is_kept(outcome) else (None, False)
+        if self._judges_alignment and (aligned is not None or unaligned):
+            if unaligned:  # a rule may drop it
+                return FinalUtterance(cut, utterance, UNHEARD, texts, unaligned=True)
+            texts = self._text_values.of(utterance, row, spoken, answers, aligned)
+            outcome = self._outcome_by_text(cut, texts, judge)
+        request, muted = None, None
         if self._mutes:
             muted = hidden.silence(self.job, utterance, texts, outcome.outcome == "dropped")
-        if outcome.outcome == "packaged":
+        if _is_kept(outcome):
             if muted:
                 detail = "; ".join(filter(None, (outcome.detail, f"muted: {muted}")))
                 outcome = replace(outcome, detail=detail)
             request = llm_answers.request_for(self.job, utterance)
-            alignment = reference_words.request_for(self.job, self.weights, utterance)
-        if request is None and alignment is None:
-            return FinalUtterance(cut, utterance, outcome, texts, muted=muted)
         answer = self.transcripts.get(request.recipe) if request else None
-        aligned = self.transcripts.get(alignment.recipe) if alignment else None
-        waits = request is not None and answer is None, alignment is not None and aligned is None
-        if any(waits):
+        unanswered_llm = request is not None and answer is None
+        if unanswered_llm or unaligned:
             outcome = UNHEARD
         return FinalUtterance(
-            cut, utterance, outcome, texts, answer, muted, waits[0], aligned, waits[1]
+            cut, utterance, outcome, texts, answer, muted, unanswered_llm, aligned, unaligned
         )
+
+    def _alignment(self, utterance: HeardUtterance) -> tuple[TranscriptRow | None, bool]:
+        """The source's text with the times of its words; whether these are asked for, and not
+        there."""
+        asked = reference_words.request_for(self.job, self.weights, utterance)
+        aligned = self.transcripts.get(asked.recipe) if asked else None
+        return aligned, asked is not None and aligned is None
+
+    @cached_property
+    def _judges_alignment(self) -> bool:
+        return bool(reference_words.judging(self.job.transcribe))
 
     def with_stored_text(self, utterances: Iterable[FinalUtterance]) -> set[str]:
         """Ids of utterances that a limit dropped before their transcript was looked up, although
@@ -347,3 +360,7 @@ class ShardView(StoredShard):
         if person is not None and person.decision == "drop":
             return Outcome("dropped", "package", PERSON, detail=person.words)
         return Outcome("packaged", "package", "packaged", detail=person.words if person else "")
+
+
+def _is_kept(outcome: Outcome) -> bool:
+    return outcome.outcome == "packaged"

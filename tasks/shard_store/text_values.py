@@ -17,7 +17,7 @@ from tasks.scoring.normalisers import base
 from tasks.scoring.said import said
 from tasks.settings import Plugin
 from tasks.settings.job import Job
-from tasks.shard_store import hidden, hypotheses
+from tasks.shard_store import hidden, hypotheses, reference_words
 from tasks.shard_store.utterance import HeardUtterance
 
 
@@ -88,9 +88,11 @@ class TextValues:
         row: TranscriptRow,
         spoken: float | None = None,
         answers: Answers = MappingProxyType({}),
+        aligned: TranscriptRow | None = None,
     ) -> AnyRow:
         """By column; `row`: what was heard; `spoken`: speech with words in its whole recording, s.
-        That counts unless the source gives the segments."""
+        That counts unless the source gives the segments. `aligned`: the source's text with the
+        times of its words."""
         given = utterance.cut.segment or utterance.cut.turn
         text, source = final_text(self._job, utterance)
         wer = _rate(row["word_errors"], row["words"])
@@ -114,6 +116,7 @@ class TextValues:
             tuple(hypotheses.texts(utterance)) if utterance.others else (),
             None if (timed := row.get("word_times")) is None else tuple(w["word"] for w in timed),
             self._listens and row["text"] is not None,
+            None if aligned is None else reference_words.probabilities(aligned),
         )
         likely = base(utterance.cut.language or row["language"] or "")
         values = {

@@ -7,7 +7,7 @@ import pytest
 import soxr
 
 from tasks.asr import SpeechClip, Transcript, faster_whisper
-from tasks.asr._whisper.given_text import words_of
+from tasks.asr._given_words import words_of
 from tests.helpers import timed_speech
 from tests.helpers.timed_speech import Floats, Line, Spoken
 

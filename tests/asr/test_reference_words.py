@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ from tasks.insight.estimating import planning
 from tasks.publish.upkeep import prune
 from tasks.publish.upkeep.needed import KeptSettings
 from tasks.publish.upkeep.verify import verify
+from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tasks.shard_store import recipe
 from tasks.storage import versions
 from tests.helpers import corpus
+from tests.plugins import doubting_asr
 
 COUNT = 3
 
@@ -36,10 +39,14 @@ def job(home: Path, aligned: bool = True, **changes: Any) -> Job:
     return corpus.job(home, sources=[source], transcribe=transcribe, **chosen)
 
 
+def newest(out: Path) -> Path:
+    version = versions.newest(out)
+    assert version is not None
+    return version
+
+
 def rows(out: Path) -> list[dict[str, Any]]:
-    newest = versions.newest(out)
-    assert newest is not None
-    table = pq.read_table(newest / "utterances.parquet")
+    table = pq.read_table(newest(out) / "utterances.parquet")
     return sorted(table.to_pylist(), key=lambda row: row["source_id"])
 
 
@@ -83,9 +90,7 @@ def test_without_a_text_there_are_no_words(home: Path) -> None:
     source = [{"kind": "folder", "path": str(home / "in"), "name": "c"}]
     transcribe = {"backend": {"use": "fake"}, "reference_words": True}
     corpus.run(corpus.job(home, sources=source, transcribe=transcribe))
-    newest = versions.newest(home / "out")
-    assert newest is not None
-    table = pq.read_table(newest / "utterances.parquet")
+    table = pq.read_table(newest(home / "out") / "utterances.parquet")
     assert table["reference_words"].to_pylist() == [None] * COUNT
 
 
@@ -116,3 +121,71 @@ def test_ctm_and_textgrids_hold_the_words(home: Path) -> None:
     assert verify(version) == []
     (version / grids[0]).write_text("x")
     assert verify(version) != []
+
+
+DOUBTING = {"use": "tests.plugins.doubting_asr"}
+
+
+def judged(home: Path, **limits: float | None) -> Job:
+    verdicts = [{"use": "empty_text"}, {"use": "reference_confidence", **limits}]
+    transcribe = {"backend": DOUBTING, "reference_words": True, "verdicts": verdicts}
+    source = {"kind": "jsonl", "path": str(home / "list.jsonl"), "name": "c"}
+    return corpus.job(home, sources=[source], transcribe=transcribe)
+
+
+@pytest.mark.parametrize(
+    ("limits", "kept"),
+    [
+        ({}, 2),
+        ({"min": 0.02}, 3),
+        ({"min": None, "min_word": 0.1}, 1),
+        ({"min": None, "max_doubtful": 0.3}, 2),
+    ],
+)
+def test_a_text_that_is_not_said_is_dropped_and_limits_are_free(
+    home: Path, limits: dict[str, float | None], kept: int
+) -> None:
+    texts = {"r00": "a good text", "r01": "one unsaid word there", "r02": "unsaid untrue unknown"}
+    corpus.listed(home / "in", COUNT, home / "list.jsonl", **texts)
+    corpus.run(judged(home, min=0.0))
+    before = len(doubting_asr.ALIGNED)
+    _, counts = corpus.run(judged(home, **limits))
+    assert counts["transcribe"][0] == 0
+    assert len(doubting_asr.ALIGNED) == before
+    assert len(rows(home / "out")) == kept
+    ledger = pq.read_table(newest(home / "out") / "ledger.parquet").to_pylist()
+    dropped = [row for row in ledger if row["reason"] == "reference_not_said"]
+    assert len(dropped) == COUNT - kept
+    assert all(row["stage"] == "transcribe" and row["value"] is not None for row in dropped)
+    _, counts = corpus.run(judged(home, min=0.0))
+    assert counts["transcribe"][0] == 0
+    assert len(rows(home / "out")) == COUNT
+
+
+def test_the_rule_changes_no_published_value(home: Path) -> None:
+    corpus.run(job(home))
+    plain = rows(home / "out")[0]
+    limited = job(home)
+    rule = Plugin.model_validate({"use": "reference_confidence"})
+    verdicts = (*limited.transcribe.verdicts, rule)
+    transcribe = limited.transcribe.model_copy(update={"verdicts": verdicts})
+    _, counts = corpus.run(replace(limited, transcribe=transcribe))
+    assert counts["transcribe"][0] == 0
+    row = rows(home / "out")[0]
+    assert {name: row[name] for name in plain} == plain
+    assert row["reference_confidence_doubtful"] == 0
+
+
+def test_the_rule_needs_aligned_texts(home: Path) -> None:
+    chosen = settings.PrepareSettings.model_validate(
+        {
+            "sources": [{"kind": "folder", "path": str(home / "in")}],
+            "out": str(home / "out"),
+            "transcribe": {
+                "backend": {"use": "fake"},
+                "verdicts": [{"use": "reference_confidence"}],
+            },
+        }
+    )
+    with pytest.raises(ConfigError, match="set transcribe.reference_words=true"):
+        checks.check_wishes(chosen)

@@ -22,8 +22,10 @@ from tasks.base.errors import ConfigError, ItemError
 from tasks.plugins.contracts.asr import Alphabet
 from tasks.plugins.contracts.segmenters import Emissions, RecordingTranscript
 from tasks.recording import Locator
+from tasks.scoring import ctc_path
+from tasks.scoring.alphabet import Spelling
 from tasks.segmenters import aligned
-from tasks.segmenters._aligned import forced, viterbi
+from tasks.segmenters._aligned import forced
 from tasks.settings import Plugin
 from tasks.shard_store import recipe
 from tasks.stages import whole_transcript
@@ -79,7 +81,7 @@ def text(count: int, vocabulary: int, seed: int = 1, longest: int = 50) -> list[
 def found(emissions: Any, sentences: list[Ints]) -> dict[int, tuple[int, int]]:
     """First and last frame of each sentence that was found."""
     firsts = np.cumsum([0, *map(len, sentences)])
-    path = viterbi.align(emissions, np.concatenate(sentences), firsts[:-1], 0)
+    path = ctc_path.align(emissions, np.concatenate(sentences), firsts[:-1], 0)
     ends = firsts[1:] - 1
     return {
         n: (int(path.starts[first]), int(path.ends[last]))
@@ -91,8 +93,8 @@ def found(emissions: Any, sentences: list[Ints]) -> dict[int, tuple[int, int]]:
 @pytest.mark.parametrize("seed", range(12))
 def test_it_is_the_likeliest_path(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Against every path there is, without stars."""
-    monkeypatch.setattr(viterbi, "STAR", 1e6)
-    monkeypatch.setattr(viterbi, "SKIP", 1e6)
+    monkeypatch.setattr(ctc_path, "STAR", 1e6)
+    monkeypatch.setattr(ctc_path, "SKIP", 1e6)
     chance = np.random.default_rng(seed)
     tokens = chance.integers(1, 3, 3)
     emissions = logs(chance.normal(0, 2, (7, 3))).astype(np.float64)
@@ -101,7 +103,7 @@ def test_it_is_the_likeliest_path(monkeypatch: pytest.MonkeyPatch, seed: int) ->
         said = [label for label, _ in itertools.groupby(labels) if label]
         if said == tokens.tolist():
             best = max(best, sum(emissions[t, label] for t, label in enumerate(labels)))
-    path = viterbi.align(emissions, tokens, np.array([0]), 0)
+    path = ctc_path.align(emissions, tokens, np.array([0]), 0)
     frames = np.zeros(len(emissions), int)
     for token, start, end in zip(tokens, path.starts, path.ends, strict=True):
         frames[start:end] = token
@@ -114,7 +116,7 @@ def test_it_is_the_likeliest_path(monkeypatch: pytest.MonkeyPatch, seed: int) ->
 @pytest.mark.parametrize("block", [32, 1024])
 def test_sentences_are_found_exactly(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     """Some are not said, and something else is said between others."""
-    monkeypatch.setattr(viterbi, "BLOCK", block)
+    monkeypatch.setattr(ctc_path, "BLOCK", block)
     sentences = text(40, 30)
     order: list[int | None] = [n for n in range(40) if n not in (0, 11, 12, 13, 39)]
     order.insert(5, None)
@@ -184,14 +186,14 @@ PIECES = Alphabet(("<blk>", "▁the", "▁c", "▁", "a", "t", "at", "s", "e"), 
 def test_texts_are_spelled_with_what_the_model_has(
     alphabet: Alphabet, sentence: str, tokens: list[str]
 ) -> None:
-    words = forced._Spelling(alphabet).words(sentence, "en")
+    words = Spelling(alphabet).words(sentence, "en")
     assert [alphabet.tokens[n] for word in words for n in word] == tokens
 
 
 def test_confidence_says_how_well_it_was_heard() -> None:
     """The second of three is mumbled: the likeliest token is right half of the time."""
     said = ["one two", "three four", "five six"]
-    spelling = forced._Spelling(LETTERS)
+    spelling = Spelling(LETTERS)
     scores: list[Any] = []
     for sure, sentence in zip((9.0, 2.0, 9.0), said, strict=True):
         for token in [0] * 20 + [n for word in spelling.words(sentence, "en") for n in word]:

@@ -10,8 +10,6 @@ on made speech). Silence at the edges of a word is left out: the level of 10 ms 
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -19,9 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tasks.asr import Transcript, Word
+from tasks.asr._given_words import LEAST_PROBABILITY, words_of
 from tasks.asr._whisper.results import HOP, LEAST_FRAMES, ordered
 from tasks.base.arrays import RATE, Float32s, Float64s
-from tasks.scoring import UNSPACED
 
 if TYPE_CHECKING:
     from ctranslate2 import StorageView
@@ -33,27 +31,6 @@ MEDIAN = 3  # frames of 20 ms over which the engine smooths the attention
 STEP = RATE // 100  # samples of a frame whose level is taken
 SILENT = 35.0  # dB under the loudest frame of the clip
 SHORTEST = 0.02  # s; of a word whose silence is left out
-LEAST_PROBABILITY = 1e-6
-#: A character of a script without spaces, or what is written together; each with the space before.
-_PIECE = re.compile(rf"\s*(?:[{UNSPACED}]|[^\s{UNSPACED}]+)")
-
-
-def words_of(text: str) -> list[str]:
-    """The words of a text, joined the text: marks and punctuation belong to the word before them,
-    at the start to the first one."""
-    words: list[str] = []
-    for piece in _PIECE.findall(text):
-        if words and not any(map(_said, piece)):
-            words[-1] += piece
-        elif len(words) == 1 and not any(map(_said, words[0])):
-            words[0] += piece
-        else:
-            words.append(piece)
-    return words
-
-
-def _said(character: str) -> bool:
-    return unicodedata.category(character)[0] in "LN"
 
 
 def transcript(

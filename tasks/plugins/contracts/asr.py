@@ -8,6 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
+from tasks.scoring.alphabet import SPACES as SPACES
+from tasks.scoring.alphabet import Alphabet as Alphabet
 
 if TYPE_CHECKING:
     from tasks import speech
@@ -102,18 +104,6 @@ class Backend(Protocol):
         """One transcript a clip, in order. A bad clip gives a Transcript with `error`, never an
         exception; RunError, which ends the run, is for faults that every clip would meet (a server
         that is gone, a key that is refused)."""
-
-
-#: Tokens that stand for the space between two words.
-SPACES = ("|", "▁", "<space>", " ")
-
-
-@dataclass(frozen=True, slots=True)
-class Alphabet:
-    """The tokens of a CTC model in the order of its scores, and the number of the blank."""
-
-    tokens: tuple[str, ...]
-    blank: int
 
 
 @runtime_checkable

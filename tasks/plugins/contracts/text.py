@@ -44,6 +44,8 @@ class ScoredTranscript:
     hypotheses: tuple[tuple[str, str], ...] = ()  # (text, as it is compared) of each recogniser
     timed_words: tuple[str, ...] | None = None  # heard, with times; None: none have times
     listened: bool = True  # False: no recogniser ran, or `fake` did
+    #: Probability of each word of the source's text (None: unknown); None: it is not aligned.
+    aligned: tuple[float | None, ...] | None = None
     #: Of models that the plug-in asks, by key; None: no usable one.
     answers: Mapping[str, str | None] = field(default_factory=dict, hash=False)
 
@@ -157,6 +159,8 @@ class TextVerdict(TextVerdictModule, CorpusWide, LoadedPlugin, Protocol):
 
     #: Places in a text that are neither published nor shown.
     hide: Hide | None = None
+    #: Whether it judges `ScoredTranscript.aligned`, which is there once the other rules are passed.
+    ALIGNED: bool = False
     #: Whether `reject` asks for the column `normalised`.
     COMPARES: bool = False
     #: Whether it judges languages that a recogniser detects where sources state none.

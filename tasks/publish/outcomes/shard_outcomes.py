@@ -40,6 +40,7 @@ from tasks.shard_store import (
     llm_answers,
     muting,
     recipe,
+    reference_words,
     text_values,
 )
 from tasks.shard_store.shard_view import ShardView
@@ -270,7 +271,7 @@ def _reference_words(job: Job, u: FinalUtterance) -> AnyRow:
     if u.aligned is None:
         return {}
     rows = u.aligned.get("word_times") or ()
-    sure = [row["probability"] for row in rows if row["probability"] is not None]
+    sure = [one for one in reference_words.probabilities(u.aligned) if one is not None]
     return {
         "reference_words": hidden.words(
             job, rows or None, u.aligned.get("language"), _most(job, u) > 0
@@ -304,8 +305,9 @@ def row_schema(job: Job) -> pa.Schema:
     if job.transcribe.llm_text:
         doc = "what became of a language model's punctuation: taken, or why the text stayed"
         fields.append(pa.field("llm_text", pa.string(), metadata={"doc": doc, "unit": ""}))
-    if job.transcribe.reference_words:
-        fields += REFERENCE_WORDS
+    if job.transcribe.reference_words:  # a rule on text may have one of them, too
+        measured = {field.name for field in fields}
+        fields += [field for field in REFERENCE_WORDS if field.name not in measured]
     if recipe.enhancing(job):
         doc = "original or enhanced: which audio is packaged, whose hash is `sha256`"
         fields.append(pa.field("audio_is", pa.string(), metadata={"doc": doc, "unit": ""}))

@@ -1,6 +1,6 @@
 """Where each sentence of a text is spoken, by the emissions of a CTC model.
 
-The likeliest path of the whole text through them (`viterbi.py`) says when each token is heard,
+The likeliest path of the whole text through them (`ctc_path.py`) says when each token is heard,
 which sentences are skipped, and which speech is not in the text. A sentence's confidence is the
 geometric mean of its tokens' probabilities, each at its likeliest frame. As with a recogniser
 (`by_words.py`), a sentence begins and ends in the adjacent pause; frames of other speech count as
@@ -9,18 +9,17 @@ words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, pairwise
 
 import numpy as np
 
-from tasks import scoring
 from tasks.base.arrays import Float64s
-from tasks.plugins.contracts.asr import SPACES, Alphabet
 from tasks.plugins.contracts.segmenters import Emissions, RecordingTranscript
 from tasks.recording import TimedWord
-from tasks.segmenters._aligned import by_words, viterbi
+from tasks.scoring import ctc_path
+from tasks.scoring.alphabet import Spelling
+from tasks.segmenters._aligned import by_words
 from tasks.segmenters._aligned.by_words import Sentence
 from tasks.segmenters._aligned.pauses import Pauses
 
@@ -33,15 +32,15 @@ def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:
     emissions = heard.emissions
     if emissions is None or not emissions.pieces:
         return [Sentence(sentence, None, 0.0) for sentence in written]
-    spelling = _Spelling(emissions.alphabet)
+    spelling = Spelling(emissions.alphabet)
     spelled = [spelling.words(sentence, heard.language or "") for sentence in written]
     tokens = [[*chain.from_iterable(words)] for words in spelled]
     places = [n for n, numbers in enumerate(tokens) if numbers]  # of sentences that can be heard
     whole = np.array([*chain.from_iterable(tokens)], np.int64)
     edges = np.cumsum([0, *(len(tokens[n]) for n in places)])
     frames = np.concatenate([scores for _, _, scores in emissions.pieces])
-    path = viterbi.align(frames, whole, edges[:-1], emissions.alphabet.blank)
-    sure = list(viterbi.confidence(frames, whole, path))
+    path = ctc_path.align(frames, whole, edges[:-1], emissions.alphabet.blank)
+    sure = list(ctc_path.confidence(frames, whole, path))
     starts, ends = _times(emissions)
     sentences = [Sentence(sentence, None, 0.0) for sentence in written]
     words: list[TimedWord] = []
@@ -80,38 +79,3 @@ def _times(emissions: Emissions) -> tuple[Float64s, Float64s]:
         for start, seconds, scores in emissions.pieces
     ]
     return np.concatenate([s[:-1] for s in spans]), np.concatenate([s[1:] for s in spans])
-
-
-class _Spelling:
-    """Words as tokens of an alphabet: of letters, or of pieces that begin words with `▁`."""
-
-    def __init__(self, alphabet: Alphabet) -> None:
-        self._numbers = {token: n for n, token in enumerate(alphabet.tokens)}
-        #: Tokens that are no sound.
-        self.silent = [alphabet.blank, *(n for t, n in self._numbers.items() if t in SPACES)]
-        spelled = {t for n, t in enumerate(alphabet.tokens) if n != alphabet.blank}
-        self._upper = not any(t.islower() for t in spelled if not t.startswith(("<", "[")))
-        self._pieces = any(len(t) > 1 and t.startswith("▁") for t in spelled)
-        self._space = None if self._pieces else next((t for t in SPACES if t in spelled), None)
-        self._longest = max(map(len, spelled), default=1)
-
-    def words(self, sentence: str, language: str) -> list[list[int]]:
-        """Tokens of each word, none empty; all but the last include the following space."""
-        plain = scoring.training_text(sentence, language)
-        plain = plain.upper() if self._upper else plain
-        words = [[*self._word(word)] for word in plain.split()]
-        words = [word for word in words if word]
-        if self._space is not None:
-            for word in words[:-1]:
-                word.append(self._numbers[self._space])
-        return words
-
-    def _word(self, word: str) -> Iterator[int]:
-        """The longest token at each position; characters without a token are skipped."""
-        rest = f"▁{word}" if self._pieces else word
-        while rest:
-            lengths = range(min(self._longest, len(rest)), 0, -1)
-            length = next((n for n in lengths if rest[:n] in self._numbers), 0)
-            if length:
-                yield self._numbers[rest[:length]]
-            rest = rest[max(length, 1) :]

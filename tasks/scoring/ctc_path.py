@@ -17,17 +17,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.base.arrays import Bools, Float32s, Int64s, UInt8s
 
-STAR = 1.0  # nats a frame below the likeliest token
+STAR = 1.0  # nats a frame below the likeliest token, between sentences
 SKIP = 1.0  # nats a sentence
 BEAM = 150.0  # nats
 STRIDE = 32  # frames between two moves of the window
 BLOCK = 32 * STRIDE
+
+
+class Costs(NamedTuple):
+    """Nats: of a frame of another sound, below the likeliest token; of a part that is skipped."""
+
+    star: float
+    skip: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +46,19 @@ class Path:
     ends: Int64s
 
 
-def align(emissions: NDArray[np.floating], tokens: Int64s, sentences: Int64s, blank: int) -> Path:
+def align(
+    emissions: NDArray[np.floating],
+    tokens: Int64s,
+    sentences: Int64s,
+    blank: int,
+    costs: Costs | None = None,
+) -> Path:
     """The path of `tokens` [L] through log-probabilities [T, V]; `sentences`: index of each one's
-    first token, ascending from 0; no sentence is empty."""
-    lattice = _Lattice(tokens, np.append(sentences, len(tokens)), blank)
+    first token, ascending from 0; no sentence is empty. They may be other parts of a text, of
+    other `costs`."""
+    lattice = _Lattice(
+        tokens, np.append(sentences, len(tokens)), blank, costs or Costs(STAR, SKIP)
+    )
     path = Path(np.full(len(tokens), -1), np.full(len(tokens), -1))
     if not len(tokens) or not len(emissions):
         return path
@@ -104,8 +121,8 @@ class _Lattice:
     [low, high), and blanks [low, high].
     """
 
-    def __init__(self, tokens: Int64s, sentences: Int64s, blank: int) -> None:
-        self._ids, self._stars, self._blank = tokens, sentences, blank
+    def __init__(self, tokens: Int64s, sentences: Int64s, blank: int, costs: Costs) -> None:
+        self._ids, self._stars, self._blank, self._costs = tokens, sentences, blank, costs
         equal = np.concatenate(([True], tokens[1:] == tokens[:-1]))
         self._twice = np.where(equal, -np.inf, 0.0).astype(np.float32)  # no step over the blank
         self._tokens = np.full(len(tokens), -np.inf, np.float32)
@@ -145,7 +162,7 @@ class _Lattice:
         np.maximum(blank[1:], token, out=blank[1:])
         blank += heard[self._blank]
         rest = blank[self._places]
-        rest += max(float(heard.max()) - STAR - float(heard[self._blank]), 0.0) + self._cost
+        rest += max(float(heard.max()) - self._costs.star - float(heard[self._blank]), 0.0) + self._cost
         best = np.maximum.accumulate(rest)
         blank[self._places] = best - self._cost
         token[:] = after
@@ -170,7 +187,7 @@ class _Lattice:
         reach = low + int(live[-1])
         scores = self._blanks[self._stars[first:last]]
         if len(scores) and scores.max() > -BEAM:
-            far = np.arange(first, last) + (scores + BEAM) / SKIP
+            far = np.arange(first, last) + (scores + BEAM) / self._costs.skip
             star = min(int(far.max()), len(self._stars) - 1)
             reach = max(reach, int(self._stars[star]))
         self._high = max(high, min(reach + STRIDE + 1, len(self._ids)))
@@ -183,7 +200,7 @@ class _Lattice:
         self._apart = self._twice[low + 1 : high]
         first, last = np.searchsorted(self._stars, (low, high + 1))
         self._places = self._stars[first:last] - low
-        self._cost = np.float32(SKIP) * np.arange(last - first, dtype=np.float32)
+        self._cost = np.float32(self._costs.skip) * np.arange(last - first, dtype=np.float32)
 
     def last(self) -> tuple[bool, int]:
         """The best state to end in: a star, or the last token of a sentence."""

@@ -1,0 +1,133 @@
+"""The words of a given text, and when they are said by the emissions of a CTC model.
+
+The likeliest path through the emissions may pass over any word, and over sound between two words,
+so that a text with words that nobody says, or without some that are said, keeps the times of the
+others. A word's probability is the geometric mean of its tokens', each at its likeliest frame; 0
+where the path passes over it, and unknown where the model has no token for it: both kinds share
+the time between their neighbours.
+
+Tokens are likeliest in the middle of their sounds, so a word begins and ends `BESIDE` outside of
+them, and no further than halfway to its neighbour (`python -m tests.bench.align_words --ctc`).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from tasks.asr import Word
+from tasks.base.arrays import Float32s, Float64s
+from tasks.scoring import UNSPACED, ctc_path
+from tasks.scoring.alphabet import Alphabet, Spelling
+
+LEAST_PROBABILITY = 1e-6
+COSTS = ctc_path.Costs(star=3.0, skip=6.0)  # of words
+BESIDE = 0.04  # s
+#: A character of a script without spaces, or what is written together; each with the space before.
+_PIECE = re.compile(rf"\s*(?:[{UNSPACED}]|[^\s{UNSPACED}]+)")
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, joined the text: marks and punctuation belong to the word before them,
+    at the start to the first one."""
+    words: list[str] = []
+    for piece in _PIECE.findall(text):
+        if words and not any(map(_said, piece)):
+            words[-1] += piece
+        elif len(words) == 1 and not any(map(_said, words[0])):
+            words[0] += piece
+        else:
+            words.append(piece)
+    return words
+
+
+def _said(character: str) -> bool:
+    return unicodedata.category(character)[0] in "LN"
+
+
+def spelled(words: Sequence[str], alphabet: Alphabet, language: str) -> list[list[int]]:
+    """Tokens of each word; none where no character of it has one."""
+    spelling = Spelling(alphabet)
+    return [
+        spelling.word(word, language, n == 0 or word[:1].isspace()) for n, word in enumerate(words)
+    ]
+
+
+def timed(
+    words: Sequence[str],
+    tokens: Sequence[Sequence[int]],
+    alphabet: Alphabet,
+    emissions: Float32s,
+    edges: Float64s,
+) -> tuple[Word, ...]:
+    """The words with times, by log-probabilities [T, V]; `tokens` of each word; `edges`: s of each
+    frame's start, and of the last one's end [T + 1]."""
+    space = Spelling(alphabet).space
+    places = [n for n, numbers in enumerate(tokens) if numbers]
+    path_tokens: list[int] = []
+    firsts: list[int] = []
+    for place in places:
+        if path_tokens and words[place][:1].isspace():
+            path_tokens += space  # of the word before
+        firsts.append(len(path_tokens))
+        path_tokens += tokens[place]
+    whole = np.array(path_tokens, np.int64)
+    path = ctc_path.align(emissions, whole, np.array(firsts, np.int64), alphabet.blank, COSTS)
+    sure = np.fromiter(ctc_path.confidence(emissions, whole, path), np.float64, len(whole))
+    logs = np.log(np.maximum(sure, LEAST_PROBABILITY))
+    begin, until = float(edges[0]), float(edges[-1])
+    spans: list[tuple[float, float]] = []
+    probabilities: dict[int, float] = {}
+    for place, first in zip(places, firsts, strict=True):
+        last = first + len(tokens[place])
+        if path.starts[first] >= 0:
+            spans.append((float(edges[path.starts[first]]), float(edges[path.ends[last - 1]])))
+            probabilities[place] = float(np.exp(logs[first:last].mean()))
+    wide = _wider(spans, begin, until)
+    known = {
+        place: (*span, probability)
+        for (place, probability), span in zip(probabilities.items(), wide, strict=True)
+    }
+    return _completed(words, known, {*places}, begin, until)
+
+
+def _wider(
+    spans: Sequence[tuple[float, float]], begin: float, until: float
+) -> list[tuple[float, float]]:
+    """Ascending spans, each wider by `BESIDE` where there is room."""
+    # Neighbours share a gap; at the ends of the clip there is none.
+    before = [begin, *((end + start) / 2 for (_, end), (start, _) in pairwise(spans))]
+    behind = [*before[1:], until]
+    return [
+        (max(start - BESIDE, min(low, start)), min(end + BESIDE, max(high, end)))
+        for (start, end), low, high in zip(spans, before, behind, strict=False)
+    ]
+
+
+def _completed(
+    words: Sequence[str],
+    known: dict[int, tuple[float, float, float]],
+    spelt: set[int],
+    begin: float,
+    until: float,
+) -> tuple[Word, ...]:
+    """Words with their (start, end, probability); those without share what is between."""
+    whole: list[Word] = []
+    place = 0
+    while place < len(words):
+        if place in known:
+            whole.append(Word(words[place], *known[place]))
+            place += 1
+            continue
+        after = next((n for n in range(place, len(words)) if n in known), len(words))
+        low = whole[-1].end if whole else begin
+        high = known[after][0] if after in known else until
+        shares = np.linspace(low, max(low, high), after - place + 1).tolist()
+        for n, start, end in zip(range(place, after), shares[:-1], shares[1:], strict=True):
+            whole.append(Word(words[n], start, end, 0.0 if n in spelt else None))
+        place = after
+    return tuple(whole)

@@ -117,11 +117,6 @@ def _check_turns(job: Job) -> None:
             "segments, which finds it, to channels for calls with a channel for each speaker, or "
             "to given for the source's turns"
         )
-    if job.package.splits:
-        log.warning(
-            "package.splits: the splits keep each recording and its windows' main speakers on one "
-            "side; others who speak in a window may be on two"
-        )
     recogniser = job.transcribe.backend
     timed = plugins.ASR.resolve(recogniser)[1].model_dump().get("word_timestamps")
     if recogniser.use != "none" and not timed:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tasks import storage
 from tasks.accounting.ledger import PENDING
 from tasks.base.schema import RecordingRow
 from tasks.corpus import rejections
@@ -44,6 +45,17 @@ class Foreseen:
     scratch: Path
     batches: Sequence[ShardBatch]
     rejecting: Sequence[int]  # numbers of the batches with corpus-wide rejections
+
+    @property
+    def columns(self) -> list[str]:
+        """Those of `clips`."""
+        return [*shard_outcomes.row_schema(self.job).names]
+
+    def linked(self) -> speakers.Speakers:
+        """The speakers of all voices that are linked over recordings."""
+        place = self.scratch / speakers.FILE
+        saved = tables.arrow_batches(place) if storage.exists(place) else ()
+        return speakers.of_tables(pa.Table.from_batches([batch]) for batch in saved)
 
     def clips(self, columns: Sequence[str]) -> pa.Table:
         """The clips that would be packaged, pending ones too, in the order of the hashes of their

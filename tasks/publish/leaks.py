@@ -6,7 +6,7 @@ Texts count as one if they are near-equal, as for splits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +16,13 @@ from tasks.publish.choosing import split_input
 from tasks.publish.choosing.components import KINDS
 from tasks.publish.choosing.split_input import WORDS
 from tasks.publish.name_table import Names
+from tasks.publish.speakers import Speakers
 from tasks.scoring import near_texts
 from tasks.settings.package import REST
 from tasks.storage import queries
 
 COLUMNS = (*split_input.NODES, "split")
+TURNS = "turns"  # who else speaks in a clip, in versions whose clips hold several turns
 NAMES = {"text": "text", "speaker": "speaker", "recording": "recording", "pcm": "audio"}
 
 AT_ONCE = 1 << 17  # clips whose texts are read together
@@ -28,26 +30,40 @@ AT_ONCE = 1 << 17  # clips whose texts are read together
 Leaks = dict[str, dict[str, int]]
 
 
+def columns(stored: Collection[str]) -> list[str]:
+    """The columns of utterances that leaks are counted by, of those that are stored."""
+    return [*COLUMNS, *({TURNS} & {*stored})]
+
+
 def of_utterances(
-    splits: Iterable[str], parts: Iterable[pa.Table], memory: str, scratch: Path | None
+    splits: Iterable[str],
+    parts: Iterable[pa.Table],
+    memory: str,
+    scratch: Path | None,
+    linked: Speakers | None = None,
 ) -> Leaks:
     """For each split but train, the clips whose text, speaker, recording or audio is in train too.
-    `parts`: a version's utterances (COLUMNS); they are not read if there is one split only. Beyond
-    `memory`, tables lie in `scratch`."""
+    `parts`: a version's utterances (`columns`); they are not read if there is one split only. Beyond
+    `memory`, tables lie in `scratch`. `linked`: who the people in turns are over all recordings."""
     names = sorted(splits)
     if len(names) < 2:
         return {}
     with Names((*KINDS, WORDS, "split"), memory, scratch) as clips:
         for part in parts:
-            columns = split_input.columns_of(part, texts=False)
+            named = split_input.columns_of(part, texts=False)
             words = split_input.words_of(part)
-            clips.add({**columns, WORDS: words, "split": part["split"]})
+            talking = split_input.talking_in(part, linked)
+            clips.add({**named, WORDS: words, "split": part["split"]}, talking)
         _group_texts(clips, memory, scratch)
         train = f"FROM named WHERE split = {queries.literal(REST)}"
-        shared = ", ".join(
-            f"count(*) FILTER ({kind} IN (SELECT {kind} {train} AND {kind} IS NOT NULL))"
-            for kind in NAMES
+        in_train = {kind: f"SELECT {kind} {train} AND {kind} IS NOT NULL" for kind in NAMES}
+        in_train["speaker"] += (
+            f" UNION SELECT name FROM talking WHERE row IN (SELECT row {train})"
         )
+        leaking = {kind: f"{kind} IN ({names})" for kind, names in in_train.items()}
+        also = f"SELECT row FROM talking WHERE name IN ({in_train['speaker']})"
+        leaking["speaker"] += f" OR row IN ({also})"
+        shared = ", ".join(f"count(*) FILTER ({leaking[kind]})" for kind in NAMES)
         rows = clips.database.execute(f"SELECT split, {shared} FROM named GROUP BY split")
         counts = {name: values for name, *values in rows.fetchall()}
     return {

@@ -8,10 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tasks.base.arrays import Int32s, Int64s
 from tasks.storage import queries
 from tasks.storage.queries import MEMORY
+
+
+SPEAKER = "speaker"  # a kind
+#: People in rows, by their places among those.
+TALKING = pa.schema({"row": pa.int32(), "name": pa.string()})
 
 
 class Names(ExitStack):
@@ -25,13 +31,20 @@ class Names(ExitStack):
         self.database = self.enter_context(queries.tables(memory, scratch))
         columns = ", ".join(f"{kind} VARCHAR" for kind in kinds)
         self.database.execute(f"CREATE TABLE named (row INTEGER, {columns})")
+        self.database.execute("CREATE TABLE talking (row INTEGER, name VARCHAR)")
 
     def __len__(self) -> int:
         return self._rows
 
-    def add(self, names: Mapping[str, pa.Array | pa.ChunkedArray]) -> None:
-        """Append the names of the next rows by kind, null for a row without one."""
+    def add(
+        self, names: Mapping[str, pa.Array | pa.ChunkedArray], talking: pa.Table | None = None
+    ) -> None:
+        """Append the names of the next rows by kind, null for a row without one. `talking` (TALKING):
+        who speaks in these rows beside the one whom they name."""
         size = len(names[self.kinds[0]])
+        if talking is not None and len(talking):
+            rows_of_all = pc.add(talking["row"], pa.scalar(self._rows, pa.int32()))
+            queries.add(self.database, "talking", talking.set_column(0, "row", rows_of_all))
         rows = np.arange(self._rows, self._rows + size, dtype=np.int32)
         self._rows += size
         queries.add(self.database, "named", pa.table({"row": rows, **names}))
@@ -56,16 +69,23 @@ class Names(ExitStack):
 class Nodes:
     """The different names of some rows, numbered kind by kind in the order in which these name
     them first. `of_row` int32 [kinds, rows], -1 where there is none, and `kind` [nodes], the index
-    of it, may be changed."""
+    of it, may be changed; and so may `talking`: int32 [2, n], a row and who speaks in it, too."""
 
     def __init__(self, names: Names, kinds: Sequence[str], rows: Int32s) -> None:
         self._database = database = names.database
         chosen = pa.table({"row": rows, "place": np.arange(len(rows), dtype=np.int32)})
-        of_kinds = (
+        spoken = [*kinds].index(SPEAKER) if SPEAKER in kinds else -1
+        of_kinds = [
             f"SELECT {number} AS kind, {kind} AS name, min(place) AS first FROM given "
             f"JOIN named USING (row) WHERE {kind} IS NOT NULL GROUP BY {kind}"
             for number, kind in enumerate(kinds)
-        )
+        ]
+        if spoken >= 0:
+            named = f"SELECT {SPEAKER} FROM given JOIN named USING (row)"
+            of_kinds.append(
+                f"SELECT {spoken} AS kind, name, min(place) AS first FROM given JOIN talking "
+                f"USING (row) WHERE name NOT IN ({named} WHERE {SPEAKER} IS NOT NULL) GROUP BY name"
+            )
         columns = ", ".join(f"coalesce({kind}_.node, -1)" for kind in kinds)
         joins = " ".join(
             f"LEFT JOIN nodes {kind}_ ON {kind}_.name = named.{kind} AND {kind}_.kind = {number}"
@@ -80,6 +100,11 @@ class Nodes:
             numbers = database.execute(
                 f"SELECT {columns} FROM given JOIN named USING (row) {joins} ORDER BY place"
             ).fetchnumpy()
+            people = database.execute(
+                "SELECT place, node FROM given JOIN talking USING (row) JOIN nodes USING (name) "
+                f"WHERE kind = {spoken} ORDER BY place, node"
+            ).fetchnumpy()
+        self.talking: Int32s = np.stack([np.asarray(people[n], np.int32) for n in ("place", "node")])
         self.of_row: Int32s = np.stack(
             [np.asarray(column, np.int32) for column in numbers.values()]
         )

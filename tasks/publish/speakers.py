@@ -8,7 +8,7 @@ reads the rows replaces that by the speaker's name over all recordings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -32,7 +32,7 @@ FILE = identities.FILE
 
 VOICE = "voice"  # head of the hashes of voices
 
-Save = Callable[[Iterator[pa.Table]], None]
+Save = Callable[[Iterator[pa.Table]], object]
 
 
 class Speakers(NamedTuple):
@@ -46,6 +46,11 @@ class Speakers(NamedTuple):
         """The speaker's number for each voice; -1 for an unknown voice."""
         return sorted_keys.value_of(self.voices, self.number, voices)
 
+    def called(self, rows: pa.Table) -> pa.Table:
+        """Rows (columns dataset, speaker) that name voices, with the names of their speakers."""
+        names = names_of(self.of(voices_of(rows)), pa.array(self.names, pa.string()))
+        return called(rows, names)
+
 
 def link(job: Job, parts: VoiceTables, newest: Path | None, save: Save) -> Speakers | None:
     """The speakers of all voices; None if they are not linked over recordings. `save` gets the
@@ -54,7 +59,13 @@ def link(job: Job, parts: VoiceTables, newest: Path | None, save: Save) -> Speak
     if least is None:
         return None
     how = recipe.of_plugin("diarizers", job.speakers)
-    tables = identities.link(parts, published(newest), least, how, job.package.refit)
+    return of_tables(
+        identities.link(parts, published(newest), least, how, job.package.refit), save
+    )
+
+
+def of_tables(tables: Iterable[pa.Table], read: Save = lambda tables: [*tables]) -> Speakers:
+    """The speakers of all voices in tables (SPEAKERS), which `read` goes through."""
     codes, numbers = [np.zeros(0, np.uint64)], [np.zeros(0, np.int32)]
     number_by_name: dict[str, int] = {}
 
@@ -72,7 +83,7 @@ def link(job: Job, parts: VoiceTables, newest: Path | None, save: Save) -> Speak
             numbers.append(np.array(name_numbers, np.int32)[coded.indices.to_numpy()])
             yield table
 
-    save(named())
+    read(named())
     hashes, number = long_columns.joined(codes), long_columns.joined(numbers)
     order = np.argsort(hashes, kind="stable")
     return Speakers(hashes[order], number[order], [*number_by_name])

@@ -114,10 +114,10 @@ def of_shards(job: Job, splitting: bool = False) -> KeptClips:
             spoken = components.speakers_in(version.clips(("dataset", "speaker")))
             counts["speakers"] = len(pc.unique(spoken.drop_null()))
         if splitting:
-            clips = version.clips(leaks.COLUMNS)
+            clips = version.clips(leaks.columns(version.columns))
             names = clips["split"].unique().to_pylist()
             limits = job.package.memory, job.scratch
-            counts["leaks"] = leaks.of_utterances(names, [clips], *limits)
+            counts["leaks"] = leaks.of_utterances(names, [clips], *limits, version.linked())
         return counts
 
 

@@ -20,7 +20,7 @@ from tasks.recording import ids
 from tasks.storage import sorted_keys
 
 KINDS = ("speaker", "recording", "pcm", "text")
-TEXT = KINDS.index("text")
+SPEAKING, PCM, TEXT = (KINDS.index(name) for name in ("speaker", "pcm", "text"))
 
 Sides = NDArray[np.int16]  # indices of names of splits; -1: none
 #: The parts of a `splits.parquet`, in these columns.
@@ -49,17 +49,31 @@ def published_splits(nodes: Nodes, published: SplitTable, names: list[str]) -> S
     return split
 
 
-def components_of(nodes: Nodes, split: Sides, kept: Bools) -> Int32s:
+def with_talking(nodes: Nodes) -> Int32s:
+    """`nodes.of_row`, and behind its rows one for each person that speaks in a row, too, with the
+    speaker of that row. One that names no speaker gets the first person."""
+    row, person = nodes.talking
+    if not len(row):
+        return nodes.of_row
+    first = sorted_keys.first_of_runs(row)
+    nameless = nodes.of_row[SPEAKING, row[first]] < 0
+    nodes.of_row[SPEAKING, row[first][nameless]] = person[first][nameless]
+    more = np.full((len(KINDS), len(row)), -1, np.int32)
+    more[0], more[1] = person, nodes.of_row[SPEAKING, row]  # whatever the kinds of places are
+    return np.concatenate((nodes.of_row, more), axis=1)
+
+
+def components_of(of_row: Int32s, split: Sides, kept: Bools) -> Int32s:
     """The component of each row; rows that share a node without a split share a component. -1 if
-    every node of the row has a split."""
+    every node of the row has a split. `of_row` int32 [KINDS, rows]: nodes."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
     padded = np.append(split, np.int16(0))  # of -1
-    free = np.stack([kept & (padded[row] < 0) for row in nodes.of_row])
+    free = np.stack([kept & (padded[row] < 0) for row in of_row])
     has = free.any(axis=0)
     rows = slice(None) if has.all() else np.flatnonzero(has)  # the others are in no component
-    new = np.where(free[:, rows], nodes.of_row[:, rows], np.int32(-1))
+    new = np.where(free[:, rows], of_row[:, rows], np.int32(-1))
     del padded, free, has
 
     # A node of one row connects nothing: only the others are in the graph.

@@ -137,7 +137,7 @@ def _add_open(
             names = speakers.names_of(linked.of(digests[VOICE].to_numpy()), spoken)
             rows = speakers.called(rows, names)
         keys = np.stack([digests["high"].to_numpy(), digests["low"].to_numpy()], 1)
-        clips.add(rows, published_ids.among(keys))
+        clips.add(rows, published_ids.among(keys), linked)
     clips.finish()
 
 

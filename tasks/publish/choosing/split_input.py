@@ -17,14 +17,16 @@ from tasks.corpus import rejections
 from tasks.publish.choosing import clip_choice, speaker_hours, split_allocation, weights
 from tasks.publish.choosing.components import KINDS, speakers_in
 from tasks.publish.choosing.split_by_list import MatchedList
-from tasks.publish.name_table import Names
+from tasks.publish.name_table import TALKING, Names
+from tasks.publish.speakers import Speakers
 from tasks.settings import PackageSettings, split_lists
 from tasks.storage.long_columns import joined
 
-#: Columns of a row that choice, splits and weights go by; `labels` only where a source keeps some.
+#: Columns of a row that choice, splits and weights go by; `labels` only where a source keeps some,
+#: `turns` only where clips hold several.
 COLUMNS = (
     *("id", "dataset", "recording", "channel", "source_id", "speaker", "language", "labels"),
-    *("sha256", "num_samples", "sample_rate", "normalised"),
+    *("sha256", "num_samples", "sample_rate", "normalised", "turns"),
 )
 WORDS = "words"  # a kind of names: texts, which near-equal ones are found by
 #: Of these, the columns that only splits go by.
@@ -62,8 +64,9 @@ class Candidates(ExitStack):
     def __len__(self) -> int:
         return len(self.names)
 
-    def add(self, rows: pa.Table, published: Bools) -> None:
-        """The next clips (COLUMNS), and which of them are in the newest version."""
+    def add(self, rows: pa.Table, published: Bools, linked: Speakers | None = None) -> None:
+        """The next clips (COLUMNS), and which of them are in the newest version. `linked`: who the
+        people in `turns` are over all recordings."""
         numbers = np.arange(self._added, self._added + len(rows), dtype=np.int32)
         self._added += len(rows)
         if clip_choice.asked(self._settings):
@@ -85,7 +88,8 @@ class Candidates(ExitStack):
             self._turns.append(speaker_hours.turns(self._settings.seed, ids))
             self._published.append(published)
         words = words_of(rows) if self._texts else pa.nulls(len(rows), pa.string())
-        self.names.add({"id": rows["id"], **columns_of(rows, self._texts), WORDS: words})
+        named = {"id": rows["id"], **columns_of(rows, self._texts), WORDS: words}
+        self.names.add(named, talking_in(rows, linked))
 
     def finish(self) -> None:
         """All clips have been added."""
@@ -100,6 +104,24 @@ def columns_of(rows: pa.Table, texts: bool = True) -> dict[str, pa.ChunkedArray 
     text = texts_in(rows) if texts else pa.nulls(len(rows), pa.string())
     names = speakers_in(rows), _files_in(rows), rows["sha256"], text
     return dict(zip(KINDS, names, strict=True))
+
+
+def talking_in(rows: pa.Table, linked: Speakers | None = None) -> pa.Table:
+    """Who speaks in rows of which each has `turns` (TALKING), named as speakers of rows are."""
+    if "turns" not in rows.column_names:
+        return TALKING.empty_table()
+    turns = rows["turns"].combine_chunks()
+    spoken, row = pc.list_flatten(turns), pc.list_parent_indices(turns)
+    if not pa.types.is_struct(spoken.type) or spoken.type.get_field_index("speaker") < 0:
+        return TALKING.empty_table()  # of clips of one voice, for which they were asked
+    people = pa.table(
+        {"dataset": rows["dataset"].take(row), "speaker": pc.struct_field(spoken, "speaker")}
+    )
+    if linked is not None:
+        people = linked.called(people)
+    talking = pa.table({"row": row, "name": speakers_in(people)}).cast(TALKING)
+    known = talking.filter(pc.is_valid(talking["name"]))
+    return known.group_by(TALKING.names, use_threads=False).aggregate([]).select(TALKING.names)
 
 
 def _files_in(rows: pa.Table) -> pa.ChunkedArray:

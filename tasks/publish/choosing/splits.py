@@ -3,7 +3,7 @@
 `{dev: 0.05, test: {hours: 2}, hard: {list: hard.txt}}`; the rest is `train`.
 
 **Never separated:** clips of one recording, clips of one speaker (names of speakers belong to their
-dataset), and clips of the same samples (equal sha256). Clips connected in this way form a
+dataset; of a clip of several turns, all who speak in it), and clips of the same samples (equal sha256). Clips connected in this way form a
 component, and a component is in one split. Copies with other samples are the business of the filter
 `duplicate`, which keeps one of each. `package.disjoint` names what is never separated, and may name
 texts, which read speech has by default (`text_splits.py`).
@@ -49,10 +49,10 @@ from tasks.publish.choosing import (
     text_groups,
     text_splits,
 )
-from tasks.publish.choosing.components import KINDS, TEXT, Sides, SplitTable
+from tasks.publish.choosing.components import KINDS, PCM, TEXT, Sides, SplitTable
 from tasks.publish.choosing.split_allocation import BATCH, HOUR
 from tasks.publish.choosing.split_input import Candidates
-from tasks.publish.name_table import Nodes
+from tasks.publish.name_table import SPEAKER, Nodes
 from tasks.settings import PackageSettings, Split
 from tasks.settings.package import REST
 from tasks.storage import tables
@@ -179,15 +179,20 @@ def _applied(
     settings: PackageSettings, nodes: Nodes, length: Int64s, kinds: set[str]
 ) -> Int32s | None:
     """Take the nodes out that may be in two splits, and texts, which connect later: those of each
-    clip if they may not. `kinds`: what is in `splits.parquet`."""
+    clip if they may not. A clip that has no other one is in a split by its samples. `kinds`: what is in `splits.parquet`."""
     text = nodes.of_row[TEXT].copy()
     recording = nodes.of_row[KINDS.index("recording")]
     splits = len({REST, *settings.splits})
     read = "text" in kinds or (not kinds and text_splits.is_read(text, recording, length, splits))
     wanted = kinds_apart(settings.disjoint, read)
+    pcm = nodes.of_row[PCM].copy()
     for number, kind in enumerate(KINDS):
         if kind not in wanted or kind == "text":
             nodes.of_row[number] = -1
+            if kind == SPEAKER:
+                nodes.talking = nodes.talking[:, :0]
+    nameless = (nodes.of_row < 0).all(axis=0)  # a clip of nobody known, for example
+    nodes.of_row[PCM, nameless] = pcm[nameless]
     return text if "text" in wanted else None
 
 
@@ -209,12 +214,16 @@ def _published_names(settings: PackageSettings, before: SplitTable) -> tuple[lis
 
 def _parted(nodes: Nodes, of_node: Sides, splits: int) -> _Parting:
     """Components by what was published."""
-    most, joining = _sides(nodes, of_node, splits)
-    component = components.components_of(nodes, of_node, ~joining)
+    of_row = components.with_talking(nodes)
+    most, joining = _sides(of_row, of_node, splits)
+    component = components.components_of(of_row, of_node, ~joining)
     count = int(component.max(initial=-1)) + 1
     of_component, torn = components.agreed(component, most, count)
     bridge = (component >= 0) & torn[component]
-    return _Parting(component, of_component, most, joining, ~(joining | bridge))
+    kept = ~(joining | bridge)
+    count = nodes.of_row.shape[1]
+    kept[nodes.talking[0][~kept[count:]]] = False
+    return _Parting(component[:count], of_component, most[:count], joining[:count], kept[:count])
 
 
 def _follow_lists(
@@ -301,20 +310,20 @@ def _repeats(texts: _Texts, clips: Int64s, names: list[str]) -> pa.DictionaryArr
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(words))
 
 
-def _sides(nodes: Nodes, of_node: Sides, splits: int) -> tuple[Sides, Bools]:
+def _sides(of_row: Int32s, of_node: Sides, splits: int) -> tuple[Sides, Bools]:
     """The split that the nodes of each clip have (-1: none), and whether they have several."""
-    count = nodes.of_row.shape[1]
+    count = of_row.shape[1]
     most, least = np.full(count, -1, np.int16), np.full(count, splits, np.int16)
     for kind in range(len(KINDS)):
-        side = _side(nodes, of_node, kind)
+        side = _side(of_row, of_node, kind)
         np.maximum(most, side, out=most)
         np.minimum(least, np.where(side >= 0, side, np.int16(splits)), out=least)
     return most, most > least
 
 
-def _side(nodes: Nodes, of_node: Sides, kind: int) -> Sides:
+def _side(of_row: Int32s, of_node: Sides, kind: int) -> Sides:
     """For each clip, the split of its recording, speaker or samples (`kind`); -1: none."""
-    side: Sides = np.append(of_node, np.int16(-1))[nodes.of_row[kind]]  # the last: where none is
+    side: Sides = np.append(of_node, np.int16(-1))[of_row[kind]]  # the last: where none is
     return side
 
 
@@ -338,6 +347,9 @@ def _table(
     for row in nodes.of_row:
         has = (row >= 0) & (split >= 0)
         now[row[has]] = split[has]
+    row, person = nodes.talking
+    has = split[row] >= 0
+    now[person[has]] = split[row[has]]
     new = np.flatnonzero((of_node < 0) & (now >= 0))
     for number, kind in enumerate(KINDS):
         of_kind = new[nodes.kind[new] == number]
@@ -352,7 +364,7 @@ def _joins(
     nodes: Nodes, of_node: Sides, clips: Int64s, joining: Bools, names: list[str]
 ) -> pa.DictionaryArray:
     """What each of these clips would join, in words."""
-    direct = np.stack([_side(nodes, of_node, kind)[clips] for kind in range(len(KINDS))])
+    direct = np.stack([_side(nodes.of_row, of_node, kind)[clips] for kind in range(len(KINDS))])
     kinds, kind_of_clip = np.unique(direct, axis=1, return_inverse=True)
     words = [*(_joined(column, names) for column in kinds.T), "joins clips of two splits"]
     codes = np.where(joining, kind_of_clip.reshape(-1), len(words) - 1)

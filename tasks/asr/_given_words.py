@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -66,23 +66,20 @@ def timed(
 ) -> tuple[Word, ...]:
     """The words with times, by log-probabilities [T, V]; `tokens` of each word; `edges`: s of each
     frame's start, and of the last one's end [T + 1]."""
-    space = Spelling(alphabet).space
+    blank = alphabet.blank
+    heard = emissions.copy()
+    for space in Spelling(alphabet).space:  # nothing is said in it either
+        heard[:, blank] = np.logaddexp(heard[:, blank], heard[:, space])
     places = [n for n, numbers in enumerate(tokens) if numbers]
-    path_tokens: list[int] = []
-    firsts: list[int] = []
-    for place in places:
-        if path_tokens and words[place][:1].isspace():
-            path_tokens += space  # of the word before
-        firsts.append(len(path_tokens))
-        path_tokens += tokens[place]
-    whole = np.array(path_tokens, np.int64)
-    path = ctc_path.align(emissions, whole, np.array(firsts, np.int64), alphabet.blank, COSTS)
+    whole = np.array([*chain.from_iterable(tokens)], np.int64)
+    firsts = np.cumsum([0, *(len(tokens[place]) for place in places)])[:-1]
+    path = ctc_path.align(heard, whole, firsts, blank, COSTS)
     sure = np.fromiter(ctc_path.confidence(emissions, whole, path), np.float64, len(whole))
     logs = np.log(np.maximum(sure, LEAST_PROBABILITY))
     begin, until = float(edges[0]), float(edges[-1])
     spans: list[tuple[float, float]] = []
     probabilities: dict[int, float] = {}
-    for place, first in zip(places, firsts, strict=True):
+    for place, first in zip(places, firsts.tolist(), strict=True):
         last = first + len(tokens[place])
         if path.starts[first] >= 0:
             spans.append((float(edges[path.starts[first]]), float(edges[path.ends[last - 1]])))

@@ -57,9 +57,7 @@ def of_utterances(
         _group_texts(clips, memory, scratch)
         train = f"FROM named WHERE split = {queries.literal(REST)}"
         in_train = {kind: f"SELECT {kind} {train} AND {kind} IS NOT NULL" for kind in NAMES}
-        in_train["speaker"] += (
-            f" UNION SELECT name FROM talking WHERE row IN (SELECT row {train})"
-        )
+        in_train["speaker"] += f" UNION SELECT name FROM talking WHERE row IN (SELECT row {train})"
         leaking = {kind: f"{kind} IN ({names})" for kind, names in in_train.items()}
         also = f"SELECT row FROM talking WHERE name IN ({in_train['speaker']})"
         leaking["speaker"] += f" OR row IN ({also})"

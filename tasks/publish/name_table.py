@@ -14,7 +14,6 @@ from tasks.base.arrays import Int32s, Int64s
 from tasks.storage import queries
 from tasks.storage.queries import MEMORY
 
-
 SPEAKER = "speaker"  # a kind
 #: People in rows, by their places among those.
 TALKING = pa.schema({"row": pa.int32(), "name": pa.string()})
@@ -39,8 +38,8 @@ class Names(ExitStack):
     def add(
         self, names: Mapping[str, pa.Array | pa.ChunkedArray], talking: pa.Table | None = None
     ) -> None:
-        """Append the names of the next rows by kind, null for a row without one. `talking` (TALKING):
-        who speaks in these rows beside the one whom they name."""
+        """Append the names of the next rows by kind, null for a row without one. `talking`
+        (TALKING): who speaks in these rows, beside the one whom they name."""
         size = len(names[self.kinds[0]])
         if talking is not None and len(talking):
             rows_of_all = pc.add(talking["row"], pa.scalar(self._rows, pa.int32()))
@@ -104,7 +103,9 @@ class Nodes:
                 "SELECT place, node FROM given JOIN talking USING (row) JOIN nodes USING (name) "
                 f"WHERE kind = {spoken} ORDER BY place, node"
             ).fetchnumpy()
-        self.talking: Int32s = np.stack([np.asarray(people[n], np.int32) for n in ("place", "node")])
+        self.talking: Int32s = np.stack(
+            [np.asarray(people[n], np.int32) for n in ("place", "node")]
+        )
         self.of_row: Int32s = np.stack(
             [np.asarray(column, np.int32) for column in numbers.values()]
         )

@@ -59,9 +59,7 @@ def link(job: Job, parts: VoiceTables, newest: Path | None, save: Save) -> Speak
     if least is None:
         return None
     how = recipe.of_plugin("diarizers", job.speakers)
-    return of_tables(
-        identities.link(parts, published(newest), least, how, job.package.refit), save
-    )
+    return of_tables(identities.link(parts, published(newest), least, how, job.package.refit), save)
 
 
 def of_tables(tables: Iterable[pa.Table], read: Save = lambda tables: [*tables]) -> Speakers:

@@ -56,9 +56,7 @@ def align(
     """The path of `tokens` [L] through log-probabilities [T, V]; `sentences`: index of each one's
     first token, ascending from 0; no sentence is empty. They may be other parts of a text, of
     other `costs`."""
-    lattice = _Lattice(
-        tokens, np.append(sentences, len(tokens)), blank, costs or Costs(STAR, SKIP)
-    )
+    lattice = _Lattice(tokens, np.append(sentences, len(tokens)), blank, costs or Costs(STAR, SKIP))
     path = Path(np.full(len(tokens), -1), np.full(len(tokens), -1))
     if not len(tokens) or not len(emissions):
         return path
@@ -162,7 +160,9 @@ class _Lattice:
         np.maximum(blank[1:], token, out=blank[1:])
         blank += heard[self._blank]
         rest = blank[self._places]
-        rest += max(float(heard.max()) - self._costs.star - float(heard[self._blank]), 0.0) + self._cost
+        rest += (
+            max(float(heard.max()) - self._costs.star - float(heard[self._blank]), 0.0) + self._cost
+        )
         best = np.maximum.accumulate(rest)
         blank[self._places] = best - self._cost
         token[:] = after

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import soxr
 
-from tasks.asr import SpeechClip, Transcript, faster_whisper
+from flows.demo.corpus import STORY
+from tasks.asr import SpeechClip, Transcript, Word, faster_whisper
 from tasks.asr._given_words import words_of
+from tasks.asr._whisper import given_pieces
 from tests.helpers import timed_speech
 from tests.helpers.timed_speech import Floats, Line, Spoken
 
@@ -103,13 +107,67 @@ def test_silence_belongs_to_no_word(
     assert again.start == pytest.approx(4 + seconds, abs=0.15)
 
 
+def test_a_long_clip_is_aligned_in_pieces(
+    backend: faster_whisper.Backend, said: dict[str, Spoken]
+) -> None:
+    samples, text = wide(said["en"]), TEXTS["en"][1]
+    count = 9
+    pause = np.zeros(RATE // 2, np.float32)
+    whole = np.concatenate([np.concatenate([samples, pause])] * count)
+    assert len(whole) > 31 * RATE
+    transcript = aligned(backend, whole, " ".join([text] * count), "en")
+    words = transcript.words or ()
+    assert "".join(word.word for word in words).strip() == " ".join([text] * count)
+    starts = [word.start for word in words[:: len(text.split())]]
+    period = (len(samples) + len(pause)) / RATE
+    assert np.allclose(starts, np.arange(count) * period, atol=0.3)
+    assert all(a.end <= b.start for a, b in pairwise(words))
+    wrong = aligned(backend, whole, " ".join(STORY[:12]), "en")
+    assert wrong.error is None
+    means = [np.mean([w.probability for w in one.words or ()]) for one in (transcript, wrong)]
+    assert means[0] > 0.5 > 0.3 > means[1]
+
+
+def word(text: str, start: float, end: float) -> Word:
+    return Word(text, start, end, 1.0)
+
+
+def test_pieces_end_in_pauses_between_known_words() -> None:
+    """A word a second, of 0.6 s, but for one that begins later."""
+    texts = [f" word{n}" for n in range(60)]
+    heard = [word(text, n + 0.2 * (n == 20), n + 0.6) for n, text in enumerate(texts)]
+    samples = np.full(60 * RATE, 0.1, np.float32)
+    pieces = given_pieces.pieces(texts, heard, samples)
+    assert (pieces[0].first, pieces[0].last) == (0, 20)
+    assert pieces[0].end == round(19.9 * RATE)
+    check(pieces, len(texts), len(samples))
+
+
+@pytest.mark.parametrize(
+    "heard", [[], [(" other", 0.0, 59.0)], [(" word50", 1.0, 2.0)], [("word0word1", 0.0, 0.0)]]
+)
+@pytest.mark.parametrize("count", [0, 1, 60, 5000])
+def test_pieces_of_a_text_that_was_not_heard(
+    heard: list[tuple[str, float, float]], count: int
+) -> None:
+    samples = np.full(95 * RATE, 0.1, np.float32)
+    texts = [f" word{n}" for n in range(count)]
+    pieces = given_pieces.pieces(texts, [word(*one) for one in heard], samples)
+    check(pieces, count, len(samples))
+
+
+def check(pieces: list[given_pieces.Piece], words: int, samples: int) -> None:
+    """They are the whole, and none is too long."""
+    assert (pieces[0].start, pieces[0].first) == (0, 0)
+    assert (pieces[-1].end, pieces[-1].last) == (samples, words)
+    assert all((a.end, a.last) == (b.start, b.first) for a, b in pairwise(pieces))
+    assert all(0 < p.end - p.start <= given_pieces.LONGEST and p.first <= p.last for p in pieces)
+
+
 def test_what_cannot_be_aligned_is_said(
     backend: faster_whisper.Backend, said: dict[str, Spoken]
 ) -> None:
     samples = wide(said["en"])
-    long = aligned(backend, np.tile(samples, 12), TEXTS["en"][1], "en")
-    assert long.error is not None
-    assert "longer than 30 s" in long.error
     endless = aligned(backend, samples, "word " * 500, "en")
     assert endless.error is not None
     assert "tokens" in endless.error

@@ -187,5 +187,5 @@ def test_the_rule_needs_aligned_texts(home: Path) -> None:
             },
         }
     )
-    with pytest.raises(ConfigError, match="set transcribe.reference_words=true"):
+    with pytest.raises(ConfigError, match=r"set transcribe\.reference_words=true"):
         checks.check_wishes(chosen)

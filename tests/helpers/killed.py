@@ -2,8 +2,8 @@
 
 `python -m tests.helpers.killed SMALL TMP COUNT SEED [TORN]`
 
-Forks one run for each point from a process that never ran anything itself, and only imported what
-a run imports, which takes most of a run's time; prints the points.
+SMALL holds the recordings of `corpus` or of `talks`. Forks one run for each point from a process
+that never ran anything itself, and only imported what a run imports, which takes most of a run's time; prints the points.
 As a control, TORN (`replace` or `rename`) makes this call of `os` a copy that dies halfway.
 """
 
@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from tasks import pipeline
 from tasks.formats import _tar
 from tasks.storage import atomic
-from tests.helpers import corpus
+from tests.helpers import corpus, talks
 from tests.helpers.signals import forked
 
 CALLS: list[tuple[Any, str]] = [
@@ -82,7 +82,8 @@ def die_at(small: Path, out: Path, at: int, torn: str) -> None:
         sys.addaudithook(watch)
     for owner, name in [(os, torn)] if torn else CALLS:
         setattr(owner, name, around(getattr(owner, name)))
-    pipeline.run_here(corpus.job(small, out=out))
+    maker = talks if (small / talks.LIST).exists() else corpus
+    pipeline.run_here(maker.job(small, out=out))
     (out.parent / "whole.json").write_text(json.dumps({"calls": calls, "modules": [*sys.modules]}))
 
 

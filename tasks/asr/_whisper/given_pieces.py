@@ -81,7 +81,9 @@ def _key(word: str) -> str:
     return "".join(character for character in word.casefold() if character.isalnum())
 
 
-def joined(text: str, words: Sequence[str], parts: Sequence[tuple[Piece, Transcript]]) -> Transcript:
+def joined(
+    text: str, words: Sequence[str], parts: Sequence[tuple[Piece, Transcript]]
+) -> Transcript:
     """The transcript of a clip, by those of its pieces."""
     language = parts[0][1].language
     if error := next((part.error for _, part in parts if part.error), None):

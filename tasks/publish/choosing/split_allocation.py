@@ -45,7 +45,11 @@ def order(seed: int, nodes: Nodes, component: Int32s, free: Bools) -> Int64s:
     """
     count = len(np.unique(component[free]))
     first = np.full(int(component.max(initial=-1)) + 1, -1, np.int32)  # the node of that name
-    for kind in (2, 1, 0):  # names of speakers come before those of recordings, and these before PCM
+    for kind in (
+        2,
+        1,
+        0,
+    ):  # names of speakers come before those of recordings, and these before PCM
         has = free & (nodes.of_row[kind] >= 0)
         node = nodes.of_row[kind][has]
         is_used = np.zeros(len(nodes.kind), bool)

@@ -1,0 +1,100 @@
+"""The laws hold for windows of dialogues with turns, annotations and times of a text's words."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.publish.upkeep.verify import verify
+from tasks.storage import versions
+from tests.helpers import corpus, talks, tiers
+from tests.plugins import doubting_asr
+
+COUNT = 2
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Talks and a version of them; never changed."""
+    made = tmp_path_factory.mktemp("talks")
+    for number in range(COUNT):
+        talks.add(made, number)
+    corpus.run(talks.job(made))
+    return made
+
+
+@pytest.mark.parametrize("kills", [5, tiers.nightly(20)])
+def test_killed_anywhere(
+    home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, kills: int
+) -> None:
+    wanted = corpus.content(home / "out/datasets/v0001")
+    command = [sys.executable, "-m", "tests.helpers.killed", home, tmp_path, str(kills), "7"]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    ended = json.loads(done.stdout.splitlines()[-1])["ended"]
+    assert [*ended.values()] == [signal.SIGKILL] * kills
+    for at in ended:
+        job = talks.job(home, out=tmp_path / f"at{at}")
+        for version in versions.all_of(job.out):
+            assert verify(version) == [], f"a published half after the kill at call {at}"
+        with caplog.at_level(logging.WARNING, "uttermill"):
+            published, _ = corpus.run(job)
+        assert caplog.text == "", f"a half-written file had its final name after call {at}"
+        assert corpus.content(published.path) == wanted, f"other bytes after call {at}"
+        assert corpus.temps(job.out) == []
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    for number in range(COUNT):
+        talks.add(tmp_path, number)
+    corpus.run(talks.job(tmp_path))
+    return tmp_path
+
+
+def rows(version: Path) -> dict[str, dict[str, Any]]:
+    table = pq.read_table(version / "utterances.parquet").to_pylist()
+    return {row["id"]: row for row in table}
+
+
+def test_a_night_computes_what_is_new_and_limits_are_free(own: Path) -> None:
+    before, texts = rows(own / "out/datasets/v0001"), len(doubting_asr.ALIGNED)
+    talks.add(own, COUNT)
+    two, counts = corpus.run(talks.job(own))
+    assert {stage: computed for stage, (computed, _) in counts.items() if stage != "package"} == {
+        **{"shard": 1, "filter": 1, "resample": 1, "transcribe": 1}
+    }
+    assert len(doubting_asr.ALIGNED) == texts + 1
+    after = rows(two.path)
+    places = ("shard", "offset", "generation")
+    for name, row in before.items():
+        same = {key: value for key, value in row.items() if key not in places}
+        assert same == {key: value for key, value in after[name].items() if key not in places}
+    assert len(after) == COUNT + 1
+    assert verify(two.path) == []
+    doubts = {row["reference_confidence"] for row in after.values()}
+    assert all(0.8 < doubt < 0.9 for doubt in doubts), "each text has one doubtful word"
+    for limits in ({"min_sure": 0.8}, {"mood": ("even", "odd")}, {"loud": 1.0}):
+        _, counts = corpus.run(talks.job(own, **limits))
+        assert not any(computed for computed, _ in counts.values()), limits
+
+
+def test_a_text_that_bursts_the_aligner_is_loud_and_costs_nothing_else(own: Path) -> None:
+    """A plug-in's own error ends the run, which says it; what is computed stays."""
+    lines = (own / talks.LIST).read_text()
+    changed = lines.replace(talks.text_of(1, 0), "a burst text")
+    (own / talks.LIST).write_text(changed)
+    with pytest.raises(ValueError, match="this text bursts"):
+        corpus.run(talks.job(own))
+    assert [path.name for path in versions.all_of(own / "out")] == ["v0001"]
+    (own / talks.LIST).write_text(lines)
+    _, counts = corpus.run(talks.job(own))
+    assert counts["transcribe"][0] == 0

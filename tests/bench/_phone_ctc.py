@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from tasks.asr import Word, _given_words, ctc
+from tasks.asr import Word, _given_words
 from tasks.asr.ctc import Backend, Settings
 from tests.helpers import timed_speech
 from tests.helpers.timed_speech import Floats, Line
@@ -71,6 +71,3 @@ class Aligner:
 
 def _bare(word: str) -> str:
     return word.strip(" .,;:!?").lower()
-
-
-assert ctc.RATE == 16_000

@@ -1,7 +1,7 @@
 """Edges of words of a given text, beside made speech whose phones are known.
 
-    [UTTERMILL_CORPUS=…] python -m tests.bench.align_words [--pocketsphinx FOLDER] [--each 4]
-        [--languages en …]
+    [UTTERMILL_CORPUS=…] python -m tests.bench.align_words [--pocketsphinx FOLDER] [--ctc FOLDER]
+        [--each 4] [--languages en …]
 
 espeak-ng says sentences of ten languages in several voices; a word is from its first phone to the
 end of its last one. Real words whose edges are known by their level are those of the corpus that
@@ -10,7 +10,11 @@ were recorded one by one (digits in English, words in Mandarin), a dozen in a ro
 
 `aligned`      `transcribe.reference_words` by Whisper base
 `engine`       the same text by faster-whisper's own word timestamps, as of words that it heard
+`ctc`          the same by a CTC model of English phones, in a clip of any length; FOLDER: where
+               `pip install --no-deps --target FOLDER hama==1.3.13` put it (Apache-2.0)
 `pocketsphinx` English only; FOLDER: where `pip install --target FOLDER pocketsphinx` put it
+
+`story` are English sentences in other voices than `made`, on which nothing was chosen.
 
 Then the confidence of right texts, and of texts of another clip in the same language.
 """
@@ -29,11 +33,12 @@ from typing import NamedTuple
 import numpy as np
 import soxr
 
+from flows.demo.corpus import ENGLISH, STORY
 from tasks.asr import SpeechClip, Word
 from tasks.asr._whisper import results
 from tasks.asr._whisper.windows import tokenizer_of
 from tasks.asr.faster_whisper import Backend, Settings
-from tests.bench import corpus_speech
+from tests.bench import _phone_ctc, corpus_speech
 from tests.bench._language_sentences import SENTENCES
 from tests.bench._sentences import FRAME, active_frames
 from tests.helpers import timed_speech
@@ -43,6 +48,7 @@ RATE = corpus_speech.RATE
 LANGUAGES = ("en", "de", "fr", "es", "it", "nl", "pl", "ru", "tr", "pt")
 VARIANTS = ("", "+f2", "+m3")
 SPEEDS = (130, 160, 190)
+STORY_VOICES = ("en-us+m1", "en-us+m7", "en-us+f4")
 SINGLE = {"en/fsdd": "en", "zh/hsk_words": "zh"}
 ROW = 12  # words
 MARKS = " .,;:!?¿¡\"'"
@@ -72,6 +78,19 @@ def made(each: int, languages: Sequence[str]) -> Iterator[Known]:
         words = timed_speech.timed_words(said)
         spans = {word.first: (word.length, word.start, word.end) for word in words}
         yield Known("made", name, samples, text, spans)
+
+
+def story() -> Iterator[Known]:
+    """English sentences in voices of their own."""
+    lines = [
+        Line(text, STORY_VOICES[n % 3], (140, 175, 205)[n // 3 % 3])
+        for n, text in enumerate([*dict.fromkeys((*ENGLISH, *STORY))][:24])
+    ]
+    for line, said in zip(lines, timed_speech.speak(lines), strict=True):
+        samples = np.asarray(soxr.resample(said.samples, timed_speech.RATE, RATE, "HQ"), np.float32)
+        words = timed_speech.timed_words(said)
+        spans = {word.first: (word.length, word.start, word.end) for word in words}
+        yield Known("story", "en", samples, line.text, spans)
 
 
 def recorded(corpus: Path) -> Iterator[Known]:
@@ -157,16 +176,21 @@ def pocketsphinx(folder: Path) -> Callable[[Known], Sequence[Word]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pocketsphinx", type=Path)
+    parser.add_argument("--ctc", type=Path)
     parser.add_argument("--each", type=int, default=4, help="clips of a language")
     parser.add_argument("--languages", nargs="+", default=LANGUAGES, choices=LANGUAGES)
     args = parser.parse_args()
     corpus = os.environ.get("UTTERMILL_CORPUS")
-    clips = [*made(args.each, args.languages), *(recorded(Path(corpus)) if corpus else ())]
+    told = story() if "en" in args.languages else ()
+    clips = [*made(args.each, args.languages), *told, *(recorded(Path(corpus)) if corpus else ())]
     backend = Backend(Settings(device="cpu", threads=1))
 
-    def aligned(known: Known) -> Sequence[Word]:
-        (transcript,) = backend.align([SpeechClip(known.samples, known.language)], [known.text])
+    def given(known: Known, text: str) -> Sequence[Word]:
+        (transcript,) = backend.align([SpeechClip(known.samples, known.language)], [text])
         return transcript.words or ()
+
+    def aligned(known: Known) -> Sequence[Word]:
+        return given(known, known.text)
 
     def engine(known: Known) -> Sequence[Word]:
         encoded = backend._windows.encode([SpeechClip(known.samples, known.language)])
@@ -178,6 +202,12 @@ def main() -> None:
     ways: dict[str, Callable[[Known], Sequence[Word]]] = {"aligned": aligned, "engine": engine}
     if args.pocketsphinx:
         ways["pocketsphinx"] = pocketsphinx(args.pocketsphinx)
+    english = [known for known in clips if known.language == "en"]
+    phones = _phone_ctc.Aligner(args.ctc, [known.text for known in english]) if args.ctc else None
+    if phones:
+        ways["ctc"] = lambda known: (
+            phones.align(known.samples, known.text) if known.language == "en" else ()
+        )
     for name, way in ways.items():
         distances: dict[str, list[float]] = {}
         began, seconds = time.process_time(), 0.0
@@ -197,10 +227,14 @@ def main() -> None:
             if values:
                 median, most = np.quantile(values, (0.5, 0.95))
                 print(f"  {kind}: {len(values)} edges, median {median:.3f} s, p95 {most:.3f} s")
-    print_confidence(backend, clips)
+    print_confidence("aligned", clips, given)
+    if phones:
+        print_confidence("ctc", english, lambda known, text: phones.align(known.samples, text))
 
 
-def print_confidence(backend: Backend, clips: Sequence[Known]) -> None:
+def print_confidence(
+    name: str, clips: Sequence[Known], align: Callable[[Known, str], Sequence[Word]]
+) -> None:
     """Of right texts, and of those of the next clip in the same language."""
     for kind, step in (("right", 0), ("another clip's", 1)):
         means = []
@@ -209,11 +243,10 @@ def print_confidence(backend: Backend, clips: Sequence[Known]) -> None:
             for number, known in enumerate(alike):
                 text = alike[(number + step) % len(alike)].text
                 if len(alike) > 1 and (step == 0 or text != known.text):
-                    clip = SpeechClip(known.samples, language)
-                    (transcript,) = backend.align([clip], [text])
-                    means.append(np.mean([word.probability for word in transcript.words or ()]))
+                    sure = [word.probability for word in align(known, text)]
+                    means.append(np.mean([one for one in sure if one is not None]))
         low, median, high = np.quantile(means, (0.05, 0.5, 0.95))
-        print(f"confidence, {kind} text: {low:.2f}, {median:.2f}, {high:.2f} (5, 50, 95 %)")
+        print(f"{name}: confidence, {kind} text: {low:.2f}, {median:.2f}, {high:.2f} (5, 50, 95 %)")
 
 
 if __name__ == "__main__":

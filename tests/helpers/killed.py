@@ -3,7 +3,8 @@
 `python -m tests.helpers.killed SMALL TMP COUNT SEED [TORN]`
 
 SMALL holds the recordings of `corpus` or of `talks`. Forks one run for each point from a process
-that never ran anything itself, and only imported what a run imports, which takes most of a run's time; prints the points.
+that never ran anything itself, and only imported what a run imports, which takes most of a run's
+time; prints the points.
 As a control, TORN (`replace` or `rename`) makes this call of `os` a copy that dies halfway.
 """
 

@@ -20,7 +20,7 @@ from tasks.recording import ids
 from tasks.storage import sorted_keys
 
 KINDS = ("speaker", "recording", "pcm", "text")
-SPEAKING, PCM, TEXT = (KINDS.index(name) for name in ("speaker", "pcm", "text"))
+SPEAKING, RECORDING, PCM, TEXT = range(len(KINDS))
 
 Sides = NDArray[np.int16]  # indices of names of splits; -1: none
 #: The parts of a `splits.parquet`, in these columns.

@@ -3,10 +3,11 @@
 `{dev: 0.05, test: {hours: 2}, hard: {list: hard.txt}}`; the rest is `train`.
 
 **Never separated:** clips of one recording, clips of one speaker (names of speakers belong to their
-dataset; of a clip of several turns, all who speak in it), and clips of the same samples (equal sha256). Clips connected in this way form a
-component, and a component is in one split. Copies with other samples are the business of the filter
-`duplicate`, which keeps one of each. `package.disjoint` names what is never separated, and may name
-texts, which read speech has by default (`text_splits.py`).
+dataset; of a clip of several turns, all who speak in it), and clips of the same samples (equal
+sha256). Clips connected in this way form a component, and a component is in one split. Copies with
+other samples are the business of the filter `duplicate`, which keeps one of each.
+`package.disjoint` names what is never separated, and may name texts, which read speech has by
+default (`text_splits.py`).
 
 **What is published stays.** A version holds `splits.parquet`: the split of every speaker, recording
 and PCM that was ever assigned, also while it is absent. New clips of a known speaker or recording
@@ -49,7 +50,14 @@ from tasks.publish.choosing import (
     text_groups,
     text_splits,
 )
-from tasks.publish.choosing.components import KINDS, PCM, TEXT, Sides, SplitTable
+from tasks.publish.choosing.components import (
+    KINDS,
+    PCM,
+    RECORDING,
+    TEXT,
+    Sides,
+    SplitTable,
+)
 from tasks.publish.choosing.split_allocation import BATCH, HOUR
 from tasks.publish.choosing.split_input import Candidates
 from tasks.publish.name_table import SPEAKER, Nodes
@@ -179,20 +187,22 @@ def _applied(
     settings: PackageSettings, nodes: Nodes, length: Int64s, kinds: set[str]
 ) -> Int32s | None:
     """Take the nodes out that may be in two splits, and texts, which connect later: those of each
-    clip if they may not. A clip that has no other one is in a split by its samples. `kinds`: what is in `splits.parquet`."""
+    clip if they may not. A clip without any other is in a split by its recording, if it is one of
+    nobody known, else by its samples. `kinds`: what is in `splits.parquet`."""
     text = nodes.of_row[TEXT].copy()
     recording = nodes.of_row[KINDS.index("recording")]
     splits = len({REST, *settings.splits})
     read = "text" in kinds or (not kinds and text_splits.is_read(text, recording, length, splits))
     wanted = kinds_apart(settings.disjoint, read)
-    pcm = nodes.of_row[PCM].copy()
+    instead = RECORDING if SPEAKER in wanted else PCM
+    kept = nodes.of_row[instead].copy()
     for number, kind in enumerate(KINDS):
         if kind not in wanted or kind == "text":
             nodes.of_row[number] = -1
             if kind == SPEAKER:
                 nodes.talking = nodes.talking[:, :0]
     nameless = (nodes.of_row < 0).all(axis=0)  # a clip of nobody known, for example
-    nodes.of_row[PCM, nameless] = pcm[nameless]
+    nodes.of_row[instead, nameless] = kept[nameless]
     return text if "text" in wanted else None
 
 

@@ -43,8 +43,8 @@ def of_utterances(
     linked: Speakers | None = None,
 ) -> Leaks:
     """For each split but train, the clips whose text, speaker, recording or audio is in train too.
-    `parts`: a version's utterances (`columns`); they are not read if there is one split only. Beyond
-    `memory`, tables lie in `scratch`. `linked`: who the people in turns are over all recordings."""
+    `parts`: a version's utterances (`columns`); they are not read if there is one split only.
+    Beyond `memory`, tables lie in `scratch`. `linked`: who people in turns are over recordings."""
     names = sorted(splits)
     if len(names) < 2:
         return {}

@@ -102,7 +102,7 @@ def test_leaks_count_everybody() -> None:
     def split(*dev: str) -> dict[str, Any]:
         rows = with_split(CLIPS, dict.fromkeys(dev, "dev"))
         columns = leaks.columns(rows.column_names)
-        return leaks.of_utterances({"train", "dev"}, parts_of(rows)(columns))
+        return leaks.of_utterances({"train", "dev"}, parts_of(rows)(columns), "256MB", None)
 
     assert split("alone")["dev"]["speaker"] == 1, "dora talks in a window of train"
     assert split("wa", "u0001")["dev"]["speaker"] == 1, "bert does"

@@ -26,6 +26,7 @@ import tasks.filters.dc_offset
 import tasks.filters.dead_channel
 import tasks.filters.decode_faults
 import tasks.filters.dialogue
+import tasks.filters.distillmos
 import tasks.filters.dnsmos
 import tasks.filters.duplicate
 import tasks.filters.duration
@@ -107,6 +108,7 @@ import tasks.text.llm_label
 import tasks.text.logprob
 import tasks.text.no_speech
 import tasks.text.pii
+import tasks.text.reference_confidence
 import tasks.text.repeated_text
 import tasks.text.repetition
 import tasks.text.style
@@ -138,6 +140,7 @@ filters_dc_offset: contracts.FilterModule = tasks.filters.dc_offset
 filters_dead_channel: contracts.FilterModule = tasks.filters.dead_channel
 filters_decode_faults: contracts.FilterModule = tasks.filters.decode_faults
 filters_dialogue: contracts.FilterModule = tasks.filters.dialogue
+filters_distillmos: contracts.FilterModule = tasks.filters.distillmos
 filters_dnsmos: contracts.FilterModule = tasks.filters.dnsmos
 filters_duplicate: contracts.FilterModule = tasks.filters.duplicate
 filters_duration: contracts.FilterModule = tasks.filters.duration
@@ -219,6 +222,7 @@ text_llm_label: contracts.TextVerdictModule = tasks.text.llm_label
 text_logprob: contracts.TextVerdictModule = tasks.text.logprob
 text_no_speech: contracts.TextVerdictModule = tasks.text.no_speech
 text_pii: contracts.TextVerdictModule = tasks.text.pii
+text_reference_confidence: contracts.TextVerdictModule = tasks.text.reference_confidence
 text_repeated_text: contracts.TextVerdictModule = tasks.text.repeated_text
 text_repetition: contracts.TextVerdictModule = tasks.text.repetition
 text_style: contracts.TextVerdictModule = tasks.text.style

@@ -130,10 +130,10 @@ def _check_turns(job: Job) -> None:
 def _check_aligner(job: Job) -> None:
     """ConfigError if words of sources' texts are to be timed by a recogniser that cannot, or judged
     without times."""
-    use, judging = job.transcribe.backend.use, reference_words.judging(job.transcribe)
-    if judging and not job.transcribe.reference_words:
+    use, rules = job.transcribe.backend.use, reference_words.rules_on_fit(job.transcribe)
+    if rules and not job.transcribe.reference_words:
         raise ConfigError(
-            f"transcribe.verdicts: {judging[0]} judges how a source's text fits the sound; set "
+            f"transcribe.verdicts: {rules[0]} judges how a source's text fits the sound; set "
             "transcribe.reference_words=true, which aligns it"
         )
     aligns = isinstance(plugins.ASR.load(use).Backend, AligningBackendClass)

@@ -43,7 +43,7 @@ def rounds(job: Job) -> int:
     votes = asr.language_by != "clip" and asr.backend.use != "none"
     last = asr.llm_text is not None or asr.reference_words
     asks = bool(model_answers.asking(asr))
-    before_last = asr.llm_text is not None and bool(reference_words.judging(asr))
+    before_last = asr.llm_text is not None and bool(reference_words.rules_on_fit(asr))
     return 1 + votes + bool(asr.backends) + asks + before_last + last
 
 

@@ -85,11 +85,11 @@ def timed(
             spans.append((float(edges[path.starts[first]]), float(edges[path.ends[last - 1]])))
             probabilities[place] = float(np.exp(logs[first:last].mean()))
     wide = _wider(spans, begin, until)
-    known = {
+    timed_spans = {
         place: (*span, probability)
         for (place, probability), span in zip(probabilities.items(), wide, strict=True)
     }
-    return _completed(words, known, {*places}, begin, until)
+    return _completed(words, timed_spans, {*places}, begin, until)
 
 
 def _wider(
@@ -107,7 +107,7 @@ def _wider(
 
 def _completed(
     words: Sequence[str],
-    known: dict[int, tuple[float, float, float]],
+    timed_spans: dict[int, tuple[float, float, float]],
     spelt: set[int],
     begin: float,
     until: float,
@@ -116,13 +116,13 @@ def _completed(
     whole: list[Word] = []
     place = 0
     while place < len(words):
-        if place in known:
-            whole.append(Word(words[place], *known[place]))
+        if place in timed_spans:
+            whole.append(Word(words[place], *timed_spans[place]))
             place += 1
             continue
-        after = next((n for n in range(place, len(words)) if n in known), len(words))
+        after = next((n for n in range(place, len(words)) if n in timed_spans), len(words))
         low = whole[-1].end if whole else begin
-        high = known[after][0] if after in known else until
+        high = timed_spans[after][0] if after in timed_spans else until
         shares = np.linspace(low, max(low, high), after - place + 1).tolist()
         for n, start, end in zip(range(place, after), shares[:-1], shares[1:], strict=True):
             whole.append(Word(words[n], start, end, 0.0 if n in spelt else None))

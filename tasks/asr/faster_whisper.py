@@ -158,8 +158,8 @@ class Backend:
         parts = []
         for piece in given_pieces.pieces(words, heard, clip.samples):
             window = SpeechClip(np.ascontiguousarray(clip.samples[piece.start : piece.end]))
-            said = "".join(words[piece.first : piece.last])
-            parts.append((piece, self._aligned_window(window, language, said)))
+            spoken = "".join(words[piece.first : piece.last])
+            parts.append((piece, self._aligned_window(window, language, spoken)))
         return given_pieces.joined(text, words, parts)
 
     def _finish_or_wait(

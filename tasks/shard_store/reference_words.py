@@ -43,6 +43,6 @@ def probabilities(aligned: TranscriptRow) -> tuple[float | None, ...]:
     return tuple(row["probability"] for row in aligned.get("word_times") or ())
 
 
-def judging(settings: TranscribeSettings) -> list[str]:
+def rules_on_fit(settings: TranscribeSettings) -> list[str]:
     """The chosen plug-ins on text that judge how a source's text fits the sound."""
     return [plugin.use for plugin in settings.verdicts if plugins.TEXT.load(plugin.use).ALIGNED]

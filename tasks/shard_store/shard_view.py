@@ -335,7 +335,7 @@ class ShardView(StoredShard):
 
     @cached_property
     def _judges_alignment(self) -> bool:
-        return bool(reference_words.judging(self.job.transcribe))
+        return bool(reference_words.rules_on_fit(self.job.transcribe))
 
     def with_stored_text(self, utterances: Iterable[FinalUtterance]) -> set[str]:
         """Ids of utterances that a limit dropped before their transcript was looked up, although

@@ -118,16 +118,12 @@ class TextValues:
             self._listens and row["text"] is not None,
             None if aligned is None else reference_words.probabilities(aligned),
         )
-        likely = base(utterance.cut.language or row["language"] or "")
         values = {
             **row,
             "text": text,
             SOURCE: source,
             "text_chars": len(text.strip()),
-            # "um" counts no word when texts are compared, and is one.
-            "words": 0
-            if source == "reference" and wordless(text, likely)
-            else row["words"] or None,
+            "words": _words(utterance, row, text, source),
             "wer": wer,
             "cer": cer,
             "language_probability": probability,
@@ -193,6 +189,12 @@ def _derived(utterance: HeardUtterance, row: TranscriptRow) -> dict[str, float |
         "language_vote": vote.shares.get(row["language"] or "", 0.0) if vote else None,
         "language_contradiction": row.get("detected_probability") if contradicted else None,
     }
+
+
+def _words(utterance: HeardUtterance, row: TranscriptRow, text: str, source: str) -> int | None:
+    """How many the reference has: "um" counts none when texts are compared, and is one."""
+    likely = base(utterance.cut.language or row["language"] or "")
+    return 0 if source == "reference" and wordless(text, likely) else row["words"] or None
 
 
 def _rate(errors: int | None, total: int | None) -> float | None:

@@ -91,9 +91,9 @@ def joined(
     timed: list[Word] = []
     logprob = 0.0
     for piece, part in parts:
-        begin, said = piece.start / RATE, part.words or ()
-        logprob += (part.avg_logprob or 0.0) * len(said)
-        for spelling, word in zip(words[piece.first : piece.last], said, strict=True):
+        begin, aligned = piece.start / RATE, part.words or ()
+        logprob += (part.avg_logprob or 0.0) * len(aligned)
+        for spelling, word in zip(words[piece.first : piece.last], aligned, strict=True):
             start, end = word.start + begin, word.end + begin
             timed.append(replace(word, word=spelling, start=start, end=end))
     mean = logprob / len(timed) if timed else None

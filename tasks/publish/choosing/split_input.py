@@ -120,8 +120,8 @@ def talking_in(rows: pa.Table, linked: Speakers | None = None) -> pa.Table:
     if linked is not None:
         people = linked.called(people)
     talking = pa.table({"row": row, "name": speakers_in(people)}).cast(TALKING)
-    known = talking.filter(pc.is_valid(talking["name"]))
-    return known.group_by(TALKING.names, use_threads=False).aggregate([]).select(TALKING.names)
+    named = talking.filter(pc.is_valid(talking["name"]))
+    return named.group_by(TALKING.names, use_threads=False).aggregate([]).select(TALKING.names)
 
 
 def _files_in(rows: pa.Table) -> pa.ChunkedArray:

@@ -106,10 +106,10 @@ def _looks_like(name: str, values: Sequence[object]) -> str | None:
     if {str(value).lower() for value in scalars} <= _FLAGS:
         return None
     hinted = next((role for role, hint in _HINTS.items() if hint.search(words)), None)
-    return named or hinted or ("text" if _are_texts(scalars) else None)
+    return named or hinted or ("text" if are_texts(scalars) else None)
 
 
-def _are_texts(values: Sequence[object]) -> bool:
+def are_texts(values: Sequence[object]) -> bool:
     """Whether most values are sentences, and not always the same ones."""
     texts = [value for value in values if isinstance(value, str)]
     sentences = sum(len(t.split()) >= LEAST_WORDS or len(_UNSPACED.findall(t)) >= 4 for t in texts)

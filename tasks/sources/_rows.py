@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -37,7 +38,8 @@ from tasks.storage import bounds
 def listed(layout: Found, settings: LabelSettings) -> Entries:
     """The recordings of a layout; the source's language where a row names none, and its labels.
     Audio below a layout's folder that no row names is skipped as `not_listed`."""
-    keys = np.fromiter(map(_key, layout.audio()), np.int64)
+    key_of = partial(_key, layout.root.rstrip("/") + "/")
+    keys = np.fromiter(map(key_of, layout.audio()), np.int64)
     yield from _recordings(layout, keys, settings)
     if layout.whole:
         named = np.unique(keys)
@@ -48,10 +50,10 @@ def listed(layout: Found, settings: LabelSettings) -> Entries:
                 yield Ignored(recording_name(path), "not_listed")
 
 
-def _key(audio: object) -> int:
+def _key(below: str, audio: object) -> int:
     if not isinstance(audio, str):
         return 0
-    audio = audio.strip()
+    audio = audio.strip().removeprefix(below)
     # Most paths are normal already.
     return hash(os.path.normpath(audio) if "./" in audio or "//" in audio else audio)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from tasks.recording import Ignored, Recording
 from tasks.sources import table
 from tests.helpers import corpus, layouts
 from tests.sources.test_sources import ignored, listed, recs
+from tests.sources.test_table import notes
 
 
 def said(recording: Recording) -> Iterator[tuple[str, layouts.Said]]:
@@ -70,6 +72,98 @@ def test_a_row_whose_audio_is_missing_costs_only_itself(tmp_path: Path) -> None:
         "the row has 5 cells, where most rows have 3; put a text that holds pipes into quotes",
     )
     assert ignored(items) == {"metadata.csv:6": "other_text"}
+
+
+ROWS = {"LJ001-0001": "what the first one says", "LJ001-0002": "what the second one says"}
+
+
+@pytest.mark.parametrize(
+    ("first", "before", "after"),
+    [("\ufeff", "", ""), ("id|text|normalised\r\n", "", ""), ("", "", ".wav"),
+     ("", "wavs/", ".wav"), ("", "{home}/wavs/", ".wav")],
+)  # fmt: skip
+@pytest.mark.parametrize("around", ["", "LJSpeech-1.1/", "a/b/"])
+def test_ljspeech_as_people_write_it(
+    tmp_path: Path, first: str, before: str, after: str, around: str
+) -> None:
+    home = tmp_path / around
+    for name in ROWS:
+        layouts.audio(home, f"wavs/{name}.wav")
+    before = before.format(home=home)
+    rows = "".join(f"{before}{n}{after}|{t} 1|{t} one\r\n" for n, t in ROWS.items())
+    (home / "metadata.csv").write_text(first + rows)
+    layouts.write(tmp_path / "README.txt", "unpacked")
+    assert table.suggested(str(tmp_path)) == {"kind": "table", "layout": "ljspeech"}
+    items = listed("table", tmp_path)
+    assert [(r.path, r.text, r.error) for r in recs(items)] == [
+        (f"wavs/{name}.wav", f"{text} one", None) for name, text in ROWS.items()
+    ]
+    assert ignored(items) == {}
+
+
+def test_speakers_between_path_and_text_are_no_texts(tmp_path: Path) -> None:
+    for name in ROWS:
+        layouts.audio(tmp_path, f"wavs/{name}.wav")
+    rows = (f"wavs/{name}.wav|7|{text}" for name, text in ROWS.items())
+    layouts.write(tmp_path / "metadata.csv", *rows)
+    assert table.suggested(str(tmp_path)) is None
+    (why,) = notes("folder", tmp_path)
+    assert why.startswith("metadata.csv seems to name recordings and is not read: source ")
+    assert "has 3 columns and no header: name them, for example `columns: {audio: 1" in why
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "why"),
+    [
+        ("metadata.csv", "file_name,text\na.wav,Да\n".encode("cp1251"), "set the source's `enco"),
+        ("metadata.csv", b"LJ1|one|two|three\n", "no column names audio"),
+        ("metadata.csv.gz", gzip.compress(b"a.wav,one\n"), "decompress it first"),
+        ("transcripts.txt", b"a|one\n", "no column names audio"),
+        ("said.csv", b"a.wav,one,two\n", "name them, for example"),
+        (
+            "metadata.jsonl",
+            b'{"file_name": "b.wav", "text": "one"}\n',
+            "the audio that it names is",
+        ),
+    ],
+)
+def test_a_list_that_a_folder_cannot_use_is_named_with_the_reason(
+    tmp_path: Path, name: str, data: bytes, why: str
+) -> None:
+    layouts.audio(tmp_path, "a.wav")
+    (tmp_path / name).write_bytes(data)
+    assert table.suggested(str(tmp_path)) is None
+    (note,) = notes("folder", tmp_path)
+    assert note.startswith(f"{name} seems to name recordings and is not read: ")
+    assert why in note
+
+
+def test_a_path_from_the_root_and_a_whole_path_are_one_file(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        layouts.audio(tmp_path, f"data/train/{name}.wav")
+    home = tmp_path / "data/train"
+    layouts.write(
+        home / "metadata.csv",
+        "file_name,text",
+        "a.wav,one",
+        f"{home}/a.wav,one",
+        f"{home}/b.wav,two",
+    )
+    assert table.suggested(str(tmp_path)) == {"kind": "table", "layout": "audiofolder"}
+    items = listed("table", home)
+    assert {r.path: r.text for r in recs(items)} == {"a.wav": "one", "b.wav": "two"}
+    assert len(recs(items)) == 2
+    assert ignored(items) == {"metadata.csv:3": "duplicate_line"}
+
+
+def test_audio_as_datasets_writes_it_to_json_is_a_path(tmp_path: Path) -> None:
+    layouts.audio(tmp_path, "a.wav")
+    rows = [{"audio": {"bytes": None, "path": "a.wav"}, "text": "one"}]
+    for name, data in (("x.json", json.dumps(rows)), ("y.jsonl", json.dumps(rows[0]))):
+        layouts.write(tmp_path / name, data)
+        assert [(r.path, r.text) for r in recs(listed("table", tmp_path / name))] == [
+            ("a.wav", "one")
+        ]
 
 
 @pytest.mark.parametrize(

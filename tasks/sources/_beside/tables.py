@@ -10,27 +10,51 @@ from contextlib import suppress
 from tasks.base.errors import ConfigError, ItemError
 from tasks.recording.names import display_text
 from tasks.sources import table
+from tasks.storage import urls
 
 MOST_LOOKED = 2000  # entries, of the folder and of those below it
 DEPTH = 2
 MOST_LISTS = 5
 ENDINGS = (*table.ENDINGS, ".jsonl")
 KALDI = "wav.scp"
+NAMES = ("metadata.", "transcripts.", "transcript.")  # with these, other endings are looked at, too
+PLAIN = (".txt", ".csv.gz", ".tsv.gz", ".jsonl.gz")
+AUDIO = (b".wav", b".flac", b".mp3", b".ogg", b".opus", b".m4a")
+HEAD = 4096  # bytes in which audio is looked for
+MISSING = (
+    "the audio that it names is not there, or not where it says; `kind: table` with `root` and "
+    "`columns` of your own takes it"
+)
 
 
 def sentences(root: str) -> Iterator[str]:
-    """What takes each list, with its texts, that names audio which is there."""
+    """What takes each list, with its texts, that names audio which is there; and why a list is not
+    read that seems to."""
     count = 0
     for path in _lists(root):
         if count == MOST_LISTS:
             return
         source = os.path.dirname(path) if os.path.basename(path) == KALDI else path
-        if _names_audio(path):
+        name, why = display_text(os.path.relpath(path, root)), ""
+        try:
+            if os.path.basename(path) == KALDI or table.names_audio(path):  # Kaldi's may be pipes
+                count += 1
+                yield (
+                    f"{name} names recordings and is not read; "
+                    f"`--source {display_text(shlex.quote(source))}` takes them, with their texts"
+                )
+                continue
+        except ConfigError as error:
+            why = str(error)
+        except (ItemError, OSError, ValueError):
+            continue
+        if os.path.basename(path).lower().startswith(NAMES) or (why and _holds_audio(path)):
             count += 1
-            yield (
-                f"{display_text(os.path.relpath(path, root))} names recordings and is not read; "
-                f"`--source {display_text(shlex.quote(source))}` takes them, with their texts"
-            )
+            yield f"{name} seems to name recordings and is not read: {why or MISSING}"
+
+
+def _is_list(name: str) -> bool:
+    return name.endswith(ENDINGS) or (name.startswith(NAMES) and name.endswith(PLAIN))
 
 
 def _lists(root: str) -> Iterator[str]:
@@ -42,7 +66,7 @@ def _lists(root: str) -> Iterator[str]:
                     left -= 1
                     if not left:
                         return
-                    if entry.name == KALDI or entry.name.lower().endswith(ENDINGS):
+                    if entry.name == KALDI or _is_list(entry.name.lower()):
                         yield entry.path
                     elif depth < DEPTH and entry.is_dir(follow_symlinks=False):
                         folders.append((entry.path, depth + 1))
@@ -50,8 +74,9 @@ def _lists(root: str) -> Iterator[str]:
             continue
 
 
-def _names_audio(path: str) -> bool:
-    """Whether a list names a file that is there, among its first; Kaldi's may be pipes."""
-    with suppress(ConfigError, ItemError, OSError, ValueError):
-        return os.path.basename(path) == KALDI or table.names_audio(path)
+def _holds_audio(path: str) -> bool:
+    """Whether a list begins with endings of audio."""
+    with suppress(OSError), urls.streamed(path) as file:
+        head = file.read(HEAD)
+        return any(ending in head for ending in AUDIO)
     return False

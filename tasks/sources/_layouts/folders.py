@@ -24,6 +24,14 @@ def entries(folder: str) -> set[str]:
         return set()
 
 
+def only_folder(folder: str) -> str | None:
+    """The one folder in a folder that holds no audio beside it; None where there is no such."""
+    names = sorted(entries(folder))
+    inside = [path for name in names if os.path.isdir(path := os.path.join(folder, name))]
+    alone = len(inside) == 1 and not os.path.islink(inside[0]) and not any(map(known, names))
+    return inside[0] if alone else None
+
+
 def homes(folder: str) -> list[str]:
     """`""` for the folder itself, and `<name>/` of the folders in it, sorted, if these are few."""
     try:

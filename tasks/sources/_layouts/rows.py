@@ -94,7 +94,8 @@ class Part:
             for role, value in stated:
                 if values.get(role) in (None, ""):
                     values[role] = value
-            named = self._named(record.get(audio)) if moved else record.get(audio)
+            named = _path_in(record.get(audio))
+            named = self._named(named) if moved else named
             yield FileRow(self.file, number, Described(named, **values, record=record))
 
     def audio(self) -> Iterator[object]:
@@ -102,11 +103,17 @@ class Part:
         audio, moved = self.roles["audio"][0], self.place != AS_WRITTEN
         for _, record in self.records:
             if not isinstance(record, ValueError):
-                yield self._named(record.get(audio)) if moved else record.get(audio)
+                named = _path_in(record.get(audio))
+                yield self._named(named) if moved else named
 
     def _named(self, name: object) -> object:
         is_name = isinstance(name, str) and name.strip()
         return self.place.path(str(name).strip()) if is_name else name
+
+
+def _path_in(audio: object) -> object:
+    """A path as it is, or of an audio as `datasets` writes it to JSON: `{"path": …}`."""
+    return audio.get("path") if isinstance(audio, dict) and not audio.get("bytes") else audio
 
 
 def _first(record: dict[str, object], names: tuple[str, ...]) -> object:
@@ -178,7 +185,7 @@ def json_lines(path: str) -> Records:
 
 def placed(part: Part, root: str, folders: Sequence[str]) -> tuple[Part, int]:
     """The part with the place at which its first audio is, and how many of it are there."""
-    names = (record.get(part.roles["audio"][0]) for record in part.records.head)
+    names = (_path_in(record.get(part.roles["audio"][0])) for record in part.records.head)
     looked = [name.strip() for name in names if isinstance(name, str) and name.strip()]
     place, present = place_of(root, looked, folders)
     return replace(part, place=place), present

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tasks.base import language_codes
 from tasks.base.errors import ConfigError
@@ -47,10 +48,19 @@ def _lj(folder: str, file: str, before: str = "") -> Part | None:
     form = _form(path, "|", False, (2, 3))
     if form is None:
         return None
-    part = Part(path, delimited(form), {"audio": ("1",), "text": ("3", "2"), "id": ("1",)})
+    roles: Roles = {"audio": ("1",), "text": ("3", "2"), "id": ("1",)}
+    part = Part(path, delimited(form), roles)
     first = next(iter(part.records.head), {"1": ""})
-    if known(str(first["1"])) or _columns.first("audio", map(str, first.values())) is not None:
-        return None  # a list of paths, or with a header
+    cells = [str(cell) for cell in first.values()]
+    if _columns.first("audio", cells) is not None:
+        return None  # a header that tells more
+    if _columns.first("id", cells[:1]) is not None:
+        part = Part(path, delimited(replace(form, header=True)), roles)
+    elif known(cells[0]):
+        said = [record.get("2") for record in part.records.head]
+        if not _columns.are_texts(said):  # speakers, as in `path|speaker|text`
+            return None
+        part = Part(path, part.records, {"audio": ("1",), "text": ("3", "2")})
     return _there(part, folder, [f"{before}{subfolder}" for subfolder in ("wavs/", "wav/", "")])
 
 
@@ -123,16 +133,18 @@ def _roles(names: Sequence[str]) -> Roles:
     return {role: (name,) for role, name in named if name is not None}
 
 
+_METADATA = ("metadata.csv", "metadata.tsv", "metadata.jsonl")
+
+
 def audiofolder(folder: str) -> Found | None:
     """Hugging Face's AudioFolder: `metadata.csv` or `metadata.jsonl` with `file_name`, in the
-    folder or in one for each split; other names of columns will do (F5-TTS, XTTS)."""
+    folder or in those below, one for each split; other names of columns will do (F5-TTS, XTTS)."""
     parts = []
-    for before in homes(folder):
-        for name in ("metadata.csv", "metadata.tsv", "metadata.jsonl"):
-            path = os.path.join(folder, before, name)
-            part = _metadata(path) if os.path.isfile(path) else None
-            if part is not None and (moved := _there(part, folder, [before])) is not None:
-                parts.append(moved)
+    for relative in files_below(folder, _METADATA.__contains__, depth=4):
+        part = _metadata(os.path.join(folder, relative))
+        before = relative[: relative.rfind("/") + 1]
+        if part is not None and (moved := _there(part, folder, [before])) is not None:
+            parts.append(moved)
     return of_parts("audiofolder", "AudioFolder", folder, parts) if parts else None
 
 

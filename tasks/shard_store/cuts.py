@@ -113,10 +113,14 @@ class Cut:
 
 
 def seconds_beyond(segment: Segment, cut: Cut) -> float:
-    """How far a source's segment ends beyond the decoded audio, s; 0: it does not."""
-    if segment.end is None or not cut.rate:
+    """How far a source's segment ends beyond the decoded audio, s; 0: it does not. Without an end,
+    it does where its last word begins there."""
+    if not cut.rate:
         return 0.0
-    return max(segment.end - cut.decoded / cut.rate, 0.0)
+    length, end = cut.decoded / cut.rate, segment.end
+    if end is None and segment.words and segment.words[-1].start > length:
+        end = segment.words[-1].end
+    return 0.0 if end is None else max(end - length, 0.0)
 
 
 def no_samples(segment: Segment, cut: Cut) -> str:

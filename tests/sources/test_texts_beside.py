@@ -278,6 +278,61 @@ def test_transcripts_in_json(
     assert (found.error, found.segments) == (None, tuple(segments))
 
 
+def _deepgram_words(*speakers: int) -> dict[str, Any]:
+    words = [
+        {"word": word, "start": start, "end": start + 0.25, "speaker": speaker}
+        for word, start, speaker in zip(("one", "two"), (0.5, 1.0), speakers, strict=True)
+    ]
+    return {
+        "results": {"channels": [{"alternatives": [{"transcript": "one two", "words": words}]}]}
+    }
+
+
+def _google_words(name: str, first: object, second: object) -> list[dict[str, Any]]:
+    times = {"startTime": "0.500s", "endTime": "0.750s"}, {"startTime": "1s", "endTime": "1.250s"}
+    return [
+        {"word": "one", **times[0], name: first} if first else {"word": "one", **times[0]},
+        {"word": "two", **times[1], name: second} if second else {"word": "two", **times[1]},
+    ]
+
+
+AWS_APART = {"results": {
+    "items": [{k: v for k, v in {**AWS_ITEM, **more}.items() if k != "speaker_label"} for more in (
+        {}, {"start_time": "1.0", "end_time": "1.25", "alternatives": [{"content": "two"}]})],
+    "speaker_labels": {"segments": [
+        {"speaker_label": "a", "items": [{"start_time": "0.5", "speaker_label": "a"}]},
+        {"speaker_label": "b", "items": [{"start_time": "1.0", "speaker_label": "b"}]}
+    ]},
+}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        AWS_APART,
+        _deepgram_words(0, 1),
+        {"results": [
+            {"alternatives": [{"transcript": "one two", "words": _google_words("x", 0, 0)}]},
+            {"alternatives": [{"words": _google_words("speakerTag", 1, 2)}]}]},
+        {"results": [
+            {"alternatives": [{"transcript": "one two", "words": _google_words(
+                "speakerLabel", "A", "B")}]}]},
+    ],
+    ids=["aws", "deepgram", "google", "google v2"],
+)  # fmt: skip
+def test_speakers_that_only_the_words_name_part_the_segments(
+    tmp_path: Path, value: dict[str, Any]
+) -> None:
+    segments = one(tmp_path, "a.json", value).segments or ()
+    assert [(s.start, s.end, s.text) for s in segments] == [(0.5, 0.75, "one"), (1.0, 1.25, "two")]
+    assert len({s.speaker for s in segments} - {None}) == 2
+
+
+def test_one_speaker_of_all_words_is_the_speaker(tmp_path: Path) -> None:
+    segments = one(tmp_path, "a.json", _deepgram_words(3, 3)).segments or ()
+    assert [(s.start, s.end, s.text, s.speaker) for s in segments] == [(0.0, None, "one two", "3")]
+
+
 @pytest.mark.parametrize("value", ['{"title": "x", "views": 3}', '{"segments": ["a"]}', "[1]"])
 def test_other_json_is_no_transcript(tmp_path: Path, value: str) -> None:
     put(tmp_path / "a.wav")

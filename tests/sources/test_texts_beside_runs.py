@@ -67,6 +67,20 @@ def test_a_run_over_a_folder_with_texts(tmp_path: Path) -> None:
     assert reasons["transcribe.no_words_in_reference"]["items"] == 1
 
 
+def test_words_beyond_the_end_are_not_packaged_with_the_others(tmp_path: Path) -> None:
+    """The text of a word list is of the whole recording, and would say more than its audio."""
+    end = corpus.seconds_of(3)
+    corpus.add(tmp_path / "in", 3, name="a.wav")
+    corpus.add(tmp_path / "in", 3, seed=1, name="b.wav")
+    for name, last in (("a", end + 1), ("b", end - 0.1)):
+        (tmp_path / f"in/{name}.ctm").write_text(f"{name} 1 0.1 0.2 one\n{name} 1 {last} 0.5 two\n")
+    job = corpus.job(tmp_path, sources=source(tmp_path / "in"), filter=AUTO)
+    published, _ = corpus.run(job)
+    assert [(r["source_id"], r["text"]) for r in utterances(published)] == [(None, "one two")]
+    reasons = published.summary["reasons"]
+    assert reasons["filter.segment_outside_audio"]["items"] == 1
+
+
 def test_a_text_that_is_mended_or_changed_costs_no_audio(tmp_path: Path) -> None:
     make(tmp_path / "in")
     sources = source(tmp_path / "in")

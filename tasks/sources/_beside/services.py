@@ -7,7 +7,7 @@ recogniser.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 
 from tasks.base.errors import ItemError
@@ -110,17 +110,32 @@ def _aws(value: JsonObject) -> Iterable[Cue]:
             start, end = _seconds(segment.get("start_time")), _seconds(segment.get("end_time"))
             yield Cue(start, end, text, _name(segment.get("speaker_label")), words or None)
         return
-    for speaker, turn in groupby(_with_speakers(items), key=lambda pair: pair[0]):
-        if words := _aws_words([item for _, item in turn]):
+    labels = results.get("speaker_labels")
+    turns = _objects(labels.get("segments")) if isinstance(labels, dict) else []
+    spoken = (item for turn in turns for item in _objects(turn.get("items")))
+    by_start = {item.get("start_time"): item.get("speaker_label") for item in spoken}
+    yield from _turns(_with_speakers(items, by_start), _aws_words)
+
+
+def _turns(
+    items: Iterable[tuple[object, JsonObject]],
+    words_of: Callable[[list[JsonObject]], tuple[TimedWord, ...]],
+) -> Iterable[Cue]:
+    """A cue for each run of items, which come with their speakers, of one speaker."""
+    for speaker, turn in groupby(items, key=lambda pair: pair[0]):
+        if words := words_of([item for _, item in turn]):
             yield Cue(words[0].start, words[-1].end, joined(words), _name(speaker), words)
 
 
-def _with_speakers(items: list[JsonObject]) -> Iterable[tuple[object, JsonObject]]:
-    """Items with their speakers; a mark has that of the word before it."""
+def _with_speakers(
+    items: list[JsonObject], by_start: Mapping[object, object]
+) -> Iterable[tuple[object, JsonObject]]:
+    """Items with their speakers, which older files state apart; a mark has that of the word before
+    it."""
     last = None
     for item in items:
         if item.get("type") != "punctuation":
-            last = item.get("speaker_label")
+            last = item.get("speaker_label") or by_start.get(item.get("start_time"))
         yield last, item
 
 
@@ -140,23 +155,36 @@ def _google(value: JsonObject) -> Iterable[Cue]:
     results = _objects(_google_results(value))
     _one_channel({result.get("channelTag") for result in results})
     last = 0.0
-    for result in results:
-        alternative = next(iter(_objects(result.get("alternatives"))), {})
+    alternatives = [next(iter(_objects(r.get("alternatives"))), {}) for r in results]
+    heard = [_objects(alternative.get("words")) for alternative in alternatives]
+    # Version 1 gives the words of all results once more in the last, with their speakers.
+    once_more = [heard[-1]] if heard and not text_field(alternatives[-1].get("transcript")) else []
+    for told in (once_more, heard):
+        items = [item for words_of_one in told for item in words_of_one]
+        speakers = [item.get("speakerLabel") or item.get("speakerTag") for item in items]
+        if items and all(speakers):
+            yield from _turns(zip(speakers, items, strict=True), _google_words)
+            return
+    for result, alternative, items in zip(results, alternatives, heard, strict=True):
         text = text_field(alternative.get("transcript"))
-        rows = [
-            {
-                "word": word.get("word"),
-                "start": _seconds(word.get("startTime", word.get("startOffset", "0s"))),
-                "end": _seconds(word.get("endTime", word.get("endOffset"))),
-            }
-            for word in _objects(alternative.get("words"))
-        ]
-        words = _words(rows, "word")
+        words = _google_words(items)
         end = _seconds(result.get("resultEndTime", result.get("resultEndOffset")))
-        if text is not None:  # else the words of all, with their speakers
+        if text is not None:
             begin = words[0].start if words else last
             last = words[-1].end if words else end
             yield Cue(begin, last, text, words=words or None)
+
+
+def _google_words(items: list[JsonObject]) -> tuple[TimedWord, ...]:
+    rows = [
+        {
+            "word": item.get("word"),
+            "start": _seconds(item.get("startTime", item.get("startOffset", "0s"))),
+            "end": _seconds(item.get("endTime", item.get("endOffset"))),
+        }
+        for item in items
+    ]
+    return _words(rows, "word")
 
 
 def _deepgram(value: JsonObject) -> Iterable[Cue]:
@@ -171,15 +199,23 @@ def _deepgram(value: JsonObject) -> Iterable[Cue]:
         return
     for channel in channels:
         best = _objects(channel.get("alternatives"))[0]
-        yield _deepgram_cue(best, 0.0, None, None)
+        items = _objects(best.get("words"))
+        speakers = [item.get("speaker") for item in items]
+        if len({*speakers}) > 1 and None not in speakers:
+            yield from _turns(zip(speakers, items, strict=True), _deepgram_words)
+        else:
+            yield _deepgram_cue(best, 0.0, None, speakers[0] if speakers else None)
 
 
 def _deepgram_cue(utterance: JsonObject, start: object, end: object, speaker: object) -> Cue:
-    items = _objects(utterance.get("words"))
-    spelled = all(item.get("punctuated_word") for item in items)
-    words = _words(items, "punctuated_word" if spelled else "word")
+    words = _deepgram_words(_objects(utterance.get("words")))
     text = text_field(utterance.get("transcript")) or ""
     return Cue(_seconds(start), seconds_field(end), text, _name(speaker), words or None)
+
+
+def _deepgram_words(items: list[JsonObject]) -> tuple[TimedWord, ...]:
+    spelled = all(item.get("punctuated_word") for item in items)
+    return _words(items, "punctuated_word" if spelled else "word")
 
 
 def _assembly(value: JsonObject) -> Iterable[Cue]:

@@ -41,6 +41,9 @@ PAIRS = [
     ("fa", "کتاب هایشان", "کتاب\u200cهایشان"),
     ("fa", "خانه\u200cی ما", "خانهٔ ما"),
     ("fa", "دانش\u200cآموز", "دانش آموز"),
+    ("fa", "رفته\u200cام", "رفته ام"),
+    ("fa", "آهن\u200cگر و ستم گری", "آهنگر و ستمگری"),
+    ("ur", "علماء کی ابتداء", "علما کی ابتدا"),
     # Devanagari: nasals, nukta, endings
     ("hi", "हिन्दी सम्बन्ध अङ्क चञ्चल ठण्डा", "हिंदी संबंध अंक चंचल ठंडा"),
     ("hi", "ज़रूर क़लम फ़िल्म", "जरूर कलम फिल्म"),
@@ -108,6 +111,7 @@ def test_a_word_in_another_spelling_is_the_same(language: str, one: str, other: 
         ("ar", "جامعة", "جامع"), ("ar", "ماء", "ما"), ("ar", "سلام", "سلم"), ("ar", "فهم", "فةم"),
         ("fa", "آب", "اب"), ("fa", "می\u200cروم", "نمی\u200cروم"), ("fa", "کتاب\u200cها", "کتاب"),
         ("fa", "بزرگ\u200cتر", "بزرگ\u200cترین"), ("fa", "خانه\u200cای", "خانه\u200cی"),
+        ("ur", "ماں", "ما"), ("ur", "آئے", "آے"),
         ("ur", "بھائی", "بہائی"), ("ur", "کھا", "کہا"), ("ur", "گئے", "گے"),
         ("hi", "पेड़", "पेड"), ("hi", "हंस", "हँस"), ("hi", "कंप", "कप"), ("hi", "अन्न", "अंन"),
         ("hi", "ये", "ए"), ("bn", "দিন", "দীন"), ("bn", "সৎ", "সত"),
@@ -123,6 +127,29 @@ def test_a_word_in_another_spelling_is_the_same(language: str, one: str, other: 
 )  # fmt: skip
 def test_two_words_stay_two(language: str, one: str, other: str) -> None:
     assert score(one, other, language).word_errors == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("به کتاب\u200cخانه رفت", "به کتابخانه رفت"),
+        ("كتاب\u200cخانه\u200cی بزرگ", "کتابخانهٔ بزرگ"),
+        ("پیش\u200cنهاد خوب", "پیشنهاد خوب"),
+        ("کتاب\u200cخانه و کتاب\u200cخانه", "کتابخانه و کتابخانه"),
+    ],
+)
+@pytest.mark.parametrize("language", ["fa", "fa-IR", "prs"])
+def test_a_persian_compound_with_a_half_space_is_the_joined_one(
+    language: str, one: str, other: str
+) -> None:
+    for pair in ((one, other), (other, one)):
+        found = score(*pair, language)
+        assert (found.word_errors, found.char_errors) == (0, 0)
+
+
+def test_a_persian_space_still_parts_words() -> None:
+    assert score("ما در خانه", "مادر خانه", "fa").word_errors == 2
+    assert score("کتاب\u200cخانه", "کتابدار", "fa").word_errors == 2
 
 
 def test_each_table_folds_to_letters_that_it_leaves() -> None:

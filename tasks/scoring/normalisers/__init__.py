@@ -32,7 +32,7 @@ from tasks.scoring.normalisers._spoken import says as says
 
 #: Raise it when a rule, `tasks.scoring.readings` or `tasks.scoring.said` gives another text: stored
 #: counts are then computed again from stored texts.
-VERSION = 7
+VERSION = 8
 #: Longer texts get the plain rule, since some rules of languages are not linear in time. An hour of
 #: speech is this long; no clip is.
 LONGEST = 50_000  # characters

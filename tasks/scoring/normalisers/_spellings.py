@@ -63,7 +63,7 @@ _NASALS = tuple(
     (f"{nasal}\u094d[\u200c\u200d]?(?=[{series}])", "\u0902")
     for nasal, series in zip("ङञणनम", ("क-घ", "च-झ", "ट-ढ", "त-ध", "प-भ"), strict=True)
 )
-#: Of the same standard: no nukta is needed in words from Persian and English (ज़रूर), but ड़ and ढ़
+#: Of the same standard (IS 16500:2012): no nukta is needed in words from Persian and English (ज़रूर), but ड़ and ढ़
 #: are letters of Hindi; over the headline, anusvara stands for candrabindu (नहीँ); of two endings
 #: the vowel is right (गये, नयी: गए, नई).
 _HINDI = (
@@ -75,28 +75,38 @@ _HINDI = (
         for sign, vowel in (("\u0940", "ई"), ("\u0947", "ए"))
     ),
 )
-#: hazm's Normalizer (`correct_spacing`): می and نمی belong to their verb; ها, تر and ترین with
-#: their endings to the word before, whether a half space, a space or nothing stands between. The
-#: ezafe after ه, خانه‌ی, is the mark of خانهٔ.
+#: hazm's Normalizer (roshan-research/hazm, hazm/constants.py, AFFIX_SPACING_PATTERNS): می and نمی
+#: belong to their verb; ها, تر, ترین and گر with their endings to the word before, whether a half
+#: space, a space or nothing stands between. The ezafe after ه, خانه‌ی, is the mark of خانهٔ.
 _OWNER = "(?:م|ت|ش|مان|تان|شان)"
 _PERSIAN = (
     ("(?<![\\w\u0653])(ن?می)[ \u200c]+(?=[^\\W\\d_])", r"\1"),
-    (rf"(?<=[\w\u0653])[ \u200c]+(ها(?:ی{_OWNER}?|یی|{_OWNER})?|تر(?:ین)?(?:ها)?ی?)(?!\w)", r"\1"),
+    (
+        rf"(?<=[\w\u0653])[ \u200c]+(ها(?:ی{_OWNER}?|یی|{_OWNER})?|تر(?:ین)?(?:ها)?ی?|گری?)(?!\w)",
+        r"\1",
+    ),
     ("(?<=ه)[ \u200c]+ی(?!\\w)", ""),
 )
 #: ھ is a letter's breath after b, p, t, j, d, k and their kin alone, else another ہ: انھیں, ھے
-#: (Unicode Standard, section 9.2; writers differ after m, n, l, r). Of endings, Urdu Imla (National
-#: Language Authority) has لیے for لئے; ۓ is ئے in one letter.
-_URDU = (("(?<![بپتٹجچدڈڑکگ])ھ", "ہ"), ("\u064a\u0654ے|ے\u0654", "یے"))
-#: Khanda ta before Unicode 4.1 (section 12.2), আ and র in two signs (bnUnicodeNormalizer); ং and ঙ
-#: without a vowel are free (Bangla Academy's rules of spelling): সঙ্গীত, রঙ.
+#: (Unicode Standard, section 9.2; writers differ after m, n, l, r). Imla Nama (recommendations of
+#: the bureau for Urdu, second edition), on hamza: لیے for لئے, and none at the end after alif, علما
+#: for علماء; ۓ is ئے in one letter.
+_URDU = (
+    ("(?<![بپتٹجچدڈڑکگ])ھ", "ہ"),
+    ("\u064a\u0654ے|ے\u0654", "یے"),
+    ("(?<=\\wا)ء(?!\\w)", ""),
+)
+#: Khanda ta before Unicode 4.1 (section 12.2), আ and র in two signs (bnUnicodeNormalizer). ং and ঙ
+#: without a vowel sound alike: Bangla Academy (rules of spelling, 1.04) lets ং stand before ক to ঘ
+#: in sandhi (সংগীত, সঙ্গীত); where it does not (অংক), and at the end (রঙ), no other word is meant.
 _BENGALI = (
     ("ত\u09cd\u200d", "ৎ"),
     ("অ\u09be", "আ"),
     ("ব\u09bc", "র"),
     ("ঙ(?:\u09cd[\u200c\u200d]?(?=[ক-ঘ])|(?![\u09bc-\u09cd]))", "\u0982"),
 )
-#: Decision 240/QĐ of 1984: i for a lone y at the end of a syllable (kĩ thuật), which both sound.
+#: Ministry of Education, Decision 1989/QĐ-BGDĐT of 2018, article 9: i after an initial (hi vọng, kĩ
+#: thuật), names as their owners write them; most still write y. quy and qui sound alike, too.
 _VIETNAMESE = (
     ("(?<![\\w\u0300-\u036f])([hklmstvHKLMSTV]|[qQ][uU])[yY](?=[\u0300-\u0323]*(?!\\w))", r"\1i"),
 )
@@ -162,8 +172,8 @@ _SECOND = ("oa", "oe", "uy")
 
 
 def _toned(syllable: re.Match[str]) -> str:
-    """The tone mark where the rule of 1984 has it (Decision 240/QĐ of the Ministry of Education):
-    hòa, thủy -> hoà, thuỷ. The mark of a misplaced one (hòan) moves likewise."""
+    """The tone mark on the main vowel (Decision 1989/QĐ-BGDĐT of 2018, article 8): hòa, thủy ->
+    hoà, thuỷ. The mark of a misplaced one (hòan) moves likewise."""
     tones = _TONE.findall(syllable[0])
     letters = _LETTER.findall(_TONE.sub("", syllable[0]))
     if len(tones) != 1 or (bearer := _bearer([letter.lower() for letter in letters])) is None:

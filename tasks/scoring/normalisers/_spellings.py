@@ -63,9 +63,9 @@ _NASALS = tuple(
     (f"{nasal}\u094d[\u200c\u200d]?(?=[{series}])", "\u0902")
     for nasal, series in zip("ङञणनम", ("क-घ", "च-झ", "ट-ढ", "त-ध", "प-भ"), strict=True)
 )
-#: Of the same standard (IS 16500:2012): no nukta is needed in words from Persian and English (ज़रूर), but ड़ and ढ़
-#: are letters of Hindi; over the headline, anusvara stands for candrabindu (नहीँ); of two endings
-#: the vowel is right (गये, नयी: गए, नई).
+#: Of the same standard (IS 16500:2012): no nukta is needed in words from Persian and English
+#: (ज़रूर), but ड़ and ढ़ are letters of Hindi; over the headline, anusvara stands for candrabindu
+#: (नहीँ); of two endings the vowel is right (गये, नयी: गए, नई).
 _HINDI = (
     *_NASALS,
     ("(?<=[कखगजफ])\u093c", ""),

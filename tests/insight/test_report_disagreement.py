@@ -39,6 +39,8 @@ def sample(reference: str, heard: str, language: str = "en", **measures: float) 
         ("this is what he said to us", "he said to us", "en", {}, "cut"),
         ("he said to us", "he said to us and then he left", "en", {}, "cut"),
         ("he said it to all of us", "he said", "en", {"speech_after_text": 2.0}, "cut"),
+        ("it is of great importance that the letter used should be fine in form",
+         "it is of great importance at the letter you", "en", {}, "cut"),
         ("how are you today", "comment allez vous", "en", {"language_contradiction": 0.9},
          "language"),
         ("how are you today", "come on you today", "en", {"language_contradiction": 0.2}, "words"),
@@ -48,6 +50,8 @@ def sample(reference: str, heard: str, language: str = "en", **measures: float) 
          "noise"),
         ("the sea was calm that night", "a sea wars come that night", "en", {"nmf_snr": 30.0},
          "words"),
+        ("the sea was calm that night", "a sea wars come that night", "en", {"confidence": -0.5},
+         "noise"),
         ("the same words", "The same words.", "en", {}, "words"),
     ],
 )  # fmt: skip

@@ -27,9 +27,11 @@ KINDS: tuple[Kind, ...] = ("language", "cut", "numbers", "names", "noise", "word
 PER_KIND = 4
 MOST = 0.5  # of the edits: the least share that makes a kind
 LIKELY = 0.5  # probability of another language than the stated one
+CUT = 3  # words; fewer are one word heard as several
 SPEECH = 1.0  # s without words: the text is cut off
-#: Measures beyond these limits are those of noise: dB, MOS, probability, nats.
-NOISY_BELOW = {"nmf_snr": 10.0, "snr": 10.0, "dnsmos_ovrl": 2.0, "confidence": -0.7}
+#: Measures beyond these limits are those of noise: dB, MOS, probability, nats. Clean clips have a
+#: confidence above -0.1; below -0.7 the default rules keep none.
+NOISY_BELOW = {"nmf_snr": 10.0, "snr": 10.0, "dnsmos_ovrl": 2.0, "confidence": -0.4}
 NOISY_ABOVE = {"no_speech_probability": 0.5}
 READ = (*range(101), *range(200, 1001, 100), 10**6, 10**9)  # numbers whose words are known
 
@@ -106,8 +108,10 @@ class Region(NamedTuple):
 
     @property
     def cut(self) -> int:
-        """Words that only one of the texts has at its start or end."""
-        return self.size if self.edge and not (self.spoken and self.heard) else 0
+        """Words that one of the texts has more than the other at its start or end: any number if
+        the other has none there, else CUT or more."""
+        more = abs(len(self.spoken) - len(self.heard)) if self.edge else 0
+        return more if more >= CUT or not (self.spoken and self.heard) else 0
 
     def has(self, members: frozenset[str]) -> bool:
         """Whether one of the words is a member; figures are of all."""

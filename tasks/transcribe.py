@@ -54,13 +54,13 @@ def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
     reused = 0
     for utterance in shard.transcribed():
         reused += utterance.heard.transcript is not None
-        for unit in _lacking(utterance, shard):
+        for unit in lacking(utterance, shard):
             reused += unit.transcript in units  # equal samples are transcribed once
             units[unit.transcript] = unit
     return sorted(units.values(), key=_order), reused
 
 
-def _lacking(utterance: FinalUtterance, shard: shard_view.ShardView) -> Iterator[Unit]:
+def lacking(utterance: FinalUtterance, shard: shard_view.ShardView) -> Iterator[Unit]:
     """What an utterance lacks in this round: its transcript, or those that depend on it."""
     pcm = utterance.heard.pcm
     if pcm is None:

@@ -22,7 +22,7 @@ from tasks.publish import foreseen, safeguards
 from tasks.publish.choosing import clip_choice
 from tasks.publish.unchanged import UpToDate
 from tasks.settings.job import Job
-from tasks.shard_store import enhanced, llm_answers, manifest, recipe, reference_words, whole_job
+from tasks.shard_store import enhanced, manifest, recipe, whole_job
 from tasks.shard_store.index import Index
 from tasks.shard_store.shard_view import ShardView
 from tasks.shard_store.stored_shard import samples_of
@@ -35,6 +35,7 @@ from tasks.stages.listing.overlapping_sources import Shared
 from tasks.stages.listing.pending_listing import AsListed
 from tasks.stages.listing.survey import Survey
 from tasks.storage import temporary, versions
+from tasks.transcribe import lacking
 
 #: What decides which clips there are: a plan in which they have work predicts the rest.
 HEARD = STAGES[:-1]
@@ -269,31 +270,17 @@ class _Scan:
         seen: set[str],
         causes: Sequence[str],
     ) -> None:
-        """Count what further recognisers, a language model and the aligner are asked of it."""
-        seconds = utterance.cut.seconds
-        for other in view.further_recipes(utterance.heard) if utterance.heard.missing else ():
-            computed = other in view.transcripts or other in seen
-            self._tally("transcribe", computed, seconds, causes, bool(self.causes.texts))
-            seen.add(other)
-        question = (
-            llm_answers.request_for(self.job, utterance.heard) if utterance.llm_unanswered else None
-        )
-        if question is not None and question.recipe not in seen:
-            self.stages["transcribe"].add(1, seconds, causes, bool(self.causes.texts))
-            seen.add(question.recipe)
+        """Count what further recognisers, models and the aligner are asked of one that is heard."""
+        if utterance.heard.transcript is None:
+            return
+        again = bool(self.causes.texts)
         verdicts = [name for name in self.causes.version if name.startswith("transcribe.verdicts")]
-        for request in utterance.unanswered:
-            if request.recipe not in seen:
-                self.stages["transcribe"].add(1, seconds, causes or verdicts, False)
-                seen.add(request.recipe)
-        asked = (
-            reference_words.request_for(self.job, view.weights, utterance.heard)
-            if utterance.unaligned
-            else None
-        )
-        if asked is not None and asked.recipe not in seen:
-            self.stages["transcribe"].add(1, seconds, causes, bool(self.causes.texts))
-            seen.add(asked.recipe)
+        for unit in lacking(utterance, view):
+            asked = unit.question is not None
+            because = causes or verdicts if asked else causes
+            reused, seconds = unit.transcript in seen, utterance.cut.seconds
+            self._tally("transcribe", reused, seconds, because, again and not asked)
+            seen.add(unit.transcript)
 
     def _note_clip(self, utterance: FinalUtterance, transcribed: bool) -> None:
         """Note that it will be packaged, or may be; `transcribed`: its text is stored."""

@@ -10,17 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from flows import settings
 from flows.cluster.settings import ClusterSettings
 from flows.run import estimates
+from tasks import pipeline
+from tasks.accounting import summary
 from tasks.base.errors import ConfigError
 from tasks.insight.estimating import estimate, forecast, sample, sample_results
 from tasks.insight.estimating.estimate import Stratum
 from tasks.insight.estimating.forecast import Costs, Forecast, Sizes
 from tasks.insight.estimating.sample import Member
 from tasks.insight.estimating.sample_results import SampleResult
+from tasks.publish import foreseen
+from tasks.runs.executor import Here
 from tasks.settings.job import Done, Spent
 from tasks.stages import stage
 from tasks.storage import local
@@ -228,9 +233,6 @@ def test_a_sample_changes_no_recipe_and_is_reused(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 6)
     alone, _ = corpus.run(corpus.job(tmp_path, out=tmp_path / "alone"))
     job = corpus.job(tmp_path)
-    from tasks import pipeline
-    from tasks.runs.executor import Here
-
     found = pipeline.run_shard_stage(job, Here(), tmp_path / "listing")
     every, failed = sample_results.frame(job.out, found.shards)
     assert (len(every), failed) == (6, 0)
@@ -308,3 +310,22 @@ def test_a_file_with_two_names_is_counted_once(tmp_path: Path) -> None:
     (tmp_path / "datasets" / "v1" / "a").write_bytes(b"12345")
     os.link(tmp_path / "datasets" / "v1" / "a", tmp_path / "datasets" / "v2" / "a")
     assert estimates.bytes_used(tmp_path) == 5
+
+
+def test_reasons_of_a_sample_are_those_of_the_ledger(tmp_path: Path) -> None:
+    """Windows overlap, and a second of audio has one outcome."""
+    corpus.make(tmp_path / "in", 3)
+    windows = {"use": "applio", "mode": "simple", "window_seconds": 0.5, "overlap_seconds": 0.2}
+    dropped = {"segmenter": windows, "filters": [{"use": "duration", "min": 20.0}]}
+    job = corpus.job(
+        tmp_path, filter=dropped, package={"max_failed_fraction": 1.0, "formats": ["wenet"]}
+    )
+    found = pipeline.run_shard_stage(job, Here(), tmp_path / "listing")
+    for name in stage.PER_SHARD:
+        for shard in found.shards:
+            stage.run(name, job, shard)
+    with foreseen.version(job, found.shards) as version:
+        booked = summary.of_ledger(pa.concat_tables(version.ledger()))
+    assert booked["seconds"]["overlap"] > 0, "a control"
+    seen = sample_results.known(job, found.shards)
+    assert sample_results.results_of(seen.values())["reasons"] == booked["reasons"]

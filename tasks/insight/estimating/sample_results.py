@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import storage
-from tasks.accounting import summary
+from tasks.accounting import ledger, summary
 from tasks.base.json_types import Reason
 from tasks.insight.estimating.sample import Member, member
 from tasks.publish import foreseen
@@ -45,7 +45,7 @@ class SampleResult:
     kept: float = 0.0
     pcm: int = 0
     pending: bool = False
-    lost: dict[str, tuple[int, float]] = field(default_factory=dict)  # items, s by stage.reason
+    lost: dict[str, tuple[int, float]] = field(default_factory=dict)  # items, s, as the ledger has
     scored: int = 0  # transcribed utterances with a reference
     words: int = 0
     word_errors: int = 0
@@ -100,28 +100,21 @@ def _known(job: Job, shard: str) -> Iterator[tuple[str, SampleResult]]:
     view = view_of(job, shard)
     if not view.cuts:
         return
-    results: dict[str, SampleResult] = {}
-    for row in view.processed:
-        cut = view.cut_of(row)
-        if cut is not None and cut.known:
-            results[row["recording"]] = seen = SampleResult()
-            if cut.error_code:
-                seen.lost[f"filter.{cut.error_code}"] = (1, cut.decoded / (cut.rate or 1))
-            for span in cut.spans:
-                if span["kind"] != "utterance":
-                    reason = f"filter.{span['reason'] or span['kind']}"
-                    _count_loss(seen, reason, (span["end"] - span["start"]) / cut.rate)
-    packaged_clips = []
-    for utterance in view.transcribed():
+    cuts = ((row["recording"], view.cut_of(row)) for row in view.processed)
+    results = {name: SampleResult() for name, cut in cuts if cut is not None and cut.known}
+    utterances, packaged_clips = [*view.transcribed()], []
+    for span in ledger.of_shard(view, utterances):
+        if span["recording"] in results and span["outcome"] != "packaged":
+            lost = results[span["recording"]].lost
+            items, seconds = lost.get(reason := f"{span['stage']}.{span['reason']}", (0, 0.0))
+            lost[reason] = items + 1, seconds + span["seconds"]
+    for utterance in utterances:
         seen = results[utterance.cut.recording["recording"]]
         if utterance.heard.pcm is not None and not utterance.heard.pcm["error_code"]:
             clips = 2 if utterance.cut.enhanced else 1
             seen.pcm += 2 * utterance.heard.pcm["num_samples"] * clips
         seen.pending |= utterance.outcome.outcome == "pending"
         if utterance.outcome.outcome != "packaged":
-            _count_loss(
-                seen, f"{utterance.outcome.stage}.{utterance.outcome.reason}", utterance.cut.seconds
-            )
             continue
         packaged_clips.append(utterance)
         if utterance.heard.transcript and utterance.heard.transcript["words"]:
@@ -135,11 +128,6 @@ def _known(job: Job, shard: str) -> Iterator[tuple[str, SampleResult]]:
         if stay:
             results[utterance.cut.recording["recording"]].kept += utterance.cut.seconds
     yield from results.items()
-
-
-def _count_loss(seen: SampleResult, reason: str, seconds: float) -> None:
-    items, before = seen.lost.get(reason, (0, 0.0))
-    seen.lost[reason] = (items + 1, before + seconds)
 
 
 def results_of(sampled: Iterable[SampleResult]) -> SampleOutcome:

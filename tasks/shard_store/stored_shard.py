@@ -138,14 +138,17 @@ class StoredShard:
         """Everything the filter stage stored for the shard, by recipe of the cut."""
         by_recipe: dict[str, Cut] = {}
         for part in self._parts("filter"):
-            stored = part.meta["measures"]
-            usable = {use for use, wanted in self.wanted.items() if stored.get(use) == wanted}
-            # A failure may be a filter's: it stands while every filter measured then is still
-            # chosen, and is tried again otherwise.
-            cuts.merge(by_recipe, part.table, usable, usable == set(stored))
+            cuts.merge(by_recipe, part.table, *self.usable(part))
         for cut in by_recipe.values():
             cut.count_faults()
         return by_recipe
+
+    def usable(self, part: manifest.Part) -> tuple[set[str], bool]:
+        """The filters whose measures in a part have today's recipe, and whether its failures count:
+        one may be a filter's, so it stands while every filter measured then is still chosen."""
+        stored: Mapping[str, str] = part.meta["measures"]
+        filters = {use for use, wanted in self.wanted.items() if stored.get(use) == wanted}
+        return filters, filters == set(stored)
 
     def cut_of(self, recording: RecordingRow) -> Cut | None:
         """What the filter stage stored of a recording, or its refusal where that is beyond a limit;

@@ -6,7 +6,7 @@ rows is, and a blob when a part that stays names it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -171,14 +171,11 @@ def _cuts(view: _View, parts: Sequence[Part]) -> list[Path]:
     """Parts of the filter stage that the view takes cuts, measures or failures from."""
     needed, covered = [], set[str]()
     for part in parts:
-        stored: Mapping[str, str] = part.meta["measures"]
-        usable = {use for use, recipe in view.wanted.items() if stored.get(use) == recipe}
+        usable, stands = view.usable(part)
         rows = part.table.select(["cut", "kind", "error_code"]).to_pylist()
         if any(row["kind"] == TURNS and row["cut"] in view.wanted_turns for row in rows):
             needed.append(part.path)
             continue
-        # As in `view`: a failure stands while every filter measured then is still chosen.
-        stands = usable == set(stored)
         rows = [
             row
             for row in rows

@@ -29,6 +29,8 @@ def table(job: Job) -> pa.Table:
             # Seconds and rates; fractions and probabilities as rows that are kept have them.
             most = 20 if field.name in ("seconds", "duration", "text_chars") else 1e-3
             columns[field.name] = pa.array(chance.random(ROWS) * most)
+        elif field.type == pa.int64():
+            columns[field.name] = pa.array(np.full(ROWS, 20))
         elif field.type == pa.bool_():
             columns[field.name] = pa.array(np.ones(ROWS, bool))
         else:
@@ -52,10 +54,11 @@ def main() -> None:
             limits = {"use": "duration", "min": low, "max": 15.0}
             filters = (Plugin.model_validate(limits), *job.filter.filters[1:])
             then = Job(out=job.out, filter=FilterSettings(filters=filters), transcribe=backend)
-            began = time.perf_counter()
+            began, cpu = time.perf_counter(), time.process_time()
             _, kept = what_if.kept(job, then)
-            wall = time.perf_counter() - began
-            print(f"min {low} s: {kept['items']} of {ROWS} utterances in {wall:.2f} s")
+            wall, cpu = time.perf_counter() - began, time.process_time() - cpu
+            items = f"{kept['items']} of {ROWS} utterances"
+            print(f"min {low} s: {items} in {wall:.2f} s, {cpu:.2f} CPU s")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,9 @@
 """What a run would compute and reuse, stage by stage, from manifests and headers; computes nothing.
-Recordings that are already cut are counted exactly, the others predicted (`expected.py`)."""
+Recordings that are already cut are counted exactly, the others predicted (`expected.py`).
+
+`package` answers what a version holds; work is counted here, from what each stage says it lacks,
+and only in shards that are not complete: deciding those, too, takes 165 CPU s a million clips.
+"""
 
 from __future__ import annotations
 

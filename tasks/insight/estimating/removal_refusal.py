@@ -19,7 +19,8 @@ def refusal(job: Job, listed: AsListed, newest: Path | None) -> str | None:
     `listed` has been asked for the rows of its shards, since these tell which recordings moved."""
     if newest is None or not listed.absent_count:
         return None
-    absent = pa.array(sorted(listed.absent() - {*listed.moved.values()}), pa.string())
+    names_absent = listed.absent()  # reads the listing of each shard
+    absent = pa.array(sorted(names_absent - {*listed.moved.values()}), pa.string())
     gone = set[str]()
     for names in summary.live_recordings(newest):
         gone |= {*names.filter(pc.is_in(names, absent)).to_pylist()}
@@ -28,7 +29,7 @@ def refusal(job: Job, listed: AsListed, newest: Path | None) -> str | None:
     unreadable = {
         row["recording"] for row in listed.fresh if row["error_code"] in removals.UNLISTED
     }
-    unreadable |= removals.unreadable(manifest.listings(job.out)) - listed.absent()
+    unreadable |= removals.unreadable(manifest.listings(job.out)) - names_absent
     if removals.refusal(job, gone, unreadable, newest) is None:
         return None
     gone -= listed.same_content(gone)

@@ -55,7 +55,10 @@ def kept(now: Job, then: Job) -> tuple[KeptClips, KeptClips]:
     """Items and hours under both settings: from the table of outcomes if it is valid for both,
     else shard by shard. The table keeps the outcomes by the whole corpus as they were, so other
     settings of those are answered from the shards. So are limits that let in clips whose texts are
-    stored, but not in the table: limits that were tightened since dropped them."""
+    stored, but not in the table: limits that were tightened since dropped them.
+
+    The rules are SQL here for time: a million utterances take 2 CPU s, deciding them anew 165.
+    """
     if _splitting(now) != _splitting(then):
         return of_shards(now, splitting=True), of_shards(then, splitting=True)
     same = corpus.chosen(now) == corpus.chosen(then) and not _by_speaker(now, then)

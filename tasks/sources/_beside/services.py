@@ -112,8 +112,8 @@ def _aws(value: JsonObject) -> Iterable[Cue]:
         return
     labels = results.get("speaker_labels")
     turns = _objects(labels.get("segments")) if isinstance(labels, dict) else []
-    spoken = (item for turn in turns for item in _objects(turn.get("items")))
-    by_start = {item.get("start_time"): item.get("speaker_label") for item in spoken}
+    labelled = (item for turn in turns for item in _objects(turn.get("items")))
+    by_start = {item.get("start_time"): item.get("speaker_label") for item in labelled}
     yield from _turns(_with_speakers(items, by_start), _aws_words)
 
 
@@ -156,16 +156,20 @@ def _google(value: JsonObject) -> Iterable[Cue]:
     _one_channel({result.get("channelTag") for result in results})
     last = 0.0
     alternatives = [next(iter(_objects(r.get("alternatives"))), {}) for r in results]
-    heard = [_objects(alternative.get("words")) for alternative in alternatives]
+    word_lists = [_objects(alternative.get("words")) for alternative in alternatives]
     # Version 1 gives the words of all results once more in the last, with their speakers.
-    once_more = [heard[-1]] if heard and not text_field(alternatives[-1].get("transcript")) else []
-    for told in (once_more, heard):
-        items = [item for words_of_one in told for item in words_of_one]
+    once_more = (
+        [word_lists[-1]]
+        if word_lists and not text_field(alternatives[-1].get("transcript"))
+        else []
+    )
+    for lists in (once_more, word_lists):
+        items = [item for words in lists for item in words]
         speakers = [item.get("speakerLabel") or item.get("speakerTag") for item in items]
         if items and all(speakers):
             yield from _turns(zip(speakers, items, strict=True), _google_words)
             return
-    for result, alternative, items in zip(results, alternatives, heard, strict=True):
+    for result, alternative, items in zip(results, alternatives, word_lists, strict=True):
         text = text_field(alternative.get("transcript"))
         words = _google_words(items)
         end = _seconds(result.get("resultEndTime", result.get("resultEndOffset")))

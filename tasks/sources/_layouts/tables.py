@@ -57,8 +57,8 @@ def _lj(folder: str, file: str, before: str = "") -> Part | None:
     if _columns.first("id", cells[:1]) is not None:
         part = Part(path, delimited(replace(form, header=True)), roles)
     elif known(cells[0]):
-        said = [record.get("2") for record in part.records.head]
-        if not _columns.are_texts(said):  # speakers, as in `path|speaker|text`
+        second_cells = [record.get("2") for record in part.records.head]
+        if not _columns.are_texts(second_cells):  # speakers, as in `path|speaker|text`
             return None
         part = Part(path, part.records, {"audio": ("1",), "text": ("3", "2")})
     return _there(part, folder, [f"{before}{subfolder}" for subfolder in ("wavs/", "wav/", "")])

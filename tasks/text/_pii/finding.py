@@ -48,6 +48,7 @@ REGIONS = {
 }
 _NUMBER = re.compile(r"(?<![\w.,+])(?<!\d[ -])(?:\+|00)?\(?\d[\d ()./‐‑–-]{4,26}\d(?![\d%])")
 _HAN_NUMBER = re.compile(r"(?<![\d.,])\+?\d[\d -]{5,24}\d(?!\d)")
+_HAN = re.compile(r"[零一二三四五六七八九〇]")
 _CARD = re.compile(r"(?<![\d.,])[2-6]\d{3}(?:[ -]?\d){9,15}(?!\d)")
 _IBAN = re.compile(r"(?<![A-Za-z\d])(?=([A-Za-z]{2}[ -]?\d{2}(?:[ -]?[A-Za-z\d]){11,30}))")
 _ID = re.compile(
@@ -89,7 +90,7 @@ def hits(text: str, language: str | None, thorough: bool = False) -> tuple[Hit, 
     spots = [Hit(*span, "email") for span in emails(text)]
     spots += [
         Hit(*written.span(start, end), kind)
-        for start, end, kind in _numbers(written.text, base(language or "en"), thorough)
+        for start, end, kind in _numbers(written, base(language or "en"), thorough)
     ]
     taken: list[Hit] = []
     for hit in sorted(spots, key=lambda hit: (KINDS.index(hit.kind), hit.start)):
@@ -98,7 +99,10 @@ def hits(text: str, language: str | None, thorough: bool = False) -> tuple[Hit, 
     return tuple(sorted(taken))
 
 
-def _numbers(text: str, language: str, thorough: bool) -> Iterator[tuple[int, int, str]]:
+def _numbers(
+    written: numerals.Written, language: str, thorough: bool
+) -> Iterator[tuple[int, int, str]]:
+    text = written.text
     for match in _IBAN.finditer(text):
         for end in range(match.end(1), match.start() + 14, -1):
             piece = text[match.start() : end]
@@ -116,23 +120,28 @@ def _numbers(text: str, language: str, thorough: bool) -> Iterator[tuple[int, in
             yield *match.span(), "card"
     pattern = _HAN_NUMBER if language in ("zh", "yue", "ja", "th") else _NUMBER
     for match in pattern.finditer(text):
-        if _is_phone(text, match, language):
+        start, end = written.span(*match.span())
+        # Nine figures and more that are said one by one are no price, year or quantity.
+        said = end - start > 2 * len(match[0]) or _HAN.search(written.original, start, end)
+        if _is_phone(text, match, language, bool(said)):
             yield *match.span(), "phone"
     if thorough:
         for match in _LOOSE.finditer(text):
             yield *match.span(), "phone"
 
 
-def _is_phone(text: str, match: re.Match[str], language: str) -> bool:
+def _is_phone(text: str, match: re.Match[str], language: str, said: bool) -> bool:
     number = match[0]
     figures = sum(map(str.isdecimal, number))
     announced = _CALL.search(text, max(match.start() - _BEFORE, 0), match.start())
     if _DATE.fullmatch(number) or not 7 <= figures <= 15 or _MONEY.match(text, match.end()):
         return False
+    if not announced and number.startswith(("1234567", "01234567")):  # somebody counts
+        return False
     if text[: match.start()].rstrip()[-1:] in {*"$€£¥#№"}:
         return False
     if (
-        not announced
+        not (announced or (said and figures >= 9 and number.isdecimal()))
         and (figures < 9 or _THOUSANDS.fullmatch(number) or number.isdecimal())
         and (number[0] not in "+0" and not (number.isdecimal() and figures in (10, 11)))
     ):
@@ -238,6 +247,12 @@ _DOMAIN = re.compile(
     rf"(?=$|[^\w]|[{UNSPACED}])",
     re.IGNORECASE,
 )
+#: Behind a sign that means nothing else, any domain counts.
+_ANY_DOMAIN = re.compile(
+    rf"{_ATOM}(?:(?:{_DOT}|{_JOIN}){_ATOM}){{0,5}}?{_DOT}[^\W\d_{UNSPACED}]{{2,24}}"
+    rf"(?=$|[^\w]|[{UNSPACED}])",
+    re.IGNORECASE,
+)
 #: "look at gmail dot com" is rare; "at" before other names is mostly a place.
 _PROVIDER = re.compile(
     r"(?:gmail|googlemail|yahoo|hotmail|outlook|gmx|web|icloud|proton|protonmail|aol|live|msn|qq|"
@@ -254,10 +269,11 @@ def emails(text: str) -> Iterator[tuple[int, int]]:
     for sign in _AT.finditer(text):
         low = max(sign.start() - AROUND, 0)
         local = _LOCAL.search(text[low : sign.start()])
-        domain = _DOMAIN.match(text[sign.end() : sign.end() + AROUND])
+        plain = sign[0].strip().casefold() in ("at", "ät", "et")
+        behind = text[sign.end() : sign.end() + AROUND]
+        domain = _DOMAIN.match(behind) or (None if plain else _ANY_DOMAIN.match(behind))
         if local is None or domain is None:
             continue
-        plain = sign[0].strip().casefold() in ("at", "ät", "et")
         if plain and not (
             _PROVIDER.match(domain[0])
             or not local[0].isalpha()

@@ -18,7 +18,7 @@ from tasks.scoring.normalisers import base, figures_to_words, has_words
 
 FEWEST = 6  # figures of a run that is said
 MOST_WORDS = 5  # of a number below 100: fr quatre-vingt-dix-neuf
-_TOKEN = re.compile(rf"\d+|[{UNSPACED}]|[^\W\d_{UNSPACED}]+|\+")
+_TOKEN = re.compile(rf"\d+|え[ーっ]*と|[{UNSPACED}]|[^\W\d_{UNSPACED}]+|\+")
 _BETWEEN = re.compile(r"[\s,.\-‐‑–—/、，。·]{0,3}")
 #: What people say beside CLDR's words.
 _MORE = {
@@ -29,6 +29,10 @@ _MORE = {
     "es": {"un": "1"},
     "nl": {"één": "1"},
 }
+#: What is said between figures, and is none.
+_FILLERS = frozenset(
+    "um uh erm er äh ähm öh euh heu eh ehm hum hm mm э эм ну ee yyy ööö 嗯 呃 啊 えーと えっと えと".split()
+)
 _PLUS = {"plus", "más", "più", "mais", "плюс", "加", "プラス"}
 _TIMES = {"double": 2, "triple": 3, "doble": 2, "doppel": 2, "doppio": 2}
 _HAN = {**dict(zip("零一二三四五六七八九", "0123456789", strict=True)), "〇": "0", "幺": "1"}
@@ -36,8 +40,10 @@ _HAN = {**dict(zip("零一二三四五六七八九", "0123456789", strict=True))
 
 @dataclass(slots=True)
 class Written:
-    """`text` with figures; `starts` and `ends`: where each of its characters is from."""
+    """`text` with figures, of the `original`; `starts` and `ends`: where each of its characters is
+    from."""
 
+    original: str
     text: str = ""
     starts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
@@ -78,7 +84,7 @@ def _first_words(language: str) -> frozenset[str]:
 
 def written(text: str, language: str | None) -> Written:
     """The text in figures, decimal figures of every script as ASCII."""
-    words, result, copied = words_of(language or "en"), Written(), 0
+    words, result, copied = words_of(language or "en"), Written(text), 0
     for run in _runs(text, words, _first_words(language or "en")):
         figures = "".join(item.figures for item in run)
         if sum(item.said for item in run) < 4 or len(figures) < FEWEST:
@@ -111,7 +117,7 @@ def _runs(text: str, words: dict[tuple[str, ...], str], first: frozenset[str]) -
     """Numbers that follow each other with nothing but spaces and marks between."""
     tokens = [(m[0].casefold(), m.start(), m.end()) for m in _TOKEN.finditer(text)]
     runs: list[list[_Item]] = []
-    times, number = 1, 0
+    times, number, last_end = 1, 0, 0  # `last_end`: of a filler
     while number < len(tokens):
         word, start, end = tokens[number]
         item, used = None, 1
@@ -126,6 +132,9 @@ def _runs(text: str, words: dict[tuple[str, ...], str], first: frozenset[str]) -
                     end = tokens[number + count - 1][2]
                     item, used = _Item(figures * times, start, end, True), count
                     break
+        if item is None and word in _FILLERS and runs and runs[-1]:
+            last_end, number = end, number + 1
+            continue
         if item is None:
             times = _TIMES.get(word, 1)
             if times == 1:
@@ -134,7 +143,7 @@ def _runs(text: str, words: dict[tuple[str, ...], str], first: frozenset[str]) -
             continue
         times = 1
         last = runs[-1][-1] if runs and runs[-1] else None
-        near = last is None or _BETWEEN.fullmatch(text, last.end, item.start)
+        near = last is None or _BETWEEN.fullmatch(text, max(last.end, last_end), item.start)
         doubled = (
             last is not None
             and text[last.end : item.start].split()

@@ -14,12 +14,14 @@ from tasks.recording.container import digest
 
 if TYPE_CHECKING:
     from tasks.audio.encoding import (
+        DELAYS,
         MP3_LEAST,
         MP3_RATES,
         OPUS_PACKET,
         OPUS_RATES,
         decode_int16,
         encodes,
+        stated_delay,
         write_flac_bytes,
         write_mp3_bytes,
         write_opus_bytes,
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
 
 _DECODING = {"Stream", "open_stream", "picked", "probe", "read_mix", "read_span"}
 _ENCODING = {
-    *("MP3_LEAST", "MP3_RATES", "OPUS_PACKET", "OPUS_RATES", "decode_int16", "encodes"),
+    *("DELAYS", "MP3_LEAST", "MP3_RATES", "OPUS_PACKET", "OPUS_RATES"),
+    *("decode_int16", "encodes", "stated_delay"),
     *("write_flac_bytes", "write_mp3_bytes", "write_opus_bytes", "write_small_mp3_bytes"),
 }
 

@@ -10,6 +10,7 @@ import soundfile as sf
 from av.audio import AudioStream
 from av.container import OutputContainer
 
+from tasks.audio.damage import mp3
 from tasks.audio.decoders import BROKEN
 from tasks.base.arrays import Int16s
 from tasks.base.errors import ItemError
@@ -23,6 +24,9 @@ _MP3_BIT_RATES = {
     0: (8_000, 64_000),
 }
 OPUS_RATES = {8000, 12000, 16000, 24000, 48000}  # Hz
+#: What encoders put before a clip, and files tell decoders to leave out: libopus 6.5 ms, at the
+#: 48 kHz in which Ogg counts (RFC 7845, 5.1), LAME samples.
+DELAYS = {"opus": 312, "mp3": 576}
 OPUS_PACKET = 20_000  # µs
 OPUS_PAGE = 1_000_000  # µs
 
@@ -104,6 +108,14 @@ def _encode(out: OutputContainer, stream: AudioStream, pcm: Int16s, rate: int) -
     frame.sample_rate, frame.pts = rate, 0
     for part in (frame, None):
         out.mux(stream.encode(part))
+
+
+def stated_delay(data: bytes) -> int | None:
+    """What an Opus or MP3 file says of `DELAYS`; None where it says nothing."""
+    if data.startswith(b"OggS"):
+        head = data.find(b"OpusHead")
+        return int.from_bytes(data[head + 10 : head + 12], "little") if head >= 0 else None
+    return mp3.encoder_delay(io.BytesIO(data))
 
 
 def decode_int16(data: bytes, most: int = -1) -> tuple[Int16s, int]:

@@ -136,7 +136,8 @@ def samples(pcm: Pcm) -> memoryview:
 def faults(row: ClipRow, name: str, data: bytes | memoryview, encoding: Encoding) -> list[str]:
     """Why the bytes of the file `name` are not the row's clip; empty when they are.
 
-    A WAV file is compared byte for byte, FLAC by its samples, a lossy one by its length.
+    A WAV file is compared byte for byte, FLAC by its samples, a lossy one by its length and by the
+    encoder's delay, which is what decoders begin after.
     """
     pcm: memoryview  # of int16 samples
     if encoding.suffix == "wav":
@@ -157,7 +158,10 @@ def faults(row: ClipRow, name: str, data: bytes | memoryview, encoding: Encoding
         if rate != row["sample_rate"] or len(pcm) != due:
             return [f"{name} has {len(pcm)} samples at {rate} Hz, unlike its row"]
         if not encoding.lossless:
-            return []
+            delay, right = audio.stated_delay(bytes(data)), audio.DELAYS[encoding.suffix]
+            if delay == right:
+                return []
+            return [f"{name} says that its clip begins after {delay} samples, and not {right}"]
     if hashlib.sha256(pcm).hexdigest() != row["sha256"]:
         return [f"{name} decodes to samples whose sha256 is not the row's"]
     return []

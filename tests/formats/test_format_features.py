@@ -139,6 +139,39 @@ def test_a_waveform_codec_gives_its_tokens(tmp_path: Path) -> None:
     assert (facts["codebooks"], facts["sample_rate"]) == (2, 16_000)
 
 
+#: Outputs of the encoders as Hugging Face exports them, in order: name, whether they are tokens,
+#: and how many dimensions stand before [codebooks, frames].
+ENCODERS = {
+    "encodec": [("audio_codes", True, 2), ("audio_scales", False, 0)],
+    "dac": [("quantized_representation", False, 1), ("audio_codes", True, 1)],
+    "mimi": [("audio_codes", True, 1)],
+}
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_encoders_of_each_kind_give_tokens(tmp_path: Path, kind: str) -> None:
+    """Two codebooks at 50 Hz, wherever the tokens stand among the outputs."""
+    node, helper = onnx.helper.make_node, onnx.numpy_helper
+    waveform_codec(tmp_path)
+    model = onnx.load(tmp_path / "encoder_model.onnx")
+    *nodes, last = model.graph.node
+    nodes.append(node("Cast", list(last.input), ["tokens"], to=onnx.TensorProto.INT64))
+    outputs, constants = [], list(model.graph.initializer)
+    for name, tokens, before in ENCODERS[kind]:
+        shape = [1] * before + [2, "t"]
+        kinds = onnx.TensorProto.INT64 if tokens else onnx.TensorProto.FLOAT
+        outputs.append(value(name, kinds, shape))
+        constants.append(helper.from_array(np.array([1] * before + [2, -1]), f"shape {name}"))
+        source = "tokens" if tokens else "scaled"
+        nodes.append(node("Reshape", [source, f"shape {name}"], [name]))
+    graph(tmp_path / "encoder_model.onnx", list(model.graph.input), nodes, outputs, constants)
+    codec = _codec.Codec.of(str(tmp_path), None)
+    codec.check()
+    samples = np.concatenate([np.full(320, 0.25), np.full(320, -0.5)]).astype(np.float32)
+    np.testing.assert_array_equal(codec.codes(samples), [[25, 50], [50, 100]])
+    assert (codec.described()["frame_rate"], codec.described()["codebooks"]) == (50, 2)
+
+
 def test_masks_and_bandwidths_are_filled_in(tmp_path: Path) -> None:
     float_, int_ = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
     node = onnx.helper.make_node

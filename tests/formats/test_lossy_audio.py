@@ -16,7 +16,7 @@ from flows.settings import PrepareSettings
 from tasks import audio, plugins
 from tasks.base.arrays import Int16s
 from tasks.base.errors import ConfigError
-from tasks.formats import Output
+from tasks.formats import Output, _clips
 from tasks.publish.upkeep.verify import verify
 from tasks.recording import Locator
 from tasks.settings import Plugin
@@ -92,6 +92,30 @@ def test_length_and_place_are_those_of_the_clip(
                     rate,
                     seconds,
                 )
+
+
+@pytest.mark.parametrize("codec", ["opus", "mp3"])
+def test_a_clip_of_the_same_length_at_another_place_is_a_fault(codec: _clips.Suffix) -> None:
+    """Another delay in its header, which the padding at its end makes up for."""
+    given = np.round(corpus.speech(3, 1.3, 16_000).reshape(-1) * 30_000).astype(np.int16)
+    encoding = _clips.Encoding(codec, 64_000)
+    data = bytearray(b"".join(_clips.parts(given, 16_000, encoding)))
+    row: Any = {"num_samples": len(given), "sample_rate": 16_000, "sha256": ""}
+    assert _clips.faults(row, "a", bytes(data), encoding) == []
+    if codec == "opus":
+        place = data.index(b"OpusHead") + 10
+        data[place : place + 2] = (312 + 240).to_bytes(2, "little")
+        said = "samples"  # of the checksum that is wrong, or of the delay
+    else:
+        place = data.index(b"LAME") + 21
+        both = int.from_bytes(data[place : place + 3], "big")
+        moved = both + (100 << 12) - 100
+        data[place : place + 3] = moved.to_bytes(3, "big")
+        decoded, _ = audio.decode_int16(bytes(data))
+        assert (len(decoded), delay(given, decoded)) == (len(given), -100)
+        said = "begins after 676 samples, and not 576"
+    [fault] = _clips.faults(row, "a", bytes(data), encoding)
+    assert said in fault or "decode" in fault
 
 
 def test_an_opus_file_of_less_than_a_packet_is_filled_up() -> None:

@@ -30,9 +30,7 @@ def lame_fault(file: BinaryIO, size: int) -> str | None:
     if xing is None:
         return None
     first, frame, tag = xing
-    flags = int.from_bytes(tag[4:8], "big")
-    offset = 8 + sum(size * (flags >> bit & 1) for bit, size in enumerate((4, 4, 100, 4)))
-    lame = tag[offset : offset + 36]
+    lame = _lame(tag)
     length = int.from_bytes(lame[28:32], "big")
     stored = int.from_bytes(lame[32:34], "big")
     length_of_first = frame_bytes(frame)
@@ -77,6 +75,19 @@ def ends_within_frame(file: BinaryIO, size: int) -> bool:
 def _kind(head: bytes) -> tuple[int, int]:
     """What all frames of an MP3 share: version and layer, and the rate."""
     return head[1] & 0xFE, head[2] & 0x0C
+
+
+def encoder_delay(file: BinaryIO) -> int | None:
+    """Samples before the music, by LAME's tag, which decoders leave out; None without a tag."""
+    xing = _xing(file)
+    lame = _lame(xing.tag) if xing else b""
+    return int.from_bytes(lame[21:23], "big") >> 4 if len(lame) >= 24 else None
+
+
+def _lame(tag: bytes) -> bytes:
+    flags = int.from_bytes(tag[4:8], "big")
+    offset = 8 + sum(size * (flags >> bit & 1) for bit, size in enumerate((4, 4, 100, 4)))
+    return tag[offset : offset + 36]
 
 
 @undisturbed

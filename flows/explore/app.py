@@ -131,9 +131,7 @@ class Explorer:
             low, high = (query.number(single.get(n, ""), n, clip.LATEST) for n in ("start", "end"))
             if not 0 <= low < high:
                 raise ConfigError("start must lie before end")
-            pcm = clip.span(
-                self.corpus, items, row["recording"], low, high, clip.bounds(row)[2]
-            )
+            pcm = clip.span(self.corpus, items, row["recording"], low, high, clip.bounds(row)[2])
         else:
             more = clip.NEIGHBOURS if single.get("around") == "1" else 0.0
             pcm = clip.audio_of(self.corpus, items, item, more)

@@ -163,8 +163,8 @@ def detail(corpus: Corpus, items: Items, item: int) -> JsonObject:
     texts["heard"] = clip_row["hypothesis"] or texts["heard"]
     texts["others"] = [other for other in texts["others"] if other != texts["heard"]]
     if (job := corpus.job()) is not None and hidden.hides(job):
-        personal = stored[1].texts.get("pii") if stored is not None else None
-        texts = _without_hidden(job, texts, clip_row["language"], int(personal or 0))
+        most = hidden.most_places(job, stored[1].heard, texts["heard"]) if stored else 0
+        texts = _without_hidden(job, texts, clip_row["language"], most)
     return {"row": clip_row, "around": around, **texts, "annotations": remarks}
 
 
@@ -183,7 +183,7 @@ def _annotations(corpus: Corpus, utterance: FinalUtterance) -> list[JsonObject]:
 
 
 def _without_hidden(job: Job, texts: JsonObject, language: str | None, most: int) -> JsonObject:
-    """The texts of a clip with masks; `most`: places of one that is hidden already."""
+    """The texts of a clip with masks; `most`: of `hidden.most_places`."""
     all_texts = [texts["reference"], texts["heard"], *texts["others"]]
     most = max(most, *(len(hidden.places(job, text or "", language)) for text in all_texts))
     reference, heard, *others = (hidden.shown(job, text, language, most) for text in all_texts)

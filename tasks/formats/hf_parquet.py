@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.base.schema import ClipRow
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _hub, _measures, _table
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _hub, _table
 from tasks.storage.atomic import HashedFile
 
 VERSION = 2

@@ -2,8 +2,8 @@
 
 lhotse_shar/<split>/cuts.000000.jsonl.gz      a `MonoCut` a line, with one supervision
 lhotse_shar/<split>/recording.000000.tar      `<cut>.wav` (or `.flac`), `<cut>.json` of each
-lhotse_shar/<split>/enhanced.000000.tar       the same of the enhanced clips (`cut.load_enhanced()`),
-                                              with `package.audio: both`
+lhotse_shar/<split>/enhanced.000000.tar       the same of enhanced clips, with `package.audio: both`
+                                              (`cut.load_enhanced()`)
 
 With `index: true`, for lhotse from 2.0 on, which then reads any cut at once:
 

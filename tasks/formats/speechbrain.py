@@ -5,8 +5,9 @@ speechbrain/<split>/wav/000000000/<id>.wav    16-bit mono; a folder a shard
 
 An entry, under the clip's id: `wav` (`{data_root}` is the version's folder), `words`, `length` and
 `duration` (both s: SpeechBrain's templates sort by the one, its recipes by the other), `spk_id`,
-and `language` where it is known, and what `package.publish` names. SpeechBrain formats every text of an entry, so braces in them are
-doubled. A clip without a named speaker has the speaker `unknown`.
+and `language` where it is known, and what `package.publish` names. SpeechBrain formats every text
+of an entry, so braces in them are doubled. A clip without a named speaker has the speaker
+`unknown`.
 """
 
 from __future__ import annotations

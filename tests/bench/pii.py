@@ -5,8 +5,8 @@
 Numbers are drawn with valid check digits and plans (`phonenumbers`' example numbers), and put into
 sentences as they are written, and as they are said figure by figure. Precision counts hits that
 cover nothing of what was put there. Ordinary texts have years, prices, dates, times, large numbers
-and counts. Texts of recognisers have errors, which these have not; `--hard` measures those, and other
-ways to say a number: how often all of it is hidden, and how often nothing is.
+and counts. Texts of recognisers have errors, which these have not; `--hard` measures those, and
+other ways to say a number: how often all of it is hidden, and how often nothing is.
 """
 
 from __future__ import annotations
@@ -186,7 +186,9 @@ def missed() -> Iterator[dict[str, object]]:
         yield {
             "language": language,
             **{
-                what: " / ".join(f"{sum(column) / len(pairs):.0%}" for column in zip(*pairs, strict=True))
+                what: " / ".join(
+                    f"{sum(column) / len(pairs):.0%}" for column in zip(*pairs, strict=True)
+                )
                 for what, pairs in shares.items()
             },
         }

@@ -258,7 +258,9 @@ def held(version: Path, use: dict[str, Any]) -> dict[str, tuple[str, str]]:
             pairs[cut.supervisions[0].id] = first, second
         return pairs
     if use["use"] == "hf_parquet":
-        samples = [row for path in home.glob("*.parquet") for row in pq.read_table(path).to_pylist()]
+        samples = [
+            row for path in home.glob("*.parquet") for row in pq.read_table(path).to_pylist()
+        ]
         samples = [{**row, **{n: row[n]["bytes"] for n in random_access.CLIPS}} for row in samples]
     else:
         samples = [*random_access.READERS[use["use"]](home)]

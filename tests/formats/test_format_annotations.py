@@ -23,7 +23,10 @@ from tasks.settings.job import Job
 from tests.formats.test_format_hf import datasets  # noqa: F401  (a fixture)
 from tests.helpers import corpus, random_access
 
-SETTINGS = {"wenet": {"facts": True}, "metadata_csv": {"profile": "hf_audiofolder"}}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "wenet": {"facts": True},
+    "metadata_csv": {"profile": "hf_audiofolder"},
+}
 
 
 def of_format(use: str) -> dict[str, Any]:
@@ -80,11 +83,11 @@ def entries(version: Path, use: str) -> dict[str, dict[str, Any]]:
         loaded = json.loads((version / "speechbrain/train.json").read_text("utf-8"))
         found = [{**formatted(entry), "id": key} for key, entry in loaded.items()]
     elif use == "wenet_raw":
-        lines = map(json.loads, (home / "data.list").read_text("utf-8").splitlines())
-        found = [{**line, "id": line["key"]} for line in lines]
+        listed = map(json.loads, (home / "data.list").read_text("utf-8").splitlines())
+        found = [{**line, "id": line["key"]} for line in listed]
     elif use == "metadata_csv":
-        with (home / "metadata.csv").open(newline="", encoding="utf-8") as file:
-            found = [{**row, "id": Path(row["file_name"]).stem} for row in csv.DictReader(file)]
+        with (home / "metadata.csv").open(newline="", encoding="utf-8") as list_:
+            found = [{**row, "id": Path(row["file_name"]).stem} for row in csv.DictReader(list_)]
         for entry, name in itertools.product(found, PUBLISH):
             entry[name] = entry[name] if name == "tagging_length" else json.loads(entry[name])
     elif use == "wenet":

@@ -18,7 +18,7 @@ from tasks.formats import OutputShard, PublishedFile
 from tasks.plugins.contracts import Format
 from tasks.publish.dataset import datacard
 from tasks.publish.output_shards.layout import PlannedShard
-from tasks.settings import Plugin
+from tasks.settings import Plugin, StageSettings
 from tasks.settings.job import Job
 from tasks.shard_store import whole_job
 from tasks.storage import tables

@@ -31,7 +31,10 @@ _MORE = {
 }
 #: What is said between figures, and is none.
 _FILLERS = frozenset(
-    "um uh erm er äh ähm öh euh heu eh ehm hum hm mm э эм ну ee yyy ööö 嗯 呃 啊 えーと えっと えと".split()
+    (
+        *("um", "uh", "erm", "er", "äh", "ähm", "öh", "euh", "heu", "eh", "ehm", "hum", "hm", "mm"),
+        *("э", "эм", "ну", "ee", "yyy", "嗯", "呃", "啊", "えーと", "えっと", "えと"),
+    )
 )
 _PLUS = {"plus", "más", "più", "mais", "плюс", "加", "プラス"}
 _TIMES = {"double": 2, "triple": 3, "doble": 2, "doppel": 2, "doppio": 2}

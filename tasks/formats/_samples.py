@@ -73,12 +73,14 @@ def write(
     else:
         encoded = [[_encoded(clip, pcm, encoding) for clip in _clips.of(row)] for row in rows]
         lengths = [[*map(len, clips)] for clips in encoded]
-    told = [_told(row) for row in rows]
-    sizes = [[*length, *map(len, texts)] for length, texts in zip(lengths, told, strict=True)]
+    told_of_rows = [_told(row) for row in rows]
+    sizes = [
+        [*length, *map(len, texts)] for length, texts in zip(lengths, told_of_rows, strict=True)
+    ]
     with out.create(shard.path) as raw:
         file = HashedFile(raw)
         file.write(_front(sizes, header))
-        for row, clips, size, texts in zip(rows, encoded, sizes, told, strict=True):
+        for row, clips, size, texts in zip(rows, encoded, sizes, told_of_rows, strict=True):
             file.write(np.array(size, _NUMBER).tobytes())
             for clip in () if clips else _clips.of(row):
                 for part in _clips.parts(pcm(clip), row["sample_rate"], encoding):

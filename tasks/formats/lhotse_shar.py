@@ -58,8 +58,8 @@ class Settings(_clips.EncodedSettings):
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
     """The tars of audio, then the cuts, then indexes in this order."""
     home = f"lhotse_shar/{split}"
-    held = _FIELDS[: len(_clips.names(rows.column_names))]
-    tars = [f"{home}/{field}.{number:06d}.tar" for field in held]
+    fields = _FIELDS[: len(_clips.names(rows.column_names))]
+    tars = [f"{home}/{field}.{number:06d}.tar" for field in fields]
     cuts = f"{home}/cuts.{number:06d}.jsonl"
     if settings.index:
         plain = [*tars, cuts]

@@ -60,8 +60,8 @@ def _lines(clips: Iterator[tuple[str, ClipRow]], more: Sequence[str]) -> Iterato
     for path, row in clips:
         if entry:
             yield f"{entry},"
-        told = json.dumps(_entry(path, row, more), ensure_ascii=False)
-        entry = f"{json.dumps(row['id'])}: {told}"
+        fields = json.dumps(_entry(path, row, more), ensure_ascii=False)
+        entry = f"{json.dumps(row['id'])}: {fields}"
     yield entry
     yield "}"
 

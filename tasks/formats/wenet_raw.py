@@ -40,8 +40,8 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
         with (home / "wenet_raw" / split / _lists.NAME).open("w", encoding="utf-8") as list_:
             for path, row in clips:
                 columns: AnyRow = row
-                told = {name: columns[name] for name in more}
-                list_.write(_line({"key": row["id"], "wav": path, "txt": row["text"], **told}))
+                values = {name: columns[name] for name in more}
+                list_.write(_line({"key": row["id"], "wav": path, "txt": row["text"], **values}))
     _wenet.write_units(home, "wenet_raw")
 
 

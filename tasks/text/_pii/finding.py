@@ -122,15 +122,15 @@ def _numbers(
     for match in pattern.finditer(text):
         start, end = written.span(*match.span())
         # Nine figures and more that are said one by one are no price, year or quantity.
-        said = end - start > 2 * len(match[0]) or _HAN.search(written.original, start, end)
-        if _is_phone(text, match, language, bool(said)):
+        spoken = end - start > 2 * len(match[0]) or _HAN.search(written.original, start, end)
+        if _is_phone(text, match, language, bool(spoken)):
             yield *match.span(), "phone"
     if thorough:
         for match in _LOOSE.finditer(text):
             yield *match.span(), "phone"
 
 
-def _is_phone(text: str, match: re.Match[str], language: str, said: bool) -> bool:
+def _is_phone(text: str, match: re.Match[str], language: str, spoken: bool) -> bool:
     number = match[0]
     figures = sum(map(str.isdecimal, number))
     announced = _CALL.search(text, max(match.start() - _BEFORE, 0), match.start())
@@ -141,7 +141,7 @@ def _is_phone(text: str, match: re.Match[str], language: str, said: bool) -> boo
     if text[: match.start()].rstrip()[-1:] in {*"$€£¥#№"}:
         return False
     if (
-        not (announced or (said and figures >= 9 and number.isdecimal()))
+        not (announced or (spoken and figures >= 9 and number.isdecimal()))
         and (figures < 9 or _THOUSANDS.fullmatch(number) or number.isdecimal())
         and (number[0] not in "+0" and not (number.isdecimal() and figures in (10, 11)))
     ):

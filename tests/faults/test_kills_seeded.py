@@ -342,7 +342,8 @@ def test_control_a_commit_that_is_not_atomic_is_seen(tmp_path: Path, torn: str) 
     corpus.run(corpus.job(tmp_path, out=tmp_path / "reference"))
     done = subprocess.run(
         [
-            sys.executable, "-m", "tests.helpers.killed", *[str(tmp_path)] * 2, "12", "3", torn,
+            *(sys.executable, "-m", "tests.helpers.killed"), *[str(tmp_path)] * 2,
+            *("12", "3", "{}", torn),
         ],
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import random
 import re
 import shutil
+import signal
+import subprocess
+import sys
 import tarfile
 from collections import defaultdict
 from collections.abc import Callable
@@ -29,7 +33,7 @@ from tasks.runs.results import Published
 from tasks.settings import Plugin
 from tasks.shard_store import blobs
 from tasks.storage import versions
-from tests.helpers import corpus, published
+from tests.helpers import corpus, published, tiers
 from tests.laws.test_setting_roles import SHELVES
 from tests.publish.test_verify import reseal
 
@@ -159,6 +163,24 @@ def test_growth_links_what_stayed(grown: tuple[Path, Path], use: str) -> None:
         ]
     assert verify(two) == []
     assert verify(one) == []
+
+
+@pytest.mark.parametrize("kills", [6, tiers.nightly(40)])
+def test_a_kill_leaves_half_of_no_format(made: Path, tmp_path: Path, kills: int) -> None:
+    """SIGKILL amid writes of a run that publishes all formats; the next run has the same bytes."""
+    asked = package(*FORMATS)
+    words = [*map(str, (made, tmp_path, kills, 5)), json.dumps(asked)]
+    command = [sys.executable, "-m", "tests.helpers.killed", *words]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    ended = json.loads(done.stdout.splitlines()[-1])["ended"]
+    assert [*ended.values()] == [signal.SIGKILL] * kills
+    for at in ended:
+        job = corpus.job(made, out=tmp_path / f"at{at}", package=asked)
+        assert [fault for path in versions.all_of(job.out) for fault in verify(path)] == [], at
+        again = corpus.run(job)[0].path
+        assert corpus.content(again) == corpus.content(made / "out/datasets/v0001"), at
+        assert corpus.temps(job.out) == []
 
 
 def test_what_follows_from_all_rows_is_written_anew(grown: tuple[Path, Path]) -> None:

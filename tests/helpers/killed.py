@@ -1,10 +1,10 @@
 """Runs that die by SIGKILL at chosen calls.
 
-`python -m tests.helpers.killed SMALL TMP COUNT SEED [TORN]`
+`python -m tests.helpers.killed SMALL TMP COUNT SEED PACKAGE [TORN]`
 
-SMALL holds the recordings of `corpus` or of `talks`. Forks one run for each point from a process
-that never ran anything itself, and only imported what a run imports, which takes most of a run's
-time; prints the points.
+SMALL holds the recordings of `corpus` or of `talks`; PACKAGE: JSON, other settings of that stage.
+Forks one run for each point from a process that never ran anything itself, and only imported what
+a run imports, which takes most of a run's time; prints the points.
 As a control, TORN (`replace` or `rename`) makes this call of `os` a copy that dies halfway.
 """
 
@@ -24,6 +24,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from tasks import pipeline
+from tasks.base.json_types import JsonObject
 from tasks.formats import _tar
 from tasks.storage import atomic
 from tests.helpers import corpus, talks
@@ -52,7 +53,7 @@ def half(source: Path, target: Path) -> None:
         target.write_bytes(data[: len(data) // 2])
 
 
-def die_at(small: Path, out: Path, at: int, torn: str) -> None:
+def die_at(small: Path, out: Path, package: JsonObject, at: int, torn: str) -> None:
     """In a child: count the calls; at number `at`, end as kill -9 ends."""
     calls = 0
 
@@ -84,21 +85,25 @@ def die_at(small: Path, out: Path, at: int, torn: str) -> None:
     for owner, name in [(os, torn)] if torn else CALLS:
         setattr(owner, name, around(getattr(owner, name)))
     maker = talks if (small / talks.LIST).exists() else corpus
-    pipeline.run_here(maker.job(small, out=out))
+    more = {"package": package} if package else {}
+    pipeline.run_here(maker.job(small, out=out, **more))
     (out.parent / "whole.json").write_text(json.dumps({"calls": calls, "modules": [*sys.modules]}))
 
 
-def main(small: Path, tmp: Path, count: int, seed: int, torn: str = "") -> None:
-    forked(die_at, small, tmp / "whole", -1, torn)
+def main(
+    small: Path, tmp: Path, count: int, seed: int, package: JsonObject, torn: str = ""
+) -> None:
+    forked(die_at, small, tmp / "whole", package, -1, torn)
     done = json.loads((tmp / "whole.json").read_text())
     calls = done["calls"]
     for module in done["modules"]:
         with suppress(ImportError):  # some are made by others, under names that nothing finds
             import_module(module)
     points = sorted(random.Random(seed).sample(range(calls), min(count, calls)))
-    ended = {at: forked(die_at, small, tmp / f"at{at}", at, torn) for at in points}
+    ended = {at: forked(die_at, small, tmp / f"at{at}", package, at, torn) for at in points}
     print(json.dumps({"calls": calls, "ended": ended}))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), *sys.argv[5:])
+    places, numbers = map(Path, sys.argv[1:3]), map(int, sys.argv[3:5])
+    main(*places, *numbers, json.loads(sys.argv[5]), *sys.argv[6:])

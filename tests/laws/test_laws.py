@@ -635,7 +635,7 @@ def test_killed_anywhere(
 ) -> None:
     """SIGKILL amid writes, before renames and syncs: what has its final name is complete."""
     wanted = corpus.content(small / "out/datasets/v0001")
-    places = map(str, (small, tmp_path, kills, 11))
+    places = map(str, (small, tmp_path, kills, 11, "{}"))
     command = [sys.executable, "-m", "tests.helpers.killed", *places]
     root = Path(__file__).parents[2]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tasks.base import shelves
 from tasks.publish import previous_version
 from tasks.publish.ledger import layout as ledger_layout
 from tasks.publish.outcomes import shard_batches
@@ -24,10 +25,6 @@ from tests.helpers import corpus, tiers
 
 FEW = {"table_rows": 2, "tar_hours": 2.0 / 3600, "max_removed_fraction": 1.0}
 TABLES = ("utterances.parquet", "ledger.parquet")
-EVERY = [
-    "wenet", "webdataset", "lhotse_shar", "nemo", "kaldi", "emilia", "hf_parquet", "wenet_raw",
-    "metadata_csv", "chat_jsonl", "mds", "litdata", "lance",
-]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +108,7 @@ def test_a_night_links_the_parts_that_stay(home: Path) -> None:
     "package", [tiers.nightly({}), {"splits": {"test": 0.3}, "weights": {"c": 0.8}}]
 )
 def test_growing_and_shrinking_in_all_formats(home: Path, package: dict[str, Any]) -> None:
-    chosen = {**package, "formats": EVERY}
+    chosen = {**package, "formats": shelves.names("formats")}
     for step in range(4):
         if step == 1:
             corpus.add(home / "in", 21)

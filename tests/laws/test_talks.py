@@ -36,7 +36,7 @@ def test_killed_anywhere(
     home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, kills: int
 ) -> None:
     wanted = corpus.content(home / "out/datasets/v0001")
-    places = map(str, (home, tmp_path, kills, 7))
+    places = map(str, (home, tmp_path, kills, 7, "{}"))
     command = [sys.executable, "-m", "tests.helpers.killed", *places]
     root = Path(__file__).parents[2]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)

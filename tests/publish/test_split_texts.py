@@ -163,6 +163,30 @@ def test_only_what_is_named_is_kept_apart() -> None:
     assert {*together.values()} == {"train"}, "one recording"
 
 
+RULES = [[k for n, k in enumerate(STRICT) if some >> n & 1] for some in range(16)]
+
+
+@pytest.mark.parametrize("disjoint", RULES, ids="-".join)
+def test_who_shares_nothing_has_a_split_all_the_same(disjoint: list[str]) -> None:
+    """Clips without a speaker, or a text, belong to no name that is kept together; nor does any if
+    nothing is."""
+    clips: list[Clip] = [
+        (f"u{n:02d}", f"r{n // 2:02d}", f"s{n // 4}" if n % 3 else None, f"p{n}", 5.0)
+        for n in range(60)
+    ]
+    texts = {clip[0]: f"text {n // 2}" for n, clip in enumerate(clips) if n % 5}
+    package: dict[str, Any] = {"splits": {"dev": 0.25}, "disjoint": disjoint}
+    then, found = sides(clips[:40], texts=texts, **package)
+    assert {*then.values()} - {""} == {"train", "dev"}
+    where, _ = sides(clips, found.table, texts=texts, **package)
+    assert {key: where[key] for key, split in then.items() if split} == {
+        key: split for key, split in then.items() if split
+    }, "what is published stays"
+    if "text" not in disjoint:
+        assert "" not in {*where.values()}
+    assert hours(clips, where)["dev"] == pytest.approx(75 / 3600, abs=25 / 3600)
+
+
 GRID = st.sets(
     st.tuples(st.integers(0, 9), st.integers(0, 4), st.integers(0, 7)), min_size=1, max_size=40
 )

@@ -2,13 +2,12 @@
 
     lhotse        lhotse 2, which reads cuts by their indexes
     energon       Megatron-Energon, on the WebDataset tars and their `.nv-meta`
-    speechbrain   SpeechBrain's `DynamicItemDataset`
     nemo          NeMo's tarred reader, on tars and manifests
     croissant     MLCommons' mlcroissant, which validates croissant.json and reads its rows
-    coqui, ljspeech, f5, piper, hf_audiofolder, ms_swift, llama_factory
-                  the loading code of the trainers that `metadata_csv` and `chat_jsonl` are for
-    mds, litdata, lance
-                  the libraries of the formats of these names, backwards through the clips
+    coqui, ljspeech, xtts, f5, piper, styletts2, vits, hf_audiofolder, ms_swift, llama_factory,
+    qwen_audio    the loading code of the trainers that `metadata_csv` and `chat_jsonl` are for
+    mds, litdata, lance, speechbrain
+                  the libraries of the formats of these names
     wenet         WeNet's own `Dataset`, from a checkout: --wenet FOLDER
 
 Each gets an environment with the packages that pip finds, which may be gigabytes (they bring
@@ -33,6 +32,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from flows.cli import queries
+from tasks.formats._profiles import PROFILES
 from tests.helpers import corpus
 
 HERE = Path(__file__).parent
@@ -41,9 +41,8 @@ INSTALL_S, READ_S = 1800, 600
 TEXTS = {"r00": '"Yes," she said', "r01": "四 \U00020bb7\U0001f600", "r02": "None", "r03": "5"}
 TORCH = "torch==2.13.0"  # where a newer one fits, too: pip need not bring another
 PACKAGES = {
-    "lhotse": ["lhotse>=2.0.0a7", TORCH, "soundfile"],
+    "lhotse": ["lhotse>=2.0.0a7", TORCH, "soundfile", "urllib3"],
     "energon": ["megatron-energon", TORCH, "soundfile"],
-    "speechbrain": ["speechbrain", TORCH, "soundfile"],
     "nemo": ["nemo_toolkit[asr]", TORCH],
     "croissant": ["mlcroissant", "pyarrow"],
     # as WeNet's requirements.txt asks: newer PyTorch lacks names that it imports
@@ -64,6 +63,10 @@ TRAINERS = {
     "f5": ["f5-tts", "tqdm"],
     "piper": ["piper-tts", "pathvalidate"],
     "hf_audiofolder": ["datasets", "datasets"],
+    "xtts": ["coqui-tts", "tqdm"],
+    "styletts2": ["styletts2", "numpy", "pyyaml"],
+    "vits": ["sunbird-vits", "numpy"],
+    "qwen_audio": ["transformers", "transformers", "jinja2"],
     "ms_swift": ["ms-swift", "numpy"],
     "llama_factory": ["llamafactory", "numpy"],
     "mds": [
@@ -77,22 +80,27 @@ TRAINERS = {
         *("tifffile", "obstore"),
     ],
     "lance": ["pylance", "pyarrow", "lance-namespace"],
+    "speechbrain": ["speechbrain", "numpy", "tqdm"],
 }
 #: Formats that have one reader and no profiles.
-OF_ONE_READER = ("mds", "litdata", "lance")
+OF_ONE_READER = ("mds", "litdata", "lance", "speechbrain")
 NAMES = [*PACKAGES, *TRAINERS]
 FORMATS = (
-    "wenet", "nemo", "speechbrain", {"use": "webdataset", "energon": True},
+    "wenet", "nemo", {"use": "webdataset", "energon": True},
     {"use": "lhotse_shar", "index": True},
 )  # fmt: skip
 
 
-def made(home: Path, out: str, formats: Sequence[object]) -> Path:
-    """A version of made speech in these formats."""
+def made(home: Path, out: str, formats: Sequence[object], voices: int = 1) -> Path:
+    """A version of made speech in these formats; with several voices, the source names them."""
     if not (home / "in").exists():
         corpus.make(home / "in", 8)
-        corpus.listed(home / "in", 8, home / "list.jsonl", **TEXTS)
-    source = {"kind": "jsonl", "path": str(home / "list.jsonl"), "name": "c"}
+    listed = corpus.listed(home / "in", 8, home / "list.jsonl", **TEXTS)
+    if voices > 1:
+        lines = [json.loads(line) for line in listed.read_text("utf-8").splitlines()]
+        named = [{**line, "speaker": f"s{n % voices}"} for n, line in enumerate(lines)]
+        listed.write_text("".join(json.dumps(line) + "\n" for line in named), "utf-8")
+    source = {"kind": "jsonl", "path": str(listed), "name": "c"}
     package = {"formats": formats, "splits": {"dev": 0.2}, "tar_hours": 2.0 / 3600}
     spoken = {"backend": {"use": "fake"}, "verdicts": ()}
     job = corpus.job(home, out=home / out, sources=[source], transcribe=spoken, package=package)
@@ -104,8 +112,9 @@ def made_for(trainer: str, home: Path) -> list[str]:
     if trainer in OF_ONE_READER:
         version = made(home, trainer, [trainer])
     else:
-        use = "chat_jsonl" if trainer in ("ms_swift", "llama_factory") else "metadata_csv"
-        version = made(home, trainer, [{"use": use, "profile": trainer}])
+        use = "metadata_csv" if trainer in PROFILES else "chat_jsonl"
+        voices = 2 if trainer == "vits" else 1
+        version = made(home, trainer, [{"use": use, "profile": trainer}], voices)
     list_ = home / f"{trainer}.list"
     list_.write_text("\n".join(queries.data_list(version, None)["paths"]) + "\n", "utf-8")
     return [trainer, str(version), str(list_)]

@@ -1,5 +1,5 @@
 """`trainers.py NAME VERSION LIST`: the code that trainers read `metadata_csv`, `chat_jsonl`, `mds`,
-`litdata` or `lance` with.
+`litdata`, `lance` or `speechbrain` with.
 
 LIST is what `uttermill list` prints. Only the trainer's own package is installed: what it imports
 beside that (models, PyTorch) takes no part in reading a list, and gets a stand-in here.
@@ -93,6 +93,11 @@ def coqui(version: Path, list_: Path) -> Told:
         yield item["audio_file"], item["text"]
 
 
+def xtts(version: Path, list_: Path) -> Told:
+    """XTTS' recipes name the same reader."""
+    yield from coqui(version, list_)
+
+
 def ljspeech(version: Path, list_: Path) -> Told:
     """By coqui's reader of the plain text; that of LJSpeech's name takes the normalised one."""
     formatters = only("TTS.tts.datasets.formatters")
@@ -134,11 +139,37 @@ def piper(version: Path, list_: Path) -> Told:
     yield from ((str(lines.parent / p), text) for p, text in zip(paths, seen, strict=True))
 
 
+def styletts2(version: Path, list_: Path) -> Told:
+    absent = ("torch", "torchaudio", "librosa", "pandas", "munch", "matplotlib", "monotonic_align")
+    utils = only("styletts2.utils", *absent)
+    importlib.import_module("torchaudio.transforms")
+    dataset = only("styletts2.meldataset")
+    home = version / "metadata_csv"
+    lines, _ = utils.get_data_path_list(home / "train_list.txt", home / "dev_list.txt")
+    read = dataset.FilePathDataset(lines, str(home), OOD_data=home / "dev_list.txt")
+    for path, text, speaker in read.data_list:
+        assert int(speaker) >= 0
+        yield f"{read.root_path}/{path}", text
+
+
+def vits(version: Path, list_: Path) -> Told:
+    """The package's modules know each other without its name."""
+    absent = ("torch", "torchaudio", "scipy", "pandas", "commons", "mel_processing", "text")
+    sys.modules["utils"] = only("training.utils", *absent)
+    importlib.import_module("torch.utils.data.distributed")
+    loader = only("training.data_utils").TextAudioSpeakerLoader
+    asked = dict.fromkeys(("text_cleaners", "max_wav_value", "sampling_rate", "filter_length"), 0)
+    asked |= {"hop_length": 256, "win_length": 1024, "add_blank": 0, "data_root_dir": ""}
+    for path, speaker, text in loader(list_, asked, []).audiopaths_sid_text:
+        assert int(speaker) >= 0
+        yield path, text
+
+
 def hf_audiofolder(version: Path, list_: Path) -> Told:
+    sys.meta_path.insert(0, Finder(("torchcodec",)))  # nothing is decoded
     import datasets
 
-    if importlib.util.find_spec("torchcodec") is None:  # nothing is decoded
-        sys.meta_path.insert(0, Finder(("torchcodec",)))
+    datasets.config.TORCHCODEC_AVAILABLE = True  # it looks for an installed package
     home = str(version / "metadata_csv")
     read = datasets.load_dataset(home, split="train", streaming=True)
     for entry in read.cast_column("audio", datasets.Audio(decode=False)):
@@ -176,6 +207,20 @@ def ms_swift(version: Path, list_: Path) -> Told:
         yield path, found["messages"][1]["content"]
 
 
+def qwen_audio(version: Path, list_: Path) -> Told:
+    """The processor's template, with without weights; audio as Qwen2-Audio's page finds it."""
+    from transformers.models.qwen2_audio.processing_qwen2_audio import Qwen2AudioProcessor
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    template = Qwen2AudioProcessor.default_chat_template.fget(None)
+    for line in list_.read_text("utf-8").splitlines():
+        messages = json.loads(line)["messages"]
+        [said], _ = render_jinja_template(conversations=[messages], chat_template=template)
+        assert said.count("<|AUDIO|>") == 1
+        [path] = [part["audio_url"] for part in messages[0]["content"] if part["type"] == "audio"]
+        yield path, said.rpartition("<|im_start|>assistant\n")[2].removesuffix("<|im_end|>\n")
+
+
 def mds(version: Path, list_: Path) -> Told:
     absent = ("transformers", "torchvision", "streaming.multimodal",
               "streaming.text", "streaming.vision")  # fmt: skip
@@ -197,6 +242,20 @@ def litdata(version: Path, list_: Path) -> Told:
         sample = dataset[number]
         assert json.loads(sample["facts"])["split"] == "train"
         yield io.BytesIO(sample["audio"]), sample["text"]
+
+
+def speechbrain(version: Path, list_: Path) -> Told:
+    inner = ("dataio.audio_io", "utils.logger", "utils.data_utils", "utils.torch_audio_backend")
+    absent = ("torch", *(f"speechbrain.{name}" for name in inner))
+    dataset = only("speechbrain.dataio.dataset", *absent)
+    clips = dataset.DynamicItemDataset.from_json(
+        str(version / "speechbrain/train.json"), replacements={"data_root": str(version)}
+    )
+    clips.set_output_keys(["id", "wav", "words", "duration"])
+    for clip in clips.filtered_sorted(sort_key="duration"):
+        file = soundfile.info(clip["wav"])
+        assert int(clip["duration"] * file.samplerate) == file.frames
+        yield clip["wav"], clip["words"]
 
 
 def lance(version: Path, list_: Path) -> Told:

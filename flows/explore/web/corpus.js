@@ -28,13 +28,13 @@ export async function draw(node, about) {
       counted ? el("label", {}, el("input", { type: "checkbox", checked: rare, onchange: (event) => state.set({ rare: event.target.checked ? "1" : null }) }), " rare ones first") : null),
     counted
       ? el("p", { class: "quiet" }, `${number(answer.kinds)} different ${what}, ${number(answer.whole)} in all, ${number(answer.once)} only once. Click one to find its clips.`)
-      : el("p", { class: "quiet" }, what === "texts" ? texts(answer) : "", "Click a name to see its clips; a heading sorts."),
+      : el("p", { class: "quiet" }, what === "texts" ? texts(answer) : "", `Click a ${what === "texts" ? "text" : "name"} to see its clips; a heading sorts.`),
     counted ? counts(answer.rows, what) : groups(answer.rows, what, answer.column));
 }
 
 function texts({ kinds, rows }) {
   const shown = rows.length < kinds ? ` The ${number(rows.length)} most frequent are shown.` : "";
-  return `${number(kinds)} texts that several clips have, as texts are compared: near-equal ones count as one.${shown} The rule repeated_text sets a limit. `;
+  return `${number(kinds)} ${kinds === 1 ? "text" : "texts"} that several clips have, as texts are compared: near-equal ones count as one.${shown} The rule repeated_text sets a limit. `;
 }
 
 function counts(rows, what) {

@@ -412,8 +412,8 @@ def _notes(
         if not 0.5 <= has[number] / max(float(targets[number]), 1.0) <= 2:
             notes.append(
                 f"split {name} has {has[number] / HOUR:.4f} h, where {targets[number] / HOUR:.4f} h"
-                " were asked for: speakers and recordings are never separated, and what is "
-                "published stays"
+                " were asked for: what package.disjoint names (speakers, recordings, …) is never "
+                "separated, and what is published stays"
             )
     return notes
 

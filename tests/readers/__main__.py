@@ -62,7 +62,7 @@ TRAINERS = {
     "ljspeech": ["coqui-tts", "tqdm"],
     "f5": ["f5-tts", "tqdm"],
     "piper": ["piper-tts", "pathvalidate"],
-    "hf_audiofolder": ["datasets", "datasets"],
+    "hf_audiofolder": ["datasets", "datasets", TORCH],
     "xtts": ["coqui-tts", "tqdm"],
     "styletts2": ["styletts2", "numpy", "pyyaml"],
     "vits": ["sunbird-vits", "numpy"],

@@ -99,7 +99,7 @@ def _sketch(database: DuckDBPyConnection, first: int) -> None:
     if not len(text):
         return
     starts = np.flatnonzero(np.diff(text, prepend=-1))
-    columns = {"number": text[starts] + first}
+    columns: dict[str, Int64s | UInt64s] = {"number": text[starts] + first}
     for number, name in enumerate(_BANDS):
         key = np.full(len(starts), number, np.uint64)
         for row in range(number * ROWS, (number + 1) * ROWS):
@@ -129,7 +129,8 @@ def _different(text: Int64s, pair: UInt64s) -> Int64s:
     """Each different pair of each text, sorted: the index of the text above the lowest _BITS bits,
     which are of the pair's hash."""
     codes = np.sort(text << _BITS | (pair >> np.uint64(64 - _BITS)).astype(np.int64))
-    return codes[np.diff(codes, prepend=-1) != 0]
+    fresh: Int64s = codes[np.diff(codes, prepend=-1) != 0]
+    return fresh
 
 
 def _mixed(values: UInt64s) -> UInt64s:
@@ -229,4 +230,5 @@ def _merged(group: Int64s, one: Int64s, other: Int64s) -> Int64s:
     np.minimum.at(least, part, groups)
     renamed = np.arange(len(group))
     renamed[groups] = least[part]
-    return renamed[group]
+    merged: Int64s = renamed[group]
+    return merged

@@ -136,7 +136,7 @@ def python_of(name: str, home: Path) -> str:
         subprocess.run([*install, "soundfile", *needed], check=True, timeout=INSTALL_S)
         subprocess.run([*install, "--no-deps", bare], check=True, timeout=INSTALL_S)
     else:
-        subprocess.run([*install, "--pre", *PACKAGES[name]], check=True, timeout=INSTALL_S)
+        subprocess.run([*install, *PACKAGES[name]], check=True, timeout=INSTALL_S)
     return python
 
 

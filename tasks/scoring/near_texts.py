@@ -212,7 +212,8 @@ def _spread(base: Int64s, values: Int64s, starts: Int64s, sizes: Int64s) -> Int6
     """`base` of each row, together with each of its values, which lie from `starts` on."""
     ends = np.cumsum(sizes)
     places = np.repeat(starts - ends + sizes, sizes) + np.arange(ends[-1] if len(ends) else 0)
-    return np.repeat(base, sizes) | values[places]
+    spread: Int64s = np.repeat(base, sizes) | values[places]
+    return spread
 
 
 def _merged(group: Int64s, one: Int64s, other: Int64s) -> Int64s:

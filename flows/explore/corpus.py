@@ -251,8 +251,8 @@ class Corpus:
             if items.number not in self._words:
                 path = self._home / f"words-{items.number}"
                 words = 'coalesce("normalised", "text")' if items.said != "text" else '"text"'
-                said = self._texts(items, f"CASE WHEN text IS NOT NULL THEN {words} END")
-                self._words[items.number] = vocabulary_of(said, path)
+                spoken = self._texts(items, f"CASE WHEN text IS NOT NULL THEN {words} END")
+                self._words[items.number] = vocabulary_of(spoken, path)
             return self._words[items.number]
 
     def text_groups(self, items: Items) -> Int32s:

@@ -197,6 +197,29 @@ def test_packaged_ones_are_the_least_certain(hundred: tuple[Ledger, Columns]) ->
     assert len({row for row in found if any(w.group == "packaged" for w in found[row])}) >= 8
 
 
+def test_music_and_applause_come_first(hundred: tuple[Ledger, Columns]) -> None:
+    ledger, columns = hundred
+    rows = tables.read(columns.path).select(columns.names).to_pylist()
+    for row in rows:
+        row.update(sounds_music=0.0, sounds_applause=None)
+    rows[60]["sounds_music"], rows[61]["sounds_music"] = 0.9, 0.04
+    rows[62].update(sounds_music=0.2, sounds_applause=0.6)
+    rows[3]["sounds_applause"] = 1.0  # too short, and dropped
+    schema = pq.read_schema(columns.path)
+    for name in ("sounds_music", "sounds_applause"):
+        schema = schema.append(pa.field(name, pa.float64()))
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), columns.path)
+    found = choose(ledger, Columns(columns.job, columns.path), 0)
+    packaged = [row for row, whys in found.items() if whys[0].group == "packaged"]
+    assert [row["utterance"] for row in ledger.rows(packaged[:2])] == ["u60", "u62"]
+    whys = [next(w for w in found[row] if w.kind == "music or applause") for row in packaged[:2]]
+    assert [(why.measure, why.value) for why in whys] == [
+        ("sounds_music", 0.9), ("sounds_applause", 0.6)
+    ]  # fmt: skip
+    assert len(rows_of(found, "packaged", "music or applause")) == 2
+    assert rows_of(found, "packaged", "least certain"), "and there is room for the others"
+
+
 def test_wrong_languages_are_shown_where_they_are_least_certain(
     hundred: tuple[Ledger, Columns],
 ) -> None:
@@ -381,6 +404,7 @@ def test_labels_are_words() -> None:
         "worst",
         "just beyond",
         "just inside",
+        "music or applause",
         "least certain",
         "near a limit",
         "longest",

@@ -2,8 +2,9 @@
 
 Of a reason with a limit: the spans furthest beyond the limit, those just beyond it, and packaged
 clips just inside. Of a reason without one: the longest spans, then the least certain transcripts,
-or without transcripts random spans. Of the packaged clips: the least certain transcripts, those
-nearest to any limit, and random ones if these are too few. Failed recordings are drawn at random.
+or without transcripts random spans. Of the packaged clips: those with the most music or applause,
+for which recognisers invent words, the least certain transcripts, those nearest to any limit, and
+random ones if these are too few. Failed recordings are drawn at random.
 Before all of these, the clips whose recogniser differs most from their reference. A
 uniform sample of a large corpus would show hardly any of these.
 
@@ -161,8 +162,9 @@ def _doubts(
     picks_by_group = {DIFFERS: uncertain_clips.differing(columns, DIFFERING)}
     for name, group in groups.items():
         if name == PACKAGED:
-            picks_by_group[name] = uncertain_clips.uncertain(columns, sides, most)
-            picks_by_group[name] += uncertain_clips.near(columns, sides, most)
+            picks = uncertain_clips.invented(columns, _parts(most)[0])
+            picks += uncertain_clips.uncertain(columns, sides, most - len(picks))
+            picks_by_group[name] = picks + uncertain_clips.near(columns, sides, most)
         elif group.ranked:
             mine = [side for side in sides if side.group == name]
             picks_by_group[name] = uncertain_clips.inside(columns, mine, _parts(most)[2])

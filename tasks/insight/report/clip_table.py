@@ -30,6 +30,7 @@ KINDS = {
     "just beyond": "just beyond",
     "longest": "longest",
     "just inside": "kept, just inside",
+    "music or applause": "music or applause",
     "least certain": "least certain",
     "near a limit": "kept, near a limit",
     "by chance": "by chance",

@@ -24,6 +24,9 @@ CERTAINTY = (
     ("speech_after_text", "max"),
     ("language_probability", "min"),
 )
+#: Shares of a clip in which sounds are heard that recognisers invent words for.
+INVENTED = ("sounds_applause", "sounds_music", "sounds_singing", "music_share")
+LEAST_INVENTED = 0.05  # of a clip
 _STAGES = {"filters": "filter", "enhance": "enhance", "text": "transcribe"}  # by shelf
 
 
@@ -32,8 +35,8 @@ class Why:
     """Why a span is shown among the clips of `group`, which is `packaged` or `stage.reason`."""
 
     group: str
-    kind: str  # worst, just beyond, just inside, least certain, near a limit, longest, by chance,
-    # differs most
+    kind: str  # worst, just beyond, just inside, music or applause, least certain, near a limit,
+    # longest, by chance, differs most
     measure: str = ""  # column; empty if unknown
     value: float | None = None
     limit: float | None = None
@@ -104,6 +107,21 @@ def _first(candidates: list[tuple[float, int, Why]], count: int) -> list[tuple[i
         (row, why)
         for _, row, why in sorted(candidates, key=lambda candidate: candidate[:2])[:count]
     ]
+
+
+def invented(columns: Columns, count: int) -> list[tuple[int, Why]]:
+    """Packaged rows with the most music or applause, whose texts may be invented."""
+    why_by_row: dict[int, tuple[float, Why]] = {}
+    for name in INVENTED:
+        if name not in columns.names:
+            continue
+        shares = np.where(columns.packaged, columns.values(name), np.nan)
+        shares[shares < LEAST_INVENTED] = np.nan
+        for row in least(-shares, count):
+            why = Why(PACKAGED, "music or applause", name, float(shares[row]))
+            if row not in why_by_row or shares[row] > why_by_row[row][0]:
+                why_by_row[row] = float(shares[row]), why
+    return _first([(-share, row, why) for row, (share, why) in why_by_row.items()], count)
 
 
 def uncertain(

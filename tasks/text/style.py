@@ -100,7 +100,8 @@ def verdict(settings: Settings) -> tuple[Rule, ...]:
 
 
 def asks(settings: Settings) -> tuple[str, ...]:
-    return tuple(column for columns in _columns(settings).values() for column in columns)
+    every = (column for columns in _columns(settings).values() for column in columns)
+    return tuple(dict.fromkeys(every))  # one measure may stand for two axes
 
 
 def reject(
@@ -110,13 +111,16 @@ def reject(
     ascending."""
     values: dict[tuple[str, str], list[Float64s]] = {}
     asked = asks(settings)
+    compared = dict.fromkeys(
+        (column, axis in BY_LANGUAGE)
+        for axis, columns in _columns(settings).items()
+        for column in columns
+    )
     for table in rows.tables("language", *asked) if asked else ():
-        for axis, columns in _columns(settings).items():
-            for column in columns:
-                for group, mask in _groups(table, axis):
-                    measured = table[column].to_numpy()[mask]
-                    key = column, group
-                    values.setdefault(key, []).append(measured[np.isfinite(measured)])
+        for column, by_language in compared:
+            for group, mask in _groups(table, by_language):
+                measured = table[column].to_numpy()[mask]
+                values.setdefault((column, group), []).append(measured[np.isfinite(measured)])
     edges: JsonObject = {column: dict(groups) for column, groups in frozen.items()}
     for (column, group), pieces in sorted(values.items()):
         every = np.concatenate(pieces)
@@ -125,9 +129,9 @@ def reject(
     return (), edges
 
 
-def _groups(table: pa.Table, axis: str) -> list[tuple[str, np.ndarray]]:
+def _groups(table: pa.Table, by_language: bool) -> list[tuple[str, np.ndarray]]:
     """Which rows are compared with each other, by a name: all, or those of a language."""
-    if axis not in BY_LANGUAGE:
+    if not by_language:
         return [("", np.ones(len(table), bool))]
     languages = np.array([language or "" for language in table["language"].to_pylist()])
     return [(str(name), languages == name) for name in np.unique(languages)]
@@ -158,7 +162,7 @@ def _steps(rows: pa.Table, axis: str, columns: Iterable[str], frozen: JsonObject
     places = np.full(len(rows), -1)
     for column in columns:
         values = rows[column].to_numpy(zero_copy_only=False).astype(np.float64)
-        for group, mask in _groups(rows, axis):
+        for group, mask in _groups(rows, axis in BY_LANGUAGE):
             if (edges := frozen.get(column, {}).get(group)) is None:
                 continue
             open_rows = mask & np.isfinite(values) & (places < 0)

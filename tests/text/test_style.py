@@ -32,10 +32,11 @@ STYLE = {"use": "style", "pitch": "rms", "rate": [], "noise": "peak", "template"
 def asked(home: Path, **changes: Any) -> Job:
     """Levels stand for pitch and noise: any measure does, and these cost nothing."""
     package = {"formats": ["webdataset"], **changes.pop("package", {})}
+    others = {name: changes.pop(name) for name in ("sources",) if name in changes}
     own = {**STYLE, "min_group": 5, **changes}
     transcribe = {"backend": {"use": "fake"}, "verdicts": [own]}
     filters = corpus.filters({"use": "rms"}, {"use": "peak"})
-    return corpus.job(home, filter=filters, transcribe=transcribe, package=package)
+    return corpus.job(home, filter=filters, transcribe=transcribe, package=package, **others)
 
 
 def recording(folder: Path, number: int, level: float) -> None:
@@ -107,6 +108,49 @@ def test_bounds_stay_and_a_refit_moves_them(home: Path) -> None:
     moved = rows(three.path)
     assert moved["r09"]["style_noise"] != after["r09"]["style_noise"]
     assert verify(two.path) == verify(three.path) == []
+
+
+def test_what_is_said_stays_over_nights(tmp_path: Path) -> None:
+    """Night by night, clips get louder, and a second language grows to `min_group`."""
+    nights = [(8, 1), (4, 2), (5, 3), (3, 4)]  # recordings in English and German
+
+    def job(**package: Any) -> Job:
+        sources = [
+            {"kind": "folder", "path": str(tmp_path / language), "name": language,
+             "language": language}
+            for language in ("en", "de")
+        ]  # fmt: skip
+        return asked(tmp_path, sources=sources, rate=["rms"], package=package)
+
+    said: dict[str, dict[str, Any]] = {}
+    bounds: dict[str, dict[str, list[float]]] = {}
+    for night, counts in enumerate(nights):
+        for place, (language, count) in enumerate(zip(("en", "de"), counts, strict=True)):
+            for n in range(count):
+                number = 40 * place + sum(row[place] for row in nights[:night]) + n
+                recording(tmp_path / language, number, min(0.05 + 0.02 * number, 0.9))
+        version, _ = corpus.run(job())
+        now = rows(version.path)
+        assert len(now) == sum(map(sum, nights[: night + 1]))
+        frozen = json.loads((version.path / "dataset.json").read_text())["frozen"]["text.style"]
+        for column, groups in bounds.items():
+            for group, edges in groups.items():
+                assert frozen[column][group] == edges, "a bound never moves"
+        bounds = frozen
+        assert ("de" in frozen["rms"]) == (night >= 2), "once it has five"
+        for name, row in said.items():
+            for label in ("style_pitch", "style_noise", "style_rate", "style_caption"):
+                if row[label] is not None:
+                    assert now[name][label] == row[label], "what was said stays"
+        german = {row["style_rate"] for row in now.values() if row["language"] == "de"}
+        assert (None in german) == (night < 2)
+        said = now
+        assert verify(version.path) == []
+        assert not any(computed for computed, _ in corpus.run(job())[1].values())
+    loud = [row["style_pitch"] for name, row in said.items() if 12 <= int(name[1:]) < 40]
+    assert {*loud} == {"very_high"}, "bounds are those of the first night"
+    refit = rows(corpus.run(job(refit=True))[0].path)
+    assert {row["style_pitch"] for row in refit.values()} == {*style.STEPS}
 
 
 def test_another_template_measures_nothing_and_writes_no_clip(home: Path) -> None:

@@ -20,15 +20,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.fft
 
+from tasks.audio import Clip
 from tasks.base.arrays import RATE, Float32s, Float64s
 from tasks.base.errors import ConfigError
 from tasks.filters import _derived as derived
-from tasks.models import model_files, onnx_graph, onnx_session
+from tasks.models import model_files, onnx_graph, onnx_session, registry
+from tasks.settings import StageSettings, Transient
+from tasks.settings.base import WORDS
 
 if TYPE_CHECKING:
     import onnxruntime
 
-ASKED_BY = "the filter sounds"
+ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
+ASKED_BY = "the filters sounds and music"
 LISTS = ("yamnet_class_map.csv", "class_labels_indices.csv", "labels.txt")
 #: First and last class of each stretch of AudioSet's list, which is in the order of its ontology.
 GROUPS: dict[str, tuple[tuple[str, str], ...]] = {
@@ -55,6 +59,43 @@ LOW, HIGH = 125.0, 7500.0  # Hz
 OFFSET = 0.001
 WINDOW, STEP = (FRAMES - 1) * HOP + FRAME, FRAMES // 2 * HOP  # samples
 AT_ONCE = 8  # windows that are held
+
+
+class ModelFolder(StageSettings):
+    """Where the model is."""
+
+    model: str = Transient("", "Folder with the graph and the list of its classes.")
+    licence: str = Transient("unknown", "Licence of the weights, for the data card.", mark=WORDS)
+
+
+def identity(settings: ModelFolder) -> str | None:
+    """The hashes of the model's files; None if there is none, which `check_weights` refuses."""
+    try:
+        return "-".join(map(model_files.sha256, with_data(settings.model)))
+    except ConfigError:
+        return None
+
+
+def known_models(settings: ModelFolder) -> tuple[registry.Model, ...]:
+    files = tuple(
+        registry.File(path.name, model_files.sha256(path), path.stat().st_size)
+        for path in with_data(settings.model)
+    )
+    about, source = "classes of AudioSet", "a folder of the user's"
+    details = about, source, settings.licence, (ASKED_BY,), files, ""
+    return (registry.Model(Path(settings.model).resolve().name, *details),)
+
+
+def check_weights(settings: ModelFolder) -> None:
+    """ConfigError if the folder holds no model, or one that cannot be used."""
+    tagger(settings.model)
+
+
+def heard(clip: Clip, model: str) -> Float64s:
+    """Of a clip, the probability of each group in each window, float64 [windows, groups]."""
+    return derived.cached(
+        clip, f"sounds by {model}", lambda: tagger(model).scores(derived.blocks_16k(clip))
+    )
 
 
 class Tagger:
@@ -147,7 +188,7 @@ def files(model: str) -> tuple[Path, Path]:
     if len(graphs) != 1 or names is None:
         lack = f"{model!r} has {len(graphs)} graphs and {names.name if names else 'no list'}"
         raise ConfigError(
-            f"{ASKED_BY} needs an AudioSet model, which is never downloaded: give it `model`, a "
+            f"{ASKED_BY} need an AudioSet model, which is never downloaded: give it `model`, a "
             f"folder with one graph (.onnx) and the list of its classes ({' or '.join(LISTS)})"
             f"{f'; {lack}' if model else ''}"
         )

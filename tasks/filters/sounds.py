@@ -16,23 +16,21 @@ Null for samples that are not finite.
 from __future__ import annotations
 
 from itertools import groupby
-from pathlib import Path
 
 import numpy as np
 from pydantic import Field
 
 from tasks.audio import Clip
 from tasks.base.arrays import Float64s
-from tasks.base.errors import ConfigError
-from tasks.filters import _derived as derived
 from tasks.filters import _sounds
-from tasks.models import model_files, registry
+from tasks.filters._sounds import check_weights, identity, known_models
 from tasks.plugins.annotation_kinds import Event, Events
-from tasks.settings import StageSettings, Threshold, Transient
-from tasks.settings.base import WORDS
+from tasks.settings import Threshold
+
+__all__ = ["check_weights", "identity", "known_models"]
 
 VERSION = 1
-ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
+ENGINES = _sounds.ENGINES
 COSTLY = True
 LABELS = (*_sounds.GROUPS, _sounds.OTHER)
 COLUMNS = {
@@ -46,11 +44,9 @@ REASONS = {
 }
 
 
-class Settings(StageSettings):
+class Settings(_sounds.ModelFolder):
     """The model, and limits on what it hears; none unless asked for."""
 
-    model: str = Transient("", "Folder with the graph and the list of its classes.")
-    licence: str = Transient("unknown", "Licence of the weights, for the data card.", mark=WORDS)
     threshold: float = Field(0.2, gt=0, lt=1, description="Least probability of an event.")
     min_music_mean: float | None = Threshold(None, "Smallest mean kept.", ge=0, le=1)
     max_music_mean: float | None = Threshold(
@@ -62,32 +58,9 @@ class Settings(StageSettings):
     max_share: dict[str, float] = Threshold({}, "Largest share kept, by label: {applause: 0.1}.")
 
 
-def identity(settings: Settings) -> str | None:
-    """The hashes of the model's files; None if there is none, which `check_weights` refuses."""
-    try:
-        return "-".join(map(model_files.sha256, _sounds.with_data(settings.model)))
-    except ConfigError:
-        return None
-
-
-def known_models(settings: Settings) -> tuple[registry.Model, ...]:
-    files = tuple(
-        registry.File(path.name, model_files.sha256(path), path.stat().st_size)
-        for path in _sounds.with_data(settings.model)
-    )
-    about, source = "classes of AudioSet", "a folder of the user's"
-    details = about, source, settings.licence, (_sounds.ASKED_BY,), files, ""
-    return (registry.Model(Path(settings.model).resolve().name, *details),)
-
-
-def check_weights(settings: Settings) -> None:
-    """ConfigError if the folder holds no model, or one that cannot be used."""
-    _sounds.tagger(settings.model)
-
-
 def measure(clip: Clip, settings: Settings) -> dict[str, object]:
     tagger = _sounds.tagger(settings.model)
-    scores = tagger.scores(derived.blocks_16k(clip))
+    scores = _sounds.heard(clip, settings.model)
     if not len(scores) or not np.isfinite(scores).all():
         return dict.fromkeys((*COLUMNS, *ANNOTATIONS))
     music = scores[:, LABELS.index("music")]

@@ -168,7 +168,7 @@ def test_a_run_is_refused_before_it_starts(tmp_path: Path) -> None:
         "filter": {"filters": [{"use": "sounds"}]},
         "transcribe": {"backend": {"use": "fake"}},
     }
-    with pytest.raises(ConfigError, match="the filter sounds needs an AudioSet model"):
+    with pytest.raises(ConfigError, match="the filters sounds and music need an AudioSet model"):
         checks.check_wishes(PrepareSettings.model_validate(wish))
 
 

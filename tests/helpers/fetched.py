@@ -24,11 +24,11 @@ needs_speakers = pytest.mark.skipif(
 
 
 def filters() -> list[Any]:
-    """Names on the shelf, as parameters of a test that measures; `sounds` has no weights but those
-    of a folder (`tests/filters/test_sounds.py`)."""
+    """Names on the shelf, as parameters of a test that measures; `sounds` and `music` have no
+    weights but those of a folder (`tests/filters/test_sounds.py`)."""
     fetched = {"speaker_purity": needs_speakers, "distillmos": needs_distillmos}
     return [
         pytest.param(name, marks=fetched[name]) if name in fetched else name
         for name in shelves.names("filters")
-        if name != "sounds"
+        if name not in ("sounds", "music")
     ]

@@ -1,0 +1,96 @@
+"""Music under speech: in how much of an utterance it is heard, and how loud beside the speech.
+
+It is heard by the model of `sounds`, in the same folder and at the cost of one of both. Under
+speech, music is seldom likely in any window, but more than never: `threshold` is far below a half.
+
+    music_share  windows in which music is at least as likely as `threshold`, over all windows
+    music_level  power of the pauses over that of the speech less it, dB; -20 is faint
+
+Frames of 32 ms are speech if Silero gives 0.5 or more, and a pause if it gives less than 0.1 to
+them and to two on each side. What else sounds in the pauses counts as music: where that is noise
+as loud as the music, the level is 3 dB high. Null is the share of samples that are not finite, and
+the level without music, or with less than 0.2 s of pauses or of speech.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import repeat
+
+import numpy as np
+from pydantic import Field
+
+from tasks.audio import Clip
+from tasks.base.arrays import Bools
+from tasks.filters import _derived as derived
+from tasks.filters import _sounds
+from tasks.filters._sounds import check_weights, identity, known_models
+from tasks.settings import Threshold
+
+__all__ = ["check_weights", "identity", "known_models"]
+
+VERSION = 1
+ENGINES = _sounds.ENGINES
+COSTLY = True
+COLUMNS = {
+    "music_share": ("1", "share of the windows in which music is heard"),
+    "music_level": ("dB", "level of what sounds in the pauses, beside that of the speech"),
+}
+REASONS = {
+    "music_share": ("little_music_heard", "music_heard"),
+    "music_level": ("faint_music", "loud_music"),
+}
+MUSIC = [*_sounds.GROUPS].index("music")
+FRAME = 512  # samples at 16 kHz, the voice detector's
+SPEECH, PAUSE, AROUND = 0.5, 0.1, 2  # probabilities; frames on each side
+LEAST = 7  # frames: 0.2 s
+AT_ONCE = 1024  # frames that are held
+LOWEST, HIGHEST = -100.0, 20.0  # dB
+
+
+class Settings(_sounds.ModelFolder):
+    """The model, and limits on the music; none unless asked for."""
+
+    threshold: float = Field(0.01, gt=0, lt=1, description="Least probability of music.")
+    min_share: float | None = Threshold(None, "Smallest share kept.", ge=0, le=1)
+    max_share: float | None = Threshold(
+        None, "Largest share kept; 0.1 drops most clips with music under the speech.", ge=0, le=1
+    )
+    min_level: float | None = Threshold(None, "Lowest level kept, dB.")
+    max_level: float | None = Threshold(None, "Highest level kept, dB; -15, say.")
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
+    likely = _sounds.heard(clip, settings.model)[:, MUSIC]
+    if not len(likely) or not np.isfinite(likely).all():
+        return dict.fromkeys(COLUMNS)
+    share = float((likely >= settings.threshold).mean())
+    return {"music_share": share, "music_level": level(clip) if share else None}
+
+
+def level(clip: Clip) -> float | None:
+    """dB of the pauses, beside the speech."""
+    probabilities = derived.speech_probabilities(clip)
+    many = derived.frames(derived.blocks_16k(clip), FRAME, FRAME, repeat(AT_ONCE))
+    powers = np.concatenate(
+        [np.zeros(0), *(np.square(frames, dtype=np.float64).mean(axis=1) for frames in many)]
+    )
+    if (count := min(len(powers), len(probabilities))) < LEAST:
+        return None
+    powers, probabilities = powers[:count], probabilities[:count]
+    speech, pause = probabilities >= SPEECH, ~_near(probabilities >= PAUSE)
+    if min(speech.sum(), pause.sum()) < LEAST:
+        return None
+    under = float(powers[pause].mean())
+    spoken = max(float(powers[speech].mean()) - under, 0.0)
+    # Compared as products, as either may be zero.
+    if under <= spoken * 10 ** (LOWEST / 10):
+        return LOWEST
+    if under >= spoken * 10 ** (HIGHEST / 10):
+        return HIGHEST
+    return 10 * math.log10(under / spoken)
+
+
+def _near(voiced: Bools) -> Bools:
+    """Frames that are voiced, or near one that is."""
+    return np.convolve(voiced, np.ones(2 * AROUND + 1), "same")[: len(voiced)] > 0.5

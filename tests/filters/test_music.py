@@ -1,0 +1,99 @@
+"""Music under speech: its share and its level, heard once with what `sounds` hears."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soxr
+
+from flows.demo.corpus import ENGLISH, Line, speak
+from flows.demo.voice import RATE as VOICE_RATE
+from tasks import plugins
+from tasks.audio import Clip
+from tasks.base.errors import ConfigError
+from tasks.filters import _sounds, music, sounds
+from tasks.plugins.rules import judge
+from tests.bench.verdict_sounds import melody, mixed
+from tests.helpers import tiny_onnx
+
+RATE = 16_000
+
+
+@pytest.fixture(scope="module")
+def speech() -> Any:
+    """Sentences of espeak-ng with half a second of silence between them, at 16 kHz."""
+    pytest.importorskip("espeakng_loader")
+    pause = np.zeros(VOICE_RATE // 2)
+    lines = [Line(text, "en-us", 150) for text in ENGLISH[:6]]
+    said = [np.r_[voice, pause] for voice in speak(lines)]
+    samples = soxr.resample(np.concatenate(said), VOICE_RATE, RATE, "HQ")
+    return (0.2 * samples / np.abs(samples).max()).astype(np.float32)
+
+
+def measured(home: Path, samples: Any, rate: int = RATE, **chosen: Any) -> dict[str, float | None]:
+    return music.measure(Clip.of(samples, rate), music.Settings(model=str(home), **chosen))
+
+
+@pytest.mark.parametrize("below", [30, 20, 10, 0])
+def test_the_level_is_that_of_what_sounds_in_the_pauses(speech: Any, below: int) -> None:
+    steady = np.sin(2 * np.pi * 330 * np.arange(len(speech)) / RATE).astype(np.float32)
+    tune = melody(np.random.default_rng(0), len(speech))
+    for under, most in ((steady, 2.0), (tune, 4.0)):
+        both = mixed(speech, under, below)
+        assert music.level(Clip.of(both, RATE)) == pytest.approx(-below, abs=most)
+    wide = soxr.resample(both, RATE, 48_000, "HQ").astype(np.float32)
+    assert music.level(Clip.of(wide, 48_000)) == pytest.approx(-below, abs=most)
+
+
+def test_the_level_has_bounds_and_needs_pauses_and_speech(speech: Any) -> None:
+    assert music.level(Clip.of(speech, RATE)) == pytest.approx(-60, abs=40)
+    assert music.level(Clip.of(0.1 * np.ones(3 * RATE, np.float32), RATE)) is None, "no speech"
+    assert music.level(Clip.of(np.zeros(0, np.float32), RATE)) is None
+    loud = np.flatnonzero(np.abs(speech) > 0.01)
+    inside = speech[loud[0] + RATE // 4 : loud[0] + RATE // 4 + RATE]
+    assert music.level(Clip.of(inside, RATE)) is None, "no pause"
+
+
+def test_the_share_counts_windows(tmp_path: Path) -> None:
+    tiny_onnx.sounds(tmp_path, ["n"])  # what is loud is music to it
+    draw = np.random.default_rng(0).uniform(-1, 1, 8 * RATE).astype(np.float32)
+    half = draw * np.r_[np.full(4 * RATE, 1e-4), np.full(4 * RATE, 0.9)].astype(np.float32)
+    share = measured(tmp_path, half)["music_share"]
+    assert share == pytest.approx(0.5, abs=0.15)
+    assert measured(tmp_path, 1e-4 * draw) == {"music_share": 0.0, "music_level": None}
+    half[-1] = np.nan
+    nothing = {"music_share": None, "music_level": None}
+    assert measured(tmp_path, half) == measured(tmp_path, half[:0]) == nothing
+
+
+def test_both_filters_hear_a_clip_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny_onnx.sounds(tmp_path, ["n"])
+    calls: list[int] = []
+    scores = _sounds.Tagger.scores
+    monkeypatch.setattr(
+        _sounds.Tagger, "scores", lambda self, blocks: calls.append(1) or scores(self, blocks)
+    )
+    clip = Clip.of(np.full(3 * RATE, 0.1, np.float32), RATE)
+    music.measure(clip, music.Settings(model=str(tmp_path)))
+    sounds.measure(clip, sounds.Settings(model=str(tmp_path)))
+    assert calls == [1]
+
+
+def test_limits_and_the_model_are_its_own() -> None:
+    loaded = plugins.FILTERS.load("music")
+    given = {"music_share": 0.4, "music_level": -8.0}
+    for limit, reason in (
+        ({"max_share": 0.1}, "music_heard"),
+        ({"min_share": 0.5}, "little_music_heard"),
+        ({"max_level": -15.0}, "loud_music"),
+        ({"min_level": -5.0}, "faint_music"),
+    ):
+        rejection = judge(given, loaded.verdict(music.Settings.model_validate(limit)))
+        assert rejection is not None
+        assert rejection.reason == reason
+    with pytest.raises(ConfigError, match="the filters sounds and music need an AudioSet model"):
+        loaded.check_weights(music.Settings())
+    assert loaded.identity(music.Settings()) is None

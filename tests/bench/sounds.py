@@ -7,8 +7,8 @@ music, beside the corpus's one (asterisk-moh-opsound-wav of Debian has five). Cl
 corpus, in four languages, alone and with a random part of a piece under them, 20 and 10 dB below
 the power of the speech without its pauses; noise of the corpus at the same. A limit on
 `sounds_music_mean` is right where it drops music and keeps the rest; the corpus's piece may choose
-it, and the others tell how it does on what it was not chosen by. Also: what is heard in the
-noise and the music alone, and CPU time.
+it, and the others tell how it does on what it was not chosen by. `s>`: the same of `music_share`;
+and how far `music_level` is off. Also: what is heard in the noise and the music alone, and CPU time.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from typing import Any
 import numpy as np
 
 from tasks.audio import Clip
-from tasks.filters import sounds
+from tasks.filters import music, sounds
 from tests.bench.corpus_speech import RATE, Floats, read, transcribed
 from tests.bench.verdict_sounds import mixed
 
 MUSIC, NOISES = "moh_manolo_camp.wav", tuple(f"sb_noise{number}.wav" for number in range(1, 6))
 SNRS = (20, 10)
-LIMITS = (0.005, 0.01, 0.02, 0.05, 0.1)
+LIMITS = (0.002, 0.005, 0.01, 0.02, 0.05)
+SHARES = (0.0, 0.1, 0.2)
+Heard = tuple[float, float, float | None]  # mean probability and share of music, and its level
 
 
 def part(sound: Floats, count: int, draw: np.random.Generator) -> Floats:
@@ -58,9 +60,19 @@ def spoken(corpus: Path, count: int) -> list[tuple[str, Floats]]:
     return [(language, read(corpus / path)) for _, language, path in chosen]
 
 
-def mean_of(samples: Floats, settings: sounds.Settings) -> float:
-    given: Any = sounds.measure(Clip.of(samples, RATE), settings)["sounds_music_mean"]
-    return float(given)
+def heard(samples: Floats, model: str) -> Heard:
+    clip = Clip.of(samples, RATE)
+    mean: Any = sounds.measure(clip, sounds.Settings(model=model))["sounds_music_mean"]
+    measures = music.measure(clip, music.Settings(model=model))
+    return float(mean), float(measures["music_share"] or 0.0), measures["music_level"]
+
+
+def levels(values: list[Heard], snr: int) -> str:
+    errors = [abs(level + snr) for _, _, level in values if level is not None]
+    found = f"{len(errors)} of {len(values)} clips have a level"
+    if not errors:
+        return found
+    return f"{found}, off by {np.mean(errors):.1f} dB; 95 %: {np.quantile(errors, 0.95):.1f}"
 
 
 def main() -> None:
@@ -78,10 +90,10 @@ def main() -> None:
     noises = {name: read(corpus / "noise" / name) for name in NOISES}
     speech = spoken(corpus, args.clips)
     draw = np.random.default_rng(0)
-    means: dict[str, list[float]] = defaultdict(list)
+    means: dict[str, list[Heard]] = defaultdict(list)
     began = time.process_time()
     for language, samples in speech:
-        mean = mean_of(samples, settings)
+        mean = heard(samples, args.model)
         means["clean speech"].append(mean)
         means[f"clean speech, {language}"].append(mean)
     cpu = time.process_time() - began
@@ -90,29 +102,38 @@ def main() -> None:
             name = [*every][number % len(every)]
             under = part(every[name], len(samples), draw)
             for snr in SNRS:
-                mean = mean_of(mixed(samples, under, snr), settings)
+                mean = heard(mixed(samples, under, snr), args.model)
                 means[f"{kind} at {snr} dB"].append(mean)
                 if kind == "music":
                     whose = "corpus's piece" if name == MUSIC else "other pieces"
                     means[f"{whose} at {snr} dB"].append(mean)
                     means[f"{name} at {snr} dB"].append(mean)
     shares = {
-        kind: {f"{limit:g}": float(np.mean(np.array(values) > limit)) for limit in LIMITS}
+        kind: {
+            **{f"{limit:g}": float(np.mean([v[0] > limit for v in values])) for limit in LIMITS},
+            **{f"s>{limit:g}": float(np.mean([v[1] > limit for v in values])) for limit in SHARES},
+        }
         for kind, values in means.items()
     }
+    told = {snr: levels(means[f"music at {snr} dB"], snr) for snr in SNRS}
     seconds = sum(len(samples) for _, samples in speech) / RATE
-    alone = {name: mean_of(sound, settings) for name, sound in (pieces | noises).items()}
+    alone = {name: heard(sound, args.model)[0] for name, sound in (pieces | noises).items()}
     result = {
         "clips": len(speech), "seconds": seconds, "times_real": seconds / cpu,
-        "above": shares, "alone": alone,
+        "above": shares, "alone": alone, "levels": told,
     }  # fmt: skip
     if args.json:
         print(json.dumps(result))
         return
     print(f"{len(speech)} clips, {seconds:.0f} s, {seconds / cpu:.0f} x real time")
-    print(f"{'share of clips with a mean above':44}", *(f"{limit:>7g}" for limit in LIMITS))
+    print(
+        f"{'share of clips with a mean above':44}",
+        *(f"{limit:>7}" for limit in [*shares.values()][0]),
+    )
     for kind, row in shares.items():
         print(f"{kind:44}", *(f"{100 * share:6.1f}%" for share in row.values()))
+    for snr, sentence in told.items():
+        print(f"music at {snr} dB: {sentence}")
     for name, mean in alone.items():
         print(f"{name} alone: {mean:.3f}")
 

@@ -33,6 +33,7 @@ import tasks.filters.duration
 import tasks.filters.effective_rate
 import tasks.filters.file_size
 import tasks.filters.loudness
+import tasks.filters.music
 import tasks.filters.nmf_snr
 import tasks.filters.overlap
 import tasks.filters.peak
@@ -147,6 +148,7 @@ filters_duration: contracts.FilterModule = tasks.filters.duration
 filters_effective_rate: contracts.FilterModule = tasks.filters.effective_rate
 filters_file_size: contracts.FilterModule = tasks.filters.file_size
 filters_loudness: contracts.FilterModule = tasks.filters.loudness
+filters_music: contracts.FilterModule = tasks.filters.music
 filters_nmf_snr: contracts.FilterModule = tasks.filters.nmf_snr
 filters_overlap: contracts.FilterModule = tasks.filters.overlap
 filters_peak: contracts.FilterModule = tasks.filters.peak

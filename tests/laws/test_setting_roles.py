@@ -212,6 +212,16 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "min_share": Entry(THRESHOLD, {"speech": 0.5}),
         "max_share": Entry(THRESHOLD, {"music": 0.5}),
     },
+    # `test_music.py` has one, and `test_distillmos.py` the weights.
+    "filters.music": {
+        "model": Entry(TRANSIENT), "licence": Entry(TRANSIENT, "MIT"),
+        "threshold": Entry(RECIPE, 0.5),
+        **{f"{side}_{part}": NUMBER for side in ("min", "max") for part in ("share", "level")},
+    },
+    "filters.distillmos": {
+        "hop": Entry(RECIPE, 2.0), "compat": Entry(RECIPE, "package"),
+        "min": NUMBER, "max": NUMBER,
+    },
     "filters.reverberation": {
         f"{side}_{part}": NUMBER for side in ("min", "max") for part in ("c50", "rt60")
     },
@@ -324,7 +334,8 @@ SHELVES: dict[str, dict[str, Entry]] = {
     # `test_llm_label.py` has a server.
     "text.llm_label": {
         **dict.fromkeys(ServerSettings.model_fields, Entry(TRANSIENT)),
-        **dict.fromkeys(("model", "questions", "prompt", "temperature", "second"), Entry(RECIPE)),
+        **dict.fromkeys(("model", "questions", "prompt", "temperature", "second", "audio"),
+                        Entry(RECIPE)),
         "allowed": Entry(THRESHOLD), "min_agreement": Entry(THRESHOLD),
     },
     "text.logprob": {"min": Entry(THRESHOLD, -0.5), "unless_wer": Entry(THRESHOLD, 0.3)},

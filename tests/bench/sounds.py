@@ -8,7 +8,8 @@ corpus, in four languages, alone and with a random part of a piece under them, 2
 the power of the speech without its pauses; noise of the corpus at the same. A limit on
 `sounds_music_mean` is right where it drops music and keeps the rest; the corpus's piece may choose
 it, and the others tell how it does on what it was not chosen by. `s>`: the same of `music_share`;
-and how far `music_level` is off. Also: what is heard in the noise and the music alone, and CPU time.
+and how far `music_level` is off. Also: what is heard in the noise and the music alone, and CPU
+time.
 """
 
 from __future__ import annotations
@@ -83,8 +84,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     corpus = Path(os.environ["UTTERMILL_CORPUS"])
-    settings = sounds.Settings(model=args.model)
-    sounds.check_weights(settings)
+    sounds.check_weights(sounds.Settings(model=args.model))
     pieces = {MUSIC: read(corpus / "noise" / MUSIC)}
     pieces |= {path.name: read(path) for path in sorted((args.music or Path()).glob("*.wav"))}
     noises = {name: read(corpus / "noise" / name) for name in NOISES}
@@ -126,10 +126,8 @@ def main() -> None:
         print(json.dumps(result))
         return
     print(f"{len(speech)} clips, {seconds:.0f} s, {seconds / cpu:.0f} x real time")
-    print(
-        f"{'share of clips with a mean above':44}",
-        *(f"{limit:>7}" for limit in [*shares.values()][0]),
-    )
+    limits = next(iter(shares.values()))
+    print(f"{'share of clips with a mean above':44}", *(f"{limit:>7}" for limit in limits))
     for kind, row in shares.items():
         print(f"{kind:44}", *(f"{100 * share:6.1f}%" for share in row.values()))
     for snr, sentence in told.items():

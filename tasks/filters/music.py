@@ -24,10 +24,10 @@ from tasks.audio import Clip
 from tasks.base.arrays import Bools
 from tasks.filters import _derived as derived
 from tasks.filters import _sounds
-from tasks.filters._sounds import check_weights, identity, known_models
+from tasks.filters._sounds import check_weights as check_weights
+from tasks.filters._sounds import identity as identity
+from tasks.filters._sounds import known_models as known_models
 from tasks.settings import Threshold
-
-__all__ = ["check_weights", "identity", "known_models"]
 
 VERSION = 1
 ENGINES = _sounds.ENGINES
@@ -54,7 +54,7 @@ class Settings(_sounds.ModelFolder):
     threshold: float = Field(0.01, gt=0, lt=1, description="Least probability of music.")
     min_share: float | None = Threshold(None, "Smallest share kept.", ge=0, le=1)
     max_share: float | None = Threshold(
-        None, "Largest share kept; 0.1 drops most clips with music under the speech.", ge=0, le=1
+        None, "Largest share kept; 0 drops most clips with music under the speech.", ge=0, le=1
     )
     min_level: float | None = Threshold(None, "Lowest level kept, dB.")
     max_level: float | None = Threshold(None, "Highest level kept, dB; -15, say.")

@@ -23,11 +23,11 @@ from pydantic import Field
 from tasks.audio import Clip
 from tasks.base.arrays import Float64s
 from tasks.filters import _sounds
-from tasks.filters._sounds import check_weights, identity, known_models
+from tasks.filters._sounds import check_weights as check_weights
+from tasks.filters._sounds import identity as identity
+from tasks.filters._sounds import known_models as known_models
 from tasks.plugins.annotation_kinds import Event, Events
 from tasks.settings import Threshold
-
-__all__ = ["check_weights", "identity", "known_models"]
 
 VERSION = 1
 ENGINES = _sounds.ENGINES

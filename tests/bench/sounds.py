@@ -132,8 +132,8 @@ def main() -> None:
         print(f"{kind:44}", *(f"{100 * share:6.1f}%" for share in row.values()))
     for snr, sentence in told.items():
         print(f"music at {snr} dB: {sentence}")
-    for name, mean in alone.items():
-        print(f"{name} alone: {mean:.3f}")
+    for name, alone_mean in alone.items():
+        print(f"{name} alone: {alone_mean:.3f}")
 
 
 if __name__ == "__main__":

@@ -73,9 +73,12 @@ def test_both_filters_hear_a_clip_once(tmp_path: Path, monkeypatch: pytest.Monke
     tiny_onnx.sounds(tmp_path, ["n"])
     calls: list[int] = []
     scores = _sounds.Tagger.scores
-    monkeypatch.setattr(
-        _sounds.Tagger, "scores", lambda self, blocks: calls.append(1) or scores(self, blocks)
-    )
+
+    def counted(self: _sounds.Tagger, blocks: Any) -> Any:
+        calls.append(1)
+        return scores(self, blocks)
+
+    monkeypatch.setattr(_sounds.Tagger, "scores", counted)
     clip = Clip.of(np.full(3 * RATE, 0.1, np.float32), RATE)
     music.measure(clip, music.Settings(model=str(tmp_path)))
     sounds.measure(clip, sounds.Settings(model=str(tmp_path)))

@@ -36,7 +36,7 @@ from tasks.settings.servers import ChatServer, ChatSettings
 VERSION = 1  # raise it when other answers are accepted
 WHERE = "transcribe.verdicts.llm_label"
 CONTROL = "hello there"  # a text that every working model answers
-BY_EAR = "The recording follows it: judge by what you hear, too."
+RECORDED = "The recording follows it: judge by what you hear, too."
 AGREEMENT = "llm_label_agreement"
 COLUMNS = {AGREEMENT: ("1", "share of questions that both models answer alike")}
 ENDS = " .!。\n"  # what models put behind an answer
@@ -169,7 +169,7 @@ def _key(name: str, number: int) -> str:
 
 def _instruction(settings: Settings, name: str) -> str:
     question = settings.questions[name]
-    prompt = f"{settings.prompt} {BY_EAR}" if settings.audio else settings.prompt
+    prompt = f"{settings.prompt} {RECORDED}" if settings.audio else settings.prompt
     return f"{prompt}\n\n{question.ask}\nAnswers: {' | '.join(question.answers)}"
 
 

@@ -81,7 +81,7 @@ def test_samples_that_resampling_did_not_give_lose_no_window() -> None:
 
 def test_a_window_and_a_quieter_one_look_alike() -> None:
     samples = corpus.speech(0, 7.68, RATE)[:, 0].astype(np.float32)
-    loud, soft = distillmos.spectrum(samples), distillmos.spectrum(samples / 64)
+    loud, soft = distillmos.spectrum(samples), distillmos.spectrum(samples / np.float32(64))
     assert loud.shape == (2, 161, 768)
     assert np.allclose(loud, soft, atol=1e-5)
     assert np.isfinite(distillmos.spectrum(np.zeros(WINDOW, np.float32))).all()

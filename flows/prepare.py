@@ -14,7 +14,7 @@ from typing import Any
 from flows.flow_parameters import among, takes
 from flows.run import execute, run_folder
 from flows.run.task_run_groups import TaskRunObserver
-from flows.server import history, live_artifacts
+from flows.server import history, live_artifacts, server
 from flows.settings import PrepareSettings
 from flows.settings_flow import SettingsFlow
 from tasks import plugins
@@ -40,6 +40,8 @@ def prepare(**parameters: Any) -> JsonObject:
 
     Safe to run again at any time: finished work is reused, missing work is done.
     """
+    if execute.current.get() is None:
+        server.in_sentences()
     settings = among(PrepareSettings, parameters)
     scheduled = (current := live_artifacts.current_run()) is not None and current.auto_scheduled
     with execute.opened(settings, waits=scheduled) as run:

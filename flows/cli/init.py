@@ -16,7 +16,7 @@ from string import Template
 
 from flows import checks
 from flows.cli.show.tables import Line
-from tasks.base import language_codes
+from tasks.base import language_codes, shelves
 from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject
 from tasks.settings import TranscribeSettings
@@ -74,6 +74,7 @@ def text(purpose: str, languages: list[str], source: str, out: str, file: str) -
         out=_quoted(out),
         chinese=", chinese: simplified" if "zh" in languages else "",
         verdicts=_verdicts(languages),
+        kinds=", ".join(kind for kind in shelves.names("sources") if kind != "folder"),
     )
 
 

@@ -55,11 +55,11 @@ def print_answer(
 def _console(stderr: bool) -> Console:
     """Where people read: in colours and as wide as a terminal; plain in a file or pipe, each row on
     one line, so that other programs find it whole."""
-    from rich.console import Console
+    from flows.cli.show.tables import Printer
 
     if (sys.stderr if stderr else sys.stdout).isatty():
-        return Console(stderr=stderr)
-    return Console(stderr=stderr, width=UNLIMITED, color_system=None)
+        return Printer(stderr=stderr)
+    return Printer(stderr=stderr, width=UNLIMITED, color_system=None)
 
 
 def print_lines(args: argparse.Namespace, result: JsonObject, lines: Iterable[str]) -> Exit:

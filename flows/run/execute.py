@@ -32,7 +32,7 @@ from tasks.base.json_types import Arrived, JsonObject
 from tasks.base.logs import log
 from tasks.base.schema import LEDGER_FILE
 from tasks.insight import source_languages
-from tasks.publish.dataset import reader_drops, unknown_speakers
+from tasks.publish.dataset import reader_drops, telephone, unknown_speakers
 from tasks.recording import unreachable
 from tasks.runs import temporary_files
 from tasks.runs.executor import Alone, LastBegun, WorkersNeeded
@@ -229,6 +229,8 @@ def _read_back(job: Job, published: Published) -> JsonObject:
         splits = described["splits"]
         if sentence := unknown_speakers.sentence(described):
             results["unknown_speakers"] = sentence
+        if telephone.matters(job) and (sentence := telephone.of_version(published.path)):
+            results["telephone"] = sentence
         results |= {
             **summary.errors_of(published.path),
             "splits": {n: {of: s[of] for of in ("utterances", "hours")} for n, s in splits.items()},

@@ -170,8 +170,8 @@ def _done(result: JsonObject) -> str:
         parts.append(_broken(result["broken"], result["recordings"]["failed"]))
     if result.get("scored"):
         parts.append(formatting.error_rates(result))
-    if "unknown_speakers" in result:
-        parts.append(f"**Warning.** {escaped(result['unknown_speakers'])}")
+    spoken = [result[name] for name in ("unknown_speakers", "telephone") if name in result]
+    parts += [f"**Warning.** {escaped(sentence)}" for sentence in spoken]
     parts += [f"**Warning.** {escaped(drop['warning'])}" for drop in result.get("reader_drops", [])]
     return "\n\n".join(parts)
 

@@ -227,30 +227,47 @@ def _refused(url: str, status: int) -> str:
     )
 
 
-class _NotTwice(logging.Filter):
-    """Drops records that the terminal already shows: ours, and errors that end in a sentence.
-
-    Prefect would print them again for each flow and task run. Tracebacks of bugs pass.
-    """
+class _Sentences(logging.Filter):
+    """Drops tracebacks of errors that are a sentence, which Prefect prints again as the state that
+    the run ends in. Those of bugs pass."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.name.startswith(OURS):
-            return False
         error = record.exc_info[1] if record.exc_info else None
         return not isinstance(error, MillError | KeyboardInterrupt)
+
+
+class _NotTwice(_Sentences):
+    """Drops records that the terminal already shows, too: Prefect would print ours again for each
+    flow and task run."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not record.name.startswith(OURS) and super().filter(record)
+
+
+_SENTENCES = _Sentences()
+
+
+def in_sentences() -> None:
+    """From now on, Prefect's console handlers print no traceback of an error that is a sentence:
+    for the process of a flow run, which Prefect started."""
+    for handler in _of_prefect():
+        handler.addFilter(_SENTENCES)
+
+
+def _of_prefect() -> list[logging.Handler]:
+    from prefect.logging.handlers import PrefectConsoleHandler
+
+    return [handler for handler in handlers() if isinstance(handler, PrefectConsoleHandler)]
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
     """Inside, Prefect's console handlers print only warnings; its history keeps every record."""
-    from prefect.logging.handlers import PrefectConsoleHandler
-
     twice = _NotTwice()
     with ExitStack() as restore:
-        for handler in handlers():
-            if isinstance(handler, PrefectConsoleHandler):
-                restore.callback(handler.setLevel, handler.level)
-                restore.callback(handler.removeFilter, twice)
-                handler.setLevel(logging.WARNING)
-                handler.addFilter(twice)
+        for handler in _of_prefect():
+            restore.callback(handler.setLevel, handler.level)
+            restore.callback(handler.removeFilter, twice)
+            handler.setLevel(logging.WARNING)
+            handler.addFilter(twice)
         yield

@@ -81,7 +81,7 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
         for group in _table.groups(rows):
             entries = []
             for row in group:
-                entry = _table.facts(row)
+                entry = dict(_table.facts(row))
                 for name, clip in zip(_clips.names(row), _clips.of(row), strict=True):
                     parts = _clips.parts(pcm(clip), row["sample_rate"], settings.encoding)
                     entry[name] = b"".join(parts)

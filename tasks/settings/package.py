@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection
 from typing import Annotated, Literal, TypeGuard
 
@@ -230,8 +231,12 @@ class PackageSettings(StageSettings):
     @field_validator("formats")
     @classmethod
     def _refuse_twice(cls, value: tuple[Plugin, ...]) -> tuple[Plugin, ...]:
-        if len({plugin.use for plugin in value}) != len(value):
-            raise ValueError("a format is named twice")
+        names = Counter(plugin.use for plugin in value)
+        if twice := [name for name, count in names.items() if count > 1]:
+            raise ValueError(
+                f"{twice[0]} is named twice, and a version has one folder of each format; for "
+                "another profile or other settings of it, run again with another `out`"
+            )
         return value
 
     _splits = field_validator("splits", mode="before")(check_splits)

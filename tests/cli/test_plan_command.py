@@ -20,7 +20,7 @@ from flows.cli import run_commands
 from flows.cli.show import runs as shown
 from flows.run import launch, plans, run_folder
 from tasks import pipeline
-from tasks.base.errors import NothingLeft
+from tasks.base.errors import NothingLeft, TooManyFailed
 from tasks.filters import peak
 from tasks.insight.estimating import headers
 from tasks.shard_store import decision_log
@@ -345,6 +345,26 @@ def test_a_refusal_is_told_before_the_run(
     assert cli.main(["plan", str(file)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "unless new recordings are the same files under other names: 2 of the 10" in shown
+
+
+def test_broken_recordings_that_a_run_will_refuse_are_told_before_it(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plan after a night that was refused said that the next one would make a version."""
+    for number in range(5):
+        (file.parent / f"in/z{number}.wav").write_bytes(b"this is no audio")
+    with pytest.raises(TooManyFailed) as refused:
+        prepared(file)
+    refusal = told(capsys, "plan", str(file))["refusal"]
+    assert refusal == str(refused.value)
+    assert refusal.startswith("5 of 15 recordings failed, more than package.max_failed_fraction")
+    spared = ["--set", "package.max_failed_fraction=1"]
+    assert "refusal" not in told(capsys, "plan", str(file), *spared)
+    for number in range(20, 60):  # new ones may be good
+        corpus.add(file.parent / "in", number)
+    assert "refusal" not in told(capsys, "plan", str(file))
+    (file.parent / "in/z0.wav").write_bytes(b"this may be mended")
+    assert "refusal" not in told(capsys, "plan", str(file))
 
 
 def test_a_limit_that_is_taken_away_is_shown_as_it_is_set(

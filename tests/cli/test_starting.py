@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from flows import checks, cli, settings
-from flows.cli import plugin_listing
+from flows.cli import init, plugin_listing
 from tasks import plugins
 from tasks.base import shelves
 from tests.cli.test_commands import told
@@ -44,6 +44,14 @@ def test_init_writes_settings_that_load(
         assert f"allowed: [{', '.join(languages)}]" in text
     assert cli.main(words) == 2
     assert "is there already" in capsys.readouterr().err
+
+
+def test_init_names_every_kind_of_source() -> None:
+    """It left out tables."""
+    written = init.text("asr", [], "in", "out", "a.yaml")
+    (line,) = [line for line in written.splitlines() if "kind: folder" in line]
+    kinds = line.partition("# or ")[2].split(", ")
+    assert sorted([*kinds, "folder"]) == shelves.names("sources")
 
 
 def test_what_init_comments_out_loads_without_the_mark(tmp_path: Path) -> None:

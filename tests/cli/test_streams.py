@@ -46,6 +46,7 @@ STATES = [
     ("--version", UNREAD, 0),
     ("plan nope.yaml --json", UNREAD, 2),
     ("completion bash", UNREAD, 0),
+    ("schema", UNREAD, 0),
     ("completion bash", CLOSED, 0),
     ("completion bash", FULL, 1),
     ("plan nope.yaml --json", FULL, 2),

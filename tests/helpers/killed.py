@@ -105,5 +105,5 @@ def main(
 
 
 if __name__ == "__main__":
-    places, numbers = map(Path, sys.argv[1:3]), map(int, sys.argv[3:5])
-    main(*places, *numbers, json.loads(sys.argv[5]), *sys.argv[6:])
+    _, folder, scratch, points, first, chosen, *rest = sys.argv
+    main(Path(folder), Path(scratch), int(points), int(first), json.loads(chosen), *rest)

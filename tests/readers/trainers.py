@@ -158,7 +158,7 @@ def vits(version: Path, list_: Path) -> Told:
     sys.modules["utils"] = only("training.utils", *absent)
     importlib.import_module("torch.utils.data.distributed")
     loader = only("training.data_utils").TextAudioSpeakerLoader
-    asked = dict.fromkeys(("text_cleaners", "max_wav_value", "sampling_rate", "filter_length"), 0)
+    asked: dict[str, Any] = dict.fromkeys(("text_cleaners", "max_wav_value", "sampling_rate", "filter_length"), 0)
     asked |= {"hop_length": 256, "win_length": 1024, "add_blank": 0, "data_root_dir": ""}
     for path, speaker, text in loader(list_, asked, []).audiopaths_sid_text:
         assert int(speaker) >= 0
@@ -208,7 +208,7 @@ def ms_swift(version: Path, list_: Path) -> Told:
 
 
 def qwen_audio(version: Path, list_: Path) -> Told:
-    """The processor's template, with without weights; audio as Qwen2-Audio's page finds it."""
+    """The processor's template, without weights; audio as Qwen2-Audio's page finds it."""
     from transformers.models.qwen2_audio.processing_qwen2_audio import Qwen2AudioProcessor
     from transformers.utils.chat_template_utils import render_jinja_template
 

@@ -216,3 +216,31 @@ def test_workers_list_what_one_process_lists(tmp_path: Path) -> None:
     parts = [item for branch in branches for item in module.branch(settings, branch) or ()]
     assert sorted(parts, key=lambda item: item.path) == sorted(whole, key=lambda item: item.path)
     assert {r.text for r in parts if isinstance(r, Recording)} == {f"text {n}" for n in range(70)}
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "told"),
+    [
+        ("ALL IN CAPITALS", {}, True),
+        ("in small letters", {}, True),
+        ("As one writes.", {}, False),
+        ("没有大小写", {}, False),
+        ("ALL IN CAPITALS", {"package": {"text_form": "normalised"}}, False),
+        ("ALL IN CAPITALS", {"transcribe": {"backend": {"use": "none"}}}, False),
+        ("ALL IN CAPITALS", {"transcribe": {"text": "asr"}}, False),
+    ],
+)
+def test_texts_of_two_kinds_are_told(
+    tmp_path: Path, text: str, settings: dict[str, Any], told: bool
+) -> None:
+    """Capitals of a list and sentences of a recogniser were packaged side by side, without a
+    word."""
+    for number in (3, 4):
+        corpus.add(tmp_path / "in", number, name=f"{number}.wav").with_suffix(".txt").write_text(
+            text
+        )
+    corpus.add(tmp_path / "in", 5, name="lone.wav")
+    job = corpus.job(tmp_path, sources=source(tmp_path / "in"), **settings)
+    (tmp_path / "scratch").mkdir()
+    stated = shard.survey(job, Index(job.out), tmp_path / "scratch").stated
+    assert any("package.text_form=normalised" in sentence for sentence in stated) is told

@@ -229,8 +229,9 @@ def run(result: JsonObject) -> Iterator[Line]:
             f"Workers died {counted(d['deaths'], 'time')} and were stopped "
             f"{counted(d['timeouts'], 'time')}; {counted(d['isolated'], 'shard')} ran item by item."
         )
-    if "unknown_speakers" in result:
-        yield Text(f"warning: {result['unknown_speakers']}", "yellow")
+    for name in ("unknown_speakers", "telephone"):
+        if name in result:
+            yield Text(f"warning: {result[name]}", "yellow")
     for entry in result.get("reader_drops", []):
         yield Text(f"warning: {entry['warning']}", "yellow")
     yield from metrics.lines(result.get("stragglers", []))

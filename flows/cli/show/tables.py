@@ -33,6 +33,14 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
     return grid
 
 
+class Printer(Console):
+    """Rich's console; its own one ends the process as after a failure when a reader (`| head -1`)
+    has read enough."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def print_to(console: Console, lines: Iterable[Line]) -> None:
     """Print tables and sentences, each sentence on one line however long, and as it is but for
     control characters, which the names in it may hold."""

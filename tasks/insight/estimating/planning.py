@@ -15,7 +15,9 @@ from tasks import corpus, plugins, shard
 from tasks.base.schema import RecordingRow
 from tasks.filter import todo as cuts_lacking
 from tasks.insight.estimating import (
+    band_sample,
     channel_sample,
+    failure_refusal,
     new_copies,
     removal_refusal,
     rewritten_clips,
@@ -24,6 +26,7 @@ from tasks.insight.estimating.changes import Causes, Change, found_since, may_ch
 from tasks.insight.estimating.expected import Expected, lengths
 from tasks.publish import foreseen, safeguards
 from tasks.publish.choosing import clip_choice
+from tasks.publish.dataset import telephone
 from tasks.publish.unchanged import UpToDate
 from tasks.settings.job import Job
 from tasks.shard_store import enhanced, manifest, recipe, whole_job
@@ -122,6 +125,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     other = other or bool(causes.people)
     totals = (scan.stages, causes.all, removed, surveyed.ignored, len(shards), clips, other, unread)
     refusal = removal_refusal.refusal(job, listed, newest)
+    refusal = refusal or failure_refusal.refusal(job, surveyed, listed)
     if refusal is None and not clips[1] and not any(scan.stages[name].compute for name in HEARD):
         refusal = safeguards.nothing_left_in_words(job)
     unusable = [row for row in listed.fresh if row["error_code"]]
@@ -129,6 +133,8 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     datasets = plugins.datasets(job.sources)
     divided = [*divisions.sentences(job.out, datasets)]
     divided += channel_sample.sentences(listed.fresh, datasets) if headers else ()
+    if headers and telephone.matters(job):
+        divided += band_sample.sentences(listed.fresh, manifest.listings(job.out))
     same = copies.in_words([*copied.values()])
     stated = [*surveyed.stated, *divided, *same, *surveyed.unknown_speakers]
     from_sources = surveyed.shared, stated

@@ -35,6 +35,8 @@ class AsListed:
         self._gone = np.sort(had.columns.keys[leaving])
         self._absent = surveyed.absent
         fresh = list(surveyed.fresh.tables())
+        #: Whether known names are among the fresh ones: changed files, or such as are tried again.
+        self.renewed = any((table[PLACE].to_numpy() >= 0).any() for table in fresh)
         self.fresh: list[RecordingRow] = []  # new and changed recordings, as they are to be probed
         self._homeless: dict[str, RecordingRow] = {}  # files that are new by name only, by guard
         self._elsewhere: dict[

@@ -20,13 +20,16 @@ FIRST = 5  # recordings that are named
 @dataclass(slots=True)
 class Stated:
     """Of one source. `asked`: its settings say how a path names the speaker; `apart`: splits are to
-    keep speakers apart that only the source names."""
+    keep speakers apart that only the source names; `mixes`: a text of the source is packaged as it
+    is, and what has none gets the recogniser's."""
 
     dataset: str
     asked: bool
     apart: bool = False
+    mixes: bool = False
     recordings: int = 0
     textless: int = 0
+    plain: int = 0  # texts of letters in one case, where their script has two
     nameless: int = 0
     unknown: int = 0  # recordings of which the source does not name all speakers
     first_textless: list[str] = field(default_factory=list)
@@ -37,7 +40,9 @@ class Stated:
         asked = getattr(dataset.settings, "speaker", "none") != "none"
         heard = job.speakers.use != "none"
         apart = keeps_speakers_apart(job.package.splits, job.package.disjoint)
-        return cls(dataset.name, asked, apart and not heard)
+        mixes = job.transcribe.backend.use != "none" and job.transcribe.text != "asr"
+        mixes = mixes and job.package.text_form == "as_is"
+        return cls(dataset.name, asked, apart and not heard, mixes)
 
     def at(self, rows: pa.Table) -> None:
         """Rows of RECORDINGS of the source."""
@@ -45,6 +50,10 @@ class Stated:
         textless = pc.and_(pc.is_null(rows["text"]), pc.is_null(rows["segments"]))
         self.recordings += len(rows)
         self.textless += pc.sum(textless).as_py() or 0
+        if self.mixes:
+            texts = rows["text"].drop_null()
+            one_case = pc.or_(pc.utf8_is_upper(texts), pc.utf8_is_lower(texts))
+            self.plain += pc.sum(one_case).as_py() or 0
         lacking = FIRST - len(self.first_textless)
         self.first_textless += rows["path"].filter(textless).slice(0, lacking).to_pylist()
         if self.asked:
@@ -62,6 +71,12 @@ class Stated:
             names = _shown(self.first_textless, self.textless)
             have = "has" if self.textless == 1 else "have"
             yield f"{self.textless} {of} {have} no text: {names}"
+            if 2 * self.plain > self.recordings - self.textless:
+                yield (
+                    f"Most texts of the source {self.dataset!r} are in capitals or small letters "
+                    "alone, and what the recogniser writes for the others has case and "
+                    "punctuation; package.text_form=normalised writes all alike"
+                )
         if self.asked and self.recordings:
             examples = [f"{path} → {speaker or 'nobody'}" for path, speaker in self.first]
             yield (

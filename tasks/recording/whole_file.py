@@ -16,9 +16,9 @@ def display_path(path: str) -> str:
 _NOTHING = Segment(0, None)
 
 
-def of_file(path: str, file: str, said: Segment = _NOTHING) -> Recording:
+def of_file(path: str, file: str, segment: Segment = _NOTHING) -> Recording:
     """The recording `path` of its source, which is all of `file`, an absolute path or a URL, as the
-    file is now. `said`: what the source says of it, with its length as `end`; add more by
+    file is now. `segment`: what the source says of it, with its length as `end`; add more by
     `dataclasses.replace`."""
     state = file_state(file)
     return Recording(
@@ -27,11 +27,11 @@ def of_file(path: str, file: str, said: Segment = _NOTHING) -> Recording:
         Locator(file),
         state.size,
         state.guard,
-        said.source_id,
-        said.text,
-        said.speaker,
-        said.language,
+        segment.source_id,
+        segment.text,
+        segment.speaker,
+        segment.language,
         error=state.error,
-        length=said.end,
-        labels=said.labels,
+        length=segment.end,
+        labels=segment.labels,
     )

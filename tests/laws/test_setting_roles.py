@@ -346,6 +346,9 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "action": Entry(THRESHOLD, "drop"),
         **dict.fromkeys(("kinds", "masks", "mute", "untimed"), Entry(THRESHOLD)),
     },
+    "text.reference_confidence": dict.fromkeys(
+        ("min", "min_word", "max_doubtful"), Entry(THRESHOLD)
+    ),
     "text.repeated_text": dict.fromkeys(("max_times", "max_seconds", "near"), Entry(THRESHOLD)),
     "text.repetition": {"max": Entry(THRESHOLD, 0.3), "unless_wer": Entry(THRESHOLD, 0.3)},
     "text.style": dict.fromkeys(

@@ -158,7 +158,9 @@ def vits(version: Path, list_: Path) -> Told:
     sys.modules["utils"] = only("training.utils", *absent)
     importlib.import_module("torch.utils.data.distributed")
     loader = only("training.data_utils").TextAudioSpeakerLoader
-    asked: dict[str, Any] = dict.fromkeys(("text_cleaners", "max_wav_value", "sampling_rate", "filter_length"), 0)
+    asked: dict[str, Any] = dict.fromkeys(
+        ("text_cleaners", "max_wav_value", "sampling_rate", "filter_length"), 0
+    )
     asked |= {"hop_length": 256, "win_length": 1024, "add_blank": 0, "data_root_dir": ""}
     for path, speaker, text in loader(list_, asked, []).audiopaths_sid_text:
         assert int(speaker) >= 0

@@ -26,7 +26,7 @@ from tasks.settings.job import Done, Job
 from tasks.shard_store import decisions, manifest
 from tasks.shard_store.index import Index
 from tasks.stages import quarantine, stage
-from tasks.stages.listing import copies, divisions, once, overlapping_sources, rehash
+from tasks.stages.listing import copies, divisions, once, overlapping_sources, rehash, source_notes
 from tasks.storage import containment
 
 
@@ -92,7 +92,8 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
             work = partial(publish.publish, job, sharding.shards, executor, scratch, state)
             published = observer.step("package", work)
         except NothingLeft as error:
-            raise NothingLeft(error.args[0], error.reasons, sharding.ignored) from None
+            told = (*error.told, *source_notes.in_words(job.sources))
+            raise NothingLeft(error.args[0], error.reasons, sharding.ignored, told) from None
         except CorruptManifest as fault:  # it was removed, and its contents are made again
             if attempt == REPAIRS - 1:
                 raise

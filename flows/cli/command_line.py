@@ -108,6 +108,8 @@ def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
     except OutLocked as error:
         return _fail(args, str(error), Exit.HELD)
     except NothingLeft as error:
+        for line in error.told:
+            print(f"  {masking.sentence(line)}", file=sys.stderr)
         facts = {"reasons": error.reasons, "ignored": error.ignored}
         return _fail(args, str(error), Exit.FAILED, facts)
     except TooManyFailed as error:

@@ -43,16 +43,18 @@ class RunError(MillError):
 
 class NothingLeft(RunError):
     """Nothing is left to package. `reasons` as in a summary (`<stage>.<reason>`: items, seconds);
-    `ignored`: number of files left out of the listing, by reason."""
+    `ignored`: number of files left out of the listing, by reason; `told`: the first recordings that
+    failed, then what each source was taken for, in words."""
 
     def __init__(
         self,
         message: str,
         reasons: Mapping[str, Reason] | None = None,
         ignored: dict[str, int] | None = None,
+        told: Sequence[str] = (),
     ) -> None:
-        super().__init__(message, reasons, ignored)
-        self.reasons, self.ignored = reasons or {}, ignored or {}
+        super().__init__(message, reasons, ignored, told)
+        self.reasons, self.ignored, self.told = reasons or {}, ignored or {}, tuple(told)
 
     def __str__(self) -> str:
         counts = [f"{entry['items']} {name}" for name, entry in self.reasons.items()]

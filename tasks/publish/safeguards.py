@@ -39,12 +39,23 @@ def check(
     if newest is not None:
         _check_new(job, portions)
     if not packaged:
-        raise NothingLeft(nothing_left_in_words(job), summary.reasons(totals.sums))
+        reasons = summary.reasons(totals.sums)
+        failed = sum(counts[1] for counts in totals.recordings.values())
+        files = (e for p in portions for some in p.broken.values() for e in some)
+        raise NothingLeft(
+            nothing_left_in_words(job, reasons), reasons, told=_named(failed, files)
+        )
 
 
-def nothing_left_in_words(job: Job) -> str:
-    """Why a version without a clip is refused, and the remedy."""
-    return f"nothing is left to package: every recording was dropped or failed; {_remedy(job)}"
+def nothing_left_in_words(job: Job, reasons: Collection[str] = ()) -> str:
+    """Why a version without a clip is refused, and the remedy. `reasons`: what it met, if known."""
+    sentence = "nothing is left to package: every recording was dropped or failed"
+    if reasons and all(name.startswith("shard.") for name in reasons):
+        return (
+            f"{sentence}; repair the recordings or their lists, or change the settings of their "
+            "sources (`uttermill ledger OUT --items` says what is wrong with each)"
+        )
+    return f"{sentence}; {_remedy(job)}"
 
 
 def _remedy(job: Job) -> str:

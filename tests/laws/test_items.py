@@ -150,3 +150,25 @@ def test_nothing_left_says_why(tmp_path: Path) -> None:
     again = pickle.loads(pickle.dumps(told))
     assert str(again).endswith("(2 shard.unreadable, 3 skipped as extension)")
     assert again.ignored == {"extension": 3}
+
+
+def test_nothing_left_names_what_failed_and_what_each_source_was_taken_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said how many failed, and why a list's texts were not taken was told by `plan` alone."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.wav").write_text("<html>not found</html>")
+    (tmp_path / "list.csv").write_text("Audio File,What they said\nin/a.wav,one two three\n")
+    table = {"kind": "table", "path": str(tmp_path / "list.csv"), "name": "calls"}
+    with pytest.raises(NothingLeft, match="repair") as caught:
+        corpus.run(
+            corpus.job(
+                tmp_path,
+                sources=[table],
+                package={"max_failed_fraction": 1.0},
+            )
+        )
+    told = pickle.loads(pickle.dumps(caught.value)).told
+    assert f"{tmp_path}/in/a.wav (shard.unreadable" in told[0]
+    assert any("'What they said' looks like a text and is not taken" in line for line in told)
+    assert "loosen" not in str(caught.value)

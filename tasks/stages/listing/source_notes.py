@@ -19,6 +19,11 @@ class SourceNotes(TypedDict):
     says: list[str]
 
 
+def in_words(sources: Sequence[Source]) -> list[str]:
+    """The notes of all sources, a sentence each."""
+    return [f"Source {one['source']}: {says}." for one in of(sources) for says in one["says"]]
+
+
 def of(sources: Sequence[Source]) -> list[SourceNotes]:
     """The notes of each source that has some; one that cannot be looked at now says nothing, as
     whoever lists it tells why."""

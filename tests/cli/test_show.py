@@ -12,7 +12,7 @@ from rich.console import Console
 from flows import formatting
 from flows.cli import doctor
 from flows.cli.doctor_checks import Finding
-from flows.cli.show import results, runs
+from flows.cli.show import results, runs, tables
 from flows.cli.show.tables import print_to
 from flows.progress import Progress
 from flows.run.ledger_items import COLUMNS
@@ -180,3 +180,15 @@ def test_the_ledger_before_the_first_version_says_so() -> None:
     }  # fmt: skip
     assert said(results.ledger, result).startswith("No version holds this")
     assert "No version" not in said(results.ledger, {**result, "dataset": "/data/v0001"})
+
+
+def test_texts_that_were_read_are_not_called_skipped() -> None:
+    seconds = {"in": 1.0, "packaged": 1.0}
+    ignored = {"read_as_text": 4, "extension": 1, "read_as_turns": 2}
+    result = {"recordings": {"in": 1}, "utterances": {"packaged": 1}, "seconds": seconds}
+    lines = [*tables.funnel({**result, "reasons": {}, "ignored": ignored})][1:]
+    names = "`uttermill ledger OUT --items` names them."
+    assert lines == [
+        f"Read beside the recordings: 4 files (read_as_text), 2 files (read_as_turns); {names}",
+        f"Skipped while listing: 1 file (extension); {names}",
+    ]

@@ -14,6 +14,8 @@ from tasks.base.control_characters import escaped
 from tasks.base.counting import counted
 from tasks.base.json_types import JsonObject
 
+READ_AS = "read_as_"  # codes of files that are no recordings and were used: texts, turns
+
 Line = str | Text | Table  # a sentence, plain or in a colour, or a table
 
 
@@ -66,9 +68,16 @@ def funnel(result: JsonObject) -> Iterator[Line]:
     rows = ((*step, clock(length), f"{100 * length / whole:.1f} %") for *step, length in steps)
     yield table("", ("", ">items", ">audio", ">share"), rows)
     if result.get("ignored"):
-        skipped = sorted(result["ignored"].items())
-        parts = ", ".join(f"{counted(n, 'file')} ({name})" for name, n in skipped)
-        yield f"Skipped while listing: {parts}; `uttermill ledger OUT --items` names them."
+        for heading, taken in (
+            ("Read beside the recordings", True),
+            ("Skipped while listing", False),
+        ):
+            files = sorted(
+                e for e in result["ignored"].items() if e[0].startswith(READ_AS) == taken
+            )
+            parts = ", ".join(f"{counted(n, 'file')} ({name})" for name, n in files)
+            if parts:
+                yield f"{heading}: {parts}; `uttermill ledger OUT --items` names them."
     for sentence in result.get("stated", ()):
         yield f"{sentence}."
 

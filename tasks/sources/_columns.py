@@ -37,10 +37,11 @@ _HINTS = {
     "text": re.compile(
         r"(?!.*_id$).*(?:text|sentence|transcri|utterance$|subtitle|caption|lyrics|txt)"
     ),
+    # Before the id: `talker_id` and `voice_id` say who speaks, and repeat.
+    "speaker": re.compile(r"speaker|talker|narrator|(?:^|_)spk|client_id|voice|reader"),
     "id": re.compile(r"^(?:.*_)?(?:id|key|uid|uttid)$"),
     "start": re.compile(r"(?:^|_)(?:start|begin|onset|offset|from)(?:_|$)"),
     "end": re.compile(r"(?:^|_)(?:end|stop|to)(?:_|$)"),
-    "speaker": re.compile(r"speaker|(?:^|_)spk|client_id|voice|reader"),
     "language": re.compile(r"(?:^|_)lang|language|locale"),
 }
 #: Values of a column that says yes or no: `is_gold_transcript`.

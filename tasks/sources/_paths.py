@@ -142,7 +142,7 @@ def resolve(root: str, written: object) -> str:
     spellings are one file, but never `x/..`, which is another folder if `x` is a link.
     """
     if not isinstance(written, str) or not written.strip():
-        raise ValueError("a path is expected")
+        raise ValueError("it names no file: a path of audio is expected")
     if len(written) > bounds.MAX_PATH_BYTES:
         raise ValueError(f"a path of {len(written):,} characters; no file can have it")
     if storage.is_url(root):

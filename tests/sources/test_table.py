@@ -221,6 +221,15 @@ def test_columns_that_are_not_taken_are_named_once(tmp_path: Path) -> None:
     ]
 
 
+def test_an_id_of_a_voice_looks_like_a_speaker(tmp_path: Path) -> None:
+    """It was proposed as the id, which lines of one voice would share."""
+    rows = ["path,text,Talker ID", *(f"{name},x{name},anna" for name in AB)]
+    assert notes("table", made(tmp_path, "\n".join(rows)))[1:] == [
+        "the column 'Talker ID' looks like a speaker and is not taken; `columns: {speaker: "
+        "Talker ID}` takes it"
+    ]
+
+
 def test_a_column_of_yes_and_no_or_of_ids_is_no_text(tmp_path: Path) -> None:
     rows = ["path,text,is_gold_transcript,sentence_id"]
     rows += [f"{name},x{name},{name == 'a.wav'},s{name}" for name in AB]
@@ -379,7 +388,7 @@ def test_bad_rows(tmp_path: Path) -> None:
         "x.tsv:3": "the row has 1 cell, where the header has 4",
         "x.tsv:4": "the row has 6 cells, where the header has 4; put a text that holds tabs into "
         "quotes",
-        "x.tsv:5": "a path is expected",
+        "x.tsv:5": "it names no file: a path of audio is expected",
         "no.wav": "No such file or directory",
         "x.tsv:7": "the segment ends before it starts",
         "x.tsv:8": "a time is not a number of seconds",

@@ -129,8 +129,15 @@ def _refuse_idle_limits(use: str, code: ModuleType, plugin: contracts.Filter) ->
     fields = plugin.Settings.model_fields
     marked = [name for name in fields if settings.role(plugin.Settings, name) == "threshold"]
     if idle := [name for name in marked if name not in chain(*named.values())]:
-        columns = ", ".join(plugin.COLUMNS)
         name = use.rpartition(".")[2]
+        if plugin.ANNOTATIONS:
+            fitting = "; ".join(f"{of}: {' and '.join(by)}" for of, by in named.items() if by)
+            raise ConfigError(
+                f"filters: the setting {', '.join(idle)} of {use!r} limits none of its columns and "
+                f"annotations, whose limits are called so ({fitting}); rename the setting, or "
+                "write verdict(settings)"
+            )
+        columns = ", ".join(plugin.COLUMNS)
         raise ConfigError(
             f"filters: the setting {', '.join(idle)} of {use!r} limits none of its columns "
             f"({columns}): call a column {name} for min and max, or {name}_PART for min_PART and "

@@ -43,9 +43,10 @@ def check(job: Job) -> None:
         if not (module.holds_annotations(settings) or module.lists_annotations(settings)):
             able = "; set its facts to true" if module.HOLDS_ANNOTATIONS else ""
             log.warning(
-                "package.publish: the format %s has no field for it, so it is in "
-                "utterances.parquet alone, by id%s",
+                "package.publish: the format %s has no field for %s; utterances.parquet has it "
+                "by id%s",
                 plugin.use,
+                ", ".join(job.package.publish),
                 able,
             )
 

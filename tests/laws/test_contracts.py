@@ -18,6 +18,7 @@ from flows.settings import PrepareSettings
 from tasks import filter, plugins, resample, transcribe
 from tasks.base import schema, shelves
 from tasks.base.errors import ConfigError
+from tasks.plugins.annotation_kinds import Events, Label
 from tasks.plugins.contracts import CONTRACTS
 from tasks.plugins.contracts.members import Filled, lacking, members, misspelt
 from tasks.plugins.rules import Limit
@@ -187,6 +188,18 @@ def test_a_limit_that_no_column_has_is_refused(monkeypatch: pytest.MonkeyPatch) 
         ConfigError, match=r"max of 'mine\.two_of_them' limits none.*\(crest, rest\)"
     ):
         plugins.FILTERS.load("mine.two_of_them")
+
+
+def test_a_limit_that_no_annotation_has_is_refused_with_the_names_of_those_that_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It named columns alone, `()` where a filter has none."""
+    own_filter(monkeypatch, "mine.pauses")
+    module = sys.modules["mine.pauses"]
+    declared = {"pauses": Events("quiet parts", ("pause",)), "pauses_end": Label("its end", ("a",))}
+    monkeypatch.setattr(module, "ANNOTATIONS", declared, raising=False)
+    with pytest.raises(ConfigError, match=r"pauses: min_share and max_share; pauses_end: allowed_"):
+        plugins.FILTERS.load("mine.pauses")
 
 
 def without(shelf: str, use: str, member: str) -> str:

@@ -92,8 +92,8 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
             work = partial(publish.publish, job, sharding.shards, executor, scratch, state)
             published = observer.step("package", work)
         except NothingLeft as error:
-            told = (*error.told, *source_notes.in_words(job.sources))
-            raise NothingLeft(error.args[0], error.reasons, sharding.ignored, told) from None
+            notes = (*error.notes, *source_notes.in_words(job.sources))
+            raise NothingLeft(error.args[0], error.reasons, sharding.ignored, notes) from None
         except CorruptManifest as fault:  # it was removed, and its contents are made again
             if attempt == REPAIRS - 1:
                 raise

@@ -108,7 +108,7 @@ def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
     except OutLocked as error:
         return _fail(args, str(error), Exit.HELD)
     except NothingLeft as error:
-        for line in error.told:
+        for line in error.notes:
             print(f"  {masking.sentence(line)}", file=sys.stderr)
         facts = {"reasons": error.reasons, "ignored": error.ignored}
         return _fail(args, str(error), Exit.FAILED, facts)

@@ -43,7 +43,7 @@ class RunError(MillError):
 
 class NothingLeft(RunError):
     """Nothing is left to package. `reasons` as in a summary (`<stage>.<reason>`: items, seconds);
-    `ignored`: number of files left out of the listing, by reason; `told`: the first recordings that
+    `ignored`: number of files left out of the listing, by reason; `notes`: the first recordings that
     failed, then what each source was taken for, in words."""
 
     def __init__(
@@ -51,10 +51,10 @@ class NothingLeft(RunError):
         message: str,
         reasons: Mapping[str, Reason] | None = None,
         ignored: dict[str, int] | None = None,
-        told: Sequence[str] = (),
+        notes: Sequence[str] = (),
     ) -> None:
-        super().__init__(message, reasons, ignored, told)
-        self.reasons, self.ignored, self.told = reasons or {}, ignored or {}, tuple(told)
+        super().__init__(message, reasons, ignored, notes)
+        self.reasons, self.ignored, self.notes = reasons or {}, ignored or {}, tuple(notes)
 
     def __str__(self) -> str:
         counts = [f"{entry['items']} {name}" for name, entry in self.reasons.items()]

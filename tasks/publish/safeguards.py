@@ -42,7 +42,7 @@ def check(
         reasons = summary.reasons(totals.sums)
         failed = sum(counts[1] for counts in totals.recordings.values())
         files = (e for p in portions for some in p.broken.values() for e in some)
-        raise NothingLeft(nothing_left_in_words(job, reasons), reasons, told=_named(failed, files))
+        raise NothingLeft(nothing_left_in_words(job, reasons), reasons, notes=_named(failed, files))
 
 
 def nothing_left_in_words(job: Job, reasons: Collection[str] = ()) -> str:

@@ -168,7 +168,7 @@ def test_nothing_left_names_what_failed_and_what_each_source_was_taken_for(
                 package={"max_failed_fraction": 1.0},
             )
         )
-    told = pickle.loads(pickle.dumps(caught.value)).told
-    assert f"{tmp_path}/in/a.wav (shard.unreadable" in told[0]
-    assert any("'What they said' looks like a text and is not taken" in line for line in told)
+    notes = pickle.loads(pickle.dumps(caught.value)).notes
+    assert f"{tmp_path}/in/a.wav (shard.unreadable" in notes[0]
+    assert any("'What they said' looks like a text and is not taken" in line for line in notes)
     assert "loosen" not in str(caught.value)

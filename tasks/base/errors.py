@@ -43,8 +43,8 @@ class RunError(MillError):
 
 class NothingLeft(RunError):
     """Nothing is left to package. `reasons` as in a summary (`<stage>.<reason>`: items, seconds);
-    `ignored`: number of files left out of the listing, by reason; `notes`: the first recordings that
-    failed, then what each source was taken for, in words."""
+    `ignored`: number of files left out of the listing, by reason; `notes`: the first recordings
+    that failed, then what each source was taken for, in words."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ from tasks import audio
 from tasks.base.arrays import Int64s
 from tasks.base.errors import ConfigError
 from tasks.base.schema import AnyRow, ClipRow
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _measures
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _free, _measures
 from tasks.storage.atomic import HashedFile
 
 _FACTS = (
@@ -32,7 +32,7 @@ _FACTS = (
 )
 COLUMNS = (
     *("id", "text", *_FACTS, "sha256", _clips.ENHANCED, *_measures.NAMES),
-    _measures.LABELS,
+    _free.LABELS,
 )
 #: Bytes of samples in a file: places have 32 bits, and a lossy clip may be larger than its samples.
 LARGEST = 1 << 30
@@ -103,7 +103,7 @@ def _told(row: ClipRow) -> tuple[bytes, ...]:
     columns: AnyRow = row
     facts = {name: columns[name] for name in _FACTS}
     facts["seconds"] = _clips.duration(row["num_samples"], row["sample_rate"])
-    facts |= _measures.of(columns) | _measures.labels(columns) | _measures.published(columns)
+    facts |= _measures.of(columns) | _free.labels(columns) | _free.published(columns)
     described = json.dumps(facts, ensure_ascii=False, allow_nan=False)
     return described.encode(), row["id"].encode(), row["text"].encode()
 

@@ -8,13 +8,13 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from tasks.base.schema import AnyRow, ClipRow
-from tasks.formats import Rows, _clips, _measures
+from tasks.formats import Rows, _clips, _free, _measures
 
 #: Columns that are taken from the row as they are.
 SPOKEN = ("text", "language", "speaker")
 ORIGIN = ("dataset", "source_id", "recording", "start", "end", "text_source")
 TOLD = ("id", *SPOKEN, *ORIGIN)
-COLUMNS = (*TOLD, *_clips.COLUMNS, _clips.ENHANCED, *_measures.NAMES, _measures.LABELS)
+COLUMNS = (*TOLD, *_clips.COLUMNS, _clips.ENHANCED, *_measures.NAMES, _free.LABELS)
 #: `datasets` has no maps, nor has the layout of files that `lance` writes. A list's field is read
 #: back under Parquet's name for it.
 LABELS = pa.list_(pa.field("element", pa.struct([("name", pa.string()), ("value", pa.string())])))
@@ -34,7 +34,7 @@ def kinds(
     types = {"id": pa.string(), **clips, **dict.fromkeys(SPOKEN, pa.string())}
     types["duration"] = pa.float64()
     types |= {name: _measures.type_of(name) for name in (*ORIGIN, *taken)}
-    types |= {_measures.LABELS: LABELS} if _measures.LABELS in columns else {}
+    types |= {_free.LABELS: LABELS} if _free.LABELS in columns else {}
     return types | {name: _stored(kind) for name, kind in annotations.items()}
 
 
@@ -60,15 +60,15 @@ def facts(row: ClipRow) -> AnyRow:
         "duration": _clips.duration(row["num_samples"], row["sample_rate"]),
         **_measures.of(columns),
         **_labels(row),
-        **_measures.published(columns),
+        **_free.published(columns),
     }
 
 
 def _labels(row: ClipRow) -> AnyRow:
-    if _measures.LABELS not in row:
+    if _free.LABELS not in row:
         return {}
     labels = [{"name": name, "value": value} for name, value in row["labels"] or ()]
-    return {_measures.LABELS: labels or None}
+    return {_free.LABELS: labels or None}
 
 
 def groups(rows: Rows) -> Iterator[Rows]:

@@ -39,7 +39,7 @@ from tasks.formats import (
     ReadPcm,
     Rows,
     _clips,
-    _measures,
+    _free,
     _wavs,
 )
 from tasks.recording import Locator
@@ -60,8 +60,8 @@ LISTED = (
     "speaker",
     "language",
     *DNSMOS.values(),
-    _measures.AUDIO_IS,
-    _measures.LABELS,
+    _free.AUDIO_IS,
+    _free.LABELS,
 )
 SPEAKER = "SPEAKER_00"
 BATCH = 4096  # rows
@@ -143,7 +143,7 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """The list of each recording."""
-    more = _measures.listed(home)
+    more = _free.listed(home)
     rows_in_order = _sorted(home, more)
     for (split, recording), rows in groupby(rows_in_order, lambda r: (r["split"], r["recording"])):
         entries = [_entry(row, more) for row in rows]
@@ -169,8 +169,8 @@ def _entry(row: ClipRow, more: Sequence[str]) -> JsonObject:
         "speaker": row["speaker"] or SPEAKER,
         "language": row["language"],
         "dnsmos": columns.get(DNSMOS[row.get("audio_is", "original")]),
-        **_measures.audio_is(row),
-        **_measures.labels(row),
+        **_free.audio_is(row),
+        **_free.labels(row),
         **{name: columns[name] for name in more},
         "id": row["id"],
     }

@@ -29,8 +29,8 @@ from tasks.formats import (
     ReadPcm,
     Rows,
     _clips,
+    _free,
     _lists,
-    _measures,
     _samples,
     _table,
 )
@@ -92,14 +92,14 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
 
 def is_current(file: Path, columns: Collection[str]) -> bool:
     """Files were written without labels at first."""
-    return _measures.LABELS not in columns or _has_labels(file)
+    return _free.LABELS not in columns or _has_labels(file)
 
 
 def _has_labels(file: Path) -> bool:
     from lance.file import LanceFileReader
 
     with _panics_as_errors(file.name):
-        return _measures.LABELS in LanceFileReader(str(file)).metadata().schema.names
+        return _free.LABELS in LanceFileReader(str(file)).metadata().schema.names
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:

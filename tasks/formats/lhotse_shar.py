@@ -30,14 +30,25 @@ import pyarrow as pa
 
 from tasks.base.json_types import JsonObject
 from tasks.base.schema import ClipRow, ClipTurnRow
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _index, _measures, _tar, _tars
+from tasks.formats import (
+    Output,
+    OutputShard,
+    ReadPcm,
+    Rows,
+    _clips,
+    _free,
+    _index,
+    _measures,
+    _tar,
+    _tars,
+)
 from tasks.settings import Threshold
 
 VERSION = 2
 COLUMNS = (
     *("id", "text", "language", "speaker", *_clips.COLUMNS, _clips.ENHANCED),
     *("dataset", "source_id", "recording", "start", "end", "text_source", *_measures.NAMES),
-    *(_measures.LABELS, _measures.TURNS),
+    *(_free.LABELS, _free.TURNS),
 )
 check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
 
@@ -94,8 +105,8 @@ def _cut(row: ClipRow) -> JsonObject:
         "source_end": row["end"],
         "text_source": row["text_source"],
         **_measures.of(row),
-        **_measures.labels(row),
-        **_measures.published(row),
+        **_free.labels(row),
+        **_free.published(row),
         **({_FIELDS[1]: recording} if _clips.ENHANCED in row else {}),
     }
     return {

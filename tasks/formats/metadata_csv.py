@@ -44,9 +44,9 @@ from tasks.formats import (
     OutputShard,
     ReaderLimits,
     _clips,
+    _free,
     _hub,
     _lists,
-    _measures,
     _profiles,
     _wavs,
 )
@@ -140,7 +140,7 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
     if profile.one_voice and len(voices.numbers) < 2:
         columns = [field for field in columns if field not in ("speaker", "number")]
     root = home / "metadata_csv"
-    more = _measures.listed(home) if lists_annotations(settings) else []
+    more = _free.listed(home) if lists_annotations(settings) else []
     for split, clips in _lists.clips(shards, home, (*LISTED, *more)):
         path = root / profile.list.format(split=split)
         with path.open("w", encoding="utf-8", newline="") as file:

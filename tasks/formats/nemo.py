@@ -30,15 +30,15 @@ from tasks.formats import (
     ReadPcm,
     Rows,
     _clips,
+    _free,
     _lists,
-    _measures,
     _tar,
     _tars,
 )
 
 VERSION = 2
 COLUMNS = (
-    *("id", "text", "language", "speaker", _measures.AUDIO_IS, _measures.LABELS),
+    *("id", "text", "language", "speaker", _free.AUDIO_IS, _free.LABELS),
     *_clips.COLUMNS,
 )
 NUMBERED = True  # `shard_id`
@@ -89,7 +89,7 @@ def _lines(shard: OutputShard, rows: Rows, settings: Settings) -> bytes:
         }
         optional = {"lang": row["language"], "speaker": row["speaker"]}
         line |= {name: value for name, value in optional.items() if value}
-        line |= _measures.audio_is(row) | _measures.labels(row) | _measures.published(row)
+        line |= _free.audio_is(row) | _free.labels(row) | _free.published(row)
         lines.append(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
     return "".join(lines).encode()
 

@@ -21,14 +21,14 @@ import pyarrow as pa
 from tasks import storage
 from tasks.base.json_types import JsonObject
 from tasks.base.schema import UTTERANCES_FILE, AnyRow, ClipRow
-from tasks.formats import OutputShard, _clips, _lists, _measures, _wavs
+from tasks.formats import OutputShard, _clips, _free, _lists, _wavs
 from tasks.settings import StageSettings
 from tasks.storage import tables
 
 VERSION = 1
 LISTS = (".json",)
 COLUMNS = _wavs.COLUMNS
-LISTED = ("id", "text", "language", "speaker", "num_samples", "sample_rate", _measures.AUDIO_IS)
+LISTED = ("id", "text", "language", "speaker", "num_samples", "sample_rate", _free.AUDIO_IS)
 PROVES_SAMPLES = True
 LISTS_ANNOTATIONS = True
 ROOT = "{data_root}"
@@ -45,7 +45,7 @@ write, check = _wavs.write, _wavs.check
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """The manifest of each split."""
-    columns, more = tables.schema(home / UTTERANCES_FILE).names, _measures.listed(home)
+    columns, more = tables.schema(home / UTTERANCES_FILE).names, _free.listed(home)
     listed = [*(name for name in LISTED if name in columns), *more]
     for split, clips in _lists.clips(shards, home, listed):
         path = home / "speechbrain" / f"{split}.json"
@@ -76,7 +76,7 @@ def _entry(path: str, row: ClipRow, more: Sequence[str]) -> JsonObject:
         "words": escaped(row["text"]),
         "spk_id": escaped(row["speaker"] or UNKNOWN),
     }
-    entry |= _measures.audio_is(row) | {name: _escaped(columns[name]) for name in more}
+    entry |= _free.audio_is(row) | {name: _escaped(columns[name]) for name in more}
     return entry | ({"language": escaped(row["language"])} if row["language"] else {})
 
 

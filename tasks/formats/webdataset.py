@@ -30,9 +30,9 @@ from tasks.formats import (
     ReadPcm,
     Rows,
     _clips,
+    _free,
     _index,
     _lists,
-    _measures,
     _tar,
     _tars,
 )
@@ -47,7 +47,7 @@ FACTS = (
     *("num_samples", "sample_rate", "text", "text_source", "language", "speaker"),
 )
 COLUMNS = (
-    *(*FACTS, _measures.AUDIO_IS, _measures.LABELS, _measures.TURNS),
+    *(*FACTS, _free.AUDIO_IS, _free.LABELS, _free.TURNS),
     *("sha256", "sha256_enhanced"),
 )
 check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
@@ -74,8 +74,8 @@ def facts(row: ClipRow, *more: str) -> bytes:
     seconds = _clips.duration(row["num_samples"], row["sample_rate"])
     columns: AnyRow = row
     values = {**{name: columns[name] for name in FACTS}, "seconds": seconds}
-    values |= _measures.audio_is(columns) | _measures.labels(columns)
-    values |= _measures.turns(columns) | _measures.published(columns)
+    values |= _free.audio_is(columns) | _free.labels(columns)
+    values |= _free.turns(columns) | _free.published(columns)
     values |= {name: columns[name] for name in more}
     return json.dumps(values, ensure_ascii=False, allow_nan=False).encode()
 

@@ -26,8 +26,8 @@ from tasks.formats import (
     ReadPcm,
     Rows,
     _clips,
+    _free,
     _lists,
-    _measures,
     _tar,
     _tars,
     _wenet,
@@ -72,7 +72,7 @@ def _facts(values: Mapping[str, object]) -> bytes:
 
 
 def _members(facts: bool, row: ClipRow, suffix: str) -> dict[str, bytes | ClipRow]:
-    key, values = row["id"], _measures.published(row) if facts else {}
+    key, values = row["id"], _free.published(row) if facts else {}
     return {
         f"{key}.txt": row["text"].encode(),
         f"{key}.{suffix}": row,

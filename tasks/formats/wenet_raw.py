@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tasks.base.json_types import JsonObject
 from tasks.base.schema import AnyRow
-from tasks.formats import OutputShard, _lists, _measures, _wavs, _wenet
+from tasks.formats import OutputShard, _free, _lists, _wavs, _wenet
 from tasks.settings import StageSettings
 
 VERSION = 1
@@ -35,7 +35,7 @@ write, check = _wavs.write, _wavs.check
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
-    more = _measures.listed(home)
+    more = _free.listed(home)
     for split, clips in _lists.clips(shards, home, ("id", "text", *more)):
         with (home / "wenet_raw" / split / _lists.NAME).open("w", encoding="utf-8") as list_:
             for path, row in clips:

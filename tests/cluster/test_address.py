@@ -97,8 +97,8 @@ def test_what_is_no_scheduler_of_ours(case: str, words: str, sites: Sites, tmp_p
     settings = ClusterSettings(kind="address", **given[case])
     import dask.config
 
-    # Dask tries a refused port again until then; a busy machine may not try once in two seconds.
-    patience = "6s" if case == "nothing" else "2s"
+    # Dask tries a refused port again until then; a busy machine may not try once in six seconds.
+    patience = "12s" if case == "nothing" else "2s"
     with (
         dask.config.set({"distributed.comm.timeouts.connect": patience}),
         Cluster(settings, tmp_path / "s") as cluster,

@@ -18,6 +18,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import yaml
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -52,12 +54,14 @@ def settings_of(name: str) -> str:
 
 
 def _settings(name: str, use: str, module: Any) -> Iterator[str]:
-    columns, annotations = getattr(module, "COLUMNS", {}), getattr(module, "ANNOTATIONS", {})
+    measures = name in ("filters", "text")  # a format's COLUMNS are names alone
+    columns = getattr(module, "COLUMNS", {}) if measures else {}
+    annotations = getattr(module, "ANNOTATIONS", {})
     fields = {key: field for key, field in module.Settings.model_fields.items() if key != "kind"}
     if not (fields or columns or annotations):
         return
     yield f"\n### `{use}`\n"
-    if columns and name in ("filters", "text"):
+    if columns:
         yield "| column | unit | meaning |\n|---|---|---|"
         for column, (unit, text) in columns.items():
             yield f"| `{column}` | {unit} | {_cell(text)} |"
@@ -85,8 +89,15 @@ def _default(field: FieldInfo) -> str:
     value = field.default.value if isinstance(field.default, Enum) else field.default
     if value is None:
         return "not set"
-    if value == ():
+    if value in ((), ""):
         return "empty"
+    if isinstance(value, BaseModel):
+        value = value.model_dump()
+    if isinstance(value, tuple | dict) and value:
+        value = yaml.safe_dump(
+            [*value] if isinstance(value, tuple) else value,
+            default_flow_style=True, sort_keys=False, width=1000,
+        ).strip()  # fmt: skip
     return f"`{value}`"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.cli.printing import Exit, print_answer
+from tasks.base import logs
 from tasks.base.errors import ConfigError, MillError
 from tasks.base.json_types import JsonObject
 from tasks.base.process_memory import importing
@@ -127,7 +128,8 @@ def agreed(settings: PrepareSettings, yes: bool) -> bool:
     from tasks.stages.listing import once
 
     try:
-        check_wishes(settings)  # no plan for settings that the run refuses
+        with logs.silent():  # the run warns
+            check_wishes(settings)  # no plan for settings that the run refuses
         plan = plans.of(settings, brief=True)
     except (MillError, OSError):  # the run meets it too, and explains it
         return True

@@ -14,6 +14,7 @@ from flows.progress import ProgressObserver, waiting
 from flows.run import execute, run_folder
 from flows.server import few_words
 from flows.settings import History, PrepareSettings, SampleSettings
+from tasks.base import logs
 from tasks.base.errors import ConfigError, RunError
 from tasks.base.json_types import JsonObject
 from tasks.base.process_memory import importing
@@ -50,7 +51,8 @@ def run(settings: PrepareSettings) -> JsonObject:
 def estimate(settings: PrepareSettings, wanted: SampleSettings) -> JsonObject:
     """Check the settings, run the flow `estimate` and return its forecast."""
     with once.listing():
-        check(settings)
+        with logs.silent():  # the flow warns
+            check(settings)
         with _recorded(settings.history) as server:
             from flows.estimate import estimate as flow
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from rich import filesize
 
-from flows import cli, settings
+from flows import checks, cli, settings
 from flows.cli import run_commands
 from flows.cli.show import runs as shown
 from flows.run import launch, plans, run_folder
@@ -374,6 +374,16 @@ def test_a_limit_that_is_taken_away_is_shown_as_it_is_set(
     found = told(capsys, "plan", str(file), "--set", "filter.filters.duration.max=null")
     because = "Because: filter.filters.duration.max 30.0 → null changes no clip."
     assert because in [*shown.before_run(found)]
+
+
+def test_what_the_checks_warn_of_is_said_once(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The look before the run said it, and the run again."""
+    wanted = ["package.publish=[words]", "package.formats=[kaldi]"]
+    chosen = settings.read(str(file), [], None, wanted)
+    assert run_commands.agreed(chosen, True)
+    checks.check(chosen)
+    said = [r.getMessage() for r in caplog.records if "has no field for words" in r.getMessage()]
+    assert len(said) == 1
 
 
 def test_a_plan_that_leaves_no_clip_says_that_the_run_will_refuse(

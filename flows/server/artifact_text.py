@@ -86,6 +86,8 @@ def failure(what: str, error: object, before: str = "", link: str | None = None)
     parts = [f"## The run {what}"]
     if sentence:
         parts.append(f"> {escaped(sentence)}")
+    if isinstance(error, NothingLeft) and error.notes:
+        parts.append("\n".join(f"- {escaped(masking.sentence(note))}" for note in error.notes))
     parts.append(f"**What to do.** {_remedy(what, error)}")
     if link:
         parts.append(f"[Log of this run]({masking.text(link)}?tab=Logs)")
@@ -104,8 +106,8 @@ def _remedy(what: str, error: object) -> str:
         )
     if isinstance(error, NothingLeft):
         return (
-            "Loosen the limits that dropped everything, and start a new run; a retry alone ends in "
-            "the same way."
+            "Do what the sentence above says, and start a new run; a retry alone ends in the same "
+            "way."
         )
     if isinstance(error, ConfigError):
         return "Correct the settings or what they name, and start a new run; a retry alone fails."

@@ -53,18 +53,22 @@ def nothing_left_in_words(job: Job, reasons: Collection[str] = ()) -> str:
             f"{sentence}; repair the recordings or their lists, or change the settings of their "
             "sources (`uttermill ledger OUT --items` says what is wrong with each)"
         )
-    return f"{sentence}; {_remedy(job)}"
+    return f"{sentence}; {_remedy(job, reasons)}"
 
 
-def _remedy(job: Job) -> str:
-    if job.transcribe.backend.use == "none" and any(
-        verdict.use == "empty_text" for verdict in job.transcribe.verdicts
-    ):
+def _remedy(job: Job, reasons: Collection[str]) -> str:
+    needs_text = any(verdict.use == "empty_text" for verdict in job.transcribe.verdicts)
+    textless = needs_text and job.transcribe.backend.use == "none"
+    if textless and (not reasons or "transcribe.empty_text" in reasons):
         return (
-            "without a recogniser (transcribe.backend) only a source's own texts pass empty_text; "
-            "set transcribe.verdicts: [] to package clips without text"
+            "without a recogniser (transcribe.backend) only a source's own texts pass empty_text: "
+            "name these (`uttermill plan` says what each source was taken for), choose a "
+            "recogniser, or set transcribe.verdicts: [] to package clips without text"
         )
-    return "see the ledger's reasons, and loosen filter.filters or transcribe.verdicts"
+    return (
+        "loosen what dropped them: filter.filters, transcribe.verdicts, package.only or "
+        "package.without (`uttermill ledger OUT --items` says which, clip by clip)"
+    )
 
 
 def _check_removed(job: Job, totals: Totals, portions: Sequence[Portion], newest: Path) -> None:

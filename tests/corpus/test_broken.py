@@ -108,7 +108,10 @@ def test_retry_is_advised_only_where_it_can_help() -> None:
     text = failure("failed", TooManyFailed("2 of 3 recordings failed", ["/in/x.wav (empty)"]))
     assert "/in/x.wav" in text
     assert "A retry alone ends in the same way." in text
-    assert "a retry alone ends in the same way" in failure("failed", NothingLeft("nothing is left"))
+    text = failure("failed", NothingLeft("nothing is left; repair", notes=["/in/x.wav (empty)"]))
+    assert "a retry alone ends in the same way" in text
+    assert "- /in/x.wav (empty)" in text, "as the terminal has it"
+    assert "Loosen" not in text, "the remedy is the sentence's"
 
 
 def test_the_report_names_them(tmp_path: Path) -> None:
@@ -137,7 +140,12 @@ def test_without_recogniser_and_texts_the_remedy_is_named(tmp_path: Path) -> Non
     for sidecar in (tmp_path / "in").glob("*.txt"):
         sidecar.unlink()
     heard = {"backend": {"use": "none"}, "verdicts": ({"use": "empty_text"},)}
-    with pytest.raises(NothingLeft, match=r"set transcribe\.verdicts: \[\] to package clips"):
+    with pytest.raises(NothingLeft, match="own texts pass empty_text: name") as caught:
         corpus.run(corpus.job(tmp_path, transcribe=heard))
+    named, lifted = "name these", "or set transcribe.verdicts: [] to package clips without text"
+    assert str(caught.value).index(named) < str(caught.value).index(lifted)
+    short = {"filters": ({"use": "duration", "max": 0.1},)}
+    with pytest.raises(NothingLeft, match=r"loosen what dropped them: filter\.filters"):
+        corpus.run(corpus.job(tmp_path, transcribe=heard, filter=short))
     published, _ = corpus.run(corpus.job(tmp_path, transcribe={**heard, "verdicts": ()}))
     assert published.summary["utterances"]["packaged"] == 2

@@ -133,8 +133,8 @@ def _check_aligner(job: Job) -> None:
     use, rules = job.transcribe.backend.use, reference_words.rules_on_fit(job.transcribe)
     if rules and not job.transcribe.reference_words:
         raise ConfigError(
-            f"transcribe.verdicts: {rules[0]} judges how a source's text fits the sound; set "
-            "transcribe.reference_words=true, which aligns it"
+            f"transcribe.verdicts: {rules[0]} needs to know when each word of a source's text is "
+            "said; set transcribe.reference_words=true, which finds it"
         )
     aligns = isinstance(plugins.ASR.load(use).Backend, AligningBackendClass)
     if job.transcribe.reference_words and not aligns:

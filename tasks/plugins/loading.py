@@ -134,8 +134,8 @@ def _refuse_idle_limits(use: str, code: ModuleType, plugin: contracts.Filter) ->
             fitting = "; ".join(f"{of}: {' and '.join(by)}" for of, by in named.items() if by)
             raise ConfigError(
                 f"filters: the setting {', '.join(idle)} of {use!r} limits none of its columns and "
-                f"annotations, whose limits are called so ({fitting}); rename the setting, or "
-                "write verdict(settings)"
+                f"annotations; rename it to a limit of theirs ({fitting}), or write "
+                "verdict(settings)"
             )
         columns = ", ".join(plugin.COLUMNS)
         raise ConfigError(

@@ -41,13 +41,13 @@ def check(job: Job) -> None:
     for plugin in job.package.formats if job.package.publish else ():
         module, settings = plugins.FORMATS.resolve(plugin)
         if not (module.holds_annotations(settings) or module.lists_annotations(settings)):
-            able = "; set its facts to true" if module.HOLDS_ANNOTATIONS else ""
+            able = f", and {{use: {plugin.use}, facts: true}} writes it beside each clip"
             log.warning(
-                "package.publish: the format %s has no field for %s; utterances.parquet has it "
+                "package.publish: the format %s has no field for %s; utterances.parquet holds it, "
                 "by id%s",
                 plugin.use,
                 ", ".join(job.package.publish),
-                able,
+                able if module.HOLDS_ANNOTATIONS else "",
             )
 
 

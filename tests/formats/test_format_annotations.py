@@ -191,7 +191,7 @@ def test_a_format_without_a_field_is_named_before_the_run(
     published_columns.check(asked(tmp_path, package={"formats": uses}))
     said = [record.getMessage() for record in caplog.records]
     assert [sentence.split()[3] for sentence in said] == ["wenet", "kaldi", "metadata_csv"]
-    assert said[0].endswith("by id; set its facts to true")
+    assert said[0].endswith("by id, and {use: wenet, facts: true} writes it beside each clip")
     assert all(
         f"has no field for {', '.join(PUBLISH)}; utterances.parquet" in sentence
         for sentence in said

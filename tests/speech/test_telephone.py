@@ -14,7 +14,7 @@ import soundfile as sf
 from tasks.insight.estimating import band_sample
 from tests.faults.command import Site
 
-WORDS = "may give one person who is in both two names"
+WORDS = "may give a person heard in both two names"
 VOICES = {"use": "tests.plugins.voiced"}
 SPLITS = {"splits": {"dev": 0.3}}
 
@@ -58,7 +58,7 @@ def test_both_bands_are_told_where_splits_go_by_voices(site: Site) -> None:
     file = site.settings("both", speakers=VOICES, package=SPLITS)
     (sentence,) = [s for s in site.command("plan", file).result["stated"] if WORDS in s]
     assert sentence.startswith(
-        "2 recordings have the band of a telephone (below 16 kHz), 3 a wider one: "
+        "2 recordings have the band of a telephone (below 16 kHz) and 3 a wider one: "
     )
 
 

@@ -413,7 +413,8 @@ def _notes(
             notes.append(
                 f"split {name} has {has[number] / HOUR:.4f} h, where {targets[number] / HOUR:.4f} h"
                 " were asked for: what package.disjoint names (speakers, recordings, …) is never "
-                "separated, and what is published stays"
+                "separated, and what is published stays; name less there, or draw the splits anew "
+                "with package.resplit"
             )
     return notes
 

@@ -31,10 +31,10 @@ def sentence(narrow: int, wide: int) -> str | None:
         return None
     have = "has" if narrow == 1 else "have"
     return (
-        f"{counted(narrow, 'recording')} {have} the band of a telephone (below {WIDE // 1000} kHz),"
-        f" {wide:,} a wider one: speakers.use=segments may give one person who is in both two "
-        "names, and package.splits put one on each side; name speakers in the sources, or give "
-        "each band a run of its own"
+        f"{counted(narrow, 'recording')} {have} the band of a telephone (below {WIDE // 1000} kHz)"
+        f" and {wide:,} a wider one: speakers.use=segments may give a person heard in both two "
+        "names, and package.splits may put one on each side; name the speakers in the sources, or "
+        "run each band into an OUT of its own"
     )
 
 

@@ -22,8 +22,8 @@ PLAIN = (".txt", ".csv.gz", ".tsv.gz", ".jsonl.gz")
 AUDIO = (b".wav", b".flac", b".mp3", b".ogg", b".opus", b".m4a")
 HEAD = 4096  # bytes in which audio is looked for
 MISSING = (
-    "the audio that it names is not there, or not where it says; `kind: table` with `root` and "
-    "`columns` of your own takes it"
+    "the audio that it names is not there, or not where it says; name the list itself as a source "
+    "(`kind: table`), with `root` and `columns`"
 )
 
 

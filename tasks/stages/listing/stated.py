@@ -73,9 +73,9 @@ class Stated:
             yield f"{self.textless} {of} {have} no text: {names}"
             if 2 * self.plain > self.recordings - self.textless:
                 yield (
-                    f"Most texts of the source {self.dataset!r} are in capitals or small letters "
-                    "alone, and what the recogniser writes for the others has case and "
-                    "punctuation; package.text_form=normalised writes all alike"
+                    f"Most texts of the source {self.dataset!r} are all capitals or all small "
+                    "letters, and the recogniser writes the missing ones with case and "
+                    "punctuation; set package.text_form=normalised to write all texts alike"
                 )
         if self.asked and self.recordings:
             examples = [f"{path} → {speaker or 'nobody'}" for path, speaker in self.first]

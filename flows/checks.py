@@ -69,6 +69,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
     source_checks.check(job)
     selection.check(job)
     _check_rates(job)
+    _check_columns(job)
     _check_turns(job)
     recipe.weights(job.transcribe.recognisers)
     _check_aligner(job)
@@ -93,6 +94,22 @@ def _check_rates(job: Job) -> None:
             raise ConfigError(
                 f"package.formats.{plugin.use}: its audio has no sample rate of {rate} Hz; set "
                 f"resample.rate to one of {', '.join(map(str, sorted(rates)))}, or its audio to wav"
+            )
+
+
+def _check_columns(job: Job) -> None:
+    """ConfigError if a format's settings name a column that no version of this run has."""
+    from tasks.base.schema import UTTERANCES
+    from tasks.publish.outcomes import shard_outcomes
+
+    for plugin in job.package.formats:
+        module, chosen = plugins.FORMATS.resolve(plugin)
+        needs = module.needs(chosen)
+        columns = {*UTTERANCES.names, *shard_outcomes.row_schema(job).names} if needs else set()
+        if lacking := [name for name in needs if name not in columns]:
+            raise ConfigError(
+                f"package.formats.{plugin.use}: no clip has the column {lacking[0]!r}: measure it "
+                "(filter.filters, transcribe.verdicts) or name another; see `uttermill schema`"
             )
 
 

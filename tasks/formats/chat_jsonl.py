@@ -32,7 +32,6 @@ import pyarrow as pa
 from pydantic import model_validator
 
 from tasks.base.control_characters import json_line
-from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject
 from tasks.base.schema import UTTERANCES_FILE, AnyRow, ClipRow, ClipTurnRow
 from tasks.formats import OutputShard, _clips, _lists, _wavs
@@ -149,20 +148,19 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return _wavs.files("chat_jsonl", split, number, rows, settings.audio)
 
 
+def needs(settings: Settings) -> list[str]:
+    """Columns that the questions and answers name."""
+    named = (name for question in _questions(settings) for name in question.columns)
+    return [*dict.fromkeys(named)]
+
+
 check_weights = _clips.check_weights
 write, check = _wavs.write_encoded, _wavs.check_encoded
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
-    """The lines of each split. ConfigError if the version lacks a column."""
-    questions = _questions(settings)
-    asked = dict.fromkeys(name for question in questions for name in question.columns)
-    names = set(tables.schema(home / UTTERANCES_FILE).names)
-    if missing := [name for name in asked if name not in names]:
-        raise ConfigError(
-            f"formats.chat_jsonl: no clip has the column {missing[0]!r}: measure it "
-            f"(filter.filters, transcribe.verdicts) or name another; see `uttermill schema`"
-        )
+    """The lines of each split."""
+    questions, asked = _questions(settings), dict.fromkeys(needs(settings))
     root = home / "chat_jsonl"
     clips = _in_time(shards, home, [*asked]) if settings.turns > 1 else _each(shards, home, asked)
     splits = []

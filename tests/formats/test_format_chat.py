@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from flows import checks
 from flows.cli import queries
+from flows.settings import PrepareSettings
 from tasks import plugins
 from tasks.base.errors import ConfigError
 from tasks.formats import chat_jsonl
@@ -108,11 +110,34 @@ def test_tasks_ask_of_columns_and_leave_out_who_lacks_them(tmp_path: Path) -> No
     ]
 
 
+def test_a_column_that_no_clip_will_have_is_refused_before_the_run(tmp_path: Path) -> None:
+    """It was refused at the end, after all stages had run."""
+    corpus.make(tmp_path / "in", 1)
+
+    def checked(*filters: str, **chat: Any) -> None:
+        wish = {
+            "sources": [{"kind": "folder", "path": str(tmp_path / "in")}],
+            "out": str(tmp_path / "out"),
+            "filter": {"filters": [{"use": use} for use in filters]},
+            "transcribe": {"backend": {"use": "fake"}},
+            "package": {"formats": [{"use": "chat_jsonl", **chat}]},
+        }
+        checks.check_wishes(PrepareSettings.model_validate(wish))
+
+    caption = {"tasks": ["caption"], "caption": "A peak of {peak} dBFS in {language}, {speaker}."}
+    with pytest.raises(ConfigError, match="chat_jsonl: no clip has the column 'peak'"):
+        checked("duration", **caption)
+    with pytest.raises(ConfigError, match="no clip has the column 'turns'"):
+        checked("duration", tasks=["asr", "dialogue"])
+    with pytest.raises(ConfigError, match="no clip has the column 'speakers'"):
+        checked("duration", tasks=["speaker_count"])
+    checked("duration", "peak", **caption)
+    checked("duration", tasks=["asr"])
+
+
 def test_the_number_of_speakers_is_asked_where_it_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ConfigError, match="no clip has the column 'speakers'"):
-        published.publish(tmp_path / "no", "chat_jsonl", rows(), tasks=["speaker_count"])
     monkeypatch.setitem(published.MEASURES, "speakers", None)
     group = [published.row(0, speakers=2.0), published.row(1, speakers=None)]
     published.publish(tmp_path / "yes", "chat_jsonl", [group], tasks=["speaker_count"])

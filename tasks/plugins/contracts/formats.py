@@ -208,6 +208,11 @@ class Format(FormatModule, LoadedPlugin, Protocol):
         """Sample rates that the clips' codec has, Hz; None: any."""
         return None
 
+    def needs(self, settings: PluginSettings) -> Collection[str]:
+        """Columns of `utterances.parquet` that its settings name: a run that would have none of
+        that name is refused before it begins."""
+        return ()
+
     def reader(self, settings: PluginSettings) -> ReaderLimits | None:
         """READER, where it depends on the settings."""
         return self.READER

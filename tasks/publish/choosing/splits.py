@@ -425,5 +425,6 @@ def _left_out(lengths: Int64s) -> list[str]:
         return []
     return [
         f"package.disjoint: {counted(len(lengths), 'clip')} ({lengths.sum() / HOUR:.4f} h) "
-        f"{'is' if len(lengths) == 1 else 'are'} left out, because another split has their texts"
+        f"{'is' if len(lengths) == 1 else 'are'} left out, because another split has their texts; "
+        "without text in package.disjoint, none is"
     ]

@@ -262,7 +262,7 @@ def spoken(tmp: Path, readers: int, count: int, named: bool) -> list[dict[str, A
     return [{"kind": "jsonl", "path": str(tmp / "list.jsonl"), "name": "c"}]
 
 
-def test_the_whole_line(tmp_path: Path) -> None:
+def test_the_whole_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     sources = spoken(tmp_path, 5, 6, named=True)
     package: dict[str, Any] = {"splits": {"dev": 0.2}, "tar_hours": 3 / 3600, "disjoint": LOOSE}
 
@@ -302,10 +302,13 @@ def test_the_whole_line(tmp_path: Path) -> None:
     }
     assert run(disjoint=None) == stays
     # `what-if` tells what less would cost, and more.
+    caplog.clear()
     now, then = what_if.kept(job(disjoint=None), job(disjoint=LOOSE, resplit=True))
+    assert not caplog.records, "what the settings of now leave out, the run said"
     assert (now["items"], then["items"]) == (len(rows), 30)
     assert (now["leaks"]["dev"]["text"], then["leaks"]["dev"]["text"]) == (0, in_dev)
     now, then = what_if.kept(job(disjoint=LOOSE, resplit=True), job(disjoint=STRICT, resplit=True))
+    assert "left out, because another split has their texts" in caplog.text
     assert now["items"] - then["items"] == len(lost)
     told = {"now": now, "then": then, "difference": {"items": 0, "hours": 0.0}}
     shown = said(results.what_if, {**told, "plan": {"changes": [], "stages": {}}})

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from tasks import corpus
 from tasks.accounting.ledger import PENDING
+from tasks.base import logs
 from tasks.base.errors import CorruptManifest
 from tasks.corpus import outcome_table
 from tasks.publish import foreseen, leaks
@@ -61,15 +62,17 @@ def kept(now: Job, then: Job) -> tuple[KeptClips, KeptClips]:
     anew 165.
     """
     if _splitting(now) != _splitting(then):
-        return of_shards(now, splitting=True), of_shards(then, splitting=True)
+        with logs.silent():  # the run said what is so now
+            before = of_shards(now, splitting=True)
+        return before, of_shards(then, splitting=True)
     same = corpus.chosen(now) == corpus.chosen(then) and not _by_speaker(now, then)
     if same and outcome_table.where(now) is not None and outcome_table.where(then) is not None:
         try:
             with outcome_table.database(outcome_table.place(now.out)) as database:
-                before, after = (_kept(job, database) for job in (now, then))
+                today, after = (_kept(job, database) for job in (now, then))
         except (OSError, CorruptManifest):  # damaged: the manifests tell
             return of_shards(now), of_shards(then)
-        return before or of_shards(now), after or of_shards(then)
+        return today or of_shards(now), after or of_shards(then)
     return of_shards(now), of_shards(then)
 
 

@@ -51,14 +51,15 @@ _uttermill_reasons() {
   compgen -W "${found:-$_uttermill_known_reasons}" -- "$1"
 }
 """
-#: After `package.seed=` no space, so that the value can follow.
+#: After `package.seed=` no space, so that the value can follow. Where we find nothing, as for names
+#: in quotes, bash completes a path.
 NO_SPACE = """
 _uttermill() {
   _shtab_uttermill
   [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
   return 0
 }
-complete -o bashdefault -F _uttermill uttermill"""
+complete -o bashdefault -o default -F _uttermill uttermill"""
 
 
 def script(shell: str) -> str:
@@ -100,10 +101,17 @@ def words() -> dict[str, list[str]]:
 
 
 def _assignable(every: Iterable[dict[str, object]]) -> Iterator[str]:
-    """Settings as `--set` takes them: sources by number, plug-ins by `use`."""
+    """Settings as `--set` takes them: sources by number, plug-ins by `use`; and those of plug-ins,
+    in a list below the name of each."""
     for entry in every:
         name = str(entry["setting"]).replace("sources.", "sources.0.", 1)
         yield f"{name}.use" if f"{name}.use=" in str(entry["example"]) else name
+        if kind := entry["plugins"]:
+            several = isinstance(entry["default"], list)
+            for plugin in shelves.names(str(kind)):
+                place = f"{name}.{plugin}" if several else name
+                settings = plugins.load(str(kind), plugin).Settings.model_fields
+                yield from (f"{place}.{setting}" for setting in settings if setting != "use")
 
 
 def _reasons() -> Iterator[str]:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import select
 import shutil
+import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -65,7 +70,12 @@ def test_paths_complete(script: Path, tmp_path: Path) -> None:
         (("plugins", "filters.sil"), ["filters.silence"]),
         (("settings", "package.sp"), ["package.splits"]),
         (("run", "--set", "package.max_new"), ["package.max_new_failed_fraction="]),
-        (("run", "--set", "filter.segm"), ["filter.segmenter.use="]),
+        (("run", "--set", "filter.segmenter.u"), ["filter.segmenter.use="]),
+        (
+            ("what-if", "corpus", "--set", "filter.filters.silence.max_f"),
+            ["filter.filters.silence.max_fraction="],
+        ),
+        (("run", "--set", "filter.segmenter.max_se"), ["filter.segmenter.max_seconds="]),
         (("models", "fetch", "whi"), ["whisper-base"]),
         (("completion", "ba"), ["bash"]),
     ],
@@ -97,6 +107,53 @@ def test_splits_and_reasons_are_those_of_the_version(script: Path, tmp_path: Pat
 def test_a_value_follows_a_setting_without_a_space(script: Path, tmp_path: Path) -> None:
     completed(script, tmp_path, "run", "--set", "package.se")
     assert "compopt -o nospace" in (tmp_path / "options").read_text()
+
+
+def typed(script: Path, home: Path, line: str) -> str:
+    """What an interactive bash makes of a line and a tab: words as its command would get them."""
+    child, terminal = pty.fork()
+    if not child:
+        surroundings = {**os.environ, "HOME": str(home), "TERM": "dumb", "INPUTRC": "/dev/null"}
+        os.chdir(home)
+        os.execve(BASH, [BASH, "--norc", "--noprofile", "-i"], surroundings)
+    try:
+        shown = b""
+        # The command writes its words, so that what the terminal echoes need not be understood.
+        command = f"source '{script}'; uttermill() {{ printf '%s\\n' \"$@\" > typed; exit; }}\n"
+        os.write(terminal, command.encode() + line.encode() + b"\t\n")
+        while select.select([terminal], [], [], 20)[0]:
+            try:
+                shown += os.read(terminal, 4096)
+            except OSError:  # it has exited
+                break
+    finally:
+        os.close(terminal)
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert (home / "typed").exists(), shown.decode(errors="replace")
+    return (home / "typed").read_text().removesuffix("\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("uttermill run nigh", "run\nnightly.yaml"),
+        ("uttermill run --source my", "run\n--source\nmy talks/"),
+        ("uttermill run --source my\\ ta", "run\n--source\nmy talks/"),
+        ("uttermill run 'our sett", "run\nour settings.yaml"),
+        ("uttermill ledger ~/corp", "ledger\n{home}/corpus/"),
+        ("uttermill ledger $HOME/corp", "ledger\n{home}/corpus/"),
+        ("uttermill run --set package.see", "run\n--set\npackage.seed="),
+    ],
+)
+def test_names_complete_at_a_terminal(script: Path, tmp_path: Path, line: str, words: str) -> None:
+    """Names with spaces, in quotes, below `~` and variables: as bash completes them elsewhere."""
+    for name in ("nightly.yaml", "our settings.yaml"):
+        (tmp_path / name).touch()
+    for name in ("corpus", "my talks"):
+        (tmp_path / name).mkdir()
+    assert typed(script, tmp_path, line) == words.format(home=tmp_path)
 
 
 @pytest.mark.parametrize("shell", ["zsh", "tcsh"])

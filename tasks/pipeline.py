@@ -233,6 +233,7 @@ def _sharded(job: Job, executor: Executor, scratch: Path, begun: Begun) -> Shard
     listed = shard.broken_of(job, survey, safeguards.exempt(job))
     away = shard.unreachable_of(job, survey)
     divided = divisions.sentences(job.out, plugins.datasets(job.sources))
+    survey.leave_out(survey.known.broken)
     stated = [*survey.stated, *divided, *copies.in_words(survey.copies)]
     return Sharded(shards, done, index, survey.ignored, survey.left, seconds, listed, away, stated)
 

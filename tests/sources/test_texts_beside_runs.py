@@ -11,9 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.cluster.spawning import environment
-from tasks import shard
+from tasks import pipeline, shard
+from tasks.insight.estimating import planning
 from tasks.plugins import resolve_source
 from tasks.recording import Ignored, Recording
+from tasks.runs.executor import Here
 from tasks.runs.results import Published
 from tasks.settings import Source
 from tasks.shard_store.index import Index
@@ -123,6 +125,35 @@ def test_what_sources_state_is_told(tmp_path: Path) -> None:
     assert left["plain.txt"] == ("read_as_text", "txt in utf-8")
     assert left["timed.srt"] == ("read_as_text", "srt in utf-8: 2 segments")
     assert left["odd.txt"][0] == "bad_text"
+
+
+def test_broken_recordings_count_nowhere(tmp_path: Path) -> None:
+    """A broken file has no text and no speaker that would be missed: before the first run, at its
+    end, and after it."""
+    make(tmp_path / "in")
+    broken = tmp_path / "in/aaa.wav"
+    broken.write_bytes(b"this is no audio")
+    pattern = {"pattern": "^(?P<speaker>[^/]+)/"}
+    job = corpus.job(
+        tmp_path,
+        sources=source(tmp_path / "in", speaker=pattern),
+        package={"splits": {"dev": 0.3}},
+    )
+    says = [
+        "1 of 4 recordings of the source 'c' has no text: lone.wav",
+        "Paths name the speaker of 2 of 4 recordings of the source 'c': anna/plain.wav → anna, "
+        "anna/timed.wav → anna, lone.wav → nobody, unheard.wav → nobody",
+    ]
+    first = planning.plan(job, None).stated
+    assert first[:2] == says
+    assert first[2].startswith("2 of 4 recordings of the source 'c' do not say who speaks")
+    (tmp_path / "scratch").mkdir()
+    assert pipeline.run_shard_stage(job, Here(), tmp_path / "scratch").stated == says
+    assert planning.plan(job, job).stated == first
+    corpus.add(tmp_path / "in", 8, name="aaa.wav")
+    renewed = planning.plan(job, job).stated
+    assert renewed[0] == "2 of 5 recordings of the source 'c' have no text: aaa.wav, lone.wav"
+    assert "3 of 5" in renewed[2]
 
 
 def test_nemo_reads_as_long_as_the_manifest_says(tmp_path: Path) -> None:

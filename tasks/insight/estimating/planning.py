@@ -11,7 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+import numpy as np
+
 from tasks import corpus, plugins, shard
+from tasks.base.arrays import FixedBytes
 from tasks.base.schema import RecordingRow
 from tasks.filter import todo as cuts_lacking
 from tasks.insight.estimating import (
@@ -36,7 +39,7 @@ from tasks.shard_store.stored_shard import samples_of
 from tasks.shard_store.utterance import UNMEASURED, FinalUtterance, Outcome
 from tasks.stages import stage
 from tasks.stages.contract import STAGES
-from tasks.stages.listing import copies, divisions
+from tasks.stages.listing import copies, divisions, fingerprints
 from tasks.stages.listing.copies import NewCopy
 from tasks.stages.listing.overlapping_sources import Shared
 from tasks.stages.listing.pending_listing import AsListed
@@ -112,7 +115,9 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     listings = _known_shards(scan, shards, listed, state)
     scan.stages["shard"].reuse = surveyed.reused
     copied = new_copies.among(job, listed.fresh, surveyed.known) if headers else {}
-    unread = _new_recordings(scan, listed, headers, copied)
+    header = lengths(listed.fresh) if headers else None
+    unread = _new_recordings(scan, listed, header, copied)
+    surveyed.leave_out(_broken(surveyed, listed, header))
     scan.add_expected()
     package = job.package
     selects = bool(package.weights) or package.max_hours_per_speaker is not None
@@ -175,22 +180,35 @@ def _known_shards(
     return listings
 
 
+def _broken(surveyed: Survey, listed: AsListed, header: Mapping[str, float] | None) -> FixedBytes:
+    """Sorted keys of recordings that cannot be read, as far as it is known now; of those that are
+    new or changed, by their `header`s."""
+    fresh = [row["recording"] for row in listed.fresh]
+    unreadable = [] if header is None else [name for name in fresh if name not in header]
+    known = surveyed.known.broken
+    known = known[~np.isin(known, fingerprints.keys(fresh))]
+    return np.union1d(known, fingerprints.keys(unreadable))
+
+
 def _new_recordings(
-    scan: _Scan, listed: AsListed, headers: bool, copied: Mapping[str, NewCopy]
+    scan: _Scan,
+    listed: AsListed,
+    header: Mapping[str, float] | None,
+    copied: Mapping[str, NewCopy],
 ) -> int:
-    """Count recordings that are new or changed, without those that are `copied`; returns bytes of
-    those whose `headers` stay unread."""
-    header = lengths(listed.fresh) if headers else {}
-    scan.stages["shard"].add(len(listed.fresh), sum(header.values()), [SOURCES], again=False)
+    """Count recordings that are new or changed, without those that are `copied`; `header`: their
+    seconds, None if no header was read. Returns the bytes of those whose headers stay unread."""
+    seconds_in = sum(header.values()) if header else 0.0
+    scan.stages["shard"].add(len(listed.fresh), seconds_in, [SOURCES], again=False)
     same_bytes = listed.moved.keys() | copied.keys()
     new = [row for row in listed.fresh if row["recording"] not in same_bytes]
     for row in new:
-        if (seconds := header.get(row["recording"])) is not None:
+        if header is None:
+            scan.stages["filter"].add(1, 0.0, [SOURCES], again=False)
+        elif (seconds := header.get(row["recording"])) is not None:
             scan.stages["filter"].add(1, seconds, [SOURCES], again=False)
             scan.expected.add(row, seconds, (SOURCES,), again=False)
-        elif not headers:
-            scan.stages["filter"].add(1, 0.0, [SOURCES], again=False)
-    return 0 if headers else sum(row["size"] for row in new)
+    return sum(row["size"] for row in new) if header is None else 0
 
 
 class _Scan:

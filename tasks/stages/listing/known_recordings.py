@@ -83,6 +83,11 @@ class KnownRecordings:
         """Recordings present in a shard."""
         return sum(count for count, _ in self.counts[number].values())
 
+    @property
+    def broken(self) -> FixedBytes:
+        """Keys of those that could not be read, sorted."""
+        return self.columns.keys[self.columns.contents == 0]
+
     def find(self, keys: FixedBytes) -> Int64s:
         """The row of each key; -1 if there is none."""
         return sorted_keys.index_in(self.columns.keys, keys)

@@ -44,8 +44,7 @@ class Survey:
     used_scratch: bool = False
     reused: int = 0
     shared: list[Shared] = field(default_factory=list)  # recordings in two sources
-    stated: list[str] = field(default_factory=list)  # what sources state of theirs, in sentences
-    unknown_speakers: list[str] = field(default_factory=list)  # where splits ask for them
+    sources: list[Stated] = field(default_factory=list)  # what they state of their recordings
     # Rows of `known`: those that have left the sources since the last listing, all that no source
     # lists now, and those that are still being written.
     gone: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -59,6 +58,21 @@ class Survey:
     def ignored(self) -> dict[str, int]:
         """How many entries were skipped, by reason."""
         return dict(sorted(self.left.reasons.items()))
+
+    def leave_out(self, broken: FixedBytes) -> None:
+        """Say nothing of what sources state of these recordings, by sorted keys."""
+        for source in self.sources:
+            source.leave_out(broken)
+
+    @property
+    def stated(self) -> list[str]:
+        """What sources state of their recordings, in sentences."""
+        return [sentence for source in self.sources for sentence in source.sentences()]
+
+    @property
+    def unknown_speakers(self) -> list[str]:
+        """Of how many nobody knows who speaks, where splits ask for it, in sentences."""
+        return [sentence for source in self.sources if (sentence := source.of_splits())]
 
 
 def survey(
@@ -81,15 +95,13 @@ def survey(
     for number, dataset in enumerate(datasets):
         stated = Stated.of(dataset, job)
         for batch in _listed(job, number, dataset, surveyed, home, run):
-            stated.at(batch.rows)
+            stated.at(batch)
             shared.at(batch.rows, number)
             batch, stale = file_parts.divided(batch, had)
             looking.at(batch, stale)
             looking.listed[stale] = True
             surveyed.divided = np.concatenate([surveyed.divided, stale])
-        surveyed.stated += stated.sentences()
-        if sentence := stated.of_splits():
-            surveyed.unknown_speakers.append(sentence)
+        surveyed.sources.append(stated)
     surveyed.shared = shared.found()
     looking.at_young()
     surveyed.fresh.close()

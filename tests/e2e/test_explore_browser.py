@@ -580,6 +580,22 @@ def test_counts_follow_the_filters(pages: Pages, served: Served) -> None:
     wait(page, f"document.querySelector('{kept}').textContent === '0'")
 
 
+def test_words_of_the_list(pages: Pages, served: Served) -> None:
+    """It said "packaged packaged" beside each clip that is kept, and "1 clips"."""
+    page = pages.page(served, "view=clips")
+    rows = [
+        (row.locator(".c-outcome").inner_text(), row.locator(".c-reason").inner_text())
+        for row in page.locator("tbody tr").all()
+    ]
+    assert ("packaged", "") in rows
+    assert ("dropped", "too_short") in rows
+    assert not [row for row in rows if row[0] == row[1]]
+    page = pages.page(served, "view=clips&in.outcome=failed")
+    assert page.locator("main h2").inner_text().startswith("1 clip, ")
+    page = pages.page(served, "view=recordings&in.outcome=failed")
+    assert page.locator("main h2").inner_text().startswith("1 recording, ")
+
+
 def test_labels_are_filters_and_a_table(pages: Pages, served: Served) -> None:
     page = pages.page(served, "view=corpus&what=label.mood")
     page.get_by_role("button", name="glad").click()

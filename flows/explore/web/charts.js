@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { durations, histogram, scatter } from "./plots.js";
-import { el, hours, number } from "./dom.js";
+import { amount, el, hours, number } from "./dom.js";
 import * as state from "./state.js";
 
 const USUAL = ["duration", "seconds", "snr", "silence_fraction", "wer", "avg_logprob"];
@@ -31,7 +31,7 @@ export async function draw(node, about) {
   node.replaceChildren(
     el("h2", { class: "bar" }, "Charts"), el("h3", {}, "Audio by length of clip, and what became of it"), parts.lengths,
     el("div", { class: "bar" }, el("h3", {}, "Measures"), pick("x", column, measures, "measure"), pick("y", other, measures, "against"), pick("by", by, ["outcome", "dataset", "language", "split"], "by")),
-    el("p", { class: "quiet" }, meaning?.doc ? `${meaning.doc}.` : "", bars.n ? ` ${number(bars.n)} clips; least ${number(bars.least, meaning?.unit)}, most ${number(bars.most, meaning?.unit)}.` : "", " Drag over a chart to choose its clips."),
+    el("p", { class: "quiet" }, meaning?.doc ? `${meaning.doc}.` : "", bars.n ? ` ${amount(bars.n, "clip")}; least ${number(bars.least, meaning?.unit)}, most ${number(bars.most, meaning?.unit)}.` : "", " Drag over a chart to choose its clips."),
     parts.bars, parts.points,
     el("h3", {}, "Other limits"), parts.sliders);
   durations(parts.lengths, lengths, (low, high) => state.set({ view: "clips", "min.seconds": low, "max.seconds": high }));
@@ -74,7 +74,7 @@ function sliders(node, about, column) {
       const limits = JSON.stringify(moved.map(({ limit, value }) => ({ column: limit.column, side: limit.side, value })));
       try {
         const answer = await api.get("kept", state.query({ limits }, { without: ["sort"] }), "kept");
-        told.textContent = `Kept now: ${number(answer.now)} clips, ${hours(answer.now_hours)}. With these limits: about ${number(answer.then)} clips, ${hours(answer.then_hours)}.`;
+        told.textContent = `Kept now: ${amount(answer.now, "clip")}, ${hours(answer.now_hours)}. With these limits: about ${amount(answer.then, "clip")}, ${hours(answer.then_hours)}.`;
       } catch (error) {
         if (!api.overtaken(error)) told.textContent = error.message;
       }

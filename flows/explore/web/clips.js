@@ -1,7 +1,7 @@
 // The table of utterances: kept, dropped and failed alike.
 
 import * as api from "./api.js";
-import { el, hours, number } from "./dom.js";
+import { amount, el, hours, number } from "./dom.js";
 import { grid, pageOf, pages } from "./grid.js";
 import * as review from "./review.js";
 import * as state from "./state.js";
@@ -23,7 +23,7 @@ export async function draw(node, about) {
   const item = Number(state.get("item", "-1"));
   node.replaceChildren(
     el("div", { class: "bar" },
-      el("h2", {}, `${number(answer.total)} clips, ${hours(answer.hours)}`),
+      el("h2", {}, `${amount(answer.total, "clip")}, ${hours(answer.hours)}`),
       chooser(about, names), exports(), el("span", { class: "grow" }), pages(answer.total)),
     review.bulk(answer.total, marked, redraw),
     grid({
@@ -70,6 +70,7 @@ export function cell(column, row) {
     const person = review.of(row.id);
     return [el("span", { class: `tag o-${value}` }, value), person ? el("span", { class: "tag person", title: person.note || "" }, person.decision) : null];
   }
+  if (column.name === "reason" && value === row.outcome) return ""; // what the ledger has where no rule says why
   if (column.name === "recording") {
     return el("a", { href: link(row.recording) }, value);
   }

@@ -24,6 +24,9 @@ export function number(value, unit = "") {
   return unit && unit !== "1" ? `${text} ${unit}` : text;
 }
 
+// "1 clip", "2,000 clips".
+export const amount = (count, one) => `${number(count)} ${one}${count === 1 ? "" : "s"}`;
+
 // To the second, rounded as the commands round.
 export function clock(seconds) {
   const whole = Math.round(seconds);

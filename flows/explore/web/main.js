@@ -6,7 +6,7 @@ import * as clip from "./clip.js";
 import * as clips from "./clips.js";
 import * as compare from "./compare.js";
 import * as corpus from "./corpus.js";
-import { $, clock, el, fault, say } from "./dom.js";
+import { $, amount, clock, el, fault, say } from "./dom.js";
 import * as filters from "./filters.js";
 import * as recording from "./recording.js";
 import * as recordings from "./recordings.js";
@@ -42,7 +42,7 @@ function head() {
       el("button", { type: "button", "data-view": name, title: `key ${index + 1}`, onclick: () => state.set({ view: name, item: null }) }, title)),
   );
   const seconds = about.seconds;
-  say(`Version ${about.version}: ${about.utterances.packaged} clips kept, ${clock(seconds.packaged)} of ${clock(seconds.in)}`);
+  say(`Version ${about.version}: ${amount(about.utterances.packaged, "clip")} kept, ${clock(seconds.packaged)} of ${clock(seconds.in)}`);
 }
 
 async function draw(names) {

@@ -1,7 +1,7 @@
 // The table of recordings.
 
 import * as api from "./api.js";
-import { el, hours, number } from "./dom.js";
+import { amount, el, hours, number } from "./dom.js";
 import { link } from "./clips.js";
 import { grid, pageOf, pages } from "./grid.js";
 import * as state from "./state.js";
@@ -13,7 +13,7 @@ export async function draw(node, about) {
   const answer = await api.get("recordings", state.query(pageOf(), { without }), "main");
   const columns = known.filter((column) => column.name !== "recording" && answer.rows.some((row) => row[column.name] !== null));
   node.replaceChildren(
-    el("div", { class: "bar" }, el("h2", {}, `${number(answer.total)} recordings, ${hours(answer.hours)}`), el("span", { class: "grow" }), pages(answer.total)),
+    el("div", { class: "bar" }, el("h2", {}, `${amount(answer.total, "recording")}, ${hours(answer.hours)}`), el("span", { class: "grow" }), pages(answer.total)),
     grid({
       columns: [known[0], ...columns], rows: answer.rows, total: answer.total, label: "Recordings",
       key: (row) => row.recording, chosen: () => false,

@@ -1,7 +1,7 @@
 // Decisions by people: keep, drop, another text or other boundaries, stored at once.
 
 import * as api from "./api.js";
-import { $, el, fault, number, say } from "./dom.js";
+import { $, amount, el, fault, number, say } from "./dom.js";
 import * as state from "./state.js";
 
 const WORDS = { keep: "kept", drop: "dropped", retext: "given another text", recut: "cut again at the next run", undo: "left to the settings again" };
@@ -39,12 +39,13 @@ async function send(path, data) {
   return answer;
 }
 
+const done = (count, decision) => `${count === 1 ? "The clip is" : `${amount(count, "clip")} are`} ${WORDS[decision]}.`;
 const who = () => localStorage.getItem("who") ?? "";
 
 async function store(ids, decision, more = {}) {
   const decisions = ids.map((id) => ({ id, decision, who: who(), ...more }));
   await send("reviews", { decisions });
-  say(`${ids.length === 1 ? "The clip is" : `${ids.length} clips are`} ${WORDS[decision]}.`);
+  say(done(ids.length, decision));
 }
 
 // `on.asked()` is called at once, `on.stored(row)` once the decision is stored.
@@ -143,9 +144,9 @@ export function bulk(total, marked, redraw) {
       fault(null);
       const asked = new URLSearchParams(state.query());
       const body = { selection: marked.size ? null : asked.toString(), items: [...marked], decision, who: who() };
-      if (!marked.size && !confirm(`${decision} all ${number(total)} clips that match?`)) return;
+      if (!marked.size && !confirm(`${decision} all that match: ${amount(total, "clip")}?`)) return;
       const answer = await send("reviews/selection", { ...body, version: state.get("version") || null });
-      say(`${number(answer.stored)} clips are ${WORDS[decision]}.`);
+      say(done(answer.stored, decision));
       marked.clear();
       redraw();
     } catch (error) {

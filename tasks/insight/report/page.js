@@ -90,7 +90,7 @@
       const sign = hours < 0 || items < 0 ? "−" : "+";
       const change = at === curve.at ? "as it is"
         : hours === 0 && items === 0 ? "no change"
-        : `${sign}${length(Math.abs(hours))}, ${sign}${Math.abs(items).toLocaleString("en")} utterances`;
+        : `${sign}${length(Math.abs(hours))}, ${sign}${Math.abs(items).toLocaleString("en")} ${Math.abs(items) === 1 ? "utterance" : "utterances"}`;
       const kept = length(curve.hours[at]);
       const bold = document.createElement("b");
       bold.textContent = kept;

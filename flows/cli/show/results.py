@@ -30,14 +30,18 @@ def ledger(result: JsonObject) -> Iterator[Line]:
         yield "No version holds this: it is the work done so far, and may go on."
     yield from funnel(result)
     for key in ("dataset", "language"):
-        facts = ("outcome", "reason", "items")
         rows = (
-            (row[key] or "–", *(row[fact] for fact in facts), clock(row["hours"] * 3600))
+            (row[key] or "–", row["outcome"], reason(row), row["items"], clock(row["hours"] * 3600))
             for row in result[f"by_{key}"]
         )
         yield table(f"by {key}", (key, "outcome", "reason", ">items", ">audio"), rows)
     for code, meaning in result["meanings"].items():
         yield Text(f"{code}: {meaning}", "dim")
+
+
+def reason(row: JsonObject) -> str:
+    """Empty where the ledger has the outcome again, as of what is packaged."""
+    return "" if row["reason"] == row["outcome"] else str(row["reason"])
 
 
 def items(result: JsonObject) -> Iterator[Line]:

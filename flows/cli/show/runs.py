@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from rich import filesize
@@ -14,6 +13,7 @@ from flows.formatting import clock, error_rates, forecast, gigabytes, long_hours
 from flows.run import metrics
 from tasks.base.counting import counted
 from tasks.base.json_types import JsonObject, JsonValue
+from tasks.recording import yaml_text
 
 UNEXPLAINED = (
     "an earlier run did not finish, some of its files are gone or damaged, or another release "
@@ -124,7 +124,7 @@ def _short(value: JsonValue) -> str:
     """As `--set` takes it, without what is not set."""
     if isinstance(value, dict):
         value = {name: inner for name, inner in value.items() if inner not in (None, [], {})}
-    text = json.dumps(value) if value is None or isinstance(value, bool) else str(value)
+    text = value if isinstance(value, str) else yaml_text.on_one_line(value)
     return text if len(text) <= 40 else f"{text[:37]}…"
 
 

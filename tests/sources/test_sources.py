@@ -409,6 +409,8 @@ def test_the_list_of_the_page_is_made_in_a_messy_folder(
     texts.joinpath("latin.txt").write_bytes("Grüße".encode("latin-1"))
     (texts / "folder.txt").mkdir()
     (home / "album.wav").mkdir()
+    (home / "._a.wav").write_bytes(b"as macOS leaves it")
+    (texts / "._a.txt").write_bytes(b"\0\5\26\7")
     (home / "gone.wav").symlink_to("nowhere")
     (home / "loop").symlink_to(home)
     foreign = os.fsencode(home) + b"/gr\xfc\xdfe.wav"

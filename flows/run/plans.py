@@ -60,12 +60,21 @@ def of_out(settings: PrepareSettings) -> JsonObject:
 
 def check_recompute(settings: PrepareSettings) -> None:
     """ConfigError if a run would compute more audio again than the settings allow."""
-    limit = settings.cluster.max_recompute_hours
-    if limit is None or (hours := (plan := of(settings, brief=True))["hours_again"]) <= limit:
+    if settings.cluster.max_recompute_hours is None:
         return
-    causes = {name for entry in plan["stages"].values() for name in entry["because"]}
+    plan = of(settings, brief=True)
+    if sentence := _too_much(settings, plan["stages"], plan["hours_again"]):
+        raise ConfigError(sentence)
+
+
+def _too_much(settings: PrepareSettings, stages: JsonObject, hours: float) -> str | None:
+    """Why a run that computes so much audio again is refused; None if it is not."""
+    limit = settings.cluster.max_recompute_hours
+    if limit is None or hours <= limit:
+        return None
+    causes = {name for entry in stages.values() for name in entry["because"]}
     because = f" ({', '.join(sorted(causes))})" if causes else ""
-    raise ConfigError(
+    return (
         f"this would compute {hours:.4g} h of audio again that an earlier run has done{because}, "
         f"more than cluster.max_recompute_hours ({limit:g}) allows; to allow it once, run "
         "`uttermill run SETTINGS.yaml --set cluster.max_recompute_hours=null`"
@@ -82,13 +91,15 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
     durations = [entry["seconds"] for entry in stages.values()]
     version = versions.newest(job.out)
     now, then = plan.clips
+    hours_again = round(plan.again / 3600, 6)
+    refusal = plan.refusal or _too_much(settings, stages, hours_again)
     changes = plan.stages["package"].compute or plan.removed or now != then
     notes = None if brief else source_languages.notes(job)  # the run tells them at its end
     return {
         "stages": stages,
         "changes": [masking.value(change._asdict()) for change in plan.changes],
         "seconds": None if None in durations else round(sum(durations), 1),
-        "hours_again": round(plan.again / 3600, 6),
+        "hours_again": hours_again,
         "version": {
             "newest": version.name if version else None,
             "clips": now,
@@ -102,7 +113,7 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
         **({"unread_bytes": plan.unread} if plan.unread else {}),
         **({"unusable": _unusable(plan)} if plan.unusable else {}),
         **({"unjudged": plan.unjudged} if plan.unjudged else {}),
-        **({"refusal": plan.refusal} if plan.refusal else {}),
+        **({"refusal": refusal} if refusal else {}),
         **({"stated": [masking.text(overlap) for overlap in plan.stated]} if plan.stated else {}),
         **({"shared": [_shared(job, overlap) for overlap in plan.shared]} if plan.shared else {}),
     }

@@ -18,6 +18,7 @@ from tasks.base.counting import counted
 from tasks.base.errors import UNREACHABLE, NothingLeft, RunError, TooManyFailed
 from tasks.base.json_types import Arrived
 from tasks.publish import removals
+from tasks.publish.choosing import clip_choice
 from tasks.publish.ledger.ledger_index import Portion
 from tasks.recording import unreachable
 from tasks.settings.job import Job
@@ -47,6 +48,14 @@ def check(
 
 def nothing_left_in_words(job: Job, reasons: Collection[str] = ()) -> str:
     """Why a version without a clip is refused, and the remedy. `reasons`: what it met, if known."""
+    if clip_choice.asked(job.package) and (
+        not reasons or f"package.{clip_choice.REASON}" in reasons
+    ):
+        return (
+            "nothing is left to package: package.only and package.without choose none of the clips "
+            "that the rules keep; give speakers, datasets, languages and labels as the sources "
+            "name them"
+        )
     sentence = "nothing is left to package: every recording was dropped or failed"
     if reasons and all(name.startswith("shard.") for name in reasons):
         return (
@@ -166,16 +175,22 @@ def arrived(portions: Sequence[Portion], datasets: Collection[str] | None = None
 
 def _check_new(job: Job, portions: Sequence[Portion]) -> None:
     """TooManyFailed if most of what is new failed, which a large corpus would hide."""
-    limit, exempted = job.package.max_new_failed_fraction, exempt(job)
+    exempted = exempt(job)
     strict = [d.name for d in plugins.datasets(job.sources) if d.name not in exempted]
     new = arrived(portions, strict)
-    count, failed = new["recordings"], new["failed"]
+    lost = (e for p in portions for name in strict for e in p.lost.get(name, ()))
+    check_new(job, new["recordings"], new["failed"], lost)
+
+
+def check_new(job: Job, count: int, failed: int, lost: Iterable[Broken]) -> None:
+    """TooManyFailed if too many of `count` new recordings failed; `lost`: those that did."""
+    limit = job.package.max_new_failed_fraction
     if failed >= FEW and failed / count > limit:
         raise TooManyFailed(
             f"{failed} of {counted(count, 'new recording')} failed, more than "
             f"package.max_new_failed_fraction ({limit:g}) allows; repair or remove them, raise the "
             "setting, or mark the source expect_broken: true",
-            _named(failed, (e for p in portions for name in strict for e in p.lost.get(name, ()))),
+            _named(failed, lost),
         )
 
 

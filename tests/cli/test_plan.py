@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -298,6 +299,18 @@ def test_moved_recordings_are_not_taken_for_removed_ones(home: Path) -> None:
     (home / "there").rename(home / "in/deep")
     assert planned(asked(home), asked(home))[1].refusal is None
     corpus.run(asked(home))
+
+
+def test_a_removed_copy_is_not_gone(home: Path) -> None:
+    """The plan said that the run would refuse, and it published."""
+    copied = home / "in/copied.wav"
+    shutil.copy(home / "in/r01.wav", copied)
+    corpus.run(asked(home))
+    copied.unlink()
+    strict = asked(home, package={"max_removed_fraction": 0.05})
+    assert planned(strict, asked(home))[1].refusal is None
+    result, _ = corpus.run(strict)
+    assert result.new
 
 
 def test_settings_of_a_diarizer_are_causes(home: Path) -> None:

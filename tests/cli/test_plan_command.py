@@ -359,6 +359,12 @@ def test_broken_recordings_that_a_run_will_refuse_are_told_before_it(
     assert refusal == str(refused.value)
     assert refusal.startswith("5 of 15 recordings failed, more than package.max_failed_fraction")
     spared = ["--set", "package.max_failed_fraction=1"]
+    refusal = told(capsys, "plan", str(file), *spared)["refusal"]
+    assert refusal.startswith("5 of 5 new recordings failed, more than package.max_new_failed_")
+    with pytest.raises(TooManyFailed) as refused:
+        prepared(file, spared[1])
+    assert refusal == str(refused.value)
+    spared += ["--set", "package.max_new_failed_fraction=1"]
     assert "refusal" not in told(capsys, "plan", str(file), *spared)
     for number in range(20, 60):  # new ones may be good
         corpus.add(file.parent / "in", number)

@@ -110,8 +110,10 @@ def test_the_command(tmp_path: Path) -> None:
 def test_what_is_not_there(base: Path) -> None:
     with pytest.raises(ConfigError, match="there is no dataset 'three'; there are: one, two"):
         selection.check(asked(base, only={"dataset": ["three"]}))
-    with pytest.raises(NothingLeft):
-        corpus.run(asked(base, only={"speaker": ["nobody"]}))
+    nobody = asked(base, only={"speaker": ["nobody"]})
+    with pytest.raises(NothingLeft, match="choose none of the clips") as it:
+        corpus.run(nobody)
+    assert str(it.value).startswith(str(planning.plan(nobody, asked(base)).refusal))
 
 
 def test_settings_of_before_stay_as_they_were(base: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flows import settings
-from flows.run import execute, run_folder
+from flows.run import execute, plans, run_folder
 from tasks import pipeline
 from tasks.base.errors import ConfigError
 from tests.helpers import corpus
@@ -36,6 +36,8 @@ def test_a_run_over_the_limit_does_not_start(tmp_path: Path) -> None:
         pass
     assert "resample.rate" in str(told.value)
     assert "--set cluster.max_recompute_hours=null" in str(told.value)
+    assert plans.of(asked(limited, changed))["refusal"] == str(told.value)
+    assert "refusal" not in plans.of(asked(changed))
     for spared in ("cluster.max_recompute_hours=null", "cluster.max_recompute_hours=1"):
         with execute.opened(asked(spared, changed)):
             pass

@@ -2,25 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from pathlib import Path
+
+import numpy as np
+
 from tasks import plugins, shard
+from tasks.accounting import summary
+from tasks.accounting.broken import Broken, BrokenCount
 from tasks.base.errors import TooManyFailed
 from tasks.publish import safeguards
 from tasks.settings.job import Job
+from tasks.shard_store import manifest
+from tasks.stages.listing import fingerprints
+from tasks.stages.listing.known_recordings import PRESENT
 from tasks.stages.listing.pending_listing import AsListed
 from tasks.stages.listing.survey import Survey
 
 
-def refusal(job: Job, surveyed: Survey, listed: AsListed) -> str | None:
+def refusal(job: Job, surveyed: Survey, listed: AsListed, newest: Path | None) -> str | None:
     """The sentence with which the run will refuse, with its remedy, as far as it is certain: None
-    where known recordings have changed or are gone, and new ones count as good."""
+    where known recordings have changed or are gone, and new ones count as good. `newest`: the
+    version before."""
     if listed.renewed or listed.absent_count:
         return None
     exempt = safeguards.exempt(job)
     strict = {dataset.name for dataset in plugins.datasets(job.sources)} - {*exempt}
     counts = shard.broken_of(job, surveyed, exempt)
-    counts.recordings += sum(row["dataset"] in strict for row in listed.fresh)
+    fresh = sum(row["dataset"] in strict for row in listed.fresh)
+    counts.recordings += fresh
     try:
         safeguards.check_failed(job, counts)
+        if newest is not None and counts.failed >= safeguards.FEW:
+            new = _new(job, surveyed, newest, strict)
+            safeguards.check_new(job, new.recordings + fresh, new.failed, new.first)
     except TooManyFailed as error:
         return str(error)
     return None
+
+
+def _new(job: Job, surveyed: Survey, newest: Path, datasets: Collection[str]) -> BrokenCount:
+    """The recordings of some datasets that an earlier run has listed and the version lacks."""
+    had = surveyed.known
+    names = (name for some in summary.live_recordings(newest) for name in some.to_pylist())
+    present = had.columns.flags & PRESENT > 0
+    lacking = present & ~np.isin(had.columns.keys, fingerprints.keys(names))
+    keys = {*had.columns.keys[lacking].tolist()}
+    rows = [
+        row
+        for number in np.unique(had.columns.shard[lacking])
+        for row in manifest.listed(job.out, had.shards[number]).to_pylist()
+        if row["present"] and row["dataset"] in datasets
+    ]
+    rows = [row for row in rows if fingerprints.keys([row["recording"]])[0] in keys]
+    failed = [
+        Broken(row["source_path"], f"shard.{row['error_code']}", row["error_detail"] or "")
+        for row in rows
+        if row["error_code"]
+    ]
+    return BrokenCount(len(rows), len(failed), failed)

@@ -130,7 +130,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     other = other or bool(causes.people)
     totals = (scan.stages, causes.all, removed, surveyed.ignored, len(shards), clips, other, unread)
     refusal = removal_refusal.refusal(job, listed, newest)
-    refusal = refusal or failure_refusal.refusal(job, surveyed, listed)
+    refusal = refusal or failure_refusal.refusal(job, surveyed, listed, newest)
     if refusal is None and not clips[1] and not any(scan.stages[name].compute for name in HEARD):
         refusal = safeguards.nothing_left_in_words(job)
     unusable = [row for row in listed.fresh if row["error_code"]]

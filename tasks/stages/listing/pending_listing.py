@@ -18,6 +18,7 @@ from tasks.recording import Locator
 from tasks.recording.guard import identity
 from tasks.shard_store import manifest
 from tasks.stages.listing import fingerprints
+from tasks.stages.listing.known_recordings import PRESENT
 from tasks.stages.listing.row_files import LISTED, PLACE, merged, with_probed
 from tasks.stages.listing.survey import Survey
 from tasks.storage import sorted_keys
@@ -99,8 +100,8 @@ class AsListed:
         return self._names(np.unique(columns.shard[self._absent]), columns.keys[self._absent])
 
     def same_content(self, names: Collection[str]) -> set[str]:
-        """Those of some absent recordings whose bytes a new file has: a copy under another name
-        differs in all that a listing shows. Files of the same size are read."""
+        """Those of some absent recordings whose bytes another recording has: a copy under another
+        name differs in all that a listing shows. New files of the same size are read."""
         name_of: dict[str, set[str]] = {}
         sizes = set[int]()
         for number in np.unique(self._had.columns.shard[self._absent]):
@@ -108,12 +109,24 @@ class AsListed:
                 if row["recording"] in names and row["content"]:
                     name_of.setdefault(row["content"], set()).add(row["recording"])
                     sizes.add(row["size"])
+        known = self._known_contents()
         same = set[str]()
+        for content, names_of in name_of.items():
+            if int(content[:16], 16) in known:
+                same |= names_of
         for row in self.fresh:
             if row["size"] in sizes and not row["error_code"]:
                 with suppress(OSError, ItemError):  # the run will say so
                     same |= name_of.get(audio.digest(Locator.loads(row["locator"]))[0], set())
         return same
+
+    def _known_contents(self) -> set[int]:
+        """The first 64 bits of what known recordings hold that are listed as they were."""
+        columns = self._had.columns
+        same = columns.flags & PRESENT > 0
+        same[self._absent] = False
+        same &= ~np.isin(columns.keys, fingerprints.keys(row["recording"] for row in self.fresh))
+        return {*columns.contents[same & (columns.contents > 0)].tolist()}
 
     def _names(self, shards: Int32s, keys: FixedBytes) -> set[str]:
         """Names of the recordings with these keys, sorted, in some shards."""

@@ -185,9 +185,9 @@ def _broken(surveyed: Survey, listed: AsListed, header: Mapping[str, float] | No
     new or changed, by their `header`s."""
     fresh = [row["recording"] for row in listed.fresh]
     unreadable = [] if header is None else [name for name in fresh if name not in header]
-    known = surveyed.known.broken
-    known = known[~np.isin(known, fingerprints.keys(fresh))]
-    return np.union1d(known, fingerprints.keys(unreadable))
+    broken = surveyed.known.broken
+    broken = broken[~np.isin(broken, fingerprints.keys(fresh))]
+    return np.union1d(broken, fingerprints.keys(unreadable))
 
 
 def _new_recordings(

@@ -86,7 +86,8 @@ class KnownRecordings:
     @property
     def broken(self) -> FixedBytes:
         """Keys of those that could not be read, sorted."""
-        return self.columns.keys[self.columns.contents == 0]
+        keys: FixedBytes = self.columns.keys[self.columns.contents == 0]
+        return keys
 
     def find(self, keys: FixedBytes) -> Int64s:
         """The row of each key; -1 if there is none."""

@@ -109,10 +109,10 @@ class AsListed:
                 if row["recording"] in names and row["content"]:
                     name_of.setdefault(row["content"], set()).add(row["recording"])
                     sizes.add(row["size"])
-        known = self._known_contents()
+        contents = self._known_contents()
         same = set[str]()
         for content, names_of in name_of.items():
-            if int(content[:16], 16) in known:
+            if int(content[:16], 16) in contents:
                 same |= names_of
         for row in self.fresh:
             if row["size"] in sizes and not row["error_code"]:

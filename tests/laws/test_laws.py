@@ -12,7 +12,6 @@ import logging
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -40,7 +39,7 @@ from tasks.settings.job import Job
 from tasks.shard_store import manifest
 from tasks.stages import stage
 from tasks.storage import atomic, versions
-from tests.helpers import corpus, tiers
+from tests.helpers import corpus, killed_runs, tiers
 from tests.helpers.corpus import STAGES
 
 FIRST = dict.fromkeys(STAGES, (10, 0))
@@ -634,24 +633,9 @@ def test_killed_anywhere(
     small: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, kills: int
 ) -> None:
     """SIGKILL amid writes, before renames and syncs: what has its final name is complete."""
-    wanted = corpus.content(small / "out/datasets/v0001")
-    places = map(str, (small, tmp_path, kills, 11, "{}"))
-    command = [sys.executable, "-m", "tests.helpers.killed", *places]
-    root = Path(__file__).parents[2]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert set(told["ended"].values()) == {signal.SIGKILL}
-    assert len(told["ended"]) == kills
-    for at in told["ended"]:
-        job = corpus.job(small, out=tmp_path / f"at{at}")
-        for version in versions.all_of(job.out):
-            assert verify(version) == [], f"a published half after the kill at call {at}"
-        with caplog.at_level(logging.WARNING, "uttermill"):
-            published, _ = corpus.run(job)
-        assert caplog.text == "", f"a half-written file had its final name after call {at}"
-        assert corpus.content(published.path) == wanted, f"other bytes after call {at}"
-        assert os.readlink(job.out / "datasets" / "latest") == published.path.name == "v0001"
-        assert corpus.temps(job.out) == []
+    killed_runs.lose_nothing(
+        small, tmp_path, caplog, kills, 11, lambda out: corpus.job(small, out=out)
+    )
 
 
 def test_leftovers_of_a_dead_run_are_removed(small: Path, tmp_path: Path) -> None:

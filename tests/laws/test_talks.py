@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +10,7 @@ import pytest
 
 from tasks.publish.upkeep.verify import verify
 from tasks.storage import versions
-from tests.helpers import corpus, talks, tiers
+from tests.helpers import corpus, killed_runs, talks, tiers
 from tests.plugins import doubting_asr
 
 COUNT = 2
@@ -35,22 +30,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_killed_anywhere(
     home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, kills: int
 ) -> None:
-    wanted = corpus.content(home / "out/datasets/v0001")
-    places = map(str, (home, tmp_path, kills, 7, "{}"))
-    command = [sys.executable, "-m", "tests.helpers.killed", *places]
-    root = Path(__file__).parents[2]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
-    ended = json.loads(done.stdout.splitlines()[-1])["ended"]
-    assert [*ended.values()] == [signal.SIGKILL] * kills
-    for at in ended:
-        job = talks.job(home, out=tmp_path / f"at{at}")
-        for version in versions.all_of(job.out):
-            assert verify(version) == [], f"a published half after the kill at call {at}"
-        with caplog.at_level(logging.WARNING, "uttermill"):
-            published, _ = corpus.run(job)
-        assert caplog.text == "", f"a half-written file had its final name after call {at}"
-        assert corpus.content(published.path) == wanted, f"other bytes after call {at}"
-        assert corpus.temps(job.out) == []
+    killed_runs.lose_nothing(home, tmp_path, caplog, kills, 7, lambda out: talks.job(home, out=out))
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 from tasks.base import environment
 from tasks.base.errors import ConfigError, RunError
-from tasks.served.http import Body, Pace, Parsed, Refused, Server, Service, Unanswered
+from tasks.served.http import Body, Pace, Parsed, Refused, Server, Service, Stopped, Unanswered
 from tasks.settings.servers import ServerSettings
 
 Item = TypeVar("Item")
@@ -91,10 +91,23 @@ class Client(Generic[Parsed]):
             ThreadPoolExecutor(settings.parallel, "server") as pool,
         ):
             server = Server(http, self._service, settings, self._key, stop, self.pace)
-            waiting = [pool.submit(work, server, item) for item in items]
+            faults: list[RunError] = []
+
+            def answered(item: Item) -> Result:
+                try:
+                    return work(server, item)
+                except RunError as fault:
+                    # Here, not where results are read: that thread may wake many requests later.
+                    faults.append(fault)
+                    stop.set()
+                    raise
+
+            waiting = [pool.submit(answered, item) for item in items]
             try:
                 for future in waiting:
                     yield future.result()
+            except Stopped:  # by a fault of a later item
+                raise faults[0] from None
             finally:
                 stop.set()
                 for rest in waiting:

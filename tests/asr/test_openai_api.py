@@ -283,6 +283,21 @@ def test_what_every_clip_would_meet_ends_the_run_at_once(
     assert len(stub.seen) <= 4
 
 
+def test_a_refusal_stops_the_clips_that_wait_while_an_earlier_clip_is_heard(stub: Stub) -> None:
+    first = clip(0.3)
+
+    def answer(request: Request) -> Answer:
+        if request.samples == len(first.samples):
+            time.sleep(1.0)
+            return (200, OK)
+        return (403, {"error": "no"})
+
+    stub.answer = answer
+    with pytest.raises(RunError, match="api_key_env"):
+        hear(stub, first, *(clip(0.5, seed=n) for n in range(20)), api_key=KEY, parallel=2)
+    assert len(stub.seen) <= 4
+
+
 def test_a_server_that_is_away_ends_the_run(stub: Stub) -> None:
     stub.fails(99, 503, {})
     with pytest.raises(RunError, match=r"cannot be used now: it answers 503.*run it again"):

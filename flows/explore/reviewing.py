@@ -13,6 +13,7 @@ from tasks.base.json_types import JsonObject
 from tasks.shard_store import decision_log
 
 MOST = 100_000  # decisions of one request
+PLACES = 3  # of seconds, as the page writes the boundaries of a clip
 
 
 def since(corpus: Corpus, line: int) -> JsonObject:
@@ -32,6 +33,7 @@ def store(corpus: Corpus, items: Items, given: JsonObject) -> JsonObject:
         raise ConfigError("decisions must be a list of objects")
     decisions = [decision_log.checked(entry, decision_log.now()) for entry in asked]
     _known(corpus, items, [decision.id for decision in decisions])
+    _within(corpus, items, decisions)
     return _stored(corpus, decisions, given)
 
 
@@ -74,3 +76,20 @@ def _known(corpus: Corpus, items: Items, ids: Sequence[str]) -> None:
     rows = corpus.rows(f"SELECT id FROM {items.name} WHERE id IN ({marks})", list(set(ids)))
     if missing := set(ids) - {row["id"] for row in rows}:
         raise ConfigError(f"version {items.number} has no utterance {min(missing)!r}")
+
+
+def _within(corpus: Corpus, items: Items, decisions: Sequence[decision_log.Decision]) -> None:
+    """ConfigError for boundaries beyond the end of their recording."""
+    for decision in decisions:
+        if decision.end is None:
+            continue
+        rows = corpus.rows(
+            f'SELECT max("end") AS last FROM {items.name} WHERE recording = '
+            f"(SELECT any_value(recording) FROM {items.name} WHERE id = ?)",
+            [decision.id],
+        )
+        last = float(rows[0]["last"])
+        if decision.end > last + 0.5 * 10**-PLACES:
+            raise ConfigError(
+                f"the recording ends at {last:.{PLACES}f} s; end the clip there, or before"
+            )

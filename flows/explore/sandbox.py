@@ -75,7 +75,7 @@ def _asked(path: str, sql: str) -> JsonObject:
         except duckdb.OutOfMemoryException:
             return {"error": f"the query needs more than {MEMORY}; narrow it"}
         except duckdb.Error as error:
-            return {"error": str(error).partition("\n\nLINE")[0]}
+            return {"error": " ".join(str(error).partition("\n\nLINE")[0].split())}
     if sum(len(value) for row in rows for value in row if isinstance(value, str)) > CHARACTERS:
         return {"error": f"an answer holds up to {CHARACTERS:,} characters of text"}
     return {"columns": columns, "rows": rows[:ROWS], "more": len(rows) > ROWS}

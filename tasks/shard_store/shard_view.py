@@ -147,7 +147,12 @@ class ShardView(StoredShard):
         )
         if self.people:
             recut = cut.recut.get((start, end, index))
-            return replace(utterance, person=self.people.get(utterance.id) or recut)
+            utterance = replace(utterance, person=self.people.get(utterance.id) or recut)
+            if recut is not None:
+                said = utterance.part_text
+                if index is not None:
+                    said = texts.between(index, start / rate, end / rate)
+                return replace(utterance, moved=True, part_text=said)
         return utterance
 
     def _part_text(
@@ -356,10 +361,11 @@ class ShardView(StoredShard):
         person = utterance.person
         no = None if utterance.spared else judge(texts)
         if no:
-            return Outcome("dropped", "transcribe", no.reason, no.value, no.threshold, no.detail)
+            detail = no.detail or (utterance.decided if utterance.moved else "")
+            return Outcome("dropped", "transcribe", no.reason, no.value, no.threshold, detail)
         if person is not None and person.decision == "drop":
             return Outcome("dropped", "package", PERSON, detail=person.words)
-        return Outcome("packaged", "package", "packaged", detail=person.words if person else "")
+        return Outcome("packaged", "package", "packaged", detail=utterance.decided)
 
 
 def _is_kept(outcome: Outcome) -> bool:

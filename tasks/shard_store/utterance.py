@@ -64,11 +64,21 @@ class CutUtterance(_Remembering):
     turn: Segment | None = None  # the source's segment that it was cut from
     annotations: Mapping[str, bytes | None] = field(default_factory=dict)  # and fingerprints
     whole: bool = False  # the utterance is the whole recording
-    part_text: str | None = None  # words of `turn` in this part, where the source has their times
+    part_text: str | None = None  # the words that the source says in this part, if it has times
     company: Company | None = None  # the utterances of its window, if it shares one
     enhanced: str | None = None  # recipe of its enhanced PCM; None: nothing is enhanced
     voice: str | None = None  # name of the diarizer's speaker
     person: Decision | None = None  # a person's decision on it
+    moved: bool = False  # a person cut it again, with other boundaries
+
+    @property
+    def decided(self) -> str:
+        """What a person decided on it, for the ledger; empty where nobody did. Who moves the
+        boundaries of a whole recording's clip takes its text away, without another saying so."""
+        said = [self.person.words] if self.person else []
+        if self.moved and self.recording["text"] and self.reference is None:
+            said.append("the text of the recording is not that of this part: write one")
+        return "; ".join(said)
 
     @property
     def spared(self) -> bool:
@@ -121,7 +131,8 @@ class CutUtterance(_Remembering):
         if self.person is not None and self.person.text:
             return scoring.clean(self.person.text) or None
         if self.segment is not None:
-            text = self.segment.text
+            timed = self.part_text if self.moved else None
+            text = self.segment.text if timed is None else timed
         elif self.part_text is not None:
             text = self.part_text
         else:

@@ -362,6 +362,22 @@ def test_bad_decisions_store_nothing(client: TestClient, out: Path, sent: Any, s
     assert decision_log.stored(out) == b""
 
 
+@pytest.mark.parametrize("beyond", [99.0, 0.01, 0.001])
+def test_boundaries_beyond_the_recording_are_refused(
+    client: TestClient, out: Path, beyond: float
+) -> None:
+    last = next(row for row in get(client, "/api/rows")["rows"] if row["outcome"] == "packaged")
+    sent = {"id": last["id"], "decision": "recut", "start": 0.1, "end": last["end"] + beyond}
+    answer = client.post("/api/reviews", json={"decisions": [sent]})
+    assert answer.status_code == 400
+    assert answer.json()["error"] == (
+        f"the recording ends at {last['end']:.3f} s; end the clip there, or before"
+    )
+    assert decision_log.stored(out) == b""
+    within = {**sent, "end": round(last["end"], 3)}
+    assert client.post("/api/reviews", json={"decisions": [within]}).status_code == 200
+
+
 def test_two_browsers_at_once_lose_nothing(out: Path, tmp_path: Path) -> None:
     """Two servers on one OUT, four tabs on each."""
     clients = [client_of(out, tmp_path / f"home{n}") for n in range(2)]

@@ -159,7 +159,9 @@ def test_an_answer_has_so_many_rows(client: TestClient) -> None:
     ],
 )
 def test_what_sql_may_not_do(client: TestClient, sql: str, said: str) -> None:
-    assert said in asked(client, sql, 400)["error"]
+    error = asked(client, sql, 400)["error"]
+    assert said in error
+    assert "\\n" not in error, "it is one line, and no line break is spelled out"
     assert not Path("/tmp/uttermill-copy.csv").exists()
 
 

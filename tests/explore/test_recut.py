@@ -174,3 +174,46 @@ def test_a_stored_decision_is_read_back(tmp_path: Path) -> None:
     decision = decision_log.checked(asked, WHEN)
     decision_log.append(tmp_path, [decision])
     assert decision_log.read(decision_log.stored(tmp_path)) == [decision]
+
+
+def test_a_moved_clip_says_that_it_has_lost_the_recordings_text(tmp_path: Path) -> None:
+    """Without a recogniser nothing else gives it one; a person can."""
+    corpus.make(tmp_path / "in", 6)
+    texts = corpus.listed(tmp_path / "in", 6, tmp_path / "data.list")
+    source = {"kind": "jsonl", "path": str(texts), "name": "c"}
+    silent = corpus.job(
+        tmp_path, sources=[source], transcribe={"backend": {"use": "none"}, "verdicts": []}
+    )
+    corpus.run(silent)
+    recut(silent, "r05", 0.2, 1.05, who="ada")
+    recut(silent, "r04", 0.2, 1.05, who="ada", text="the right words")
+    corpus.run(silent)
+    ledger = rows(silent, "ledger.parquet")
+    [moved] = [row for row in ledger["r05"] if row["utterance"]]
+    assert moved["detail"] == (
+        "cut again by ada; the text of the recording is not that of this part: write one"
+    )
+    [written] = [row for row in ledger["r04"] if row["utterance"]]
+    assert written["detail"] == "cut again by ada"
+
+
+def test_a_moved_clip_keeps_the_words_that_are_said_in_it(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 6)
+    words = [["one", 0.0, 0.4], ["two", 0.4, 0.4], ["three", 0.8, 0.4]]  # start, length
+    row = {"wav": str(tmp_path / "in" / "r05.wav"), "txt": "One, two; three.", "words": words}
+    (tmp_path / "data.jsonl").write_text(json.dumps({**row, "start": 0.0, "end": 1.4}))
+    columns = {"audio": "wav", "text": "txt", "start": "start", "end": "end", "words": "words"}
+    timed = corpus.job(
+        tmp_path,
+        sources=[
+            {"kind": "jsonl", "path": str(tmp_path / "data.jsonl"), "name": "c"}
+            | {"columns": columns}
+        ],
+        filter={"segmenter": {"use": "given"}, "filters": []},
+        transcribe={"backend": {"use": "none"}},
+    )
+    corpus.run(timed)
+    recut(timed, "r05", 0.3, 1.0)
+    corpus.run(timed)
+    [clip] = rows(timed, "utterances.parquet")["r05"]
+    assert (clip["start"], clip["end"], clip["text"]) == (0.3, 1.0, "two;")

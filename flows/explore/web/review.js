@@ -121,6 +121,7 @@ export function panel(data, on) {
       fault(null);
       const [start, end] = edges.map((input) => input.valueAsNumber);
       await store([row.id], "recut", { start, end, ...(made?.text ? { text: made.text } : {}), ...note(row) });
+      if (data.reference && !made?.text) say("The clip is cut again at the next run. Its source's text goes along only by words that have times, or with a segment: read it there.");
       on.stored(row);
     } catch (error) {
       fault(error);

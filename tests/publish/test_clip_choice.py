@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tasks.base.errors import ConfigError, NothingLeft
 from tasks.insight.estimating import planning, what_if
-from tasks.publish.choosing import selection
+from tasks.publish.choosing import clip_choice, selection
 from tasks.settings.job import Job
 from tests.faults.command import Site
 from tests.helpers import corpus
@@ -84,6 +85,41 @@ def test_what_is_chosen_is_packaged_and_nothing_is_computed(
     assert not again.new
     back, _ = corpus.run(now)
     assert len(rows(back.path)) == 11
+
+
+@pytest.mark.parametrize(
+    ("wanted", "language", "is_it"),
+    [
+        ("English", "en", True), ("eng", "en", True), ("en", "en_US", True), ("EN", "en", True),
+        ("en-us", "en_US", True), ("English", "en-GB", True), ("German", "de", True),
+        ("en_US", "en", False), ("en_US", "en_GB", False), ("de", "en", False),
+        ("Klingon", "Klingon", True), ("e", "en", False), ("zh", "yue", False),
+    ],
+)  # fmt: skip
+def test_languages_are_written_as_sources_may_write_them(
+    base: Path, wanted: str, language: str, is_it: bool
+) -> None:
+    rows = pa.table({"dataset": ["one"], "speaker": ["anna"], "language": [language]})
+    for setting, good in (("only", is_it), ("without", not is_it)):
+        settings = asked(base, **{setting: {"language": [wanted]}}).package
+        assert clip_choice.chosen(settings, rows).tolist() == [good]
+
+
+def test_a_name_that_no_clip_has_is_told(base: Path, caplog: pytest.LogCaptureFixture) -> None:
+    corpus.run(asked(base))
+    missing = {"language": ["German", "Klingon"], "speaker": ["anna", "dave", "two/cleo"]}
+    then = asked(base, only=missing)
+    counted = what_if.kept(asked(base), then)[1]["items"]
+    assert len(rows(corpus.run(then)[0].path)) == counted == 4
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    for sentence in (
+        "package.only.speaker: no clip has 'dave'; there are: anna, bob, cleo",
+        "package.only.language: no clip has 'Klingon'; there are: de, en",
+    ):
+        assert any(one.startswith(sentence) for one in said), said
+    with pytest.raises(NothingLeft):
+        corpus.run(asked(base, only={"language": ["Klingon"]}))
+    corpus.run(asked(base))
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -6,13 +6,14 @@ speaker and splits. It is kept in OUT: another choice computes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import plugins
+from tasks.base import language_codes
 from tasks.base.arrays import Bools
 from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject
@@ -24,6 +25,7 @@ from tasks.settings.package import ClipChoice
 
 REASON = "not_chosen"
 COLUMNS = ("dataset", "speaker", "language")
+MOST = 10  # names that a sentence lists
 
 
 def asked(package: PackageSettings) -> bool:
@@ -80,7 +82,63 @@ def chosen(package: PackageSettings, rows: pa.Table) -> Bools:
     return good
 
 
+class Named:
+    """The names that clips have of the kinds that are chosen by, to tell those that none has."""
+
+    def __init__(self, package: PackageSettings) -> None:
+        self._wanted: dict[tuple[str, str], tuple[str, ...]] = {}  # by setting and kind
+        for setting in ("only", "without"):
+            choice: ClipChoice | None = getattr(package, setting)
+            for kind in ("speaker", "language") if choice else ():
+                self._wanted[setting, kind] = getattr(choice, kind)
+            for label, values in (choice.labels or {}).items() if choice else ():
+                self._wanted[setting, f"labels.{label}"] = values
+        self._there: dict[str, set[str]] = {kind: set() for _, kind in self._wanted}
+
+    def add(self, rows: pa.Table) -> None:
+        """The next clips (COLUMNS)."""
+        for kind, names in self._there.items():
+            columns = [rows[kind]] if kind in COLUMNS else []
+            if kind == "speaker":
+                columns.append(speakers_in(rows))
+            if not columns:
+                label = kind.removeprefix("labels.")
+                columns.append(pc.map_lookup(rows["labels"], label, "first"))
+            for column in columns:
+                names.update(filter(None, pc.unique(column).to_pylist()))
+
+    def unmatched(self) -> Iterator[str]:
+        """A sentence for each setting with names that no clip has."""
+        for (setting, kind), wanted in self._wanted.items():
+            there = self._there[kind]
+            matched = _of_language if kind == "language" else _same
+            lacking = [name for name in wanted if not any(matched(name, one) for one in there)]
+            if lacking:
+                some = sorted(there, key=lambda name: ("/" in name, name))
+                shown = ", ".join(some[:MOST]) + (" …" if len(some) > MOST else "")
+                yield (
+                    f"package.{setting}.{kind}: no clip has {', '.join(map(repr, lacking))}; "
+                    + (f"there are: {shown}" if there else "no clip has any")
+                )
+
+
+def _same(wanted: str, name: str) -> bool:
+    return wanted == name
+
+
+def _of_language(wanted: str, language: str) -> bool:
+    """Whether a clip's language is the wanted one, both written as sources may: `English`, `eng`
+    and `en` are one, and so are `en_US` and `en-us`; a wanted `en` is any English."""
+    one, other = (
+        (language_codes.read(name) or name).replace("_", "-").lower() for name in (wanted, language)
+    )
+    return one == other or one == other.partition("-")[0]
+
+
 def _named(rows: pa.Table, kind: str, names: tuple[str, ...]) -> Bools:
+    if kind == "language":
+        there = filter(None, pc.unique(rows[kind]).to_pylist())
+        names = tuple(one for one in there if any(_of_language(name, one) for name in names))
     wanted = pa.array(names, pa.string())
     named = pc.is_in(rows[kind], wanted)
     if kind == "speaker":

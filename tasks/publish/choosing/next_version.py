@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from tasks import storage
 from tasks.base.arrays import Bools, Int64s
 from tasks.base.json_types import JsonObject
+from tasks.base.logs import log
 from tasks.publish import corpus_labels, speakers
 from tasks.publish.choosing import (
     corpus_clips,
@@ -70,6 +71,9 @@ def choose(job: Job, scratch: Path) -> Choice:
         with split_input.Candidates(job.package, job.scratch) as passed:
             _add_open(job, passed, batches, among, linked, newest)
             passed.staying = partial(_staying_texts, batches, stay)
+            if (stay.split < 0).all():  # else some are not among them
+                for sentence in passed.chosen_by.unmatched():
+                    log.warning("%s", sentence)
             selected = selection.select(job, passed, newest, stay.lengths)
             if selected.splits is not None:
                 _save(scratch, splits.FILE, selected.splits())

@@ -54,6 +54,7 @@ class Candidates(ExitStack):
         self.memory, self.scratch = settings.memory, scratch
         kinds = ("id", *KINDS, WORDS)
         self.names = self.enter_context(Names(kinds, settings.memory, scratch))
+        self.chosen_by = clip_choice.Named(settings)
         #: Texts of published clips that stay, with their splits (`normalised`, `split`).
         self.staying: Callable[[], Iterable[pa.Table]] = lambda: ()
         self._numbers, self._lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
@@ -70,6 +71,7 @@ class Candidates(ExitStack):
         numbers = np.arange(self._added, self._added + len(rows), dtype=np.int32)
         self._added += len(rows)
         if clip_choice.asked(self._settings):
+            self.chosen_by.add(rows)
             good = clip_choice.chosen(self._settings, rows)
             self._rejected.append(rejections.rejected(numbers[~good], clip_choice.REASON))
             rows, numbers, published = rows.filter(pa.array(good)), numbers[good], published[good]

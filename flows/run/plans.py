@@ -120,7 +120,7 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
 
 
 def _unusable(plan: planning.Plan) -> JsonObject:
-    """Recordings that will fail, as their sources say already."""
+    """Recordings that will fail, as their sources or their headers say already."""
     return {"items": plan.unusable, "first": masking.text(plan.first_unusable or "")}
 
 

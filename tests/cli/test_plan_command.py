@@ -225,7 +225,7 @@ def test_three_lines_before_the_first_run_read_no_header(
     monkeypatch.setattr(sys, "stderr", said := io.StringIO())
     assert run_commands.agreed(chosen, False)
     assert said.getvalue().splitlines() == [
-        f"Plan: compute shard 3, filter 3 ({filesize.decimal(size)}); reuse nothing.",
+        f"Plan: compute shard 3, filter 3 ({filesize.decimal(size)}, not read yet); reuse nothing.",
         "Because: new or changed recordings.",
         "Time unknown; this makes the first version.",
     ]
@@ -481,3 +481,21 @@ def runs_summary(out: Path) -> dict[str, Any]:
     """What the newest run told of itself."""
     found: dict[str, Any] = json.loads((run_folder.newest(out) / run_folder.SUMMARY).read_text())
     return found
+
+
+def test_a_plan_names_what_it_cannot_read_and_says_that_the_rest_is_unheard(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus.make(tmp_path / "in", 2)
+    (tmp_path / "in" / "bad.wav").write_bytes(b"no audio at all, whatever its name says")
+    words = ["plan", "--source", str(tmp_path / "in"), "--out", str(tmp_path / "out")]
+    assert cli.main(words) == 0
+    said = capsys.readouterr().out
+    assert "1 new recording cannot be used: " in said
+    assert "bad.wav (its header cannot be read)." in said
+    unheard = "New recordings count as good: only a run decodes and judges them."
+    assert unheard in said.splitlines()
+    assert cli.main(["run", *words[1:], "--set", "transcribe.backend.use=fake"]) == 0
+    capsys.readouterr()
+    assert cli.main([*words, "--set", "transcribe.backend.use=fake"]) == 0
+    assert unheard not in capsys.readouterr().out, "there is nothing new"

@@ -43,6 +43,8 @@ def plan(result: JsonObject) -> Iterator[Line]:
         yield f"{overlap['says']}."
     yield from sources(result)
     yield _version(result)
+    if any("sources" in entry["because"] for entry in result["stages"].values()):
+        yield "New recordings count as good: only a run decodes and judges them."
     if result["seconds"] is None:
         yield (
             "The time is unknown until a run, or `uttermill estimate` with these settings, has "
@@ -135,7 +137,7 @@ def _amounts(result: JsonObject) -> str:
     if compute:
         hours = max(entry["hours"] for entry in result["stages"].values())
         unread = result.get("unread_bytes")
-        size = filesize.decimal(unread) if unread else f"{hours:.2f} h of audio"
+        size = f"{filesize.decimal(unread)}, not read yet" if unread else f"{hours:.2f} h of audio"
         most = "at most " if "unjudged" in result else ""
         parts.append(f"compute {most}{_counts(compute)} ({size})")
     parts.append(f"reuse {_counts(reuse)}" if reuse else "reuse nothing")

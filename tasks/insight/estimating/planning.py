@@ -88,7 +88,7 @@ class Plan:
     stated: list[str]  # what sources state of their recordings, in sentences
     unjudged: int  # clips that filters have yet to measure: those may drop some, so all is at most
     refusal: str | None  # why the run will publish nothing, as far as it is known now
-    unusable: int  # new recordings of which their sources say already that they will fail
+    unusable: int  # new recordings that will fail, by their sources or by their headers
     first_unusable: str | None  # one of these, and why
 
     @property
@@ -134,7 +134,13 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     if refusal is None and not clips[1] and not any(scan.stages[name].compute for name in HEARD):
         refusal = safeguards.nothing_left_in_words(job)
     unusable = [row for row in listed.fresh if row["error_code"]]
-    sentences = (f"{r['source_path']} ({r['error_code']}: {r['error_detail']})" for r in unusable)
+    sentences = [f"{r['source_path']} ({r['error_code']}: {r['error_detail']})" for r in unusable]
+    if header is not None:
+        sentences += [
+            f"{row['source_path']} (its header cannot be read)"
+            for row in listed.fresh
+            if not row["error_code"] and row["recording"] not in header
+        ]
     datasets = plugins.datasets(job.sources)
     divided = [*divisions.sentences(job.out, datasets)]
     divided += channel_sample.sentences(listed.fresh, datasets) if headers else ()
@@ -144,7 +150,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     stated = [*surveyed.stated, *divided, *same, *surveyed.unknown_speakers]
     from_sources = surveyed.shared, stated
     return Plan(
-        *totals, *from_sources, scan.unjudged, refusal, len(unusable), next(sentences, None)
+        *totals, *from_sources, scan.unjudged, refusal, len(sentences), next(iter(sentences), None)
     )
 
 

@@ -4,14 +4,17 @@ published without it, however large the other sources are; and `plan` says the s
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tasks.base.errors import RunError
 from tasks.settings.job import Job
+from tasks.shard_store import manifest
 from tasks.sources import folder
 from tests.cli.test_plan import planned
 from tests.helpers import corpus
@@ -56,6 +59,25 @@ def refusal(job: Job) -> str | None:
         corpus.run(job)
     assert str(caught.value) == foreseen
     return foreseen
+
+
+@pytest.mark.parametrize("allowed", [0.2, 1.0], ids=["refused", "allowed"])
+def test_a_plan_reads_the_listing_of_each_shard_once(
+    home: Path, monkeypatch: pytest.MonkeyPatch, allowed: float
+) -> None:
+    """With a source gone it asks what left, when, and whether the bytes lie elsewhere."""
+    emptied(home)
+    reads, real = Counter[str](), manifest.listed
+
+    def counting(out: Path, shard: str, damaged: manifest.OnDamage = manifest.leave) -> pa.Table:
+        reads[shard] += 1
+        return real(out, shard, damaged)
+
+    monkeypatch.setattr(manifest, "listed", counting)
+    job = asked(home, max_removed_fraction=allowed)
+    plan = planned(job, job)[1]
+    assert (plan.removed, plan.refusal is None) == (SMALL, allowed == 1.0)
+    assert {*reads.values()} == {1}
 
 
 def test_an_empty_source_is_named(home: Path) -> None:

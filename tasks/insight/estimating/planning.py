@@ -178,9 +178,11 @@ def _known_shards(
             continue
         rows = listed.rows(name)
         scan.scanned |= {row["recording"] for row in rows if not row["present"]}  # no clips
-        unread = fresh - listed.moved.keys()
-        rows = [r for r in rows if r["present"] and r["recording"] not in unread]
-        scan.shard(name, rows)
+        scan.scanned.update(listed.left(name).ever)
+        known = (r for r in rows if r["recording"] not in fresh or r["recording"] in listed.moved)
+        rows = [row for row in known if row["present"]]
+        if rows:
+            scan.shard(name, rows)
         if name not in listed.unchanged:
             listings[name] = rows
     return listings

@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 from tasks.accounting import summary
 from tasks.publish import removals
 from tasks.settings.job import Job
-from tasks.shard_store import manifest
 from tasks.stages.listing.pending_listing import AsListed
 
 
@@ -19,7 +18,7 @@ def refusal(job: Job, listed: AsListed, newest: Path | None) -> str | None:
     `listed` has been asked for the rows of its shards, since these tell which recordings moved."""
     if newest is None or not listed.absent_count:
         return None
-    names_absent = listed.absent()  # reads the listing of each shard
+    names_absent = listed.absent()
     absent = pa.array(sorted(names_absent - {*listed.moved.values()}), pa.string())
     gone = set[str]()
     for names in summary.live_recordings(newest):
@@ -29,7 +28,7 @@ def refusal(job: Job, listed: AsListed, newest: Path | None) -> str | None:
     unreadable = {
         row["recording"] for row in listed.fresh if row["error_code"] in removals.UNLISTED
     }
-    unreadable |= removals.unreadable(manifest.listings(job.out)) - names_absent
+    unreadable |= removals.unreadable(listed.faulty()) - names_absent
     if removals.refusal(job, gone, unreadable, newest) is None:
         return None
     gone -= listed.same_content(gone)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tasks import audio
-from tasks.base.arrays import FixedBytes, Int32s
+from tasks.base.arrays import Bools
 from tasks.base.errors import ItemError
 from tasks.base.schema import RECORDINGS, RecordingRow
 from tasks.recording import Locator
@@ -22,6 +22,13 @@ from tasks.stages.listing.known_recordings import PRESENT
 from tasks.stages.listing.row_files import LISTED, PLACE, merged, with_probed
 from tasks.stages.listing.survey import Survey
 from tasks.storage import sorted_keys
+
+
+class _Left(NamedTuple):
+    """Names of recordings that have left their sources."""
+
+    lately: list[str]  # since the last listing
+    ever: list[str]
 
 
 class AsListed:
@@ -54,9 +61,13 @@ class AsListed:
                     else:
                         self._elsewhere[row["recording"]] = row
         tables = list(surveyed.redescribed.tables())
-        self._redescribed = pa.concat_tables(tables) if tables else LISTED.empty_table()
+        told = pa.concat_tables(tables) if tables else LISTED.empty_table()
+        self._redescribed = told.take(np.argsort(told[PLACE].to_numpy(), kind="stable"))
+        self._places = self._redescribed[PLACE].to_numpy()
         self._leaving = np.unique(had.columns.shard[surveyed.gone])
-        touched = {*self._redescribed[PLACE].to_pylist(), *had.columns.shard[leaving].tolist()}
+        self._unlisted = np.sort(had.columns.keys[self._absent])
+        self._left: dict[str, _Left] = {}  # by shard, of those that were read
+        touched = {*self._places.tolist(), *had.columns.shard[leaving].tolist()}
         touched |= {n for table in fresh for n in table[PLACE].to_pylist()}
         counts = np.bincount(had.columns.shard, minlength=len(had.shards))
         self.unchanged = {
@@ -67,11 +78,17 @@ class AsListed:
         self._number = {name: number for number, name in enumerate(had.shards)}
 
     def rows(self, shard: str) -> list[RecordingRow]:
-        """All recordings of a shard, including those that are gone. A moved recording, whose guard
-        is found under a new name or in another folder, gets that; `moved` records the old name."""
-        old = manifest.listed(self._out, shard).to_pylist()
-        of_shard = pc.equal(self._redescribed[PLACE], self._number[shard])
-        listed = self._redescribed.filter(of_shard)
+        """The recordings of a shard; of those that no source lists, only such as may have moved. A
+        moved recording, whose guard is found under a new name or in another folder, gets that;
+        `moved` records the old name."""
+        table = manifest.listed(self._out, shard)
+        absent = self._note(shard, table)
+        if not self._homeless:  # rows of Python's are dear: a source may be gone as a whole
+            table = table.filter(pa.array(~absent))
+        old = table.to_pylist()
+        number = self._number[shard]
+        low, high = np.searchsorted(self._places, [number, number + 1])
+        listed = self._redescribed.slice(low, high - low)
         listed = listed.append_column("probed", pa.array(np.zeros(len(listed), bool)))
         return [self._followed(row) for row in merged(old, listed, self._gone)]
 
@@ -87,7 +104,8 @@ class AsListed:
 
     def removed(self) -> set[str]:
         """Names of recordings that have left their sources since the last listing."""
-        return self._names(self._leaving, self._gone)
+        shards = (self._had.shards[number] for number in self._leaving)
+        return {name for shard in shards for name in self.left(shard).lately}
 
     @property
     def absent_count(self) -> int:
@@ -96,20 +114,44 @@ class AsListed:
 
     def absent(self) -> set[str]:
         """Their names."""
-        columns = self._had.columns
-        return self._names(np.unique(columns.shard[self._absent]), columns.keys[self._absent])
+        numbers = np.unique(self._had.columns.shard[self._absent])
+        shards = (self._had.shards[number] for number in numbers)
+        return {name for shard in shards for name in self.left(shard).ever}
+
+    def left(self, shard: str) -> _Left:
+        """The recordings of a shard that have left their sources."""
+        if shard not in self._left:
+            self._note(shard, manifest.listed(self._out, shard))
+        return self._left[shard]
+
+    def _note(self, shard: str, table: pa.Table) -> Bools:
+        """Note what has left a shard, so that its listing is read once; which of its rows no
+        source lists."""
+        keys = fingerprints.keys(table["recording"].to_pylist())
+        absent, gone = (sorted_keys.index_in(of, keys) >= 0 for of in (self._unlisted, self._gone))
+        names = (table["recording"].filter(pa.array(some)).to_pylist() for some in (gone, absent))
+        self._left[shard] = _Left(*names)
+        return absent
+
+    def faulty(self) -> Iterator[pa.Table]:
+        """RECORDINGS of the shards in which a recording is known to be broken."""
+        for shard, counts in zip(self._had.shards, self._had.counts, strict=True):
+            if any(broken for _, broken in counts.values()):
+                yield manifest.listed(self._out, shard)
 
     def same_content(self, names: Collection[str]) -> set[str]:
         """Those of some absent recordings whose bytes another recording has: a copy under another
         name differs in all that a listing shows. New files of the same size are read."""
         name_of: dict[str, set[str]] = {}
         sizes = set[int]()
-        for number in np.unique(self._had.columns.shard[self._absent]):
+        contents, columns, absent = self._known_contents(), self._had.columns, self._absent
+        if not self.fresh:
+            absent = absent[np.isin(columns.contents[absent], [*contents])]
+        for number in np.unique(columns.shard[absent]):
             for row in manifest.listed(self._out, self._had.shards[number]).to_pylist():
                 if row["recording"] in names and row["content"]:
                     name_of.setdefault(row["content"], set()).add(row["recording"])
                     sizes.add(row["size"])
-        contents = self._known_contents()
         same = set[str]()
         for content, names_of in name_of.items():
             if int(content[:16], 16) in contents:
@@ -127,13 +169,3 @@ class AsListed:
         same[self._absent] = False
         same &= ~np.isin(columns.keys, fingerprints.keys(row["recording"] for row in self.fresh))
         return {*columns.contents[same & (columns.contents > 0)].tolist()}
-
-    def _names(self, shards: Int32s, keys: FixedBytes) -> set[str]:
-        """Names of the recordings with these keys, sorted, in some shards."""
-        gone_names: set[str] = set()
-        for number in shards:
-            table = manifest.listed(self._out, self._had.shards[number])
-            names = table["recording"].to_pylist()
-            is_gone = sorted_keys.index_in(keys, fingerprints.keys(names)) >= 0
-            gone_names |= {name for name, gone in zip(names, is_gone, strict=True) if gone}
-        return gone_names

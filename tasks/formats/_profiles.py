@@ -36,6 +36,8 @@ class Profile:
     header: bool = False
     quoted: bool = False
     flac: bool = False  # its reader takes FLAC too
+    tabs: bool = True  # a text may hold some
+    bare_language: bool = False  # a code has no script and no region
     lossy: bool = False  # and Opus and MP3, as it decodes with libsndfile or FFmpeg
     one_voice: bool = False  # a corpus of one speaker has no column for it
     numbered: bool = False  # speakers are numbers, which `speakers.json` names
@@ -84,6 +86,8 @@ PROFILES: Mapping[Name, Profile] = {
             ("language", "language"),
             ("text", "text"),
         ),
+        tabs=False,  # its next list parts fields by them
+        bare_language=True,
     ),
     "piper": Profile(
         "{split}/metadata.csv",
@@ -131,6 +135,7 @@ class Writer:
         """`more`: names of columns behind those of the profile."""
         self._profile, self._columns, self._more, self._file = profile, columns, more, file
         separators = "" if profile.quoted else re.escape(profile.separator)
+        separators += "" if profile.tabs else "\t"
         self._unfit = re.compile(rf" *[{_BREAKS}{separators}]+ *")
         self._csv = csv.writer(file, delimiter=profile.separator, lineterminator="\n")
 

@@ -37,6 +37,7 @@ import pyarrow as pa
 from pydantic import model_validator
 
 from tasks import scoring
+from tasks.base import language_codes
 from tasks.base.control_characters import escaped
 from tasks.base.schema import UTTERANCES_FILE, AnyRow, ClipRow
 from tasks.formats import (
@@ -60,13 +61,19 @@ LISTED = ("id", "dataset", "text", "speaker", "language")
 LISTS = (".csv", ".list", ".txt")
 check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
 UNKNOWN = "unknown"
-#: F5-TTS' `CustomDataset` (model/dataset.py) has its bounds in the code; XTTS' `GPTArgs` counts
-#: samples at 22050 Hz; VITS' `TextAudioLoader` (data_utils.py) takes texts as the list has them.
+#: F5-TTS' `CustomDataset` (model/dataset.py) and GPT-SoVITS' `TextAudioSpeakerLoader` have their
+#: bounds in the code; XTTS' `GPTArgs` counts samples at 22050 Hz; VITS' `TextAudioLoader`
+#: (data_utils.py) takes texts as the list has them.
 DROPPED_BY = {
     "f5": ReaderLimits(
         "F5-TTS",
         "model/dataset.py",
         (Bound("duration", "min", "seconds", 0.3), Bound("duration", "max", "seconds", 30.0)),
+    ),
+    "gpt_sovits": ReaderLimits(
+        "GPT-SoVITS",
+        "module/data_utils.py",
+        (Bound("duration", "min", "seconds", 0.6), Bound("duration", "max", "seconds", 54.0)),
     ),
     "xtts": ReaderLimits(
         "XTTS' trainer", "GPTArgs", (Bound("max_wav_length", "max", "seconds", 11.6),)
@@ -168,7 +175,7 @@ def _fields(
         "normalised": scoring.figures_read(text, language),
         "speaker": "" if profile.readme and not speaker else name,
         "number": str(voices.numbers[name]),
-        "language": language,
+        "language": language_codes.base(language) if profile.bare_language else language,
     }
 
 

@@ -86,12 +86,15 @@ def f5(home: Path, split: str) -> Iterator[Clip]:
 
 
 def gpt_sovits(home: Path, split: str) -> Iterator[Clip]:
-    """GPT-SoVITS `1-get-text.py`: names of files alone must tell clips apart."""
+    """GPT-SoVITS `1-get-text.py`: names of files alone must tell clips apart. It writes the texts
+    into a list with tabs, whose reader leaves out a line of other than four fields."""
     path = home / "metadata_csv" / f"{split}.list"
     with open(path, encoding="utf8") as file:
         lines = file.read().strip("\n").split("\n")
     for line in lines:
         wav, speaker, language, text = line.split("|")
+        assert "\t" not in text
+        assert language in {"zh", "ja", "en", "ko", "yue"}
         yield Clip(path.parent / wav, text, speaker, language)
 
 
@@ -138,6 +141,7 @@ READERS: dict[str, Callable[[Path, str], Iterator[Clip]]] = {
 
 def on_one_line(text: str, profile: str) -> str:
     text = text.replace("\n", " ").replace("\u2028", " ")
+    text = text.replace("\t", " ") if profile == "gpt_sovits" else text
     return text if profile in QUOTED else text.replace("|", " ")
 
 
@@ -191,6 +195,14 @@ def test_one_voice_needs_no_column(tmp_path: Path) -> None:
         published.publish(tmp_path / profile, "metadata_csv", [group], profile=profile)
         lines = (tmp_path / profile / "metadata_csv" / name).read_text("utf-8").splitlines()
         assert [line.count("|") for line in lines] == [1, 1]
+
+
+def test_gpt_sovits_knows_languages_without_their_regions(tmp_path: Path) -> None:
+    given = ("en-US", "zh-Hant-TW", "ja_JP", "yue")
+    group = [published.row(n, language=language) for n, language in enumerate(given)]
+    published.publish(tmp_path, "metadata_csv", [group], profile="gpt_sovits")
+    found = [clip.language for clip in gpt_sovits(tmp_path, "train")]
+    assert found == ["en", "zh", "ja", "yue"]
 
 
 def test_numbers_are_words_in_the_normalised_column(tmp_path: Path) -> None:

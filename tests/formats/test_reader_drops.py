@@ -112,12 +112,20 @@ def test_formats_with_and_without_limits(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("profile", "dropped_by"),
-    [("f5", {"duration": 1}), ("xtts", {"max_wav_length": 2}), ("vits", {"max_text_len": 1})],
+    [
+        ("f5", {"duration": 2}),
+        ("xtts", {"max_wav_length": 3}),
+        ("vits", {"max_text_len": 1}),
+        ("gpt_sovits", {"duration": 1}),
+    ],
 )
 def test_a_profile_has_its_own_reader(
     tmp_path: Path, profile: str, dropped_by: dict[str, int]
 ) -> None:
-    rows = (("train", "x" * 191, 12.0), ("train", "x" * 190, 31.0), ("train", "x", 11.0))
+    rows = (
+        ("train", "x" * 191, 12.0), ("train", "x" * 190, 31.0), ("train", "x", 11.0),
+        ("train", "x", 54.5),
+    )  # fmt: skip
     plugin = Plugin.model_validate({"use": "metadata_csv", "profile": profile})
     told = reader_drops.of_version(version(tmp_path / "v", *rows), [plugin], AUTO)
     assert {entry["setting"]: entry["dropped"] for entry in told} == dropped_by

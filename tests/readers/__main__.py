@@ -2,13 +2,13 @@
 
     lhotse        lhotse 2, which reads cuts by their indexes
     energon       Megatron-Energon, on the WebDataset tars and their `.nv-meta`
-    nemo          NeMo's tarred reader, on tars and manifests
     croissant     MLCommons' mlcroissant, which validates croissant.json and reads its rows
     coqui, ljspeech, xtts, f5, piper, styletts2, vits, hf_audiofolder, ms_swift, llama_factory,
     qwen_audio    the loading code of the trainers that `metadata_csv` and `chat_jsonl` are for
-    mds, litdata, lance, speechbrain
+    mds, litdata, lance, speechbrain, nemo
                   the libraries of the formats of these names
-    wenet         WeNet's own `Dataset`, from a checkout: --wenet FOLDER
+    wenet, gpt_sovits
+                  code that no package contains, from a checkout: --checkout FOLDER
 
 Each gets an environment with the packages that pip finds, which may be gigabytes (they bring
 PyTorch along), and runs its program of this folder on a version of made speech. Of the trainers,
@@ -42,19 +42,9 @@ TEXTS = {"r00": '"Yes," she said', "r01": "四 \U00020bb7\U0001f600", "r02": "No
 TORCH = "torch==2.13.0"  # where a newer one fits, too: pip need not bring another
 PACKAGES = {
     "lhotse": ["lhotse>=2.0.0a7", TORCH, "soundfile", "urllib3"],
-    "energon": ["megatron-energon", TORCH, "soundfile"],
-    "nemo": ["nemo_toolkit[asr]", TORCH],
+    # without PyAV, Energon leaves out every clip, and only warns
+    "energon": ["megatron-energon>=7.4", "av>=17", TORCH, "soundfile"],
     "croissant": ["mlcroissant", "pyarrow"],
-    # as WeNet's requirements.txt asks: newer PyTorch lacks names that it imports
-    "wenet": [
-        "torch==2.2.2",
-        "torchaudio==2.2.2",
-        "numpy<2",
-        "librosa",
-        "langid",
-        "openai-whisper",
-        "pyyaml",
-    ],
 }
 #: Trainers: the package that is installed without what it requires, and what reading needs.
 TRAINERS = {
@@ -81,14 +71,17 @@ TRAINERS = {
     ],
     "lance": ["pylance", "pyarrow", "lance-namespace"],
     "speechbrain": ["speechbrain", "numpy", "tqdm"],
+    "nemo": [
+        "nemo_toolkit",
+        *("lhotse>=1.33", TORCH, "omegaconf", "pandas", "braceexpand", "wrapt", "urllib3"),
+    ],
 }
+#: Trainers that no package contains: what reading needs.
+CHECKOUTS = {"wenet": [TORCH, "langid"], "gpt_sovits": ["scipy"]}
 #: Formats that have one reader and no profiles.
-OF_ONE_READER = ("mds", "litdata", "lance", "speechbrain")
-NAMES = [*PACKAGES, *TRAINERS]
-FORMATS = (
-    "wenet", "nemo", {"use": "webdataset", "energon": True},
-    {"use": "lhotse_shar", "index": True},
-)  # fmt: skip
+OF_ONE_READER = ("mds", "litdata", "lance", "speechbrain", "nemo", "wenet")
+NAMES = [*PACKAGES, *TRAINERS, *CHECKOUTS]
+FORMATS = ({"use": "webdataset", "energon": True}, {"use": "lhotse_shar", "index": True})
 
 
 def made(home: Path, out: str, formats: Sequence[object], voices: int = 1) -> Path:
@@ -131,7 +124,10 @@ def python_of(name: str, home: Path) -> str:
     venv.create(home / name, with_pip=True)
     python = str(home / name / "bin" / "python")
     install = [python, "-m", "pip", "install", "-q"]
-    if name in TRAINERS:
+    if name in CHECKOUTS:
+        packages = ["soundfile", *CHECKOUTS[name]]
+        subprocess.run([*install, *packages], check=True, timeout=INSTALL_S)
+    elif name in TRAINERS:
         bare, *needed = TRAINERS[name]
         subprocess.run([*install, "soundfile", *needed], check=True, timeout=INSTALL_S)
         subprocess.run([*install, "--no-deps", bare], check=True, timeout=INSTALL_S)
@@ -153,7 +149,8 @@ def faults(program: str, python: str, version: Path, words: Sequence[str]) -> li
     told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"text"')]
     expected = wanted(version)
     if sorted(each["text"] for each in told) != [text for text, _ in expected]:
-        return [f"{len(told)} clips, other texts than the {len(expected)} of the rows"]
+        last = done.stderr.strip().splitlines()[-1:]
+        return [f"{len(told)} clips, other texts than the {len(expected)} of the rows", *last]
     hashes = {digest for _, digest in expected}
     return [f"{e['text']!r} has other samples" for e in told if e["sha256"] not in {None, *hashes}]
 
@@ -161,21 +158,23 @@ def faults(program: str, python: str, version: Path, words: Sequence[str]) -> li
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.readers")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
-    parser.add_argument("--wenet", type=Path, help="a checkout of WeNet")
+    parser.add_argument("--checkout", type=Path, help="of the one trainer that is named")
     parser.add_argument("--python", help="an interpreter that has the packages already")
     args = parser.parse_args()
-    chosen = args.names or [name for name in NAMES if name != "wenet" or args.wenet]
+    chosen = args.names or [*PACKAGES, *TRAINERS]
+    if bool(args.checkout) != (len(chosen) == 1 and chosen[0] in CHECKOUTS):
+        parser.error(f"{' and '.join(CHECKOUTS)} need --checkout, and are named alone")
     failed = 0
     with tempfile.TemporaryDirectory(prefix="uttermill-readers-") as folder:
         for name in chosen:
             python = args.python or python_of(name, Path(folder))
-            if name in TRAINERS:
-                words = made_for(name, Path(folder))
-                found = faults("trainers", python, Path(words[1]), words)
-            else:
+            if name in PACKAGES:
                 version = made(Path(folder), "out", FORMATS)
-                more = [str(args.wenet.resolve())] if name == "wenet" and args.wenet else []
-                found = faults(name, python, version, [str(version), *more])
+                found = faults(name, python, version, [str(version)])
+            else:
+                words = made_for(name, Path(folder))
+                more = [str(args.checkout.resolve())] if args.checkout else []
+                found = faults("trainers", python, Path(words[1]), [*words, *more])
             print(f"{name}: {'; '.join(found) or 'every clip of train'}", flush=True)
             failed += bool(found)
     return 1 if failed else 0

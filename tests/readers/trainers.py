@@ -1,10 +1,11 @@
-"""`trainers.py NAME VERSION LIST`: the code that trainers read `metadata_csv`, `chat_jsonl`, `mds`,
-`litdata`, `lance` or `speechbrain` with.
+"""`trainers.py NAME VERSION LIST [CHECKOUT]`: the code that trainers read a format of ours with.
 
-LIST is what `uttermill list` prints. Only the trainer's own package is installed: what it imports
-beside that (models, PyTorch) takes no part in reading a list, and gets a stand-in here.
+LIST is what `uttermill list` prints. Only the trainer's own package is installed, or lies in
+CHECKOUT: what it imports beside that (models, PyTorch) takes no part in reading a list, and gets a
+stand-in here.
 """
 
+import contextlib
 import csv
 import hashlib
 import importlib
@@ -13,7 +14,10 @@ import importlib.machinery
 import importlib.util
 import io
 import json
+import os
+import runpy
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -24,7 +28,14 @@ import soundfile
 Told = Iterator[tuple[str | io.BytesIO, str]]  # path or content of a file, text
 
 
-class Anything:
+class Kind(type):
+    def __getattr__(cls, name: str) -> "Anything":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Anything()
+
+
+class Anything(metaclass=Kind):
     """A class, function or value of which nothing is asked."""
 
     def __init__(self, *args: object, **more: object) -> None: ...
@@ -71,6 +82,12 @@ def only(name: str, *absent: str) -> Any:
     """A module of a package whose `__init__` would load all of it; `absent`: what it imports and
     reading needs not."""
     sys.meta_path.insert(0, Finder(absent))
+    bare(name)
+    return importlib.import_module(name)
+
+
+def bare(name: str) -> None:
+    """The packages that a module is in, without their `__init__`."""
     top, *inner = name.split(".")[:-1]
     spec = importlib.util.find_spec(top)
     assert spec is not None, f"{top} is not installed"
@@ -83,7 +100,11 @@ def only(name: str, *absent: str) -> Any:
             package.__path__ = [folder]
             package.__spec__ = importlib.machinery.ModuleSpec(whole, None, is_package=True)
             package.__spec__.submodule_search_locations = [folder]
-    return importlib.import_module(name)
+
+
+def given(module: str, **members: object) -> None:
+    """Members of a module that a trainer will import."""
+    vars(importlib.import_module(module)).update(members)
 
 
 def coqui(version: Path, list_: Path) -> Told:
@@ -223,6 +244,70 @@ def qwen_audio(version: Path, list_: Path) -> Told:
         yield path, said.rpartition("<|im_start|>assistant\n")[2].removesuffix("<|im_end|>\n")
 
 
+def gpt_sovits(version: Path, list_: Path) -> Told:
+    """The scripts of its first two steps, from a checkout: texts, then audio by full paths."""
+    absent = ("torch", "transformers", "librosa", "ffmpeg", "gradio", "pandas", "tools.i18n")
+    sys.meta_path.insert(0, Finder((*absent, "text", "feature_extractor")))
+    texts: list[str] = []
+    paths: list[str] = []
+
+    def clean_text(text: str, language: str, version: str | None) -> tuple[list[str], None, str]:
+        texts.append(text)
+        return ["phone"], None, text
+
+    def load_audio(path: str, rate: int) -> Any:
+        paths.append(path)
+        raise ValueError("the rest is the model's")
+
+    given("torch", cuda=SimpleNamespace(is_available=lambda: False))
+    given("text.cleaner", clean_text=clean_text)
+    given("tools.my_utils", load_audio=load_audio)
+    with tempfile.TemporaryDirectory() as home:
+        asked = {"inp_text": str(list_), "inp_wav_dir": "", "i_part": "0", "all_parts": "1"}
+        os.environ.update(asked, exp_name="x", opt_dir=home, bert_pretrained_dir=home)
+        for script in ("1-get-text.py", "2-get-hubert-wav32k.py"):
+            with contextlib.redirect_stdout(sys.stderr):
+                runpy.run_path(str(CHECKOUT / "GPT_SoVITS/prepare_datasets" / script))
+        told = (Path(home) / "2-name2text-0.txt").read_text("utf-8").splitlines()
+    for path, text, line in zip(paths, texts, told, strict=True):
+        # its `TextAudioSpeakerLoader` leaves out a line of other than four fields
+        name, _, _, again = line.split("\t")
+        assert (Path(path).name, text) == (name, again)
+        yield path, text
+
+
+def wenet(version: Path, list_: Path) -> Told:
+    """Its data pipes, from a checkout: the shards of the split's list."""
+    pipes = only("wenet.dataset.datapipes", "librosa", "torchaudio")
+    for sample in pipes.WenetTarShardDatasetSource(str(list_), shuffle=False):
+        yield io.BytesIO(sample["wav"]), sample["txt"]
+
+
+def nemo(version: Path, list_: Path) -> Told:
+    """Its lazy reader of tars, with a manifest for each tar."""
+    asr, common = "nemo.collections.asr", "nemo.collections.common"
+    only(f"{common}.parts.preprocessing.manifest", "nemo.utils.app_state", "nemo.utils.cast_utils")
+    inner = ("tokenizers", "parts.preprocessing.collections", "parts.preprocessing.parsers")
+    absent = ("lightning", f"{asr}.parts", "nemo.core.classes", "nemo.utils.webdataset",
+              *(f"{common}.{name}" for name in inner))  # fmt: skip
+    sys.meta_path.insert(0, Finder(absent))
+    bare("nemo.core.neural_types")
+    bare(f"{asr}.data.audio_to_text")
+    given(f"{asr}.parts.preprocessing.segment", available_formats={})
+    adapters = only(f"{common}.data.lhotse.nemo_adapters")
+    home = version / "nemo/train"
+    last = len([*home.glob("*.tar")]) - 1
+    cuts = adapters.LazyNeMoTarredIterator(
+        f"{home}/sharded_manifests/manifest__OP_0..{last}_CL_.json",
+        f"{home}/audio__OP_0..{last}_CL_.tar",
+    )
+    for cut in cuts:
+        file = io.BytesIO()
+        soundfile.write(file, cut.load_audio()[0], cut.sampling_rate, "PCM_16", format="WAV")
+        file.seek(0)
+        yield file, cut.supervisions[0].text
+
+
 def mds(version: Path, list_: Path) -> Told:
     absent = ("transformers", "torchvision", "streaming.multimodal",
               "streaming.text", "streaming.vision")  # fmt: skip
@@ -273,8 +358,13 @@ def fail(text: str, *args: object) -> None:
     raise AssertionError(text % args if args else text)
 
 
+#: Of a trainer whose code is not in the package index.
+CHECKOUT = Path(sys.argv[4]) if len(sys.argv) > 4 else Path()
+
+
 def main() -> None:
     name, version, list_ = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    sys.path[:0] = sys.argv[4:]
     for path, text in globals()[name](version, list_):
         samples, _ = soundfile.read(path, dtype="int16")
         digest = hashlib.sha256(samples.tobytes()).hexdigest()

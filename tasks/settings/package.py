@@ -41,7 +41,9 @@ class ClipChoice(StageSettings):
         (), "Speakers, as in `utterances.parquet`; or `dataset/speaker`.", mark=WORDS
     )
     dataset: tuple[str, ...] = Threshold((), "Sources, by name.", mark=WORDS)
-    language: tuple[str, ...] = Threshold((), "Languages, by code or English name; `en` is `en_US`, too.", mark=WORDS)
+    language: tuple[str, ...] = Threshold(
+        (), "Languages, by code or English name; `en` is `en_US`, too.", mark=WORDS
+    )
     labels: dict[str, tuple[str, ...]] | None = Threshold(
         None,
         "Values of labels that sources keep, by the label's name: {emotion: [happy, sad]}; of "

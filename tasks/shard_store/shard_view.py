@@ -149,10 +149,10 @@ class ShardView(StoredShard):
             recut = cut.recut.get((start, end, index))
             utterance = replace(utterance, person=self.people.get(utterance.id) or recut)
             if recut is not None:
-                said = utterance.part_text
+                text = utterance.part_text
                 if index is not None:
-                    said = texts.between(index, start / rate, end / rate)
-                return replace(utterance, moved=True, part_text=said)
+                    text = texts.between(index, start / rate, end / rate)
+                return replace(utterance, moved=True, part_text=text)
         return utterance
 
     def _part_text(

@@ -75,10 +75,10 @@ class CutUtterance(_Remembering):
     def decided(self) -> str:
         """What a person decided on it, for the ledger; empty where nobody did. Who moves the
         boundaries of a whole recording's clip takes its text away, without another saying so."""
-        said = [self.person.words] if self.person else []
+        words = [self.person.words] if self.person else []
         if self.moved and self.recording["text"] and self.reference is None:
-            said.append("the text of the recording is not that of this part: write one")
-        return "; ".join(said)
+            words.append("the text of the recording is not that of this part: write one")
+        return "; ".join(words)
 
     @property
     def spared(self) -> bool:

@@ -36,7 +36,7 @@ def test_what_readers_drop() -> None:
             if bound.side == "max" and bound.measure != "characters_per_frame":
                 frames = FRAMES_PER_SECOND if bound.measure == "frames" else 1
                 limits.append(f"{bound.limit / frames:g}")
-    assert len(set(limits)) == 6
+    assert len(set(limits)) == 7
     assert set(re.findall(r"above ([\d.]*\d)", told)) == set(limits)
 
 

@@ -179,8 +179,8 @@ def _known_shards(
         rows = listed.rows(name)
         scan.scanned |= {row["recording"] for row in rows if not row["present"]}  # no clips
         scan.scanned.update(listed.left(name).ever)
-        known = (r for r in rows if r["recording"] not in fresh or r["recording"] in listed.moved)
-        rows = [row for row in known if row["present"]]
+        unread = fresh - listed.moved.keys()
+        rows = [row for row in rows if row["present"] and row["recording"] not in unread]
         if rows:
             scan.shard(name, rows)
         if name not in listed.unchanged:

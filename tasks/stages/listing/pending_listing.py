@@ -61,8 +61,8 @@ class AsListed:
                     else:
                         self._elsewhere[row["recording"]] = row
         tables = list(surveyed.redescribed.tables())
-        told = pa.concat_tables(tables) if tables else LISTED.empty_table()
-        self._redescribed = told.take(np.argsort(told[PLACE].to_numpy(), kind="stable"))
+        described = pa.concat_tables(tables) if tables else LISTED.empty_table()
+        self._redescribed = described.take(np.argsort(described[PLACE].to_numpy(), kind="stable"))
         self._places = self._redescribed[PLACE].to_numpy()
         self._leaving = np.unique(had.columns.shard[surveyed.gone])
         self._unlisted = np.sort(had.columns.keys[self._absent])

@@ -93,11 +93,11 @@ class Named:
                 self._wanted[setting, kind] = getattr(choice, kind)
             for label, values in (choice.labels or {}).items() if choice else ():
                 self._wanted[setting, f"labels.{label}"] = values
-        self._there: dict[str, set[str]] = {kind: set() for _, kind in self._wanted}
+        self._names: dict[str, set[str]] = {kind: set() for _, kind in self._wanted}
 
     def add(self, rows: pa.Table) -> None:
         """The next clips (COLUMNS)."""
-        for kind, names in self._there.items():
+        for kind, names in self._names.items():
             columns = [rows[kind]] if kind in COLUMNS else []
             if kind == "speaker":
                 columns.append(speakers_in(rows))
@@ -110,15 +110,15 @@ class Named:
     def unmatched(self) -> Iterator[str]:
         """A sentence for each setting with names that no clip has."""
         for (setting, kind), wanted in self._wanted.items():
-            there = self._there[kind]
+            of_clips = self._names[kind]
             matched = _of_language if kind == "language" else _same
-            lacking = [name for name in wanted if not any(matched(name, one) for one in there)]
+            lacking = [name for name in wanted if not any(matched(name, one) for one in of_clips)]
             if lacking:
-                some = sorted(there, key=lambda name: ("/" in name, name))
+                some = sorted(of_clips, key=lambda name: ("/" in name, name))
                 shown = ", ".join(some[:MOST]) + (" …" if len(some) > MOST else "")
                 yield (
                     f"package.{setting}.{kind}: no clip has {', '.join(map(repr, lacking))}; "
-                    + (f"there are: {shown}" if there else "no clip has any")
+                    + (f"there are: {shown}" if of_clips else "no clip has any")
                 )
 
 
@@ -137,8 +137,8 @@ def _of_language(wanted: str, language: str) -> bool:
 
 def _named(rows: pa.Table, kind: str, names: tuple[str, ...]) -> Bools:
     if kind == "language":
-        there = filter(None, pc.unique(rows[kind]).to_pylist())
-        names = tuple(one for one in there if any(_of_language(name, one) for name in names))
+        languages = filter(None, pc.unique(rows[kind]).to_pylist())
+        names = tuple(one for one in languages if any(_of_language(name, one) for name in names))
     wanted = pa.array(names, pa.string())
     named = pc.is_in(rows[kind], wanted)
     if kind == "speaker":

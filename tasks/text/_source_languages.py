@@ -16,7 +16,9 @@ it. By itself no text makes a language likelier.
 
 The other may be none: a language that the recogniser does not know is heard as another one each
 time, and noise as any, with little certainty. So the seconds that are not certain are one more
-component, where the source's other clips are doubtful and those in the clip's language, too.
+component, where the source's other clips are doubtful and those in the clip's language, too. In
+Latin Whisper hears any of these, with certainty: a clip in Latin is doubted as much as none can,
+unless most of its source is certain to be in it.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ PRIOR_S = 2.0  # of speech that count for each language beforehand
 #: second.
 TELLING_S = 1.5
 #: Odds that other clips may add, and those that are not certain: a rare language can be certain.
-MOST_ODDS, MOST_ODDS_OF_NONE = 50.0, 6.0
+MOST_ODDS, MOST_ODDS_OF_NONE = 50.0, 8.0
+#: Languages that unknown ones are heard as. Of 417 clips, none of them in Latin, 33 were heard so,
+#: up to a probability of 0.93; no other language that nobody there spoke has so many.
+CATCH_ALL = ("la",)
 #: Mean certainties, from no to full: of a language's clips, and of a source whose languages the
 #: recogniser knows.
 CERTAIN = 0.5, 0.8
@@ -104,7 +109,10 @@ class SourceLanguages:
         np.add.at(in_sources[0], source_of, certain)
         np.add.at(in_sources[1], source_of, length)
         first, second = _largest_two(certain, source_of, len(sources))
-        return _Sums(source_of, certain, length, in_sources[0], in_sources[1], first, second)
+        catch_all = np.array([language in CATCH_ALL for _, language in self.pairs], np.bool_)
+        return _Sums(
+            source_of, certain, length, in_sources[0], in_sources[1], first, second, catch_all
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +127,7 @@ class _Sums:
     source_length: Int64s
     first: Int64s
     second: Int64s
+    catch_all: Bools
 
     def beside_others(
         self, pair: Int32s, certain: Int64s, length: Int64s
@@ -136,6 +145,7 @@ class _Sums:
         none = (whole - others) * (1 - support) * (1 - _risen(others, whole, *SURE_SOURCE))
         beside_other = np.maximum((mine + prior) / (of_other + prior), 1 / MOST_ODDS)
         beside_none = np.maximum((mine + prior) / (none + prior), 1 / MOST_ODDS_OF_NONE)
+        beside_none[self.catch_all[pair] & (2 * mine < whole)] = 1 / MOST_ODDS_OF_NONE
         ratio = np.minimum(np.minimum(beside_other, beside_none), MOST_ODDS)
         return ratio, np.where(beside_other <= beside_none, other, -1)
 

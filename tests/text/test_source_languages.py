@@ -75,6 +75,24 @@ def test_a_language_that_the_recogniser_does_not_know_is_another_one_each_time()
     assert max(found) < 0.5
 
 
+def test_latin_is_heard_in_languages_that_the_recogniser_does_not_know() -> None:
+    esperanto: list[Clip] = [("el", 0.2, 3.4), ("ja", 0.3, 3.1), ("es", 0.8, 0.7)]
+    heard = judged(("la", 0.93, 4.0), *esperanto, logprobs=[-0.75, -0.9, -0.8, -0.7])
+    assert heard[0] < 0.5
+    doubtful: list[Clip] = [("la", 0.4, 3.0)] * 6
+    several = judged(*[("la", 0.8, 3.0)] * 2, *doubtful, *esperanto * 2)
+    assert max(several) < 0.5
+    in_french = judged(*[("fr", 0.9, 4.0)] * 4, *[("la", 0.8, 3.0)] * 4)
+    assert max(in_french[4:]) < 0.5 < min(in_french[:4])
+
+
+def test_recordings_in_latin_are_in_latin() -> None:
+    assert judged(("la", 0.8, 4.0)) == [pytest.approx(0.8)], "nothing speaks against it"
+    latin: list[Clip] = [("la", 0.85, 4.0)] * 6
+    assert min(judged(*latin, ("it", 0.6, 3.0), ("es", 0.5, 2.0))[:6]) > 0.7
+    assert judged(*[("it", 0.9, 4.0)] * 2, ("la", 0.99, 4.0), logprobs=[-0.3] * 3)[2] > 0.8
+
+
 def test_minutes_of_noise_doubt_the_one_clip_with_words() -> None:
     assert judged(*[("en", 0.0, 10.0)] * 30, ("en", 0.8, 1.0))[-1] < 0.5
 

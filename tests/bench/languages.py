@@ -11,7 +11,9 @@ so are sounds without speech. Whisper base hears all of it without being told a 
 Before: the default rules on single clips; after: the languages of each source, too. Wrong is a clip
 in another language than it is heard in, whatever its text; of a language that Whisper does not know
 (`UNKNOWN`), and of sounds, all are. The last lines are sources that hold several of these.
-`--heard` keeps what was heard, so that other rules can be tried in seconds.
+Clips are heard source by source in turn, with a table after every SHOWN of them: who stops it has
+a table of as much of each source. `--heard` keeps what was heard, clip by clip: what it holds is
+not heard again, so that other rules can be tried in half a minute.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
@@ -58,6 +62,7 @@ PACE = 150  # words a minute, of espeak-ng's voices
 FIRST_WORDS = 2
 ENCODINGS = {"ru": "utf-8", "cs": "iso-8859-2"}  # of Festival's voices; others read Latin-1
 ROOM = 1e-3  # RMS of the noise of a room
+SHOWN = 6 * BATCH  # clips
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,16 @@ def sounds(each: int) -> Iterator[Said]:
     """Sounds without speech, so many of each kind: one source."""
     for said in verdict_clips.sounds(each):
         yield Said(said.name, "sounds", said.kind, said.samples)
+
+
+def in_turn(clips: Iterable[Said]) -> list[Said]:
+    """The first clip of each source, then the second ones: any first part has all sources."""
+    counts: Counter[str] = Counter()
+    turns: dict[int, list[Said]] = defaultdict(list)
+    for said in clips:
+        turns[counts[said.group]].append(said)
+        counts[said.group] += 1
+    return [said for turn in sorted(turns) for said in turns[turn]]
 
 
 def hear(clips: Iterable[Said]) -> Iterator[Heard]:
@@ -177,16 +192,27 @@ def report(clips: list[Heard]) -> dict[str, dict[str, int]]:
     return {name: each for name, each in told.items() if each["clips"]}
 
 
-def clips_of(args: argparse.Namespace) -> list[Heard]:
-    if args.heard and args.heard.exists():
-        return [Heard(**json.loads(line)) for line in args.heard.read_text().splitlines()]
+def clips_of(args: argparse.Namespace) -> Iterator[list[Heard]]:
+    """All clips that were heard so far, after every SHOWN; the last time all."""
     said = spoken(args.languages or SENTENCES, args.each)
     if "UTTERMILL_CORPUS" in os.environ and not args.languages:
         said = chain(said, recorded(args.every), sounds(args.each))
-    clips = list(hear(said))
-    if args.heard:
-        args.heard.write_text("".join(json.dumps(asdict(clip)) + "\n" for clip in clips))
-    return clips
+    asked = in_turn(said)
+    clips: list[Heard] = []
+    if args.heard and args.heard.exists():
+        clips = [Heard(**json.loads(line)) for line in args.heard.read_text().splitlines()]
+    names = {clip.name for clip in clips}
+    began = time.monotonic()
+    for clip in hear(said for said in asked if said.name not in names):
+        clips.append(clip)
+        if args.heard:
+            with args.heard.open("a") as file:
+                file.write(json.dumps(asdict(clip)) + "\n")
+        if len(clips) % SHOWN == 0 and len(clips) < len(asked):
+            seconds = time.monotonic() - began
+            print(f"{len(clips)} of {len(asked)} clips, {seconds:.0f} s", flush=True)
+            yield clips
+    yield clips
 
 
 def main() -> None:
@@ -197,18 +223,22 @@ def main() -> None:
         "--every", type=int, default=10, help="of the corpus's clips, one of so many"
     )
     parser.add_argument("--heard", type=Path, metavar="FILE", help="what was heard, kept here")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser.add_argument("--json", action="store_true", help="a JSON object in place of each table")
     args = parser.parse_args()
-    told = report(clips_of(args))
-    if args.json:
-        print(json.dumps(told))
+    for clips in clips_of(args):
+        show(report(clips), args.json)
+
+
+def show(told: dict[str, dict[str, int]], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(told), flush=True)
         return
     head = ("source", "clips", "heard in their language", "wrong language kept", "right dropped")
     print(table(head, [
         [name, str(n["clips"]), str(n["right"]), f"{n['wrong_kept_before']} → {n['wrong_kept']}",
          f"{n['right_dropped_before']} → {n['right_dropped']}"]
         for name, n in told.items()
-    ]))  # fmt: skip
+    ]), flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

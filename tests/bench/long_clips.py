@@ -7,7 +7,8 @@
 clips:      clips of 15 to 30 s made of the corpus's sentences (`speech_mixtures.py`), each heard
             as one utterance: by our backend, by the engine's own loop, by its batched pipeline.
             Each eight have one speaker and several in each of four languages; the default takes a
-            quarter of an hour of CPU, and more clips begin with the same ones.
+            quarter of an hour of CPU, and more clips begin with the same ones. A table comes after
+            every SHOWN of them, and is that of a run with so many.
 recordings: short commands, sentences and a talk of 10 minutes each in one file, and the corpus's
             own long files (`long_recordings.py`): the whole line with the default cutting, beside
             the loop with its VAD filter and the batched pipeline. "Packaged": the texts that the
@@ -34,7 +35,7 @@ import os
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,7 @@ GONE = 0.25  # of a sentence's words: when fewer are right, nothing was heard fo
 LACKING = 0.15  # of its words: a text that lacks more is not whole
 LEAST = 0.9  # of the words that the loop covers
 GROUP = 12  # clips that one way takes before the next has its turn; batches need several
+SHOWN = 2 * GROUP  # clips after which a table of them is shown: thrice eight, which are all kinds
 Hear = Callable[[Sequence[Mixture]], list[str]]
 
 
@@ -151,12 +153,15 @@ def batched(model: Any) -> Hear:
     return loop(BatchedInferencePipeline(model), batch_size=8)
 
 
-def compare(ways: Sequence[Way], mixtures: Sequence[Mixture]) -> None:
+def compare(ways: Sequence[Way], mixtures: Sequence[Mixture]) -> Iterator[int]:
+    """After each group, the number of mixtures that every way has heard."""
     for at in range(0, len(mixtures), GROUP):
         for turn in range(len(ways)):  # who begins changes
             ways[(at // GROUP + turn) % len(ways)].turn(mixtures[at : at + GROUP])
         spent = ", ".join(f"{way.name} {way.cpu:.0f} s" for way in ways)
-        print(f"  {min(at + GROUP, len(mixtures))}/{len(mixtures)}: CPU {spent}", flush=True)
+        count = min(at + GROUP, len(mixtures))
+        print(f"  {count}/{len(mixtures)}: CPU {spent}", flush=True)
+        yield count
 
 
 def summary(
@@ -233,9 +238,13 @@ def clips(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
     ways = [Way("ours", ours(model)), Way("loop", loop(model))]
     if not args.without_batched:
         ways.append(Way("batched", batched(model)))
-    compare(ways, mixtures)
+    rows: list[dict[str, Any]] = []
+    for count in compare(ways, mixtures):
+        if count % SHOWN == 0 or count == len(mixtures):
+            rows = summary("clips", ways, mixtures[:count], "loop")
+            show(rows, "loop")
     print_shorter(ways[0], ways[1], mixtures)
-    return summary("clips", ways, mixtures, "loop")
+    return rows
 
 
 def short(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
@@ -300,7 +309,7 @@ def _recording(mixture: Mixture, model: Any, args: argparse.Namespace) -> list[d
     ways = [Way("ours", ours), Way("loop", loop(model, vad_filter=True))]
     if not args.without_batched:
         ways.append(Way("batched", batched(model)))
-    compare(ways, [mixture])
+    assert [*compare(ways, [mixture])] == [1]
     (line,) = heard
     ways[0].cpu = line.cpu  # without the second run, which only takes the rules
     rows = summary(mixture.name, ways, [mixture], "loop")
@@ -433,8 +442,6 @@ def main() -> None:
     for part, run in runs.items():
         if part in args.parts:
             made += run(args, model)
-            if part == "clips":
-                show(made, "loop")
     if args.json:
         print(json.dumps(made, ensure_ascii=False))
 

@@ -24,6 +24,7 @@ from tasks.audio.damage import adts, matroska, mp4
 from tasks.audio.damage.flac_md5 import STREAMINFO, Md5, flac_info, info_in
 from tasks.audio.damage.mp3 import has_frame_count
 from tasks.audio.damage.ogg_pages import NO_LEAPS, PAUSE_BYTES
+from tasks.audio.damage.told_end import told_end
 from tasks.audio.frames import Assembler, grid
 from tasks.audio.packets import LOOSE_END, Gap, Packets, captured, in_words
 from tasks.audio.timeline import Timeline
@@ -51,8 +52,8 @@ DROP_WRONG = "crccheck+explode"
 #: and of MPEG frames that have one, and the number of bits in each frame.
 _REPORT_WRONG = "crccheck+bitstream+buffer"
 
-#: The length that an ASF header states may be this much more than what is there, s.
-_LATE = 1.0
+#: The length that a container states may be this much more than what is there, s.
+_LATE = {"asf": 1.0, "nut": 0.1}
 _SILENT = 1e-6  # power of a frame, -60 dBFS, after which a sender may pause, too
 _FLAC_FRAME = 4608  # most samples of a frame in the subset that nearly all encoders keep to
 
@@ -104,8 +105,9 @@ class FFmpeg(Decoder):
             count = len(self._container.streams.audio)
             self.header = replace(header, track=track or 0, tracks=count)
             # With a picture, the length is that of the longer of both.
-            alone = self._name == "asf" and len(self._container.streams) == 1
-            self._stated = self.header.frames if alone else None
+            alone = len(self._container.streams) == 1
+            self._unended = self._name == "nut" and told_end(file, size, "nut") is None
+            self._stated = self._stated_frames() if alone and not self._unended else None
         except BaseException:
             self._container.close()
             raise
@@ -122,6 +124,15 @@ class FFmpeg(Decoder):
             expected=0.0 if early else None,  # the first frame did not decode
         )
         self.faults: list[Fault] = self._timeline.faults
+
+    def _stated_frames(self) -> int | None:
+        """The length in samples by the header of an ASF, or by the index of a NUT, which states
+        when its last packet begins."""
+        duration = self._container.duration
+        if self._name == "nut" and duration is not None and self._first is not None:
+            first = self._first.time or 0.0
+            return round((duration / av.time_base - first) * self.header.rate)
+        return self.header.frames if self._name == "asf" else None
 
     @property
     def one_place(self) -> bool:
@@ -206,7 +217,9 @@ class FFmpeg(Decoder):
         elif self._joined:
             what = "another MP4 follows in it, which is not read; split the file"
             self.faults.append(Fault(end, end, what))
-        elif self._stated and self._stated - end > _LATE * self.header.rate:
+        elif self._unended:
+            self.faults.append(Fault(end, end, "its index is missing: it is cut short"))
+        elif self._stated and self._stated - end > _LATE[self._name] * self.header.rate:
             short = (self._stated - end) / self.header.rate
             self.faults.append(Fault(end, end, f"{short:.1f} s missing at its end"))
 

@@ -28,6 +28,9 @@ _TAGS = (b"TAG", b"ID3", b"APETAGEX", b"LYRICSBEGIN")
 _BARE = {"mp3", "ac3", "eac3"}
 #: Length of a frame in bytes by its own header, for containers that are nothing but frames.
 _FRAME_BYTES = {"mp3": frame_bytes, "aac": adts.frame_bytes}
+#: Codecs whose packets hold no run of so many zero bytes before their end: FFmpeg decodes zeros in
+#: place of their data to other sound, mostly without a complaint. Silence is a few bits a frame.
+_WITHOUT_ZEROS, _ZEROS = {"wmav1", "wmav2"}, bytes(32)
 #: FFmpeg's number for a time that it does not know (AV_NOPTS_VALUE), as it stands in a message.
 _NO_TIME = re.compile(r"(?: at)?(?: [PD]TS)?[ =:]*-9223372036854775808\b", re.IGNORECASE)
 MOST_SAID = 100  # messages that are kept between two frames
@@ -88,14 +91,16 @@ class Packets:
     def frames(self) -> Iterator[tuple[av.AudioFrame | None, Gap]]:
         """(frame, what happened since the one before) in order; (None, …) at the end."""
         gap, done = Gap(), 0
-        pcm = self._stream.codec_context.name.startswith("pcm_")
+        codec = self._stream.codec_context.name
+        pcm, without_zeros = codec.startswith("pcm_"), codec in _WITHOUT_ZEROS
         for decoded in self._decoded():
             if decoded.messages:
                 gap.keep(decoded.messages)
             packet = decoded.packet
             if packet is None:
                 break
-            if decoded.failed is not None:
+            side_data = not packet.size and isinstance(decoded.failed, av.ArgumentError)
+            if decoded.failed is not None and not side_data:
                 self._reject(packet, decoded.failed, gap)
                 if gap.packets >= MOST_REJECTED:
                     if not self._usual:
@@ -107,6 +112,8 @@ class Packets:
                 gap.astray = gap.astray or done == self._break_after
             if packet.is_corrupt and not pcm:  # in PCM this marks the end of the file
                 gap.keep(["a corrupt packet"])
+            if without_zeros and _ZEROS in bytes(packet).rstrip(b"\0"):
+                gap.keep(["zeros in place of its data"])
             if decoded.frames:
                 self.before, self.number = self._usual, done - bool(packet.size)
             for frame in decoded.frames:

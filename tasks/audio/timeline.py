@@ -23,6 +23,7 @@ _ROUNDING = {
     "tta": 0.0025,
     "mpegts": 0.010,
     "asf": 0.1,
+    "nut": 0.010,
 }
 #: Containers whose timestamps may come from a recorder's clock, and jitter by up to half a frame.
 #: Those that are not above count only where FFmpeg reported an error, to say how much is missing.

@@ -8,6 +8,7 @@ import struct
 import zlib
 from pathlib import Path
 
+import av
 import numpy as np
 import pytest
 import soundfile as sf
@@ -18,7 +19,7 @@ from tasks.audio.decoders import UNENDED
 from tasks.base.errors import ItemError
 from tasks.recording import Locator
 from tasks.recording.faults import Fault
-from tests.helpers.sounding import KINDS, ogg_pages, whole
+from tests.helpers.sounding import KINDS, by_ffmpeg, ogg_pages, sound, whole
 
 Samples = NDArray[np.float32]
 RATE = 16_000
@@ -203,6 +204,119 @@ def heard_or_refused(data: bytes, folder: Path) -> tuple[Samples, list[Fault], l
         return heard(data, folder)
     except ItemError:
         return np.zeros(0, np.float32), [], []
+
+
+def by_container(kind: str, seconds: float = 6.0) -> bytes:
+    container, codec, rate = {
+        "wma": ("asf", "wmav2", 44_100), "wma stereo": ("asf", "wmav2", 44_100),
+        "nut pcm": ("nut", "pcm_s16le", RATE), "nut flac": ("nut", "flac", RATE),
+        "nut mp3": ("nut", "libmp3lame", RATE), "nut aac": ("nut", "aac", RATE),
+        "mp2": ("mp2", "mp2", 48_000), "mp2 low": ("mp2", "mp2", RATE),
+    }[kind]  # fmt: skip
+    channels = 2 if kind == "wma stereo" else 1
+    return by_ffmpeg(container, codec, rate, sound(rate, channels, seconds))
+
+
+SIZED = ("wma", "wma stereo", "nut pcm", "nut flac", "nut mp3", "nut aac")
+ENDS = {
+    "a byte": b"\n",
+    "noise": FRONTS["noise"],
+    "much noise": FRONTS["a page's worth"],
+    "zeros": bytes(900),
+    "many zeros": bytes(70_000),
+}
+
+
+@pytest.mark.parametrize("kind", SIZED)
+def test_what_follows_a_container_that_tells_its_end_costs_nothing_and_is_noted(
+    tmp_path: Path, kind: str
+) -> None:
+    data = by_container(kind)
+    expected, faults, notes = heard(data, tmp_path)
+    assert (faults, notes) == ([], [])
+    for name, end in ENDS.items():
+        samples, faults, notes = heard(data + end, tmp_path)
+        assert np.array_equal(samples, expected), name
+        assert (faults, notes) == ([], [f"{len(end)} bytes after its audio are no part of it"])
+    for tag in (b"TAG" + bytes(125), APE):
+        samples, faults, notes = heard(data + tag, tmp_path)
+        assert np.array_equal(samples, expected)
+        assert (faults, notes) == ([], [])
+
+
+def test_a_second_wma_behind_the_first_is_no_end_of_it(tmp_path: Path) -> None:
+    _, faults, notes = heard(2 * by_container("wma"), tmp_path)
+    assert faults
+    assert notes == []
+
+
+@pytest.mark.parametrize("kind", ["nut pcm", "nut mp3", "nut aac"])
+def test_a_nut_that_is_cut_short_says_so(tmp_path: Path, kind: str) -> None:
+    data = by_container(kind)
+    expected, *_ = heard(data, tmp_path)
+    for share in (0.3, 0.6, 0.9):
+        samples, faults, _ = heard(data[: int(share * len(data))], tmp_path)
+        assert 0 < len(samples) < len(expected)
+        assert faults[-1].end == len(samples)
+    samples, faults, _ = heard(data[: data.rindex(b"NX\xddg/#\xe6N")], tmp_path)
+    assert np.array_equal(samples, expected)
+    assert [fault.what for fault in faults] == ["its index is missing: it is cut short"]
+
+
+@pytest.mark.parametrize("kind", ["nut flac", "nut mp3", "nut aac"])
+@pytest.mark.parametrize("count", [900, 5000])
+def test_what_a_nut_lacks_inside_is_never_closed_up_without_a_fault(
+    tmp_path: Path, kind: str, count: int
+) -> None:
+    data = by_container(kind, 30.0)
+    expected, *_ = heard(data, tmp_path)
+    middle = len(data) // 2
+    for damaged in (
+        data[:middle] + bytes(count) + data[middle + count :],
+        data[:middle] + random.Random(4).randbytes(count) + data[middle + count :],
+        data[:middle] + data[middle + count :],
+    ):
+        samples, faults, _ = heard(damaged, tmp_path)
+        assert faults
+        # What comes after the damage keeps its time, or the end is said to be missing.
+        tail = samples[-2 * RATE :]
+        kept = len(samples) == len(expected) and np.abs(tail - expected[-2 * RATE :]).max() < 1e-3
+        assert kept or faults[-1].end == len(samples) or any(fault.shifts for fault in faults)
+
+
+@pytest.mark.parametrize("kind", ["wma", "wma stereo"])
+def test_zeros_in_place_of_a_wma_s_data_are_damage(tmp_path: Path, kind: str) -> None:
+    data = by_container(kind)
+    expected, *_ = heard(data, tmp_path)
+    with av.open(io.BytesIO(data)) as container:
+        packets = [bytes(packet) for packet in container.demux(container.streams.audio[0])]
+    for packet in packets[5:-5:7]:
+        inside = packet[len(packet) // 4 : len(packet) // 2]
+        assert data.count(inside) == 1
+        samples, faults, _ = heard(data.replace(inside, bytes(len(inside))), tmp_path)
+        assert faults
+        assert len(samples) == pytest.approx(len(expected), abs=50)
+
+
+def test_silence_in_a_wma_is_no_damage(tmp_path: Path) -> None:
+    tone = sound(RATE, 1, 2.0)
+    for samples in (np.zeros_like(tone), np.concatenate([tone, 0 * tone, tone])):
+        for codec in ("wmav1", "wmav2"):
+            _, faults, notes = heard(by_ffmpeg("asf", codec, RATE, samples), tmp_path)
+            assert (faults, notes) == ([], [])
+
+
+@pytest.mark.parametrize("kind", ["mp2", "mp2 low"])
+@pytest.mark.parametrize("front", ["noise", "a page's worth", "zeros", "an answer"])
+def test_bytes_before_the_first_frame_of_an_mp2_lose_nothing(
+    tmp_path: Path, kind: str, front: str
+) -> None:
+    data = by_container(kind)
+    expected, *_ = heard(data, tmp_path)
+    samples, faults, notes = heard(FRONTS[front] + data, tmp_path)
+    assert np.array_equal(samples, expected)
+    assert faults == []
+    assert notes == [f"{len(FRONTS[front])} bytes before its first frame are no part of it"]
 
 
 def test_a_wav_that_is_cut_short_is_so_behind_a_tag_too(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import BinaryIO, NamedTuple
 
 from tasks.audio.damage import adts, mp3
+from tasks.audio.damage.told_end import told_end
 from tasks.recording.container import undisturbed
 
 MOST = 1 << 20  # bytes that are searched at either end
@@ -14,6 +15,7 @@ _IN_A_ROW = 3  # frames that follow each other: by chance, one begins every few 
 _LONGEST_HEADER = 8
 _TRANSPORT = 188
 _TAGS = (b"TAG", b"ID3", b"APETAGEX", b"LYRICSBEGIN")
+_LONGEST_TAG = max(map(len, _TAGS))  # of those names
 
 
 def _ac3(head: bytes) -> int:
@@ -65,8 +67,12 @@ class Edges(NamedTuple):
 
 @undisturbed
 def edges(file: BinaryIO, size: int, kind: str) -> Edges:
-    """What is around the frames of a file of `size` bytes: in front, from its ID3 tags on. 0 each
-    where there is nothing, or what may be a damaged frame."""
+    """What is around the frames of a file of `size` bytes, or behind a container that tells its
+    end: in front, from its ID3 tags on. 0 each where there is nothing, or what may be a damaged
+    frame."""
+    if end := told_end(file, size, kind):
+        file.seek(end)
+        return Edges(0, size - end, file.read(_LONGEST_TAG).startswith(_TAGS))
     if kind not in _KINDS:
         return Edges()
     tags = mp3.id3_length(file)

@@ -118,25 +118,36 @@ def _xing(file: BinaryIO) -> _Xing | None:
 
 
 def _is_layer3(data: bytes, offset: int) -> bool:
-    return data[offset] == 0xFF and frame_bytes(data[offset : offset + 4]) > 0
+    head = data[offset : offset + 4]
+    return head[0] == 0xFF and head[1] & 6 == 2 and frame_bytes(head) > 0
 
 
 def frame_bytes(head: bytes) -> int:
-    """Length of an MPEG layer III frame by its header; 0 if it is none."""
-    if len(head) < 4 or head[0] != 0xFF or head[1] & 0xE6 != 0xE2:
+    """Length of an MPEG audio frame (layer I, II or III) by its header; 0 if it is none."""
+    if len(head) < 4 or head[0] != 0xFF or head[1] & 0xE0 != 0xE0:
         return 0
     first = bool(head[1] & 8)  # MPEG-1; else 2 or 2.5
     low = not head[1] & 16  # 2.5
-    kbps = _KBPS[first][head[2] >> 4]
+    layer = 4 - (head[1] >> 1 & 3)
+    kbps = _KBPS[first, layer][head[2] >> 4] if layer < 4 else 0
     hz = _HZ[head[2] >> 2 & 3] // (1 if first else 4 if low else 2)
     if not kbps or not hz or (head[1] >> 3 & 3) == 1:
         return 0
-    return (144 if first else 72) * kbps * 1000 // hz + (head[2] >> 1 & 1)
+    padding = head[2] >> 1 & 1
+    if layer == 1:
+        return 4 * (12 * kbps * 1000 // hz + padding)
+    return (144 if first or layer == 2 else 72) * kbps * 1000 // hz + padding
 
 
+_LOW_KBPS = (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0)
+#: By MPEG-1 or not, and layer.
 _KBPS = {
-    True: (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0),
-    False: (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0),
+    (True, 1): (*range(0, 449, 32), 0),
+    (True, 2): (0, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 0),
+    (True, 3): (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0),
+    (False, 1): (0, 32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256, 0),
+    (False, 2): _LOW_KBPS,
+    (False, 3): _LOW_KBPS,
 }
 _HZ = (44100, 48000, 32000, 0)
 

@@ -288,7 +288,7 @@ def test_what_a_nut_lacks_inside_is_never_closed_up_without_a_fault(
 def test_zeros_in_place_of_a_wma_s_data_are_damage(tmp_path: Path, kind: str) -> None:
     data = by_container(kind)
     expected, *_ = heard(data, tmp_path)
-    with av.open(io.BytesIO(data)) as container:
+    with av.open(io.BytesIO(data), "r") as container:
         packets = [bytes(packet) for packet in container.demux(container.streams.audio[0])]
     for packet in packets[5:-5:7]:
         inside = packet[len(packet) // 4 : len(packet) // 2]
@@ -296,6 +296,13 @@ def test_zeros_in_place_of_a_wma_s_data_are_damage(tmp_path: Path, kind: str) ->
         samples, faults, _ = heard(data.replace(inside, bytes(len(inside))), tmp_path)
         assert faults
         assert len(samples) == pytest.approx(len(expected), abs=50)
+
+
+def test_a_wma_whose_end_is_zeros_is_damaged_up_to_where_it_ends(tmp_path: Path) -> None:
+    data = by_container("wma")
+    zeros = len(data) // 2
+    samples, faults, _ = heard(data[:-zeros] + bytes(zeros), tmp_path)
+    assert faults[-1].end == len(samples)
 
 
 def test_silence_in_a_wma_is_no_damage(tmp_path: Path) -> None:

@@ -385,7 +385,9 @@ def holes(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
     row = dict.fromkeys(
         ("clips", "seen", "gone", "gone and kept", "whole", "whole, heard again"), 0
     )
-    for mixture in mixtures:
+    for number, mixture in enumerate(mixtures):
+        if number and number % SHOWN == 0:
+            print(f"{number}/{len(mixtures)}: {row}", flush=True)
         clip = SpeechClip(mixture.samples)
         window = windows.first(clip)
         if gone(mixture, window.heard.text) == 0:

@@ -88,14 +88,14 @@ def spoken(languages: Iterable[str], each: int) -> Iterator[Said]:
         sentences = sentences[:each]
         texts = [*sentences, *(" ".join(s.split()[:FIRST_WORDS]) for s in sentences)]
         said = zip(texts, speak([Line(text, voice, PACE) for text in texts]), strict=True)
-        clips = [(text, soxr.resample(one, VOICE_RATE, RATE, "HQ")) for text, one in said]
+        clips = [("espeak", text, soxr.resample(one, VOICE_RATE, RATE, "HQ")) for text, one in said]
         if festival and shutil.which("text2wave"):
             encoding = ENCODINGS.get(code, "latin-1")
-            clips += [(text, _festival(text, festival, encoding)) for text in texts]
-        for number, (text, samples) in enumerate(clips):
+            clips += [("festival", text, _festival(text, festival, encoding)) for text in texts]
+        for number, (by, text, samples) in enumerate(clips):
             room = np.random.default_rng(number).normal(0, ROOM, len(samples))
             heard = (levelled(samples) + room).astype(np.float32)
-            yield Said(f"{code}/{number}", code, "voice", heard, code, text)
+            yield Said(f"{code}/{by}/{text}", code, "voice", heard, code, text)
 
 
 def _festival(text: str, voice: str, encoding: str) -> Floats:
@@ -198,12 +198,12 @@ def clips_of(args: argparse.Namespace) -> Iterator[list[Heard]]:
     if "UTTERMILL_CORPUS" in os.environ and not args.languages:
         said = chain(said, recorded(args.every), sounds(args.each))
     asked = in_turn(said)
-    clips: list[Heard] = []
-    if args.heard and args.heard.exists():
-        clips = [Heard(**json.loads(line)) for line in args.heard.read_text().splitlines()]
-    names = {clip.name for clip in clips}
+    names = {said.name for said in asked}
+    lines = args.heard.read_text().splitlines() if args.heard and args.heard.exists() else ()
+    clips = [clip for clip in (Heard(**json.loads(line)) for line in lines) if clip.name in names]
+    names -= {clip.name for clip in clips}
     began = time.monotonic()
-    for clip in hear(said for said in asked if said.name not in names):
+    for clip in hear(said for said in asked if said.name in names):
         clips.append(clip)
         if args.heard:
             with args.heard.open("a") as file:

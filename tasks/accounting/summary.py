@@ -20,8 +20,10 @@ SCORES = ("words", "word_errors", "chars", "char_errors")
 
 #: What the rows of a ledger are counted by.
 KEYS = ("dataset", "language", "outcome", "stage", "reason", "sample_rate")
+#: What `sums` needs of a ledger.
+SUMMED = (*KEYS, "utterance", "samples", "overlap_samples")
 #: What `totals` needs of a ledger.
-COLUMNS = (*KEYS, "recording", "utterance", "samples", "overlap_samples")
+COLUMNS = (*SUMMED, "recording")
 REMOVED = "source_removed"  # the recording is in an earlier version only
 REMOVED_MEANS = "no longer in its source under that name; not part of the hours in"
 SUMS = pa.schema(
@@ -59,12 +61,21 @@ def live_recordings(version: Path) -> Iterator[pa.Array]:
         yield pc.unique(live(rows)["recording"])
 
 
-def totals(ledger: pa.Table) -> Totals:
-    """The sums and counts of a ledger."""
+def sums(ledger: Iterable[pa.Table]) -> pa.Table:
+    """SUMS of a ledger, given in portions."""
+    return _summed(pa.concat_tables([_summed(_counted(portion)) for portion in ledger]))
+
+
+def _counted(ledger: pa.Table) -> pa.Table:
+    """What `_summed` adds up, of each row."""
     spoken = pc.cast(pc.is_valid(ledger["utterance"]), pa.int64())
     columns = [*KEYS, "samples", "overlap_samples"]
     counted = ledger.select(columns).append_column("utterances", spoken)
-    counted = counted.append_column("items", pa.array(np.ones(len(ledger), np.int64)))
+    return counted.append_column("items", pa.array(np.ones(len(ledger), np.int64)))
+
+
+def totals(ledger: pa.Table) -> Totals:
+    """The sums and counts of a ledger."""
     present = live(ledger.select(["dataset", "recording", "outcome", "reason"]))
     failed = _recordings(present, "failed") - _recordings(present, *SOUND)
     pairs = present.group_by(["dataset", "recording"]).aggregate([])
@@ -72,7 +83,7 @@ def totals(ledger: pa.Table) -> Totals:
     counts = pairs.append_column("failed", bad).group_by("dataset")
     rows = counts.aggregate([("recording", "count"), ("failed", "sum")]).to_pylist()
     recordings = {row["dataset"]: (row["recording_count"], row["failed_sum"]) for row in rows}
-    return Totals(_summed(counted), recordings)
+    return Totals(_summed(_counted(ledger)), recordings)
 
 
 def added(parts: Iterable[Totals]) -> Totals:

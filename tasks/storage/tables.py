@@ -108,6 +108,8 @@ def mappings(column: pa.ChunkedArray) -> list[dict[str, float | None]]:
 
 def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """A table of another release, perhaps, with just these columns; nulls where it has none."""
+    if table.schema.equals(schema, check_metadata=True):  # of most, and there are many small ones
+        return table
     columns = [
         table[field.name].cast(field.type)
         if field.name in table.column_names

@@ -117,8 +117,16 @@ def estimate(job: Job, workers: int, scratch: Path) -> dict[str, Spent]:
 
 
 def note_run(job: Job) -> None:
-    """The folder of a run that ended well: the commands look there for its settings."""
+    """What a run that ended well leaves: its folder, where the commands look for its settings, and
+    the recordings that are known."""
     from flows.settings import parse
+    from tasks.shard_store.index import Index
+    from tasks.stages.listing import known_recordings
+
+    index = Index(job.out)
+    known = known_recordings.of(job.out, index)
+    if known.stale:
+        known_recordings.save(job.out, known, index)
 
     stages = ("filter", "transcribe", "package")
     told: dict[str, Any] = {name: getattr(job, name).model_dump(mode="json") for name in stages}

@@ -17,6 +17,7 @@ from tasks.runs.executor import Here, Unobserved
 from tasks.settings.job import Job
 from tasks.storage import owners, versions
 from tests.helpers import corpus
+from tests.helpers.own_mounts import mount, resize
 
 PAGES = (1, 2, 4, 6, 9, 13, 20, 30, 45)  # of 4 KiB; with the last one, all has room perhaps
 
@@ -33,9 +34,7 @@ class Apart(Here):
 
 def main(small: Path, tmp: Path, which: str) -> int:
     disk = tmp / "disk"
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(disk)]
-    if subprocess.run(mount).returncode:
-        return 77
+    mount(disk)
     home = disk if which == "out" else tmp
     executor = Here() if which == "out" else Apart(disk / "scratch")
     wanted = corpus.content(small / "out/datasets/v0001")
@@ -62,11 +61,6 @@ def main(small: Path, tmp: Path, which: str) -> int:
         subprocess.run(["rm", "-rf", str(job.out)], check=True)
     print(json.dumps({"full": full, "faults": faults}))
     return 0
-
-
-def resize(disk: Path, pages: int) -> None:
-    options = f"remount,size={4 * pages}k"
-    subprocess.run(["mount", "-o", options, str(disk)], check=True)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,6 @@ import logging
 import os
 import random
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,7 +37,7 @@ from tasks.settings.job import Job
 from tasks.shard_store import manifest
 from tasks.stages import stage
 from tasks.storage import atomic, versions
-from tests.helpers import corpus, killed_runs, tiers
+from tests.helpers import corpus, killed_runs, own_mounts, tiers
 from tests.helpers.corpus import STAGES
 
 FIRST = dict.fromkeys(STAGES, (10, 0))
@@ -602,30 +600,44 @@ def test_a_full_disk_is_mended_by_a_rerun(small: Path, tmp_path: Path, most: int
     assert break_everywhere(small, tmp_path, _writes(), errno.ENOSPC, most) > 60
 
 
+#: Settings for which names or texts of the whole corpus are sorted.
+SORTED_BY: dict[str, dict[str, Any]] = {
+    "splits": {"package": {"splits": {"dev": 0.3}}},
+    "texts": {"package": {"splits": {"dev": 0.3}, "disjoint": ["text"]}},
+    "hours": {"package": {"max_hours_per_speaker": 0.0005}},
+    "copies": {"filter": {"filters": [{"use": "duplicate"}]}},
+}
+SORTED = [*SORTED_BY.values()]
+
+
+def with_memory(asked: dict[str, Any], memory: str) -> dict[str, Any]:
+    return {**asked, "package": {**asked.get("package", {}), "memory": memory}}
+
+
 @pytest.mark.parametrize("which", ["out", "scratch"])
 def test_a_really_full_disk(small: Path, tmp_path: Path, which: str) -> None:
     """A tmpfs of growing size, in a mount namespace of its own."""
     (tmp_path / "disk").mkdir()
-    command = [
-        "unshare",
-        "-rm",
-        sys.executable,
-        "-m",
-        "tests.helpers.full_disk",
-        str(small),
-        str(tmp_path),
-        which,
-    ]
-    if not shutil.which("unshare") or subprocess.run(["unshare", "-rm", "true"]).returncode:
-        pytest.skip("no mount namespaces here")
-    root = Path(__file__).parents[2]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
-    if done.returncode == 77:
-        pytest.skip(f"no tmpfs here: {done.stderr}")
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
+    told = own_mounts.told("tests.helpers.full_disk", str(small), str(tmp_path), which)
     assert told["full"] >= 4, told
     assert told["faults"] == []
+
+
+@pytest.mark.parametrize("asked", SORTED, ids=[*SORTED_BY])
+def test_too_little_memory_is_mended_by_a_rerun(
+    small: Path, tmp_path: Path, asked: dict[str, Any]
+) -> None:
+    """Whatever rule needs tables of the corpus: it publishes nothing, and computes nothing twice
+    once it has what it needs."""
+    poor = corpus.job(small, out=tmp_path / "out", **with_memory(asked, "0.2MB"))
+    rich = corpus.job(small, out=poor.out, **with_memory(asked, "1GB"))
+    with pytest.raises(RunError, match=r"^tables .* neither into 0\.2MB .*; raise package\.memory"):
+        corpus.run(poor)
+    assert (versions.all_of(poor.out), corpus.temps(poor.out)) == ([], [])
+    published, done = corpus.run(rich)
+    assert {name: done[name][0] for name in STAGES[:-1]} == dict.fromkeys(STAGES[:-1], 0)
+    whole = corpus.job(small, out=tmp_path / "whole", **with_memory(asked, "1GB"))
+    assert corpus.content(published.path) == corpus.content(corpus.run(whole)[0].path)
 
 
 @pytest.mark.parametrize("kills", [8, tiers.nightly(20)])

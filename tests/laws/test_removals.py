@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from tasks.base.errors import RunError
@@ -61,19 +60,23 @@ def refusal(job: Job) -> str | None:
     return foreseen
 
 
+def counting(reads: Counter[str], real: Callable[..., Any]) -> Callable[..., Any]:
+    def reading(out: Path, shard: str, *rest: Any) -> Any:
+        reads[shard] += 1
+        return real(out, shard, *rest)
+
+    return reading
+
+
 @pytest.mark.parametrize("allowed", [0.2, 1.0], ids=["refused", "allowed"])
 def test_a_plan_reads_the_listing_of_each_shard_once(
     home: Path, monkeypatch: pytest.MonkeyPatch, allowed: float
 ) -> None:
     """With a source gone it asks what left, when, and whether the bytes lie elsewhere."""
     emptied(home)
-    reads, real = Counter[str](), manifest.listed
-
-    def counting(out: Path, shard: str, damaged: manifest.OnDamage = manifest.leave) -> pa.Table:
-        reads[shard] += 1
-        return real(out, shard, damaged)
-
-    monkeypatch.setattr(manifest, "listed", counting)
+    reads = Counter[str]()
+    for name in ("listed", "recordings"):
+        monkeypatch.setattr(manifest, name, counting(reads, getattr(manifest, name)))
     job = asked(home, max_removed_fraction=allowed)
     plan = planned(job, job)[1]
     assert (plan.removed, plan.refusal is None) == (SMALL, allowed == 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from tasks.base.errors import RunError
 from tasks.publish.name_table import Names, Nodes
 from tasks.storage import queries
+from tests.helpers import own_mounts
 
 ROWS = 300_000
 
@@ -39,6 +41,14 @@ def test_too_little_memory_is_told_with_the_setting(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"neither into 1MB of memory nor .*; raise package.memory"):
         names("1MB", tmp_path)
     assert [*tmp_path.iterdir()] == []
+
+
+def test_a_disk_that_is_really_full_is_told_until_it_has_room(tmp_path: Path) -> None:
+    done = own_mounts.told("tests.helpers.full_tables", str(tmp_path))
+    for sentence in done["told"]:
+        assert re.match(rf"tables .* into {tmp_path} \(.*offload data.*\); .*make room", sentence)
+    codes = np.random.default_rng(0).permutation(300_000)
+    assert (len(done["told"]), done["order"]) == (3, np.argsort(codes)[:9].tolist())
 
 
 def test_a_full_disk_is_told_with_its_place(tmp_path: Path) -> None:

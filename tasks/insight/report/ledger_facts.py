@@ -67,8 +67,7 @@ class Ledger:
 
     def sums(self) -> pa.Table:
         """Items and samples by `summary.KEYS`, without recordings that left their source."""
-        totals = summary.added(map(summary.totals, self.portions(*summary.COLUMNS)))
-        return summary.live(totals.sums)
+        return summary.live(summary.sums(self.portions(*summary.SUMMED)))
 
     def batches(self, *columns: str) -> Iterator[pa.Table]:
         """All columns, or these, a row group or a chunk at a time."""

@@ -29,6 +29,7 @@ from tasks.shard_store.text_values import text_columns
 from tasks.storage import queries, tables
 
 VALUES = 30  # of a label that are shown
+HELD = 1 << 28  # bytes of columns
 GROUPS = 8  # datasets, and languages, with a chart of their own
 
 
@@ -80,7 +81,7 @@ class Columns:
         self.names = [field.name for field in fields if field.name not in self.labels]
         self.asked = shelf_rules(job)
         self._refused: dict[ShelfRule, UInt8s] = {}  # eight rows a byte
-        self._last: tuple[str, Float64s] | None = None
+        self._read: dict[str, Float64s] = {}  # the last ones, the oldest first
         opened = ExitStack()
         outcomes = outcome_table.database(path, memory=job.package.memory)
         self._outcomes = opened.enter_context(outcomes)
@@ -100,14 +101,15 @@ class Columns:
         return flags
 
     def values(self, name: str) -> Float64s:
-        """A measure of each utterance, NaN for none; float64 [rows], read-only. The last one is
-        cached: histogram and curves of a measure follow each other."""
-        if self._last is None or self._last[0] != name:
-            self._last = None  # before the next one is read: each is 80 MB of ten million rows
+        """A measure of each utterance, NaN for none; float64 [rows], read-only. The last ones are
+        kept, up to HELD bytes and one more: each is 80 MB of ten million rows."""
+        if (held := self._read.pop(name, None)) is None:
+            while self._read and sum(one.nbytes for one in self._read.values()) >= HELD:
+                del self._read[next(iter(self._read))]
             sql = f"SELECT {queries.identifier(name)}::DOUBLE AS value FROM outcomes"
-            values = self._outcomes.execute(sql).fetchnumpy()["value"]
-            self._last = name, np.ma.filled(values, np.nan)
-        return self._last[1]
+            held = np.ma.filled(self._outcomes.execute(sql).fetchnumpy()["value"], np.nan)
+        self._read[name] = held
+        return held
 
     @cached_property
     def seconds(self) -> Float64s:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from tasks import audio
-from tasks.base.arrays import Bools
 from tasks.base.errors import ItemError
 from tasks.base.schema import RECORDINGS, RecordingRow
 from tasks.recording import Locator
@@ -76,16 +76,17 @@ class AsListed:
             if number not in touched and had.present(number) == counts[number]
         }
         self._number = {name: number for number, name in enumerate(had.shards)}
+        left = np.bincount(had.columns.shard[self._absent], minlength=len(had.shards))
+        self._vacated = {had.shards[number] for number in np.flatnonzero(left == counts)}
 
     def rows(self, shard: str) -> list[RecordingRow]:
-        """The recordings of a shard; of those that no source lists, only such as may have moved. A
-        moved recording, whose guard is found under a new name or in another folder, gets that;
-        `moved` records the old name."""
-        table = manifest.listed(self._out, shard)
-        absent = self._note(shard, table)
-        if not self._homeless:  # rows of Python's are dear: a source may be gone as a whole
-            table = table.filter(pa.array(~absent))
-        old = table.to_pylist()
+        """All recordings of a shard, including those that are gone, unless that are all. A moved
+        recording, whose guard is found under a new name or in another folder, gets that; `moved`
+        records the old name."""
+        if shard in self._vacated and not self._homeless:  # a source may be gone as a whole
+            return []
+        old = manifest.listed(self._out, shard).to_pylist()
+        self._note(shard, [row["recording"] for row in old])
         number = self._number[shard]
         low, high = np.searchsorted(self._places, [number, number + 1])
         listed = self._redescribed.slice(low, high - low)
@@ -121,17 +122,14 @@ class AsListed:
     def left(self, shard: str) -> _Left:
         """The recordings of a shard that have left their sources."""
         if shard not in self._left:
-            self._note(shard, manifest.listed(self._out, shard))
+            self._note(shard, manifest.recordings(self._out, shard))
         return self._left[shard]
 
-    def _note(self, shard: str, table: pa.Table) -> Bools:
-        """Note what has left a shard, so that its listing is read once; which of its rows no
-        source lists."""
-        keys = fingerprints.keys(table["recording"].to_pylist())
-        absent, gone = (sorted_keys.index_in(of, keys) >= 0 for of in (self._unlisted, self._gone))
-        names = (table["recording"].filter(pa.array(some)).to_pylist() for some in (gone, absent))
-        self._left[shard] = _Left(*names)
-        return absent
+    def _note(self, shard: str, names: Sequence[str]) -> None:
+        """Note which of a shard's recordings have left it, so that its listing is read once."""
+        keys = fingerprints.keys(names)
+        gone = (sorted_keys.index_in(some, keys) >= 0 for some in (self._gone, self._unlisted))
+        self._left[shard] = _Left(*([*compress(names, flags)] for flags in gone))
 
     def faulty(self) -> Iterator[pa.Table]:
         """RECORDINGS of the shards in which a recording is known to be broken."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import errno
 import re
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from tasks.base.errors import UNREACHABLE, ItemError
 from tasks.recording import unreachable
@@ -34,8 +34,7 @@ def adopted(former: str, now: str) -> str:
     return now if now == former else now + UNPROVEN
 
 
-@dataclass(frozen=True, slots=True)
-class FileState:
+class FileState(NamedTuple):
     """Size in bytes and guard of a listed file; `error` is (code, detail) if it is unusable."""
 
     size: int = 0

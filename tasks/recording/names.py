@@ -58,7 +58,7 @@ def recording_name(raw: str) -> str:
     Valid names stay as they are. Others are escaped and get a hash of their bytes, so that the
     byte 0xFF and a file literally called `\\xff` differ, whichever of them is listed first.
     """
-    if is_utf8(raw) and not _LOOKS_HASHED.search(raw):
+    if is_utf8(raw) and not ("~" in raw and _LOOKS_HASHED.search(raw)):
         return raw
     return _hashed(display_text(raw), raw)
 

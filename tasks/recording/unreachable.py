@@ -24,6 +24,7 @@ _OWN = {
 }
 _LASTING = (errno.EACCES, errno.EPERM)  # nobody grants a right within seconds
 _PAUSES = (0.5, 1.0, 2.0)  # s before a failed read is tried again
+_TRIES = (*_PAUSES, None)
 _SLOW = 10.0  # s: a read that fails only then has been patient itself
 _MOST = 60.0  # s of pauses that a process may make; each sound read gives _BACK of it back
 _BACK = 0.1
@@ -84,7 +85,7 @@ class Patience:
 
         The last ItemError in the end; Away where a store has given nothing for long.
         """
-        for pause in (*_PAUSES, None):
+        for pause in _TRIES:
             began = time.monotonic()
             try:
                 result = work()

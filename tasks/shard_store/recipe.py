@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import repeat
 
 from tasks import plugins
 from tasks.base.json_types import JsonObject
@@ -63,16 +64,21 @@ _quoted = json.encoder.encode_basestring_ascii
 _WORDS = {None: "null", True: "true", False: "false"}
 
 
-def digest_of_texts(names: tuple[str, ...], values: Iterable[str | bool | None]) -> str:
-    """`digest` of one mapping with these names, in order: for the rows of a listing, of which there
-    are many."""
-    texts = [_quoted(v) if isinstance(v, str) else _WORDS[v] for v in values]
-    return hashlib.sha256((_form(names) % (*texts,)).encode("ascii")).hexdigest()[:24]
-
-
-@lru_cache
-def _form(names: tuple[str, ...]) -> str:
-    return "[{" + ",".join(f'"{name}":%s' for name in names) + "}]"
+def digests_of_texts(columns: Mapping[str, Sequence[str | bool | None]]) -> list[str]:
+    """`digest` of each row of some columns, as one mapping: for listings, which have many rows."""
+    count = len(next(iter(columns.values())))
+    forms, varied = [], []
+    for name, values in sorted(columns.items()):
+        alike = values.count(values[0]) == count
+        texts = [
+            _quoted(v) if isinstance(v, str) else _WORDS[v]
+            for v in (values[:1] if alike else values)
+        ]
+        forms.append(f'"{name}":' + (texts[0].replace("%", "%%") if alike else "%s"))
+        varied += [] if alike else [texts]
+    form = "[{" + ",".join(forms) + "}]"
+    rows = zip(*varied, strict=True) if varied else repeat((), count)
+    return [hashlib.sha256((form % row).encode("ascii")).hexdigest()[:24] for row in rows]
 
 
 def _digest_of(head: str, *tail: str) -> str:

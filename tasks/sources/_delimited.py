@@ -214,18 +214,23 @@ def records(form: Form) -> Iterator[tuple[int, Record]]:
     """Numbered rows by the names of their columns; a bad row is an error in its place."""
     ahead: deque[tuple[int, str | None]] = deque()
     source = lines(form.path, form.encoding)
-    skip = form.header
-    width = len(form.names)
+    names, skip = form.names, form.header
+    width = len(names)
+    parted = form.separator if form.separator in SEPARATORS else None
     while following := ahead.popleft() if ahead else next(source, None):
         number, line = following
         if line is None:
             cells: list[str] = []
+        elif parted and '"' not in line:  # most rows
+            cells = line.split(parted)
         elif form.quotes and '"' in line and form.separator in SEPARATORS:
             cells = _row(form, form.separator, line, ahead, source)
         else:
             cells = _cells(line, form.separator, form.quotes)
         if skip:
             skip = False
+        elif len(cells) == width:
+            yield number, dict(zip(names, cells))  # noqa: B905
         elif line is None:
             most = bounds.megabytes(bounds.MAX_LINE_BYTES)
             yield number, ValueError(f"the line is longer than {most}")

@@ -31,7 +31,7 @@ from tasks.sources._lists import (
     seconds_cell,
 )
 from tasks.sources._paths import resolve
-from tasks.sources._spans import Group, Line
+from tasks.sources._spans import Group, Line, alone
 from tasks.storage import bounds
 
 
@@ -85,6 +85,9 @@ def _recordings(layout: Found, keys: Int64s, settings: LabelSettings) -> Entries
                 why = f"{bad:,} of {number:,} rows cannot be used; the rest is not read"
                 yield bad_line(row.file, row.number + 1, why)
                 break
+            continue
+        if is_last and line.path not in groups:  # most rows
+            yield alone(line, layout.root)
             continue
         group = groups.setdefault(line.path, Group())
         if why_not := group.add(line):

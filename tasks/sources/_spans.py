@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -54,13 +54,19 @@ class _Part:
         self.segments[line.segment] = None
         return None
 
-    def recording(self, root: str) -> Recording:
-        line = self.first
-        name, one = listed_name(line.path, line.written, root), line.segment
-        # Word times need a segment to be cut from, even where it is the whole file.
-        if not (line.whole or line.length) or len(self.segments) > 1 or one.words:
-            return replace(of_file(name, line.path), segments=tuple(self.segments))
-        return of_file(name, line.path, one)
+
+def _recording(line: Line, segments: Collection[Segment], root: str) -> Recording:
+    """The recording of a file, or of channels of it, whose first line is this."""
+    name, one = listed_name(line.path, line.written, root), line.segment
+    # Word times need a segment to be cut from, even where it is the whole file.
+    if not (line.whole or line.length) or len(segments) > 1 or one.words:
+        return replace(of_file(name, line.path), segments=tuple(segments))
+    return of_file(name, line.path, one)
+
+
+def alone(line: Line, root: str) -> Recording:
+    """The recording of a file that no other line names."""
+    return by_channel.named(_recording(line, (line.segment,), root), line.channels)
 
 
 @dataclass(slots=True)
@@ -75,7 +81,8 @@ class Group:
 
     def recordings(self, root: str) -> Iterator[Recording]:
         for channels, part in self.parts.items():
-            yield by_channel.named(part.recording(root), channels, self.parts)
+            recording = _recording(part.first, part.segments, root)
+            yield by_channel.named(recording, channels, self.parts)
 
 
 def grouped(

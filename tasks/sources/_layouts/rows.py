@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
@@ -35,6 +35,10 @@ class Described:
     duration: object = None
     channel: object = None
     record: Mapping[str, object] = field(default_factory=dict)
+
+
+#: What a row may say beside its audio, in the order of Described's fields.
+ROLES = tuple(field.name for field in fields(Described))[1:-1]
 
 
 class FileRow(NamedTuple):
@@ -79,24 +83,25 @@ class Part:
     def rows(self) -> Iterator[FileRow]:
         """Its rows by role, for which audio is named from the root."""
         audio = self.roles["audio"][0]
-        taken = [(role, names) for role, names in self.roles.items() if role != "audio"]
+        taken = [self.roles.get(role, ()) for role in ROLES]
+        alone = [names[0] if len(names) == 1 else None for names in taken]
+        further = [(place, names) for place, names in enumerate(taken) if len(names) > 1]
         given = [("speaker", self.speaker), ("language", self.language)]
-        stated = [(role, value) for role, value in given if value is not None]
+        stated = [(ROLES.index(role), value) for role, value in given if value is not None]
         moved = self.place != AS_WRITTEN
         for number, record in self.records:
             if isinstance(record, ValueError):
                 yield FileRow(self.file, number, record)
                 continue
-            values = {
-                role: record.get(names[0]) if len(names) == 1 else _first(record, names)
-                for role, names in taken
-            }
-            for role, value in stated:
-                if values.get(role) in (None, ""):
-                    values[role] = value
+            values = [None if name is None else record.get(name) for name in alone]
+            for place, names in further:
+                values[place] = _first(record, names)
+            for place, value in stated:
+                if values[place] in (None, ""):
+                    values[place] = value
             named = _path_in(record.get(audio))
             named = self._named(named) if moved else named
-            yield FileRow(self.file, number, Described(named, **values, record=record))
+            yield FileRow(self.file, number, Described(named, *values, record))
 
     def audio(self) -> Iterator[object]:
         """The audio of its rows alone."""

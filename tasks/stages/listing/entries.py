@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from tasks import storage
 from tasks.base import masking
 from tasks.base.arrays import FixedBytes, UInt64s
-from tasks.base.schema import RECORDINGS, RecordingRow, SegmentRow
+from tasks.base.schema import RECORDINGS, SegmentRow
 from tasks.recording import Ignored, Recording, Segment, by_channel
 from tasks.recording.names import display_text
 from tasks.settings import SourceSettings
@@ -72,26 +72,23 @@ def batches(
     turns: SideFiles | None = None,
 ) -> Iterator[Batch]:
     """The recordings of a source in batches; skipped entries go to `skipped`."""
-    rows: list[RecordingRow] = []
+    waiting: list[Recording] = []
     size = 0
     home = _home(settings.path)
+    chosen = settings.track != "default" or settings.channels != "mix"
     for entry in entries:
         if isinstance(entry, Ignored):
             path = display_text(f"{home}/{entry.path}")
             skipped.append(Skipped(name, path, entry.reason, entry.detail))
             continue
-        for recording in by_channel.divided(entry):
-            rows.append(_row(name, settings, recording, turns))
+        parts = [entry] if entry.segments is None else by_channel.divided(entry)
+        waiting += (_chosen(part, settings) for part in parts) if chosen else parts
         size += _size(entry)
-        if len(rows) >= ROWS or size > bounds.BATCH_BYTES:
-            yield of_rows(rows)
-            rows, size = [], 0
-    if rows:
-        yield of_rows(rows)
-
-
-def of_rows(rows: list[RecordingRow]) -> Batch:
-    return of_table(pa.Table.from_pylist(rows, schema=RECORDINGS))
+        if len(waiting) >= ROWS or size > bounds.BATCH_BYTES:
+            yield _batch(name, settings, waiting, turns)
+            waiting, size = [], 0
+    if waiting:
+        yield _batch(name, settings, waiting, turns)
 
 
 def of_table(table: pa.Table) -> Batch:
@@ -120,36 +117,47 @@ def _home(path: str) -> str:
     return (home if folder else os.path.dirname(home)).rstrip("/")
 
 
-def _row(
-    name: str, settings: SourceSettings, r: Recording, turns: SideFiles | None
-) -> RecordingRow:
-    r = _chosen(r, settings)
-    segments = None if r.segments is None else [_segment(s) for s in r.segments]
-    row: RecordingRow = {
-        "recording": f"{name}/{r.path}",
-        "dataset": name,
-        "path": r.path,
-        "source_path": r.source_path,
-        "locator": r.locator.dumps(),
-        "size": r.size,
-        "guard": r.guard,
-        "listed": "",
-        "source_id": _unsigned(r.source_id),
-        "text": r.text,
-        "speaker": r.speaker,
-        "language": r.language or settings.language,
-        "segments": segments,
-        "present": True,
-        "error_code": r.error[0] if r.error else None,
-        "error_detail": r.error[1] if r.error else None,
-        "length": r.length,
+def _batch(
+    name: str, settings: SourceSettings, recordings: list[Recording], turns: SideFiles | None
+) -> Batch:
+    """Recordings of a source as rows: columns from the start, as there may be millions."""
+    paths = [r.path for r in recordings]
+    said = [turns.of(r) if turns is not None else (None, None) for r in recordings]
+    errors = [r.error or (None, None) for r in recordings]
+    spans = [r.segments for r in recordings]
+    names = [f"{name}/{path}" for path in paths]
+    guards = [r.guard for r in recordings]
+    locators = [r.locator.dumps() for r in recordings]
+    columns: dict[str, Sequence[object]] = {
+        "recording": names,
+        "dataset": [name] * len(paths),
+        "path": paths,
+        "source_path": [r.source_path for r in recordings],
+        "locator": locators,
+        "size": [r.size for r in recordings],
+        "guard": guards,
+        "source_id": [_unsigned(r.source_id) for r in recordings],
+        "text": [r.text for r in recordings],
+        "speaker": [r.speaker for r in recordings],
+        "language": [r.language or settings.language for r in recordings],
+        "segments": [s if s is None else [*map(_segment, s)] for s in spans],
+        "present": [True] * len(paths),
+        "error_code": [code for code, _ in errors],
+        "error_detail": [detail for _, detail in errors],
+        "length": [r.length for r in recordings],
+        "labels": [[*r.labels] or None for r in recordings],
+        "rttm": [turn for turn, _ in said],
+        "rttm_error": [fault for _, fault in said],
     }
-    if r.labels:
-        row["labels"] = [*r.labels]
-    if turns is not None:
-        row["rttm"], row["rttm_error"] = turns.of(r)
-    row["listed"] = fingerprints.listed(row)
-    return row
+    columns["listed"] = digests = fingerprints.listed_columns(columns)
+    none = [None] * len(paths)
+    arrays = [pa.array(columns.get(field.name) or none, field.type) for field in RECORDINGS]
+    return Batch(
+        pa.Table.from_arrays(arrays, schema=RECORDINGS),
+        fingerprints.keys(names),
+        fingerprints.states(guards, locators),
+        fingerprints.heads(digests),
+    )
 
 
 def _chosen(r: Recording, settings: SourceSettings) -> Recording:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import cast
 
@@ -21,7 +21,6 @@ DESCRIBED = (
 )
 #: Missing in rows that an older listing stored.
 _LATER = ("rttm", "rttm_error", "length", "labels")
-_SORTED = tuple(sorted(DESCRIBED))
 KEY = "S16"  # 128 bits of a recording's name: ten million names share none
 
 
@@ -57,16 +56,24 @@ def listed(row: AnyRow) -> str:
     """A hash of the source's description of a recording: a row of RECORDINGS without its guard, its
     size, and the columns that probing fills in."""
     later = {name: value for name in _LATER if (value := row.get(name)) is not None}
-    segments = cast("list[SegmentRow] | None", row["segments"])
-    if not later and segments is None:  # most rows
-        values = cast("Mapping[str, str | bool | None]", row)
-        return recipe.digest_of_texts(_SORTED, map(values.__getitem__, _SORTED))
     given = {name: row[name] for name in DESCRIBED}
-    if segments:
+    if segments := cast("list[SegmentRow] | None", row["segments"]):
         given["segments"] = [
             {n: v for n, v in segment.items() if n != "labels" or v} for segment in segments
         ]
     return recipe.digest(given | later)
+
+
+def listed_columns(columns: Mapping[str, Sequence[object]]) -> list[str]:
+    """`listed` of each of some rows."""
+    nested = (columns[name] for name in ("segments", *_LATER) if name in columns)
+    if all(values.count(None) == len(values) for values in nested):  # most sources
+        return recipe.digests_of_texts(
+            {name: cast("Sequence[str | bool | None]", columns[name]) for name in DESCRIBED}
+        )
+    return [
+        listed(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)
+    ]
 
 
 def heads_of(keys: FixedBytes) -> UInt64s:

@@ -297,9 +297,7 @@ def _leaks(job: Job, home: Path) -> leaks.Leaks:
     names = {n for part in tables.row_groups(table, ["split"]) for n in part["split"].unique()}
     splits_in_use = [name.as_py() for name in names]
     columns = leaks.columns(tables.schema(table).names)
-    links = home / speakers.FILE
-    voices = tables.row_groups(links) if storage.exists(links) and leaks.TURNS in columns else ()
-    linked, parts = speakers.of_tables(voices), tables.row_groups(table, columns)
+    linked, parts = leaks.linked(home, columns), tables.row_groups(table, columns)
     return leaks.of_utterances(splits_in_use, parts, job.package.memory, job.scratch, linked)
 
 

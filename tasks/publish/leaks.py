@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from tasks import storage
+from tasks.publish import speakers
 from tasks.publish.choosing import split_input
 from tasks.publish.choosing.components import KINDS
 from tasks.publish.choosing.split_input import WORDS
@@ -19,7 +21,7 @@ from tasks.publish.name_table import Names
 from tasks.publish.speakers import Speakers
 from tasks.scoring import near_texts
 from tasks.settings.package import REST
-from tasks.storage import queries
+from tasks.storage import queries, tables
 
 COLUMNS = (*split_input.NODES, "split")
 TURNS = "turns"  # who else speaks in a clip, in versions whose clips hold several turns
@@ -33,6 +35,14 @@ Leaks = dict[str, dict[str, int]]
 def columns(stored: Collection[str]) -> list[str]:
     """The columns of utterances that leaks are counted by, of those that are stored."""
     return [*COLUMNS, *({TURNS} & {*stored})]
+
+
+def linked(version: Path, columns: Collection[str]) -> Speakers | None:
+    """Who the people in turns of a version are over all recordings; None: it has no turns."""
+    if TURNS not in columns:
+        return None
+    links = version / speakers.FILE
+    return speakers.of_tables(tables.row_groups(links) if storage.exists(links) else ())
 
 
 def of_utterances(

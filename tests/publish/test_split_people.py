@@ -110,6 +110,18 @@ def test_leaks_count_everybody() -> None:
     assert split("u0001")["dev"]["speaker"] == 0
 
 
+def test_verify_names_whoever_talks_on_two_sides() -> None:
+    """bert is the main speaker of no window, and anna of the one in dev."""
+    main = {"c/anna": "dev", "c/carl": "train", "c/dora": "train"}
+    stated = pa.table({"kind": ["speaker"] * 3, "name": [*main], "split": [*main.values()]})
+
+    rows = with_split(CLIPS, {"wa": "dev"})
+    assert faults_of(rows, stated, ["speaker"]) == ["the speaker c/bert is in two splits"]
+    assert faults_of(rows, stated, []) == []
+    apart = with_split([clip for clip in CLIPS if clip[0] != "wb"], {"wa": "dev"})
+    assert faults_of(apart, stated, ["speaker"]) == []
+
+
 def test_the_whole_line(tmp_path: Path) -> None:
     """Recordings of two people each, of whom the second is in the next one, too."""
     lines = []

@@ -23,7 +23,7 @@ from tasks.base.json_types import JsonObject
 from tasks.base.schema import SPLITS
 from tasks.corpus import outcome_table, rejections
 from tasks.insight.estimating import what_if
-from tasks.publish import foreseen
+from tasks.publish import foreseen, leaks
 from tasks.publish.choosing import selection, split_allocation, split_input, splits, weights
 from tasks.publish.choosing.components import SplitTable
 from tasks.publish.upkeep.verify import split_faults, verify
@@ -101,9 +101,9 @@ def parts_of(table: pa.Table) -> SplitTable:
     return parts
 
 
-def faults_of(rows: pa.Table, table: pa.Table) -> list[str]:
-    columns = [*split_input.NODES, "split"]
-    return split_faults(lambda: parts_of(rows)(columns), parts_of(table))
+def faults_of(rows: pa.Table, table: pa.Table, disjoint: list[str] | None = None) -> list[str]:
+    columns = leaks.columns(rows.column_names)
+    return split_faults(lambda: parts_of(rows)(columns), parts_of(table), disjoint)
 
 
 def singles(count: int, seconds: float = 10.0) -> list[Clip]:

@@ -17,11 +17,12 @@ from tasks.base.arrays import Bools, UInt64s
 from tasks.base.errors import RunError, UnsafePlace
 from tasks.base.json_types import DatasetJson, PublishedEntry, parsed
 from tasks.base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE
-from tasks.publish import seeded_hash
+from tasks.publish import leaks, seeded_hash
 from tasks.publish.choosing import components, split_input, splits
 from tasks.publish.choosing.components import KINDS, SplitTable
 from tasks.publish.dataset import datacard
-from tasks.publish.name_table import Names, Nodes
+from tasks.publish.name_table import SPEAKER, Names, Nodes
+from tasks.publish.speakers import Speakers
 from tasks.publish.upkeep import reading_back
 from tasks.storage import sorted_keys, tables, versions
 
@@ -96,11 +97,12 @@ def _tables(version: Path, described: DatasetJson) -> list[str]:
     faults += _ids(version)  # which frees its tables before those of the splits are made
     if splits.FILE in described["files"]:
         stored = tables.schema(version / UTTERANCES_FILE).names  # early versions lack some
-        columns = [name for name in SPLITTING if name in stored]
+        columns = [name for name in leaks.columns(stored) if name in stored]
         faults += split_faults(
             lambda: tables.row_groups(version / UTTERANCES_FILE, columns),
             partial(tables.portions, version / splits.FILE),
             described["settings"]["package"].get("disjoint"),
+            leaks.linked(version, columns),
         )
     return faults
 
@@ -148,9 +150,6 @@ def _sides(part: pa.Table, name: str) -> pa.Table:
     return pa.table({name: pc.binary_join_element_wise(part[name], channels, "#")})
 
 
-SPLITTING = (*split_input.NODES, "split")
-
-
 def _keys(parts: Iterable[pa.Table]) -> UInt64s:
     """Hashes of 16 bytes of all values of one column, sorted; uint64 [rows, 2]."""
     keys = [seeded_hash.keys("id", part.column(0).to_pylist()) for part in parts]
@@ -182,9 +181,11 @@ def split_faults(
     rows: Callable[[], Iterable[pa.Table]],
     table: SplitTable,
     disjoint: Sequence[str] | None = None,
+    linked: Speakers | None = None,
 ) -> list[str]:
-    """Faults in the splits of a published version; `rows`: its parts (columns NODES
-    and `split`); `disjoint`: the setting of the version."""
+    """Faults in the splits of a published version; `rows`: its parts (columns NODES, `split`, and
+    `turns` where clips hold several); `disjoint`: the setting of the version; `linked`: who the
+    people in turns are over all recordings."""
     faults = []
     with Names(KINDS) as named:
         names, kinds = set[str](), set[str]()
@@ -194,7 +195,8 @@ def split_faults(
         wanted = splits.kinds_apart(disjoint, "text" in kinds)
         for part in rows():
             names |= set(pc.unique(part["split"]).to_pylist())
-            named.add(split_input.columns_of(part, "text" in wanted))
+            talking = split_input.talking_in(part, linked) if SPEAKER in wanted else None
+            named.add(split_input.columns_of(part, "text" in wanted), talking)
         sides = sorted(names)
         coded = [pc.index_in(part["split"], pa.array(sides, pa.string())) for part in rows()]
         empty = np.zeros(0, np.int16)
@@ -205,7 +207,11 @@ def split_faults(
             if kind not in wanted:
                 continue
             has = row >= 0
-            _, torn = components.agreed(row, split, len(nodes.kind))
+            rows_of_all, node_of_all = np.arange(len(row)), row
+            if kind == SPEAKER:  # with all who speak beside them
+                rows_of_all = np.concatenate((rows_of_all, nodes.talking[0]))
+                node_of_all = np.concatenate((row, nodes.talking[1]))
+            _, torn = components.agreed(node_of_all, split[rows_of_all], len(nodes.kind))
             if torn.any():
                 name = nodes.called(np.flatnonzero(torn)[:1])[0].as_py()
                 faults.append(f"the {kind} {name} is in two splits")

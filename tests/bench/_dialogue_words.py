@@ -1,6 +1,6 @@
 """Word errors of turns: of words that a whole window's transcript has, put into turns by their
 times, and of turns that are heard one by one. Each person's words are compared with what that
-person says."""
+person says. And how many backchannels get the text that is said, by four ways to hear them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from tasks.base.arrays import RATE
 from tasks.base.schema import WordRow
 from tasks.diarizers import Turn
 from tasks.recording import turns
+from tasks.recording.conversation import SpokenTurn
 from tasks.segmenters import Span
 from tasks.settings import Plugin
 from tasks.shard_store import clip_turns
 from tests.bench._dialogues import Dialogue, Floats
 
+WAYS = ("window", "alone", "own channel alone", "own channel's window")
 BESIDE = RATE // 10  # samples of sound on each side of a turn that is heard alone
 
 
@@ -59,6 +61,61 @@ class Errors:
 
     def rates(self) -> dict[str, float]:
         return {way: errors / words for way, (errors, words) in self.counts.items()}
+
+
+@dataclass(slots=True)
+class Assents:
+    """Of true backchannels: how many there are, and how many each of WAYS gives any text, and the
+    text that is said."""
+
+    count: int = 0
+    some: dict[str, int] = field(default_factory=lambda: dict.fromkeys(WAYS, 0))
+    right: dict[str, int] = field(default_factory=lambda: dict.fromkeys(WAYS, 0))
+
+    def add(self, made: Dialogue, found: tuple[Turn, ...], windows: Sequence[Span]) -> None:
+        for span in windows:
+            inside = turns.within(found, span.start, span.end)
+            mixed = made.mix[span.start : span.end]
+            sides = [channel[span.start : span.end] for channel in made.channels]
+            whole = _words(_heard([mixed])[0])
+            by_side = [_words(heard) for heard in _heard(sides)]
+            for turn in made.turns:
+                start, end = (round(t * RATE) - span.start for t in (turn.start, turn.end))
+                if not turn.backchannel or start < 0 or end > len(mixed):
+                    continue
+                low, high = max(start - BESIDE, 0), end + BESIDE
+                alone = _heard([mixed[low:high], sides[turn.speaker][low:high]])
+                self._count(
+                    turn.text,
+                    _of_turn(clip_turns.with_words(inside, RATE, whole), turn.speaker, start, end),
+                    alone[0].text or "",
+                    alone[1].text or "",
+                    _between(by_side[turn.speaker], low, high),
+                )
+
+    def _count(self, said: str, *texts: str) -> None:
+        self.count += 1
+        for way, text in zip(WAYS, texts, strict=True):
+            self.some[way] += bool(_plain(text))
+            self.right[way] += _plain(text) == _plain(said)
+
+    def counts(self) -> dict[str, object]:
+        return {"count": self.count, "some text": self.some, "right text": self.right}
+
+
+def _of_turn(
+    heard: Sequence[tuple[SpokenTurn, list[WordRow]]], speaker: int, start: int, end: int
+) -> str:
+    """The words of the backchannel that overlaps."""
+    for turn, words in heard:
+        if turn.backchannel and turn.speaker == speaker and turn.start < end and start < turn.end:
+            return " ".join(word["word"] for word in words)
+    return ""
+
+
+def _between(words: Sequence[WordRow], low: int, high: int) -> str:
+    middles = ((word["word"], (word["start"] + word["end"]) / 2 * RATE) for word in words)
+    return " ".join(word for word, middle in middles if low <= middle < high)
 
 
 def _said(made: Dialogue, span: Span, person: int) -> list[str]:

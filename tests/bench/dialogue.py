@@ -6,7 +6,9 @@ are from the truth, and what is counted of them. `--turns`: whose turns it gets:
 those of the diarizer `segments` on the mix, or of `channels` with each person in a channel of its
 own. People are espeak's voices, which `segments` hardly tells apart; `--real` takes those of
 UTTERMILL_CORPUS. `--words` also has Whisper hear the windows, and counts word errors of each
-person's turns by words with times, beside those of turns that are heard one by one.
+person's turns by words with times, beside those of turns that are heard one by one; `--assents`
+counts how many backchannels get their text from the window, by themselves, and from the person's
+own channel, by themselves and from the window's span of it.
 
 A turn is right if most of it overlaps with a true one of the same person; its edges' errors are
 those to the one that it overlaps most. `speaker_error`: share of the found turns' time in which
@@ -162,18 +164,20 @@ def _add_turns(sums: Sums, true: Sequence[SpokenTurn], found: Sequence[SpokenTur
 
 
 def measured(
-    people: Sequence[_dialogues.Person], whose: str, seeds: int, seconds: float, words: bool
+    people: Sequence[_dialogues.Person], whose: str, args: argparse.Namespace
 ) -> dict[str, Any]:
-    sums, heard = Sums(), _dialogue_words.Errors()
-    for seed in range(seeds):
-        made = _dialogues.made(Asked(2 + seed % 3, seconds, seed=seed), people)
+    sums, heard, assented = Sums(), _dialogue_words.Errors(), _dialogue_words.Assents()
+    for seed in range(args.seeds):
+        made = _dialogues.made(Asked(2 + seed % 3, args.seconds, seed=seed), people)
         found, windows = add(sums, made, whose)
-        if words:
+        if args.words:
             heard.add(made, found, windows)
+        if args.assents:
+            assented.add(made, found, windows)
     lengths = np.array(sums.windows)
     assents = dict(zip(("true", "found", "right"), sums.backchannels, strict=True))
     return {
-        "dialogues": seeds,
+        "dialogues": args.seeds,
         "minutes": sums.seconds / 60,
         "windows": len(lengths),
         "in_windows": float(lengths.sum() / sums.seconds),
@@ -192,7 +196,8 @@ def measured(
         },
         "offset_error": float(np.mean(sums.offsets)),
         "x_real_time": {name: sums.seconds / max(cpu, 1e-9) for name, cpu in sums.cpu.items()},
-        **({"word_error_rate": heard.rates()} if words else {}),
+        **({"word_error_rate": heard.rates()} if args.words else {}),
+        **({"backchannel_texts": assented.counts()} if args.assents else {}),
     }
 
 
@@ -201,6 +206,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--real", action="store_true")
     parser.add_argument("--words", action="store_true")
+    parser.add_argument("--assents", action="store_true")
     parser.add_argument("--turns", default="", help="true, segments or channels; default: all")
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=300, help="of each dialogue")
@@ -211,7 +217,7 @@ def main() -> None:
     told = {}
     with threadpool_limits(limits=1):  # as in a worker
         for whose in [args.turns] if args.turns else ["true", "segments", "channels"]:
-            told[whose] = measured(people, whose, args.seeds, args.seconds, args.words)
+            told[whose] = measured(people, whose, args)
     print(json.dumps(told, indent=None if args.json else 2))
 
 

@@ -27,7 +27,10 @@ def labels(row: AnyRow) -> dict[str, object]:
 
 def turns(row: AnyRow) -> dict[str, object]:
     """The turns of a clip that holds several, as such an entry."""
-    return {TURNS: row[TURNS]} if TURNS in row else {}
+    if TURNS not in row:
+        return {}
+    stated = cast(list[dict[str, object]] | None, row[TURNS])
+    return {TURNS: stated and [{**turn, **labels(turn)} for turn in stated]}
 
 
 def published(row: AnyRow) -> dict[str, object]:

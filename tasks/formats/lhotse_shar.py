@@ -141,7 +141,10 @@ def _turn(row: ClipRow, number: int, turn: ClipTurnRow) -> JsonObject:
         "duration": lasting(turn["start"], turn["end"]),
         "channel": 0,
         **{name: value for name, value in stated.items() if value is not None},
-        "custom": {"backchannel": turn["backchannel"], "number": turn["number"]},
+        "custom": {
+            **{"backchannel": turn["backchannel"], "number": turn["number"]},
+            **_free.labels(turn),
+        },
         **({"alignment": {"word": words}} if words else {}),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tasks import plugins
-from tasks.base.schema import CLIP_TURN, LABELS
+from tasks.base.schema import CLIP_TURN, LABELLED_TURN, LABELS
 from tasks.settings.job import Job
 from tasks.shard_store import hidden
 
@@ -36,6 +36,11 @@ TURNS_COLUMN = pa.field(
         "unit": "s",
     },
 )
+
+
+def turns_column(job: Job) -> pa.Field:
+    """TURNS_COLUMN, with the labels of each turn where sources keep some."""
+    return TURNS_COLUMN.with_type(pa.list_(LABELLED_TURN)) if labels_kept(job) else TURNS_COLUMN
 
 
 def sources_of(job: Job) -> dict[str, pa.DataType]:

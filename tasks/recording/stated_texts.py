@@ -1,8 +1,9 @@
-"""What the source says of who says what in a span of a recording, by its segments with speakers."""
+"""What the source says of who says what, and how, in a span of a recording, by its segments with
+speakers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tasks.recording.locator import Segment
 
@@ -16,13 +17,29 @@ def in_span(
     """(start, end, text) of the segments in samples `start` to `end`, in order of time and in
     samples from `start` on; None if there is none, one reaches beyond, or one has no text."""
     texts = []
-    for segment in sorted(segments, key=lambda one: one.start):
-        if segment.speaker is None or segment.end is None:
-            continue
-        low, high = (int(seconds * rate + 0.5) for seconds in (segment.start, segment.end))
-        if low >= high or high <= start or low >= end:
-            continue
+    for segment, low, high in _touching(segments, start, end, rate):
         if low < start or high > end + MOST_BEYOND * rate or not segment.text:
             return None
         texts.append((low - start, min(high, end) - start, segment.text))
     return texts or None
+
+
+def labels_in_span(
+    segments: Sequence[Segment], start: int, end: int, rate: int
+) -> list[tuple[int, int, dict[str, str]]]:
+    """(start, end, labels) of the segments in samples `start` to `end`, likewise."""
+    return [
+        (max(low, start) - start, min(high, end) - start, dict(segment.labels))
+        for segment, low, high in _touching(segments, start, end, rate)
+    ]
+
+
+def _touching(
+    segments: Sequence[Segment], start: int, end: int, rate: int
+) -> Iterator[tuple[Segment, int, int]]:
+    for segment in sorted(segments, key=lambda one: one.start):
+        if segment.speaker is None or segment.end is None:
+            continue
+        low, high = (int(seconds * rate + 0.5) for seconds in (segment.start, segment.end))
+        if low < high and high > start and low < end:
+            yield segment, low, high

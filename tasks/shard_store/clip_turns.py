@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tasks import scoring
-from tasks.base.schema import ClipTurnRow, WordRow
+from tasks.base.schema import LabelledTurnRow, LabelPairs, WordRow
 from tasks.recording import conversation, turns
 from tasks.recording.conversation import SpokenTurn
 from tasks.recording.turns import Turn
@@ -24,14 +24,15 @@ def of(
     words: Sequence[WordRow] | None,
     language: str | None,
     thorough: bool = False,
-) -> list[ClipTurnRow]:
+) -> list[LabelledTurnRow]:
     """In order of starts. `words`: of the clip, as they are published; None: times are unknown.
     A turn's text is the source's, where it states one for each stretch, else the words'.
     `thorough`: the clip has something to hide."""
     speech = view.turned(cut.recording)[1] or ()
     stretches = turns.within(speech, cut.start, cut.end)
-    stated = view.stated_turns(cut.recording, cut.start, cut.end, cut.rate)
-    rows: list[ClipTurnRow] = []
+    place = cut.recording, cut.start, cut.end, cut.rate
+    stated, labels = view.stated_turns(*place), view.stated_labels(*place)
+    rows: list[LabelledTurnRow] = []
     for turn, heard in with_words(stretches, cut.rate, words):
         text = None if words is None else _text(heard)
         if stated is not None:
@@ -46,6 +47,7 @@ def of(
                 "backchannel": turn.backchannel,
                 "text": text,
                 "words": None if words is None else heard,
+                "labels": _labels(turn, stretches, labels, cut.labels or ()),
             }
         )
     return rows
@@ -58,6 +60,19 @@ def _stated_text(
     places = {(one.start, one.end) for one in stretches if _holds(turn, one)}
     texts = (text for start, end, text in stated if (start, end) in places)
     return scoring.clean(" ".join(texts))
+
+
+def _labels(
+    turn: SpokenTurn,
+    stretches: Sequence[Turn],
+    stated: Sequence[tuple[int, int, dict[str, str]]],
+    of_clip: LabelPairs | tuple[()],
+) -> LabelPairs | None:
+    """Those of the longest of a turn's segments, in place of the clip's."""
+    places = {(one.start, one.end) for one in stretches if _holds(turn, one)}
+    own = [(end - start, labels) for start, end, labels in stated if (start, end) in places]
+    _, longest = max(own, key=lambda pair: pair[0], default=(0, {}))
+    return sorted((dict(of_clip) | longest).items()) or None
 
 
 def with_words(

@@ -173,6 +173,14 @@ class ShardView(StoredShard):
             return None
         return stated_texts.in_span(segments_of(recording) or (), start, end, rate)
 
+    def stated_labels(
+        self, recording: RecordingRow, start: int, end: int, rate: int
+    ) -> list[tuple[int, int, dict[str, str]]]:
+        """`stated_texts.labels_in_span`, if clips hold turns, which are the source's segments."""
+        if not self._stated_turns or recording.get("rttm") is not None:
+            return []
+        return stated_texts.labels_in_span(segments_of(recording) or (), start, end, rate)
+
     @cached_property
     def _stated_turns(self) -> bool:
         by_source = plugins.DIARIZERS.load(self.job.speakers.use).USES_SPEAKERS

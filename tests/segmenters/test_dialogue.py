@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import tarfile
 from collections import Counter
@@ -31,7 +32,7 @@ from tasks.publish.upkeep import verify
 from tasks.recording.turns import Turn, Voices
 from tasks.segmenters import Segmenter, Span, dialogue
 from tasks.segmenters._window_cuts import Lengths, Pause, WindowCuts
-from tasks.settings import Plugin
+from tasks.settings import Plugin, Source
 from tasks.settings.job import Job
 from tasks.shard_store import recipe
 from tests.bench import _dialogues
@@ -428,3 +429,52 @@ def test_turns_that_the_source_writes_down_keep_its_texts(tmp_path: Path, talk: 
             own = [t for t in inside if f"p{t.speaker}" == turn["speaker"]
                    and turn["start"] - 1e-3 <= t.start - row["start"] <= turn["end"]]  # fmt: skip
             assert turn["text"] == " ".join(f"Sir, {t.text}" for t in own)
+
+
+def test_turns_keep_the_labels_of_their_segments(tmp_path: Path) -> None:
+    """One turn is two segments, of which the longer one says how it is; another says nothing."""
+    path = tmp_path / "in" / "r.wav"
+    path.parent.mkdir()
+    sf.write(path, corpus.speech(1, 60.0, 8000), 8000, "PCM_16")
+    spans = [
+        (0.5, 15.0, "ann", "glad"),
+        (17.0, 20.0, "bob", "sad"),
+        (20.5, 30.0, "bob", "calm"),
+        (32.0, 58.0, "ann", None),
+    ]
+    lines = [
+        {"wav": str(path), "key": f"k{start}", "start": start, "end": end, "speaker": who,
+         **({"emotion": how} if how else {})}
+        for start, end, who, how in spans
+    ]  # fmt: skip
+    (tmp_path / "list.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    source = {"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c"}
+    job = corpus.job(
+        tmp_path,
+        sources=[{**source, "labels": ["emotion"]}],
+        speakers=Plugin(use="given"),
+        filter={"segmenter": {"use": "dialogue"}, "filters": [{"use": "dialogue"}]},
+        package={"formats": ["webdataset", "lhotse_shar"]},
+    )
+    published, _ = pipeline.run_here(job)
+    [row] = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    stated = [turn["labels"] for turn in row["turns"]]
+    assert stated == [[("emotion", "glad")], [("emotion", "calm")], None]
+    with tarfile.open(next(published.path.glob("webdataset/train/*.tar"))) as members:
+        name = next(name for name in members.getnames() if name.endswith(".json"))
+        file = members.extractfile(name)
+        assert file is not None
+        turns = json.load(file)["turns"]
+    assert [turn.get("labels") for turn in turns] == [
+        {"emotion": "glad"},
+        {"emotion": "calm"},
+        None,
+    ]
+    cuts = gzip.decompress(next(published.path.glob("lhotse_shar/**/cuts.*.gz")).read_bytes())
+    custom = [s["custom"] for s in json.loads(cuts.splitlines()[0])["supervisions"]]
+    assert [one.get("labels") for one in custom] == [{"emotion": "glad"}, {"emotion": "calm"}, None]
+    assert verify.verify(published.path) == []
+    plain, _ = pipeline.run_here(replace(job, sources=(Source.model_validate(source),)))
+    [row] = pq.read_table(plain.path / "utterances.parquet").to_pylist()
+    assert all("labels" not in turn for turn in row["turns"])
+    assert verify.verify(plain.path) == []

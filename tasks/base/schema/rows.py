@@ -222,6 +222,13 @@ class ClipTurnRow(TypedDict):
     words: list[WordRow] | None
 
 
+class LabelledTurnRow(ClipTurnRow):
+    """A turn in versions of which a source keeps labels: those of its longest segment, and of the
+    recording what this does not say."""
+
+    labels: LabelPairs | None
+
+
 class TranscriptRow(TypedDict):
     """One row an utterance that was heard. Items of the transcribe stage."""
 

@@ -32,6 +32,7 @@ REFERENCE_WORDS = tuple(schema_of(rows.ReferenceWordsRow))
 #: Labels by name; who speaks in a recording, and in a clip that holds several.
 LABELS = arrow_type(rows.LabelPairs)
 TURN, CLIP_TURN = arrow_type(rows.TurnRow), arrow_type(rows.ClipTurnRow)
+LABELLED_TURN = arrow_type(rows.LabelledTurnRow)
 
 #: Describes a version, names its files, and is its last one: a version exists once it does.
 DATASET_FILE = "dataset.json"

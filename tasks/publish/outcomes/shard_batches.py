@@ -44,6 +44,7 @@ from tasks.publish.planned_columns import (
     MUTED_COLUMNS,
     SOURCE_COLUMNS,
     labels_kept,
+    turns_kept,
 )
 from tasks.settings.job import Job
 from tasks.shard_store import blobs, recipe
@@ -206,7 +207,8 @@ def of_shards(job: Job, keys: Mapping[str, str]) -> list[ShardBatch]:
     what: list[object] = [FORMAT, shard_outcomes.VERSION, *package, corpus.takes_part(job)]
     what += ["audio_is", job.package.audio] if recipe.enhancing(job) else []
     what += ["normalised"] if corpus.compares_texts(job) else []
-    what += ["labels"] if labels_kept(job) else []
+    if labels_kept(job):
+        what += ["labels", *(["of turns"] if turns_kept(job) else [])]
     what += [["asked", *corpus.asked(job)]] if corpus.asked(job) else []
     what += ["published", *sorted(job.package.publish)] if job.package.publish else []
     what += ["voices"] if recipe.across_recordings(job) is not None else []

@@ -25,9 +25,9 @@ from tasks.publish.planned_columns import (
     LABELS_COLUMN,
     LAYOUT_COLUMNS,
     MUTED_COLUMNS,
-    TURNS_COLUMN,
     labels_kept,
     sources_of,
+    turns_column,
     turns_kept,
 )
 from tasks.recording.tracks import channel_of
@@ -318,5 +318,5 @@ def row_schema(job: Job) -> pa.Schema:
     if labels_kept(job):
         fields.append(LABELS_COLUMN)
     if turns_kept(job):
-        fields.append(published_columns.marked(job, TURNS_COLUMN))
+        fields.append(published_columns.marked(job, turns_column(job)))
     return pa.schema([*fields, *sources_of(job).items()])

@@ -49,6 +49,7 @@ EXAMPLES = {
     "resample.levels": "{use: peak}",
     "transcribe.backend": "none",
     "transcribe.backends": "[{use: faster_whisper}, {use: moonshine}]",
+    "transcribe.also_when": "{dnsmos_ovrl: {max: 2}}",
     "transcribe.when": "{avg_logprob: {max: -0.4}}",
     "transcribe.verdicts": "{use: agreement}",
     "transcribe.llm_text": "{url: http://gpu-box:8000/v1, model: qwen}",

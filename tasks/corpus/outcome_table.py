@@ -127,7 +127,9 @@ def _measuring(job: Job) -> dict[str, object]:
     if enhanced.heard(job):
         text += [transcribe.hear, whole_job.settings_of_plugin("enhance", job.enhance)]
     if transcribe.backends:
-        text += [transcribe.asr, transcribe.model_dump(mode="json")["when"]]
+        given = transcribe.model_dump(mode="json")
+        text += [transcribe.asr, given["when"]]
+        text += [given["also_when"]] if transcribe.also_when else []
     measuring["text"] = text
     # Settings that change measures of text.
     texts = {p.use: plugins.TEXT.resolve(p)[1].recipe() for p in job.transcribe.verdicts}

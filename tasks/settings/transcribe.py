@@ -51,6 +51,13 @@ class TranscribeSettings(StageSettings):
         "all clips.",
         mark=WORDS,
     )
+    also_when: dict[str, Bounds] = Threshold(
+        {},
+        "Further recognisers get clips in which a filter measured any of these, too, whatever "
+        "`when` says: {music_share: {min: 0.1}, sounds_applause: {min: 0.2}}, where recognisers "
+        "invent words. With this alone, they get no others.",
+        mark=WORDS,
+    )
     asr: Literal["first", "rover", "medoid"] = Threshold(
         "first",
         "Which text counts where there are several recognisers: the first one's, the "

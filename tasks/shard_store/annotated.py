@@ -56,6 +56,7 @@ def check(job: Job) -> None:
     rules_of("filters", job.filter.all_filters)
     declared = of_job(job)
     _check_asked(job)
+    _check_suspects(job)
     columns = [
         *(column for p in job.filter.all_filters for column in plugins.columns("filters", p.use)),
         *(column for p in job.transcribe.verdicts for column in plugins.columns("text", p.use)),
@@ -82,6 +83,16 @@ def _check_asked(job: Job) -> None:
                 f"{shelf}: {plugin.use} goes by {missing[0]}, which nothing measures; add the "
                 "plug-in that does, or let it go by another measure"
             )
+
+
+def _check_suspects(job: Job) -> None:
+    """ConfigError if `transcribe.also_when` goes by a measure that no filter takes."""
+    measured = {c for plugin in job.filter.all_filters for c in values_of(plugin.use)}
+    if missing := [name for name in job.transcribe.also_when if name not in measured]:
+        raise ConfigError(
+            f"transcribe.also_when: no filter measures {missing[0]!r}; add the filter that does, "
+            "or go by another measure"
+        )
 
 
 def on_shelves() -> dict[str, Annotation]:

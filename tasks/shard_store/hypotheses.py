@@ -7,15 +7,16 @@ a recogniser computes that one alone. A further recogniser hears each utterance 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TypeGuard
 
 from tasks import scoring
-from tasks.base.schema import AnyRow, TranscriptRow
+from tasks.base.schema import AnyRow, MeasureValue, TranscriptRow
 from tasks.settings import Plugin, TranscribeSettings
 from tasks.settings.job import Job
+from tasks.settings.transcribe import Bounds
 from tasks.shard_store import language_vote, recipe
 from tasks.shard_store.language_vote import Vote
 from tasks.shard_store.utterance import HeardUtterance
@@ -38,14 +39,23 @@ def recipes(
     return tuple(recipe.of_transcript(s, w, audio, language) for s, w in others)
 
 
-def asked(settings: TranscribeSettings, heard: AnyRow) -> bool:
+def asked(
+    settings: TranscribeSettings, heard: AnyRow, measures: Mapping[str, MeasureValue]
+) -> bool:
     """Whether further recognisers hear an utterance: each of the first one's scores in `when` is
-    unknown or within its limits."""
+    unknown or within its limits, or a measure of `also_when` is within them."""
+    if _any_within(settings.also_when, measures):
+        return True
     for column, limits in settings.when.items():
         value = heard.get(column)
         if isinstance(value, int | float) and not limits.holds(float(value)):
             return False
-    return True
+    return bool(settings.when or not settings.also_when)
+
+
+def _any_within(wanted: Mapping[str, Bounds], measures: Mapping[str, MeasureValue]) -> bool:
+    values = ((limits, measures.get(column)) for column, limits in wanted.items())
+    return any(isinstance(value, float) and limits.holds(value) for limits, value in values)
 
 
 def with_others(

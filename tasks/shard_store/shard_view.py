@@ -305,7 +305,9 @@ class ShardView(StoredShard):
             return FinalUtterance(cut, utterance, utterance.outcome)
         if row["error_code"]:
             return FinalUtterance(cut, utterance, failed("transcribe", row))
-        if self.job.transcribe.backends and hypotheses.asked(self.job.transcribe, row):
+        if self.job.transcribe.backends and hypotheses.asked(
+            self.job.transcribe, row, utterance.measures
+        ):
             wanted = self.further_recipes(utterance)
             utterance = hypotheses.with_others(utterance, wanted, self.transcripts.get)
             if utterance.missing:

@@ -18,6 +18,7 @@ from tasks.shard_store import model_answers, recipe
 UNASKED_OF_PLUGINS = {
     **{"bit_rate": None, "facts": False, "min_in_source": 0.5, "min_recording_speech": 2.0},
     **{"max_speech_without_words": 1.0, "whole_without_text_up_to": None, "audio": False},
+    **{"constrained": False},
     **recipe.SINCE,
 }
 UNASKED = {
@@ -162,7 +163,7 @@ def _transcribing(settings: TranscribeSettings) -> JsonObject:
     del values["llm_text"]
     if (chosen := settings.llm_text) is not None:
         values["llm_text"] = {"model": chosen.model, **chosen.recipe()}
-    several = {name: values.pop(name) for name in ("backends", "when", "asr")}
+    several = {name: values.pop(name) for name in ("backends", "when", "also_when", "asr")}
     if not settings.backends:
         return values
     fields = type(settings).model_fields

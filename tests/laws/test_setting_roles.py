@@ -55,6 +55,7 @@ STAGES: dict[str, Entry] = {
     "transcribe.backends": Entry(RECIPE, [{"use": "fake"}, {"use": "fake", "seed": 1}]),
     # These say something only where there are several; `test_agreement.py` has both.
     "transcribe.when": Entry(THRESHOLD),
+    "transcribe.also_when": Entry(THRESHOLD),
     "transcribe.asr": Entry(THRESHOLD),
     # These choose between two clips; `test_enhance_runs.py` has both.
     "transcribe.hear": Entry(THRESHOLD),
@@ -334,8 +335,8 @@ SHELVES: dict[str, dict[str, Entry]] = {
     # `test_llm_label.py` has a server.
     "text.llm_label": {
         **dict.fromkeys(ServerSettings.model_fields, Entry(TRANSIENT)),
-        **dict.fromkeys(("model", "questions", "prompt", "temperature", "second", "audio"),
-                        Entry(RECIPE)),
+        **dict.fromkeys(("model", "questions", "prompt", "temperature", "second", "audio",
+                         "constrained"), Entry(RECIPE)),
         "allowed": Entry(THRESHOLD), "min_agreement": Entry(THRESHOLD),
     },
     "text.logprob": {"min": Entry(THRESHOLD, -0.5), "unless_wer": Entry(THRESHOLD, 0.3)},

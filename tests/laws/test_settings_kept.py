@@ -25,6 +25,7 @@ TWO = ({"use": "fake"}, {"use": "fake", "seed": 1})
 #: Values of what says something only together with others.
 TOGETHER: dict[str, dict[str, Any]] = {
     "transcribe.when": {"backends": TWO, "when": {"avg_logprob": {"max": -0.4}}},
+    "transcribe.also_when": {"backends": TWO, "also_when": {"rms": {"max": -60.0}}},
     "transcribe.asr": {"backends": TWO, "asr": "rover"},
     "transcribe.hear": {"hear": "enhanced"},
     "transcribe.llm_text": {

@@ -18,7 +18,7 @@ from tasks.publish.upkeep.verify import verify
 from tasks.scoring import agreement
 from tasks.settings import TranscribeSettings
 from tasks.settings.job import Job
-from tasks.shard_store import recipe, whole_job
+from tasks.shard_store import annotated, recipe, whole_job
 from tasks.text import agreement as verdict
 from tests.helpers import corpus
 from tests.helpers.outcomes import passing
@@ -210,6 +210,26 @@ def test_a_further_one_hears_only_what_is_doubtful(home: Path) -> None:
     corpus.run(everything)
     assert erring_asr.HEARD == {"a": 6, "b": 6}
     assert all(row["agreement"] is not None for row in rows(home))
+
+
+def test_a_further_one_hears_what_a_filter_suspects(home: Path) -> None:
+    """In music or applause, recognisers invent words that they are sure of."""
+    free = [{"use": "agreement", "min": 0.0}]
+    suspected = {"also_when": {"duration": {"min": 1.3}}, "verdicts": free}
+    doubt = {"when": {"avg_logprob": {"max": -0.4}}}
+    corpus.run(job(home, 0, 1, **suspected))
+    assert erring_asr.HEARD == {"a": 6, "b": 1}
+    corpus.run(job(home, 0, 1, **suspected, **doubt))
+    assert erring_asr.HEARD == {"a": 6, "b": 4}
+    assert [row["agreement"] is None for row in rows(home)].count(True) == 2
+    _, counts = corpus.run(job(home, 0, 1, **suspected))
+    assert counts["transcribe"][0] == 0
+    assert [row["agreement"] is None for row in rows(home)].count(True) == 5
+
+
+def test_what_no_filter_measures_is_refused(home: Path) -> None:
+    with pytest.raises(ConfigError, match="also_when: no filter measures 'sounds_applause'"):
+        annotated.check(job(home, 0, 1, also_when={"sounds_applause": {"min": 0.1}}))
 
 
 @pytest.mark.parametrize(("asr", "errs"), [("first", True), ("medoid", False), ("rover", False)])

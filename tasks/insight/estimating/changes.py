@@ -83,7 +83,10 @@ def _decisions(reviews: Reviews | None) -> str:
 #: The cause of work that decisions by people make, as the settings that they are no part of.
 REVIEWS = "reviews"
 #: How settings of transcription begin that change what recognisers or language models are asked.
-HEARD = ("backend", "hear", "language_by", "llm_text", "reference_words", "when")
+HEARD = (
+    *("also_when", "backend", "hear", "language_by"),
+    *("llm_text", "reference_words", "when"),
+)
 _CODE = ("its former model or code", "that of now")
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Sequence
 
 from tasks.base.json_types import JsonObject
 from tasks.served.http import Body
 
+ANSWER = "answer"  # key of a constrained reply
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _FENCE = re.compile(r"\A```[^\n`]*\n(.*?)\n?```\Z", re.DOTALL)
 #: Pairs of marks that models put around a whole answer.
@@ -24,8 +26,10 @@ def sent(
     instruction: str,
     text: str,
     wav: bytes | None = None,
+    answers: Sequence[str] = (),
 ) -> Body:
-    """A request about one text, and about the recording of it, if there is one."""
+    """A request about one text, and about the recording of it, if there is one. With `answers`, the
+    server is to let the model say nothing but one of these: `{"answer": "news"}`."""
     content: str | list[JsonObject] = text
     if wav is not None:
         audio = {"data": base64.b64encode(wav).decode("ascii"), "format": "wav"}
@@ -42,7 +46,29 @@ def sent(
     }
     if temperature is not None:
         request["temperature"] = temperature
+    if answers:
+        request["response_format"] = {
+            "type": "json_schema",
+            "json_schema": {"name": ANSWER, "strict": True, "schema": _one_of(answers)},
+        }
     return {"json": request}
+
+
+def _one_of(answers: Sequence[str]) -> JsonObject:
+    return {
+        "type": "object",
+        "properties": {ANSWER: {"type": "string", "enum": [*answers]}},
+        "required": [ANSWER],
+        "additionalProperties": False,
+    }
+
+
+def chosen(reply: str) -> str:
+    """What a reply to a request with `answers` says; the reply itself where it is no such JSON."""
+    try:
+        return str(json.loads(bare(reply, ""))[ANSWER])
+    except (ValueError, LookupError, TypeError):
+        return reply
 
 
 def parse(body: bytes) -> str:

@@ -81,6 +81,11 @@ class Settings(ChatServer, ChatSettings):
         description="Also send the clip, as `input_audio` in WAV, to models that hear. Where `pii` "
         "hides something in the text, nothing is asked then.",
     )
+    constrained: bool = Field(
+        False,
+        description="Have the server allow the answers alone (`response_format`, a JSON schema, as "
+        "vLLM, llama.cpp, Ollama and OpenAI take it): small models seldom keep to them else.",
+    )
     second: ChatServer | None = Field(
         None, description="Another model that is asked the same: {url: …, model: …}."
     )
@@ -154,7 +159,12 @@ def questions(settings: Settings) -> tuple[Question, ...]:
     return tuple(
         Question(
             _key(name, number),
-            json.dumps([server.model, settings.temperature, _instruction(settings, name)]),
+            json.dumps(
+                [
+                    *(server.model, settings.temperature, _instruction(settings, name)),
+                    *(["constrained"] if settings.constrained else []),
+                ]
+            ),
             settings.audio,
         )
         for number, (server, _) in enumerate(_servers(settings))
@@ -228,8 +238,12 @@ class _Model:
     ) -> Answer:
         name, text, clip = asked
         instruction = _instruction(settings, name)
-        sent = partial(chat.sent, self._name, settings.temperature, instruction)
+        answers = settings.questions[name].answers
+        only = answers if settings.constrained else ()
+        sent = partial(chat.sent, self._name, settings.temperature, instruction, answers=only)
         hint = f"{self._where}.model, and .temperature (some models take none: null)"
+        if only:
+            hint += ", and .constrained (not all servers take a schema)"
         if clip is not None:
             hint += ", and .audio (only models that hear take it)"
 
@@ -245,7 +259,7 @@ class _Model:
         except Failed as fault:
             detail = shortened(masking.sentence(str(fault)))
             return Answer(None, None, "no_answer", detail)
-        return judged(reply, text, settings.questions[name].answers)
+        return judged(chat.chosen(reply) if only else reply, text, answers)
 
 
 _model = lru_cache(maxsize=4)(_Model)

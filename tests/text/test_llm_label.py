@@ -104,6 +104,26 @@ def test_each_question_is_a_label_that_is_asked_once(home: Path, model: ChatServ
     assert not again.new
 
 
+def test_a_server_may_be_told_to_allow_the_answers_alone(home: Path, model: ChatServer) -> None:
+    """As JSON, which the schema asks for; a server that takes no notice of it is understood too."""
+    corpus.run(job(home, model))
+    assert "response_format" not in model.bodies[0]
+    plain = model.answer
+    model.answer = lambda text: (
+        plain(text) if text.endswith("3") else (200, json.dumps({"answer": SAID[text[-1]]}))
+    )
+    _, counts = corpus.run(job(home, model, constrained=True))
+    assert counts["transcribe"][0] == 4, "they are asked anew"
+    assert topics(home) == ["news", "sport", "other", "news"]
+    [asked] = {json.dumps(body["response_format"]) for body in model.bodies[4:]}
+    schema = json.loads(asked)["json_schema"]["schema"]
+    assert schema["properties"]["answer"]["enum"] == TOPIC["answers"]
+    assert schema["required"] == ["answer"]
+    model.answer = lambda text: (200, '{"answer": "weather"}')
+    corpus.run(job(home, model, constrained=True, prompt="Say."))
+    assert topics(home) == [None] * 4
+
+
 def test_allowed_is_taken_again_for_free(home: Path, model: ChatServer) -> None:
     corpus.run(job(home, model))
     some = job(home, model, allowed={"topic": ["news"]})

@@ -2,7 +2,8 @@
 
 `python -m tests.helpers.killed SMALL TMP COUNT SEED PACKAGE [TORN]`
 
-SMALL holds the recordings of `corpus` or of `talks`; PACKAGE: JSON, other settings of that stage.
+SMALL holds the recordings of `corpus` or of `talks`; PACKAGE: JSON, other settings of that stage,
+or a list of such: each is then published from what lies in SMALL/out, and dies meanwhile.
 Forks one run for each point from a process that never ran anything itself, and only imported what
 a run imports, which takes most of a run's time; prints the points.
 As a control, TORN (`replace` or `rename`) makes this call of `os` a copy that dies halfway.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -91,17 +93,48 @@ def die_at(small: Path, out: Path, package: JsonObject, at: int, torn: str) -> N
 
 
 def main(
-    small: Path, tmp: Path, count: int, seed: int, package: JsonObject, torn: str = ""
+    small: Path,
+    tmp: Path,
+    count: int,
+    seed: int,
+    package: JsonObject | list[JsonObject],
+    torn: str = "",
 ) -> None:
-    forked(die_at, small, tmp / "whole", package, -1, torn)
+    if isinstance(package, dict):
+        print(json.dumps(kills(small, tmp, count, seed, package, torn)))
+        return
+    told = []
+    for number, one in enumerate(package):
+        place = tmp / str(number)
+        told.append(kills(small, place, count, seed + number, one, torn, small / "out"))
+    print(json.dumps(told))
+
+
+def kills(
+    small: Path,
+    tmp: Path,
+    count: int,
+    seed: int,
+    package: JsonObject,
+    torn: str,
+    computed: Path | None = None,
+) -> JsonObject:
+    """How many calls a run makes, and how those ended that died at some; `computed`: the OUT that
+    all begin with, without its versions."""
+
+    def ended_at(name: str, at: int) -> int:
+        if computed is not None:
+            shutil.copytree(computed, tmp / name, ignore=shutil.ignore_patterns("datasets"))
+        return forked(die_at, small, tmp / name, package, at, torn)
+
+    ended_at("whole", -1)
     done = json.loads((tmp / "whole.json").read_text())
     calls = done["calls"]
     for module in done["modules"]:
         with suppress(ImportError):  # some are made by others, under names that nothing finds
             import_module(module)
     points = sorted(random.Random(seed).sample(range(calls), min(count, calls)))
-    ended = {at: forked(die_at, small, tmp / f"at{at}", package, at, torn) for at in points}
-    print(json.dumps({"calls": calls, "ended": ended}))
+    return {"calls": calls, "ended": {at: ended_at(f"at{at}", at) for at in points}}
 
 
 if __name__ == "__main__":

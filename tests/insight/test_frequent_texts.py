@@ -6,9 +6,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+from flows.run import report as run_report
 from tasks.base.schema import UTTERANCES_FILE
+from tasks.insight import report
 from tasks.insight.report import frequent_texts
+from tasks.storage import queries
+from tests.helpers import corpus
+from tests.insight.test_report import recorded
+from tests.text.test_near_texts import ADVERT
 
 
 def write(folder: Path, texts: list[str | None], **more: list[int]) -> None:
@@ -19,9 +26,16 @@ def write(folder: Path, texts: list[str | None], **more: list[int]) -> None:
 def test_texts_of_several_clips_come_by_their_number(tmp_path: Path) -> None:
     write(tmp_path, ["b", "a", "b", "once", None, None, "", "", "a", "b", "x" * 300, "x" * 300])
     found = frequent_texts.of_version(tmp_path)
-    assert found[:2] == [("b", 3, 3.0), ("a", 2, 2.0)]
+    assert found[:2] == [("b", 3, 3.0, 1), ("a", 2, 2.0, 1)]
     assert len(found) == 3
     assert found[2].text == "x" * 200 + " …"
+
+
+def test_near_equal_ones_are_one_by_the_name_of_the_most_frequent(tmp_path: Path) -> None:
+    other = ADVERT.replace("finest", "best")
+    write(tmp_path, ["a", ADVERT, other, "a", ADVERT])
+    found = frequent_texts.of_version(tmp_path)
+    assert found == [(ADVERT, 3, 3.0, 2), ("a", 2, 2.0, 1)]
 
 
 def test_only_the_most_frequent_ones_are_shown(tmp_path: Path) -> None:
@@ -33,3 +47,22 @@ def test_no_version_and_one_of_an_old_release_have_none(tmp_path: Path) -> None:
     assert frequent_texts.of_version(None) == []
     pq.write_table(pa.table({"id": ["a"]}), tmp_path / UTTERANCES_FILE)
     assert frequent_texts.of_version(tmp_path) == []
+
+
+def test_tables_keep_to_the_memory_that_the_run_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus.make(tmp_path / "in", 2)
+    job = corpus.job(tmp_path, package={"memory": "123MB"})
+    folder = recorded(job)
+    asked: list[str] = []
+    tables = queries.tables
+
+    def noted(memory: str = "default", *more: Path | None) -> object:
+        asked.append(memory)
+        return tables(memory, *more)
+
+    monkeypatch.setattr(queries, "tables", noted)
+    report.build(run_report.request(job, folder))
+    assert len(asked) >= 2
+    assert {*asked} == {"123MB"}

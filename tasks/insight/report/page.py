@@ -136,7 +136,7 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
         "measured": None if columns is None else _measured(columns, asked, about),
         "labels": _labels(columns, _version(asked)),
         "agreeing": None if columns is None else agreement.of(columns),
-        "frequent": frequent_texts.of_version(_version(asked)),
+        "frequent": frequent_texts.of_version(_version(asked), job.package.memory),
         "settings": masking.text(asked.settings)[:SETTINGS],
         "rows": rows,
         "reasons": clip_table.groups(asked.counts, chosen),

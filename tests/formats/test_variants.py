@@ -1,0 +1,102 @@
+"""Growth, equal bytes and kills in all that formats write beside their defaults."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.formats._profiles import PROFILES
+from tasks.publish.upkeep.verify import verify
+from tasks.storage import versions
+from tests.formats.test_formats import package, shards_of
+from tests.helpers import corpus, tiers
+
+_CODECS: list[dict[str, Any]] = [{"audio": "flac"}, {"audio": "opus"}, {"audio": "mp3"}]
+_ENCODED = {
+    "hf_audiofolder": {"audio": "mp3"}, "f5": {"audio": "flac"}, "piper": {"audio": "opus"},
+    "coqui": {"audio": "flac"}, "styletts2": {"audio": "mp3"},
+}  # fmt: skip
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "metadata_csv": [
+        {"profile": name, **_ENCODED.get(name, {})} for name in PROFILES if name != "ljspeech"
+    ],
+    "chat_jsonl": [
+        {"profile": "llama_factory", "audio": "flac"}, {"profile": "qwen_audio"},
+        {"profile": "ms_swift", "turns": 2, "max_gap": 60},
+    ],
+    "webdataset": [{"energon": True, "audio": "flac"}, *_CODECS[1:]],
+    "lhotse_shar": [{"index": True}, *_CODECS],
+    **dict.fromkeys(("hf_parquet", "mds", "litdata", "lance"), _CODECS),
+    "nemo": _CODECS[:1],
+    "emilia": _CODECS[2:],
+    "features": [{"like": "wenet"}],
+}  # fmt: skip
+#: Each variant is in one of these; a version has a format once.
+LOOKS = [
+    [{"use": use, **of_use[number]} for use, of_use in VARIANTS.items() if number < len(of_use)]
+    for number in range(max(map(len, VARIANTS.values())))
+]
+EACH = [(look, str(one["use"])) for look, some in enumerate(LOOKS) for one in some]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six recordings, computed, and a version of each look; the second ones have one more."""
+    tmp = tmp_path_factory.mktemp("variants")
+    corpus.make(tmp / "in", 6)
+    corpus.run(corpus.job(tmp))
+    for number, look in enumerate(LOOKS):
+        out = tmp / f"look{number}"
+        shutil.copytree(tmp / "out", out, ignore=shutil.ignore_patterns("datasets"))
+        corpus.run(corpus.job(tmp, out=out, package=package(*look)))
+    corpus.add(tmp / "in", 6)
+    for number, look in enumerate(LOOKS):
+        corpus.run(corpus.job(tmp, out=tmp / f"look{number}", package=package(*look)))
+    (tmp / "in/r06.wav").unlink()
+    return tmp
+
+
+def version(made: Path, look: int, name: str = "v0001") -> Path:
+    return made / f"look{look}/datasets" / name
+
+
+@pytest.mark.parametrize("look", range(len(LOOKS)))
+def test_versions_are_whole(made: Path, look: int) -> None:
+    assert [verify(version(made, look, name)) for name in ("v0001", "v0002")] == [[], []]
+
+
+@pytest.mark.parametrize(("look", "use"), EACH)
+def test_growth_links_what_stayed(made: Path, look: int, use: str) -> None:
+    one, two = version(made, look), version(made, look, "v0002")
+    old, new = shards_of(one, use), shards_of(two, use)
+    assert (len(old), len(new)) == (2, 3)
+    for before, after in zip(old, new, strict=False):
+        assert before.files
+        assert [(one / path).stat().st_ino for path in before.files] == [
+            (two / path).stat().st_ino for path in after.files
+        ]
+
+
+@pytest.mark.parametrize("kills", [2, tiers.nightly(20)])
+def test_a_kill_leaves_half_of_none(made: Path, tmp_path: Path, kills: int) -> None:
+    """SIGKILL amid the writes of each look; the next run has the bytes of a quiet one."""
+    asked = [package(*look) for look in LOOKS]
+    words = [*map(str, (made, tmp_path, kills, 7)), json.dumps(asked)]
+    command = [sys.executable, "-m", "tests.helpers.killed", *words]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    for number, told in enumerate(json.loads(done.stdout.splitlines()[-1])):
+        assert [*told["ended"].values()] == [signal.SIGKILL] * kills
+        for at in told["ended"]:
+            job = corpus.job(made, out=tmp_path / f"{number}/at{at}", package=asked[number])
+            assert [fault for path in versions.all_of(job.out) for fault in verify(path)] == [], at
+            again = corpus.run(job)[0].path
+            assert corpus.content(again) == corpus.content(version(made, number)), (number, at)
+            assert corpus.temps(job.out) == []

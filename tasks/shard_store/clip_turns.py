@@ -70,8 +70,8 @@ def _labels(
 ) -> LabelPairs | None:
     """Those of the longest of a turn's segments, in place of the clip's."""
     places = {(one.start, one.end) for one in stretches if _holds(turn, one)}
-    own = [(end - start, labels) for start, end, labels in stated if (start, end) in places]
-    _, longest = max(own, key=lambda pair: pair[0], default=(0, {}))
+    inside = [(end - start, labels) for start, end, labels in stated if (start, end) in places]
+    _, longest = max(inside, key=lambda pair: pair[0], default=(0, {}))
     return sorted((dict(of_clip) | longest).items()) or None
 
 

@@ -215,8 +215,8 @@ def test_a_further_one_hears_only_what_is_doubtful(home: Path) -> None:
 def test_a_further_one_hears_what_a_filter_suspects(home: Path) -> None:
     """In music or applause, recognisers invent words that they are sure of."""
     free = [{"use": "agreement", "min": 0.0}]
-    suspected = {"also_when": {"duration": {"min": 1.3}}, "verdicts": free}
-    doubt = {"when": {"avg_logprob": {"max": -0.4}}}
+    suspected: dict[str, Any] = {"also_when": {"duration": {"min": 1.3}}, "verdicts": free}
+    doubt: dict[str, Any] = {"when": {"avg_logprob": {"max": -0.4}}}
     corpus.run(job(home, 0, 1, **suspected))
     assert erring_asr.HEARD == {"a": 6, "b": 1}
     corpus.run(job(home, 0, 1, **suspected, **doubt))

@@ -122,7 +122,7 @@ def _batch(
 ) -> Batch:
     """Recordings of a source as rows: columns from the start, as there may be millions."""
     paths = [r.path for r in recordings]
-    said = [turns.of(r) if turns is not None else (None, None) for r in recordings]
+    turned = [turns.of(r) if turns is not None else (None, None) for r in recordings]
     errors = [r.error or (None, None) for r in recordings]
     spans = [r.segments for r in recordings]
     names = [f"{name}/{path}" for path in paths]
@@ -146,8 +146,8 @@ def _batch(
         "error_detail": [detail for _, detail in errors],
         "length": [r.length for r in recordings],
         "labels": [[*r.labels] or None for r in recordings],
-        "rttm": [turn for turn, _ in said],
-        "rttm_error": [fault for _, fault in said],
+        "rttm": [turn for turn, _ in turned],
+        "rttm_error": [fault for _, fault in turned],
     }
     columns["listed"] = digests = fingerprints.listed_columns(columns)
     none = [None] * len(paths)

@@ -144,7 +144,8 @@ class AsListed:
         sizes = set[int]()
         contents, columns, absent = self._known_contents(), self._had.columns, self._absent
         if not self.fresh:
-            absent = absent[np.isin(columns.contents[absent], [*contents])]
+            elsewhere = np.fromiter((*contents, 0), np.uint64)  # 0: it could not be read
+            absent = absent[np.isin(columns.contents[absent], elsewhere)]
         for number in np.unique(columns.shard[absent]):
             for row in manifest.listed(self._out, self._had.shards[number]).to_pylist():
                 if row["recording"] in names and row["content"]:

@@ -103,13 +103,13 @@ class Columns:
     def values(self, name: str) -> Float64s:
         """A measure of each utterance, NaN for none; float64 [rows], read-only. The last ones are
         kept, up to HELD bytes and one more: each is 80 MB of ten million rows."""
-        if (column := self._read.pop(name, None)) is None:
+        if (values := self._read.pop(name, None)) is None:
             while self._read and sum(one.nbytes for one in self._read.values()) >= HELD:
                 del self._read[next(iter(self._read))]
             sql = f"SELECT {queries.identifier(name)}::DOUBLE AS value FROM outcomes"
-            column = np.ma.filled(self._outcomes.execute(sql).fetchnumpy()["value"], np.nan)
-        self._read[name] = column
-        return column
+            values = np.ma.filled(self._outcomes.execute(sql).fetchnumpy()["value"], np.nan)
+        self._read[name] = values
+        return values
 
     @cached_property
     def seconds(self) -> Float64s:

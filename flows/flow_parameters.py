@@ -48,7 +48,7 @@ REMEDY = (
 )
 #: What could lead out of a place in a URL, or add another one to it.
 _LEADS_OUT = ("::", "%", "?", "#", "\\")
-#: Hears of (place, shelf, name) of a plug-in before it is imported.
+#: Is told of (place, shelf, name) of a plug-in before it is imported.
 Seen = Callable[[str, str, str], object]
 
 

@@ -68,7 +68,7 @@ def serve(
 
     `ready` is called once runs can be requested. `trust`: whoever starts a run may name code and
     files; `allow`: folders for sources and results beside those of the settings; `metrics`: a port
-    at which the last run's metrics are served; `alert`: an address that hears of runs that do not
+    at which the last run's metrics are served; `alert`: an address that is told of runs that do not
     end well. ConfigError before anything starts.
     """
     check(settings)

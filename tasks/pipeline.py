@@ -1,8 +1,8 @@
 """The whole pipeline: shard, then filter, resample, transcribe per shard, then package.
 
 `run` decides what to compute, and in which order. An `Executor` runs functions on a worker: `Here`
-runs them in this process, `flows/` on a cluster. An `Observer` hears of every step: `flows/` turns
-them into Prefect task runs and progress bars.
+runs them in this process, `flows/` on a cluster. An `Observer` is told of every step: `flows/`
+turns them into Prefect task runs and progress bars.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _chains(
         complete = state.items(shard) or {}
         files = 1 if complete else sharding.index.most_files(shard)
         try:
-            if files and not complete:  # before Prefect hears of the shard
+            if files and not complete:  # before Prefect is told of the shard
                 manifest.listed(job.out, shard, manifest.refuse)
             dones = chain(job, shard, sharding.seconds[shard], executor, observer, complete, files)
         except CorruptManifest as fault:

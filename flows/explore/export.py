@@ -31,7 +31,7 @@ def chosen(items: Items, asked: Parameters) -> tuple[Choice, str]:
 
 
 def jsonl(corpus: Corpus, items: Items, asked: Parameters, file: IO[bytes]) -> None:
-    """One JSON object a line, without columns that are null."""
+    """One JSON object per line, without columns that are null."""
     picked, by = chosen(items, asked)
     sql = f"SELECT {items.listed} FROM {items.name} WHERE {picked.sql} ORDER BY {by}"
     for batch in corpus.batches(sql, picked.values):

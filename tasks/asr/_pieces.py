@@ -67,7 +67,7 @@ class Engine:
         languages: Sequence[str | None],
         refusals: Iterable[str | None] = repeat(None),
     ) -> Iterator[Transcript]:
-        """One transcript a clip, in order; `refusals`: why the engine hears no such language."""
+        """One transcript per clip, in order; `refusals`: why the engine hears no such language."""
         faults = [one or fault(clip) for clip, one in zip(clips, refusals, strict=False)]
         pieces: list[list[Piece]] = []
         for clip, language, wrong in zip(clips, languages, faults, strict=True):

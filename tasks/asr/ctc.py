@@ -142,7 +142,7 @@ class Backend:
         return logprobs
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
-        """One transcript a clip, in order."""
+        """One transcript per clip, in order."""
         return self._engine.transcripts(clips, [clip.language for clip in clips])
 
     def align(self, clips: Sequence[SpeechClip], texts: Sequence[str]) -> Iterator[Transcript]:

@@ -51,7 +51,7 @@ class Backend:
         self._settings = settings
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
-        """One transcript a clip, in order."""
+        """One transcript per clip, in order."""
         for clip in clips:
             text = heard(clip, self._settings.seed)
             yield Transcript(

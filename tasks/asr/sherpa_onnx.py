@@ -129,7 +129,7 @@ class Backend:
         )
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
-        """One transcript a clip, in order; pieces of similar length share a batch."""
+        """One transcript per clip, in order; pieces of similar length share a batch."""
         languages = [_base(clip.language) or self._settings.language for clip in clips]
         refusals = [_refusal(self._settings, language) for language in languages]
         return self._engine.transcripts(clips, languages, refusals)

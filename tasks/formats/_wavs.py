@@ -1,4 +1,4 @@
-"""Formats of one file a clip, named by its id, in a folder a shard (more for a large one)."""
+"""Formats of one file per clip, named by its id, in a folder per shard (more for a large one)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Audio with questions and answers, a JSON line each, for speech language models.
+"""Audio with questions and answers, one JSON object per line, for speech language models.
 
 chat_jsonl/<split>.jsonl                     lines, whose paths are relative to this folder
-chat_jsonl/<split>/wav/000000000/<id>.wav    16-bit mono (or .flac); a folder a shard
+chat_jsonl/<split>/wav/000000000/<id>.wav    16-bit mono (or .flac); a folder per shard
 chat_jsonl/dataset_info.json                 llama_factory: what its `dataset_dir` has to hold
 
 A line of `ms_swift` and `llama_factory`:

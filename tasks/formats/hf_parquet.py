@@ -1,6 +1,6 @@
 """Hugging Face: a Parquet file an output shard, with the audio in it, in a folder for each split.
 
-hf_parquet/<split>/000000000.parquet    a row a clip, in row groups of at most 100 rows or 32 MB
+hf_parquet/<split>/000000000.parquet    a row per clip, in row groups of at most 100 rows or 32 MB
 
 `datasets.load_dataset("hf_parquet")` finds the splits in the header of `hf_parquet/README.md`, by
 the names that all formats have (from the folders alone it would call `dev` `validation`), and the

@@ -1,6 +1,6 @@
 """Lance: a table a split whose rows, clips among them, are read in any order.
 
-lance/<split>/data/000000000.lance      a row a clip; `audio` holds the bytes of a file, with
+lance/<split>/data/000000000.lance      a row per clip; `audio` holds the bytes of a file, with
                                         `package.audio: both` `audio_enhanced` those of another
 lance/<split>/_versions/…614.manifest   version 1 of the table: its columns and its files
 

@@ -1,7 +1,7 @@
 """SpeechBrain's JSON manifests, one for each split, and one WAV file a clip.
 
 speechbrain/<split>.json                      `DynamicItemDataset.from_json`, an entry a line
-speechbrain/<split>/wav/000000000/<id>.wav    16-bit mono; a folder a shard
+speechbrain/<split>/wav/000000000/<id>.wav    16-bit mono; a folder per shard
 
 An entry, under the clip's id: `wav` (`{data_root}` is the version's folder), `words`, `length` and
 `duration` (both s: SpeechBrain's templates sort by the one, its recipes by the other), `spk_id`,

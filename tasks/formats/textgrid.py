@@ -1,4 +1,4 @@
-"""When each word is said, as Praat's TextGrid: a file a clip, for phoneticians and aligners.
+"""When each word is said, as Praat's TextGrid: one file per clip, for phoneticians and aligners.
 
 textgrid/<split>/000000000/<id>.TextGrid    the tiers `text`, the whole clip, and `words`
 textgrid/<split>/data.list                  the files, one a line

@@ -1,6 +1,6 @@
 """WeNet's `raw` data: one WAV file a clip, and a list of them with their texts.
 
-wenet_raw/<split>/wav/000000000/<key>.wav   16-bit mono, header of 44 bytes; a folder a shard
+wenet_raw/<split>/wav/000000000/<key>.wav   16-bit mono, header of 44 bytes; a folder per shard
 wenet_raw/<split>/data.list                 {"key", "wav", "txt"} a line, `wav` in the version,
                                             and what `package.publish` names
 wenet_raw/units.txt                         characters of train's texts, for the char tokenizer

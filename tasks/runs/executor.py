@@ -1,4 +1,4 @@
-"""Interfaces of a run: Executor (runs calls) and Observer (hears of steps)."""
+"""Interfaces of a run: Executor (runs calls) and Observer (is told of steps)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Here:
 
 
 class Observer(Protocol):
-    """Hears of every step of a run. Seconds are seconds of audio."""
+    """Is told of every step of a run. Seconds are seconds of audio."""
 
     #: More shards than this are too many to show: those that lack nothing get no steps.
     most_shards: int = 100

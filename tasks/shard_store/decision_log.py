@@ -1,4 +1,4 @@
-"""OUT/reviews.jsonl: decisions by people, a JSON object a line, appended and never changed.
+"""OUT/reviews.jsonl: decisions by people, one JSON object per line, appended and never changed.
 
     {"id": "…", "decision": "keep", "who": "ada", "when": "2026-01-31T12:00:00Z", "note": "…"}
     {"id": "…", "decision": "retext", "text": "the right words", …}

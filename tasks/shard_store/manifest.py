@@ -162,7 +162,7 @@ def commit(
 
 
 def read(out: Path, stage: str, shard: str, damaged: OnDamage = leave) -> list[Part]:
-    """All intact parts of a shard, oldest first; `damaged` hears of each other file."""
+    """All intact parts of a shard, oldest first; `damaged` is told of each other file."""
     home = folder(out, stage, shard)
     paths = _files(home)
     opened, faults = _opened(paths)

@@ -45,7 +45,7 @@ def cut_recipes(segmenter: Plugin, speakers: Plugin) -> Callable[..., str]:
 class StoredShard:
     """The manifests of one shard, each read at its first use.
 
-    `damaged` hears of damaged manifests, which count as missing. `listed`: the shard's recordings
+    `damaged` is told of damaged manifests, which count as missing. `listed`: the shard's recordings
     as its sources list them now, before that is committed. `again`: failures that are no fault of
     the item count as no result, as for a run that tries them again.
     """

@@ -18,8 +18,14 @@ ReadFile = Callable[[str, int], bytes]
 
 def first_bytes(path: str, most: int) -> bytes:
     """All bytes of a file or object, or the first `most`."""
-    with urls.streamed(path) as file:
-        return file.read(most)
+    if urls.is_url(path):
+        with urls.streamed(path) as file:
+            return file.read(most)
+    with open(path, "rb", buffering=0, opener=regular.read) as file:
+        data = file.read(most)
+        while len(data) < most and (more := file.read(most - len(data))):  # a share reads less
+            data += more
+        return data
 
 
 def is_recording(name: str, path: str, read: ReadFile = first_bytes) -> bool:

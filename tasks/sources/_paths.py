@@ -41,9 +41,10 @@ def skip_reason(name: str, system_folders: bool = False) -> str | None:
     """Why a file or folder of this name is skipped, or None. `system_folders`: those are taken."""
     if name.startswith("."):
         return "hidden"
-    if not system_folders and name.lower() in SYSTEM_FOLDERS:
+    lower = name.lower()
+    if not system_folders and lower in SYSTEM_FOLDERS:
         return "system_folder"
-    return "temporary" if name.lower().endswith(TEMPORARY) else None
+    return "temporary" if lower.endswith(TEMPORARY) else None
 
 
 def is_results(folder: str) -> bool:

@@ -22,13 +22,16 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+_MARKED = {mark[:1] for mark, _ in _MARKS}
 _SHOWN = 12  # characters of each reading in a message
 
 
 def decode(data: bytes, encoding: str | None = None) -> tuple[str, str]:
     """(text without a byte order mark, name of its encoding). `encoding`: what the settings say;
     a mark in the bytes wins. ItemError `bad_text` if it is not certain, or the bytes do not fit."""
-    marked = next((name for mark, name in _MARKS if data.startswith(mark)), None)
+    marked = None
+    if data[:1] in _MARKED:
+        marked = next((name for mark, name in _MARKS if data.startswith(mark)), None)
     name = marked or encoding
     if name is None:
         return _recognised(data)

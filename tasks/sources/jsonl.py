@@ -1,4 +1,4 @@
-"""A list with one JSON object a line: WeNet's raw list, NeMo's manifest, or columns by setting.
+"""A list with one JSON object per line: WeNet's raw list, NeMo's manifest, or columns by setting.
 
     {"key": …, "wav": …, "txt": …[, "start": …, "end": …]}              WeNet raw
     {"id": …, "wav": …, "text": …[, "speaker": …, "language": …]}       Emilia

@@ -35,7 +35,7 @@ COMMIT_BYTES = 512 << 20  # of a blob, about
 
 
 class Progress(Protocol):
-    """Hears of a stage's work on a shard, in seconds of audio."""
+    """Is told of a stage's work on a shard, in seconds of audio."""
 
     def ahead(self, seconds: float) -> None:
         """So much is to be computed: what stages before it left, less what is stored."""

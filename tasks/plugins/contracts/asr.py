@@ -101,7 +101,7 @@ class Backend(Protocol):
         """Sample rate of the clips that it wants, Hz; None: it wants no samples."""
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
-        """One transcript a clip, in order. A bad clip gives a Transcript with `error`, never an
+        """One transcript per clip, in order. A bad clip gives a Transcript with `error`, never an
         exception; RunError, which ends the run, is for faults that every clip would meet (a server
         that is gone, a key that is refused)."""
 
@@ -129,7 +129,7 @@ class AligningBackend(Protocol):
     """A backend that says when each word of a given text is said."""
 
     def align(self, clips: Sequence[SpeechClip], texts: Sequence[str]) -> Iterator[Transcript]:
-        """One transcript a clip, in order: its text, the words of that with times and
+        """One transcript per clip, in order: its text, the words of that with times and
         probabilities, whose mean says how well the text fits the sound. `error` where it cannot
         be aligned."""
 

@@ -9,13 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
+from typing import TypeAlias, TypedDict
 
 from tasks.base.errors import ItemError
-from tasks.base.json_types import JsonObject
 from tasks.recording import TimedWord
 from tasks.sources._beside.cues import Cue, Cues, NoTranscript, joined
 from tasks.sources._lists import json_value, seconds_field, text_field, timed_words
 from tasks.sources._text_encoding import BAD_TEXT
+
+#: An object of a transcript. A service may change what it writes: no value is taken unchecked.
+Entry: TypeAlias = Mapping[str, object]
+
+
+class _Word(TypedDict):
+    """A word as a service gives it."""
+
+    word: str
+    start: object
+    end: object
 
 
 def cues(text: str) -> Cues:
@@ -38,7 +49,13 @@ def cues(text: str) -> Cues:
     return result
 
 
-def _objects(value: object) -> list[JsonObject]:
+def _object(value: object) -> Entry:
+    if not isinstance(value, dict):
+        raise ValueError("a value is not an object")
+    return value
+
+
+def _objects(value: object) -> list[Entry]:
     """A list of objects, empty if absent."""
     if value is None:
         return []
@@ -55,7 +72,7 @@ def _seconds(value: object) -> float:
     return float("nan") if seconds is None else seconds
 
 
-def _words(items: Iterable[JsonObject], text: str, scale: float = 1.0) -> tuple[TimedWord, ...]:
+def _words(items: Iterable[Entry], text: str, scale: float = 1.0) -> tuple[TimedWord, ...]:
     """Words whose text is under the key `text`; none if their times are not in order."""
     rows = [
         {
@@ -79,7 +96,7 @@ def _name(value: object) -> str | None:
     return None if value is None else text_field(value)
 
 
-def _whisper(value: JsonObject) -> Iterable[Cue]:
+def _whisper(value: Entry) -> Iterable[Cue]:
     segments = _objects(value.get("segments"))
     for segment in segments:
         text = text_field(segment.get("text")) or ""
@@ -88,23 +105,26 @@ def _whisper(value: JsonObject) -> Iterable[Cue]:
         yield Cue(start, end, text, _name(segment.get("speaker")), words or None)
 
 
-def _openai_words(value: JsonObject) -> Iterable[Cue]:
+def _openai_words(value: Entry) -> Iterable[Cue]:
     words = _words(_objects(value.get("words")), "word")
     yield Cue(0.0, None, text_field(value.get("text")) or joined(words), words=words or None)
 
 
-def _whisper_cpp(value: JsonObject) -> Iterable[Cue]:
+def _whisper_cpp(value: Entry) -> Iterable[Cue]:
     for segment in _objects(value["transcription"]):
-        start, end = (_seconds(segment["offsets"].get(edge)) / 1000 for edge in ("from", "to"))
+        start, end = (
+            _seconds(_object(segment["offsets"]).get(edge)) / 1000 for edge in ("from", "to")
+        )
         yield Cue(start, end, text_field(segment.get("text")) or "")
 
 
-def _aws(value: JsonObject) -> Iterable[Cue]:
-    results = value["results"]
+def _aws(value: Entry) -> Iterable[Cue]:
+    results = _object(value["results"])
     items = _objects(results.get("items"))
     if segments := _objects(results.get("audio_segments")):
         for segment in segments:
-            ids = {*(segment.get("items") or ())}
+            named = segment.get("items")
+            ids = {*named} if isinstance(named, list) else set()
             words = _aws_words([item for item in items if item.get("id") in ids])
             text = text_field(segment.get("transcript")) or ""
             start, end = _seconds(segment.get("start_time")), _seconds(segment.get("end_time"))
@@ -118,8 +138,8 @@ def _aws(value: JsonObject) -> Iterable[Cue]:
 
 
 def _turns(
-    items: Iterable[tuple[object, JsonObject]],
-    words_of: Callable[[list[JsonObject]], tuple[TimedWord, ...]],
+    items: Iterable[tuple[object, Entry]],
+    words_of: Callable[[list[Entry]], tuple[TimedWord, ...]],
 ) -> Iterable[Cue]:
     """A cue for each run of items, which come with their speakers, of one speaker."""
     for speaker, turn in groupby(items, key=lambda pair: pair[0]):
@@ -128,8 +148,8 @@ def _turns(
 
 
 def _with_speakers(
-    items: list[JsonObject], by_start: Mapping[object, object]
-) -> Iterable[tuple[object, JsonObject]]:
+    items: list[Entry], by_start: Mapping[object, object]
+) -> Iterable[tuple[object, Entry]]:
     """Items with their speakers, which older files state apart; a mark has that of the word before
     it."""
     last = None
@@ -139,23 +159,24 @@ def _with_speakers(
         yield last, item
 
 
-def _aws_words(items: list[JsonObject]) -> tuple[TimedWord, ...]:
-    rows: list[JsonObject] = []
+def _aws_words(items: list[Entry]) -> tuple[TimedWord, ...]:
+    rows: list[_Word] = []
     for item in items:
-        content = item["alternatives"][0]["content"]
+        content = text_field(_objects(item["alternatives"])[0]["content"]) or ""
         if item.get("type") == "punctuation" and rows:
             rows[-1]["word"] += content
         else:
-            times = {"start": item.get("start_time"), "end": item.get("end_time")}
-            rows.append({"word": content, **times})
+            start, end = item.get("start_time"), item.get("end_time")
+            rows.append({"word": content, "start": start, "end": end})
     return _words(rows, "word")
 
 
-def _google(value: JsonObject) -> Iterable[Cue]:
+def _google(value: Entry) -> Iterable[Cue]:
     results = _objects(_google_results(value))
     _one_channel({result.get("channelTag") for result in results})
     last = 0.0
-    alternatives = [next(iter(_objects(r.get("alternatives"))), {}) for r in results]
+    nothing: Entry = {}
+    alternatives = [next(iter(_objects(r.get("alternatives"))), nothing) for r in results]
     word_lists = [_objects(alternative.get("words")) for alternative in alternatives]
     # Version 1 gives the words of all results once more in the last, with their speakers.
     once_more = (
@@ -179,7 +200,7 @@ def _google(value: JsonObject) -> Iterable[Cue]:
             yield Cue(begin, last, text, words=words or None)
 
 
-def _google_words(items: list[JsonObject]) -> tuple[TimedWord, ...]:
+def _google_words(items: list[Entry]) -> tuple[TimedWord, ...]:
     rows = [
         {
             "word": item.get("word"),
@@ -191,8 +212,8 @@ def _google_words(items: list[JsonObject]) -> tuple[TimedWord, ...]:
     return _words(rows, "word")
 
 
-def _deepgram(value: JsonObject) -> Iterable[Cue]:
-    results = value["results"]
+def _deepgram(value: Entry) -> Iterable[Cue]:
+    results = _object(value["results"])
     channels = _objects(results["channels"])
     _one_channel(range(len(channels)))
     if utterances := _objects(results.get("utterances")):
@@ -211,18 +232,18 @@ def _deepgram(value: JsonObject) -> Iterable[Cue]:
             yield _deepgram_cue(best, 0.0, None, speakers[0] if speakers else None)
 
 
-def _deepgram_cue(utterance: JsonObject, start: object, end: object, speaker: object) -> Cue:
+def _deepgram_cue(utterance: Entry, start: object, end: object, speaker: object) -> Cue:
     words = _deepgram_words(_objects(utterance.get("words")))
     text = text_field(utterance.get("transcript")) or ""
     return Cue(_seconds(start), seconds_field(end), text, _name(speaker), words or None)
 
 
-def _deepgram_words(items: list[JsonObject]) -> tuple[TimedWord, ...]:
+def _deepgram_words(items: list[Entry]) -> tuple[TimedWord, ...]:
     spelled = all(item.get("punctuated_word") for item in items)
     return _words(items, "punctuated_word" if spelled else "word")
 
 
-def _assembly(value: JsonObject) -> Iterable[Cue]:
+def _assembly(value: Entry) -> Iterable[Cue]:
     for utterance in _objects(value.get("utterances")) or [{**value, "start": 0}]:
         words = _words(_objects(utterance.get("words")), "text", 0.001)
         end = _scaled(utterance.get("end"), 0.001)
@@ -235,20 +256,24 @@ def _one_channel(channels: Iterable[object]) -> None:
         raise ValueError("its lines are of several channels, and a clip holds all channels")
 
 
-def _has_list(name: str) -> Callable[[JsonObject], bool]:
+def _has_list(name: str) -> Callable[[Entry], bool]:
     return lambda value: isinstance(value.get(name), list)
 
 
-def _results(name: str) -> Callable[[JsonObject], bool]:
-    return lambda value: isinstance(value.get("results"), dict) and name in value["results"]
+def _results(name: str) -> Callable[[Entry], bool]:
+    def tells(value: Entry) -> bool:
+        results = value.get("results")
+        return isinstance(results, dict) and name in results
+
+    return tells
 
 
-def _google_results(value: JsonObject) -> object:
+def _google_results(value: Entry) -> object:
     answer = value.get("response")  # of a long-running operation
     return (answer if isinstance(answer, dict) else value).get("results")
 
 
-def _has_whisper_segments(value: JsonObject) -> bool:
+def _has_whisper_segments(value: Entry) -> bool:
     segments = value.get("segments")
     if segments == []:
         return "text" in value
@@ -257,7 +282,7 @@ def _has_whisper_segments(value: JsonObject) -> bool:
 
 
 #: Which keys tell a kind, most telling first.
-_KINDS: tuple[tuple[Callable[[JsonObject], bool], Callable[[JsonObject], Iterable[Cue]]], ...] = (
+_KINDS: tuple[tuple[Callable[[Entry], bool], Callable[[Entry], Iterable[Cue]]], ...] = (
     (_results("channels"), _deepgram),
     (_results("items"), _aws),
     (lambda value: isinstance(_google_results(value), list), _google),

@@ -91,10 +91,11 @@ def said(raw: str, recurring: frozenset[str] = frozenset()) -> Said:
 
 def recurring(texts: Iterable[str]) -> frozenset[str]:
     """Names before a colon with which at least two lines of a file begin."""
+    texts = [text for text in texts if ":" in text or "：" in text]
+    if not texts:  # most files
+        return frozenset()
     counts = Counter[str]()
     for text in texts:
-        if ":" not in text and "：" not in text:
-            continue
         for line in text.splitlines():
             match = _NAME.match(_DASH.sub("", _TAG.sub("", line).strip(), count=1))
             name = match and match["plain"]

@@ -101,7 +101,11 @@ class Part:
                     values[place] = value
             named = _path_in(record.get(audio))
             named = self._named(named) if moved else named
-            yield FileRow(self.file, number, Described(named, *values, record))
+            text, speaker, language, key, start, end, duration, channel = values
+            described = Described(
+                named, text, speaker, language, key, start, end, duration, channel, record
+            )
+            yield FileRow(self.file, number, described)
 
     def audio(self) -> Iterator[object]:
         """The audio of its rows alone."""
@@ -176,7 +180,7 @@ def delimited(form: Form) -> Records:
 
 
 def json_lines(path: str) -> Records:
-    """The records of a list with a JSON object a line."""
+    """The records of a list with one JSON object per line."""
 
     def rows() -> Iterator[tuple[int, Record]]:
         for number, line in urls.lines(path):

@@ -109,7 +109,7 @@ def home(out: Path) -> Path:
 
 
 def of(out: Path, index: Index, damaged: manifest.OnDamage = manifest.leave) -> KnownRecordings:
-    """The recordings that an OUT knows, from the newest part of each shard; `damaged` hears of
+    """The recordings that an OUT knows, from the newest part of each shard; `damaged` is told of
     damaged parts. Those of a shard without an intact part are kept as the cache has them, but none
     is present or unchanged: what the sources list is probed again, and stays in its shard."""
     names = manifest.shards(out)

@@ -73,7 +73,7 @@ def differing(
     damaged: manifest.OnDamage = manifest.leave,
 ) -> Iterator[str]:
     """Names of the local recordings of shards whose bytes are not those of their digest; `damaged`
-    hears of damaged listings."""
+    is told of damaged listings."""
     with ThreadPoolExecutor(THREADS) as threads:
         for shard in shards:
             if time.monotonic() > deadline:

@@ -85,7 +85,7 @@ def survey(
 ) -> Survey:
     """List all sources. `index`: a listing of OUT. `home`: a scratch folder for the rows that
     workers will probe. `run`: sends calls to workers, which list large sources; without it
-    everything is listed here. `damaged` hears of damaged listings of OUT. `doubted`:
+    everything is listed here. `damaged` is told of damaged listings of OUT. `doubted`:
     recordings that count as changed, whatever their guards say."""
     had = known.of(job.out, index, damaged)
     surveyed = Survey(had, RowFiles(home, "listing"), RowFiles(home, "told"))

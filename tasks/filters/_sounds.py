@@ -103,7 +103,8 @@ class Tagger:
 
     def __init__(self, model: str) -> None:
         graph, names = files(model)
-        self._groups, self._classes = grouped(names)
+        #: The places of each group's classes.
+        self.groups, self._classes = grouped(names)
         self._session = _session(graph)
         given, *more = self._session.get_inputs()
         shape = [size if isinstance(size, int) else 1 for size in given.shape]
@@ -138,10 +139,14 @@ class Tagger:
     def scores(self, blocks: Iterable[Float32s]) -> Float64s:
         """Of a signal at 16 kHz, the probability of each group in each window, float64 [windows,
         groups]: that of its likeliest class. The last window is filled up with silence."""
+        every = self.classes(blocks)
+        return np.stack([every[:, classes].max(axis=1) for classes in self.groups.values()], 1)
+
+    def classes(self, blocks: Iterable[Float32s]) -> Float64s:
+        """The same of each class, float64 [windows, classes]."""
         many = derived.frames(self._filled(blocks), self._window, self._step, repeat(AT_ONCE))
         rows = [self._probabilities(window) for windows in many for window in windows]
-        every = np.reshape(rows, (-1, self._classes))
-        return np.stack([every[:, classes].max(axis=1) for classes in self._groups.values()], 1)
+        return np.reshape(rows, (-1, self._classes))
 
     def spans(self, count: int, seconds: float) -> list[tuple[float, float]]:
         """Of each of so many windows of a clip, its middle, from and to in s: they share it out."""

@@ -1,10 +1,15 @@
-"""Music under speech: in how much of an utterance it is heard, and how loud beside the speech.
+"""Music under speech: whether and in how much of an utterance it is heard, and how loud it is.
 
-It is heard by the model of `sounds`, in the same folder and at the cost of one of both. Under
-speech, music is seldom likely in any window, but more than never: `threshold` is far below a half.
+It is heard by the model of `sounds`, in the same folder. Under speech, music is seldom likely in
+any window, but more than never: `threshold` is far below a half.
 
-    music_share  windows in which music is at least as likely as `threshold`, over all windows
-    music_level  power of the pauses over that of the speech less it, dB; -20 is faint
+    music_share     windows in which music is at least as likely as `threshold`, over all windows
+    music_evidence  of the clip brought to -20 dBFS: the mean probability of music, and 0.001, over
+                    the root of that of the likeliest other class, and 0.01; speech is no other
+    music_level     power of the pauses over that of the speech less it, dB; -20 is faint
+
+At its own level, a quiet clip has too little for the model, and rooms and noise make it unsure of
+music and of much else: hence the level, and the other class.
 
 Frames of 32 ms are speech if Silero gives 0.5 or more, and a pause if it gives less than 0.1 to
 them and to two on each side. What else sounds in the pauses counts as music: where that is noise
@@ -34,13 +39,20 @@ ENGINES = _sounds.ENGINES
 COSTLY = True
 COLUMNS = {
     "music_share": ("1", "share of the windows in which music is heard"),
+    "music_evidence": ("1", "how much likelier music is than other sounds than speech"),
     "music_level": ("dB", "level of what sounds in the pauses, beside that of the speech"),
 }
 REASONS = {
     "music_share": ("little_music_heard", "music_heard"),
+    "music_evidence": ("no_music_likely", "music_likely"),
     "music_level": ("faint_music", "loud_music"),
 }
 MUSIC = [*_sounds.GROUPS].index("music")
+LEVEL, MOST_GAIN = (
+    0.1,
+    1000.0,
+)  # root mean square of what evidence is heard in; at most so much more
+LEAST_MUSIC, LEAST_OTHER = 1e-3, 1e-2
 FRAME = 512  # samples at 16 kHz, the voice detector's
 SPEECH, PAUSE, AROUND = 0.5, 0.1, 2  # probabilities; frames on each side
 LEAST = 7  # frames: 0.2 s
@@ -56,6 +68,10 @@ class Settings(_sounds.ModelFolder):
     max_share: float | None = Threshold(
         None, "Largest share kept; 0 drops most clips with music under the speech.", ge=0, le=1
     )
+    min_evidence: float | None = Threshold(None, "Least evidence kept.", ge=0)
+    max_evidence: float | None = Threshold(
+        None, "Most evidence kept; 0.057 drops most clips with music under the speech.", ge=0
+    )
     min_level: float | None = Threshold(None, "Lowest level kept, dB.")
     max_level: float | None = Threshold(None, "Highest level kept, dB; -15, say.")
 
@@ -65,7 +81,27 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     if not len(likely) or not np.isfinite(likely).all():
         return dict.fromkeys(COLUMNS)
     share = float((likely >= settings.threshold).mean())
-    return {"music_share": share, "music_level": level(clip) if share else None}
+    return {
+        "music_share": share,
+        "music_evidence": evidence(clip, settings.model),
+        "music_level": level(clip) if share else None,
+    }
+
+
+def evidence(clip: Clip, model: str) -> float:
+    """How much likelier music is than other sounds; of a clip with finite samples."""
+    tagger = _sounds.tagger(model)
+    power, count = 0.0, 0
+    for block in derived.blocks_16k(clip):
+        power += float(np.square(block, dtype=np.float64).sum())
+        count += len(block)
+    gain = min(LEVEL / math.sqrt(power / count), MOST_GAIN) if power else 1.0
+    louder = ((block * gain).clip(-1, 1).astype("f4") for block in derived.blocks_16k(clip))
+    means = tagger.classes(louder).mean(axis=0)
+    music = means[tagger.groups["music"][0]]
+    for group in ("music", "speech"):
+        means[tagger.groups[group]] = 0.0
+    return float((music + LEAST_MUSIC) / math.sqrt(means.max() + LEAST_OTHER))
 
 
 def level(clip: Clip) -> float | None:

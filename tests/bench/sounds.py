@@ -1,15 +1,18 @@
 """Music under speech: how often `sounds` finds it, and how often it hears music in clean speech.
 
-    UTTERMILL_CORPUS=… python -m tests.bench.sounds --model DIR [--music DIR] [--clips 200] [--json]
+    UTTERMILL_CORPUS=… python -m tests.bench.sounds --model DIR [--music DIR] [--clips 200]
+        [--half 0] [--json]
 
 `--model`: folder of an AudioSet model, as the filter takes it. `--music`: folder of more pieces of
 music, beside the corpus's one (asterisk-moh-opsound-wav of Debian has five). Clips of speech of the
 corpus, in four languages, alone and with a random part of a piece under them, 20 and 10 dB below
 the power of the speech without its pauses; noise of the corpus at the same. A limit on
 `sounds_music_mean` is right where it drops music and keeps the rest; the corpus's piece may choose
-it, and the others tell how it does on what it was not chosen by. `s>`: the same of `music_share`;
-and how far `music_level` is off. Also: what is heard in the noise and the music alone, and CPU
-time.
+it, and the others tell how it does on what it was not chosen by. `s>`, `e>`: the same of
+`music_share` and `music_evidence`; and how far `music_level` is off. Speech alone is heard in rooms
+too, which make a model unsure. `--half`: every other piece and reader, 0 or 1, so that a limit can
+be chosen by one half and tried on the other. Also: what is heard in the noise and the music alone,
+and CPU time.
 """
 
 from __future__ import annotations
@@ -20,20 +23,33 @@ import os
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import signal
 
 from tasks.audio import Clip
 from tasks.filters import music, sounds
 from tests.bench.corpus_speech import RATE, Floats, read, transcribed
-from tests.bench.verdict_sounds import mixed
+from tests.bench.verdict_sounds import levelled, mixed
+from tests.helpers import rooms
 
 MUSIC, NOISES = "moh_manolo_camp.wav", tuple(f"sb_noise{number}.wav" for number in range(1, 6))
 SNRS = (20, 10)
 LIMITS = (0.002, 0.005, 0.01, 0.02, 0.05)
 SHARES = (0.0, 0.1, 0.2)
-Heard = tuple[float, float, float | None]  # mean probability and share of music, and its level
+EVIDENCE = (0.045, 0.057, 0.07, 0.1)
+KINDS = ("mean", "", LIMITS), ("share", "s>", SHARES), ("evidence", "e>", EVIDENCE)
+ROOMS = (0.35, 0.6, 0.9)  # RT60, s
+
+
+class Heard(NamedTuple):
+    """Mean probability and share of music, evidence of it, and its level."""
+
+    mean: float
+    share: float
+    evidence: float
+    level: float | None
 
 
 def part(sound: Floats, count: int, draw: np.random.Generator) -> Floats:
@@ -46,10 +62,22 @@ def part(sound: Floats, count: int, draw: np.random.Generator) -> Floats:
     return np.asarray(chosen, np.float32)
 
 
-def spoken(corpus: Path, count: int) -> list[tuple[str, Floats]]:
-    """(language, samples) of so many clips of 2 s or more, every language in turn."""
+def spoken(corpus: Path, count: int, half: int | None) -> list[tuple[str, Floats]]:
+    """(language, samples) of so many clips of 2 s or more, every language in turn; `half`: of every
+    other reader, where a language has several."""
+    readers = defaultdict(set)
+    for row in transcribed(corpus):
+        readers[row["language"]].add(str(row["speaker"]))
+    of_half = {
+        (language, name)
+        for language, names in readers.items()
+        for number, name in enumerate(sorted(names))
+        if half is None or len(names) == 1 or number % 2 == half
+    }
     by_language = defaultdict(list)
     for row in transcribed(corpus):
+        if (row["language"], str(row["speaker"])) not in of_half:
+            continue
         if 2 <= row["seconds"] <= 30 and row["path"].startswith(f"{row['language']}/"):
             by_language[row["language"]].append(row["path"])
     places = [
@@ -65,11 +93,12 @@ def heard(samples: Floats, model: str) -> Heard:
     clip = Clip.of(samples, RATE)
     mean: Any = sounds.measure(clip, sounds.Settings(model=model))["sounds_music_mean"]
     measures = music.measure(clip, music.Settings(model=model))
-    return float(mean), float(measures["music_share"] or 0.0), measures["music_level"]
+    share, evidence = (float(measures[f"music_{n}"] or 0.0) for n in ("share", "evidence"))
+    return Heard(float(mean), share, evidence, measures["music_level"])
 
 
 def levels(values: list[Heard], snr: int) -> str:
-    errors = [abs(level + snr) for _, _, level in values if level is not None]
+    errors = [abs(one.level + snr) for one in values if one.level is not None]
     found = f"{len(errors)} of {len(values)} clips have a level"
     if not errors:
         return found
@@ -81,14 +110,17 @@ def main() -> None:
     parser.add_argument("--model", required=True)
     parser.add_argument("--music", type=Path)
     parser.add_argument("--clips", type=int, default=200)
+    parser.add_argument("--half", type=int, choices=(0, 1))
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     corpus = Path(os.environ["UTTERMILL_CORPUS"])
     sounds.check_weights(sounds.Settings(model=args.model))
     pieces = {MUSIC: read(corpus / "noise" / MUSIC)}
     pieces |= {path.name: read(path) for path in sorted((args.music or Path()).glob("*.wav"))}
+    if args.half is not None:
+        pieces = dict([*pieces.items()][args.half :: 2])
     noises = {name: read(corpus / "noise" / name) for name in NOISES}
-    speech = spoken(corpus, args.clips)
+    speech = spoken(corpus, args.clips, args.half)
     draw = np.random.default_rng(0)
     means: dict[str, list[Heard]] = defaultdict(list)
     began = time.process_time()
@@ -97,7 +129,10 @@ def main() -> None:
         means["clean speech"].append(mean)
         means[f"clean speech, {language}"].append(mean)
     cpu = time.process_time() - began
+    responses = [rooms.shoebox(seconds, draw) for seconds in ROOMS]
     for number, (_, samples) in enumerate(speech):
+        far = signal.fftconvolve(samples, responses[number % len(responses)])[: len(samples)]
+        means["speech in rooms"].append(heard(levelled(far), args.model))
         for kind, every in (("music", pieces), ("noise", noises)):
             name = [*every][number % len(every)]
             under = part(every[name], len(samples), draw)
@@ -110,14 +145,15 @@ def main() -> None:
                     means[f"{name} at {snr} dB"].append(mean)
     shares = {
         kind: {
-            **{f"{limit:g}": float(np.mean([v[0] > limit for v in values])) for limit in LIMITS},
-            **{f"s>{limit:g}": float(np.mean([v[1] > limit for v in values])) for limit in SHARES},
+            f"{head}{limit:g}": float(np.mean([getattr(v, name) > limit for v in values]))
+            for name, head, limits in KINDS
+            for limit in limits
         }
         for kind, values in means.items()
     }
     told = {snr: levels(means[f"music at {snr} dB"], snr) for snr in SNRS}
     seconds = sum(len(samples) for _, samples in speech) / RATE
-    alone = {name: heard(sound, args.model)[0] for name, sound in (pieces | noises).items()}
+    alone = {name: heard(sound, args.model).mean for name, sound in (pieces | noises).items()}
     result = {
         "clips": len(speech), "seconds": seconds, "times_real": seconds / cpu,
         "above": shares, "alone": alone, "levels": told,

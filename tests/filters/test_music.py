@@ -63,9 +63,10 @@ def test_the_share_counts_windows(tmp_path: Path) -> None:
     half = draw * np.r_[np.full(4 * RATE, 1e-4), np.full(4 * RATE, 0.9)].astype(np.float32)
     share = measured(tmp_path, half)["music_share"]
     assert share == pytest.approx(0.5, abs=0.15)
-    assert measured(tmp_path, 1e-4 * draw) == {"music_share": 0.0, "music_level": None}
+    silent = measured(tmp_path, 1e-4 * draw)
+    assert (silent["music_share"], silent["music_level"]) == (0.0, None)
     half[-1] = np.nan
-    nothing = {"music_share": None, "music_level": None}
+    nothing = dict.fromkeys(("music_share", "music_evidence", "music_level"))
     assert measured(tmp_path, half) == measured(tmp_path, half[:0]) == nothing
 
 
@@ -82,17 +83,43 @@ def test_both_filters_hear_a_clip_once(tmp_path: Path, monkeypatch: pytest.Monke
     clip = Clip.of(np.full(3 * RATE, 0.1, np.float32), RATE)
     music.measure(clip, music.Settings(model=str(tmp_path)))
     sounds.measure(clip, sounds.Settings(model=str(tmp_path)))
-    assert calls == [1]
+    assert calls == [1], "for evidence, classes are heard in another copy"
+
+
+@pytest.mark.parametrize("gain", [1.0, 0.01])
+def test_evidence_weighs_music_against_other_sounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gain: float
+) -> None:
+    """In a copy of one level; speech is no other sound, and silence stays silence."""
+    tiny_onnx.sounds(tmp_path, ["n"])
+    given: list[Any] = []
+    names = list(tiny_onnx.SOUNDS)
+    likely = {"Music": 0.2, "Speech": 0.9, "Dog": 0.35, "Silence": 0.05}
+
+    def classes(self: _sounds.Tagger, blocks: Any) -> Any:
+        given.append(np.concatenate([*blocks]))
+        first = [likely.get(name, 0.0) for name in names]
+        return np.array([first, [0.0] * len(names)])
+
+    monkeypatch.setattr(_sounds.Tagger, "classes", classes)
+    samples = gain * np.random.default_rng(0).uniform(-0.5, 0.5, 3 * RATE).astype(np.float32)
+    found = music.evidence(Clip.of(samples, RATE), str(tmp_path))
+    assert found == pytest.approx((0.1 + 0.001) / np.sqrt(0.175 + 0.01))
+    assert np.sqrt(np.mean(given[0] ** 2)) == pytest.approx(0.1, rel=1e-3)
+    music.evidence(Clip.of(np.zeros(RATE, np.float32), RATE), str(tmp_path))
+    assert not given[1].any()
 
 
 def test_limits_and_the_model_are_its_own() -> None:
     loaded = plugins.FILTERS.load("music")
-    given = {"music_share": 0.4, "music_level": -8.0}
+    given = {"music_share": 0.4, "music_level": -8.0, "music_evidence": 0.06}
     for limit, reason in (
         ({"max_share": 0.1}, "music_heard"),
         ({"min_share": 0.5}, "little_music_heard"),
         ({"max_level": -15.0}, "loud_music"),
         ({"min_level": -5.0}, "faint_music"),
+        ({"max_evidence": 0.057}, "music_likely"),
+        ({"min_evidence": 0.1}, "no_music_likely"),
     ):
         rejection = judge(given, loaded.verdict(music.Settings.model_validate(limit)))
         assert rejection is not None

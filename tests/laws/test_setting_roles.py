@@ -217,7 +217,8 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "filters.music": {
         "model": Entry(TRANSIENT), "licence": Entry(TRANSIENT, "MIT"),
         "threshold": Entry(RECIPE, 0.5),
-        **{f"{side}_{part}": NUMBER for side in ("min", "max") for part in ("share", "level")},
+        **{f"{side}_{part}": NUMBER
+           for side in ("min", "max") for part in ("share", "evidence", "level")},
     },
     "filters.distillmos": {
         "hop": Entry(RECIPE, 2.0), "compat": Entry(RECIPE, "package"),

@@ -70,7 +70,7 @@ class Settings(_sounds.ModelFolder):
     )
     min_evidence: float | None = Threshold(None, "Least evidence kept.", ge=0)
     max_evidence: float | None = Threshold(
-        None, "Most evidence kept; 0.057 drops most clips with music under the speech.", ge=0
+        None, "Most evidence kept; 0.07 drops most clips with music under the speech.", ge=0
     )
     min_level: float | None = Threshold(None, "Lowest level kept, dB.")
     max_level: float | None = Threshold(None, "Highest level kept, dB; -15, say.")

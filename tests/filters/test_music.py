@@ -118,7 +118,7 @@ def test_limits_and_the_model_are_its_own() -> None:
         ({"min_share": 0.5}, "little_music_heard"),
         ({"max_level": -15.0}, "loud_music"),
         ({"min_level": -5.0}, "faint_music"),
-        ({"max_evidence": 0.057}, "music_likely"),
+        ({"max_evidence": 0.05}, "music_likely"),
         ({"min_evidence": 0.1}, "no_music_likely"),
     ):
         rejection = judge(given, loaded.verdict(music.Settings.model_validate(limit)))

@@ -13,7 +13,7 @@ from flows.settings import assign, parse
 from tasks import plugins, storage
 from tasks.accounting import summary
 from tasks.accounting.ledger import PENDING, PENDING_MEANS
-from tasks.base import schema, shelves
+from tasks.base import logs, schema, shelves
 from tasks.base.counting import counted
 from tasks.base.errors import CODES, ConfigError
 from tasks.base.json_types import JsonObject
@@ -100,6 +100,7 @@ def _ledger(out: Path) -> tuple[Iterator[pa.Table], Path | None]:
     return foreseen.ledger(run_folder.settings_of(out).job(), manifest.shards(out)), None
 
 
+@logs.once()
 def what_if(out: Path, sets: Sequence[str]) -> JsonObject:
     """Items and hours kept now and under changed settings, from stored results."""
     # The settings of a run that was refused were not published.

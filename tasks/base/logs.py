@@ -20,6 +20,24 @@ def silent() -> Iterator[None]:
 
 
 @contextmanager
+def once() -> Iterator[None]:
+    """Inside, the same words are said once: for answers whose parts come to the same findings."""
+    said = set[str]()
+
+    def is_new(record: logging.LogRecord) -> bool:
+        words = record.getMessage()
+        new = words not in said
+        said.add(words)
+        return new
+
+    log.addFilter(is_new)
+    try:
+        yield
+    finally:
+        log.removeFilter(is_new)
+
+
+@contextmanager
 def sent_to(handler: logging.Handler, form: str) -> Iterator[None]:
     """Inside, the handler gets every record, without credentials, in this form."""
     handler.setFormatter(logging.Formatter(form))

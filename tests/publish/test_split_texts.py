@@ -13,13 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flows.cli import queries
 from flows.cli.show import results
+from flows.settings import PrepareSettings
 from tasks.base.errors import RunError
+from tasks.base.json_types import JsonObject
 from tasks.insight.estimating import what_if
 from tasks.publish import previous_version
 from tasks.publish.upkeep.verify import verify
 from tests.cli.test_show import said
 from tests.helpers import corpus, fuzz
+from tests.insight.test_report import recorded
 from tests.publish.test_splits import NOTHING, Clip, faults_of, hours, sides, table
 
 STRICT = ["speaker", "recording", "audio", "text"]
@@ -260,6 +264,25 @@ def spoken(tmp: Path, readers: int, count: int, named: bool) -> list[dict[str, A
             rows.append({"wav": str(path), "key": name, "txt": f"Prompt number {prompt}!", **who})
     (tmp / "list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return [{"kind": "jsonl", "path": str(tmp / "list.jsonl"), "name": "c"}]
+
+
+def test_what_if_says_once_what_stricter_rules_leave_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the plan, too, may divide the clips."""
+    sources = spoken(tmp_path, 5, 6, named=True)
+    package = {"splits": {"dev": 0.2}, "disjoint": LOOSE}
+    job = corpus.job(tmp_path, sources=sources, package=package)
+    recorded(job)
+    caplog.clear()
+
+    def divided(settings: PrepareSettings) -> JsonObject:
+        what_if.of_shards(settings.job(), splitting=True)
+        return {}
+
+    monkeypatch.setattr(queries.plans, "of_out", divided)
+    queries.what_if(job.out, [f"package.disjoint={json.dumps(STRICT)}"])
+    assert caplog.text.count("left out, because another split has their texts") == 1
 
 
 def test_the_whole_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -22,12 +22,12 @@ def silent() -> Iterator[None]:
 @contextmanager
 def once() -> Iterator[None]:
     """Inside, the same words are said once: for answers whose parts come to the same findings."""
-    said = set[str]()
+    spoken = set[str]()
 
     def is_new(record: logging.LogRecord) -> bool:
         words = record.getMessage()
-        new = words not in said
-        said.add(words)
+        new = words not in spoken
+        spoken.add(words)
         return new
 
     log.addFilter(is_new)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from flows.cli import queries
 from flows.cli.show import results
+from flows.run import plans
 from flows.settings import PrepareSettings
 from tasks.base.errors import RunError
 from tasks.base.json_types import JsonObject
@@ -280,7 +281,7 @@ def test_what_if_says_once_what_stricter_rules_leave_out(
         what_if.of_shards(settings.job(), splitting=True)
         return {}
 
-    monkeypatch.setattr(queries.plans, "of_out", divided)
+    monkeypatch.setattr(plans, "of_out", divided)
     queries.what_if(job.out, [f"package.disjoint={json.dumps(STRICT)}"])
     assert caplog.text.count("left out, because another split has their texts") == 1
 

@@ -90,6 +90,7 @@ def _recorded(wanted: History, opened: execute.Body | None = None) -> Iterator[L
     with importing(), spawning.environment(few_words.ENVIRONMENT):
         from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
+        from flows.server import kept
         from flows.server.server import LocalServer, check_api, configured_url, using
 
     configured = None if wanted == "own" else configured_url()
@@ -103,7 +104,7 @@ def _recorded(wanted: History, opened: execute.Body | None = None) -> Iterator[L
             opened.start_workers()
         yield None
         return
-    with LocalServer() as server:
+    with LocalServer(kept_minutes=kept.minutes()) as server:
         if opened is not None:
             opened.start_workers()
         with waiting("Prefect's server starts"):

@@ -2,11 +2,13 @@
 
 It ends with its parent, even when that is killed: its standard input is a pipe that only the
 parent holds open. (PR_SET_PDEATHSIG would fire when the parent's *thread* ends, and exists on
-Linux only.) The parent passes the listening socket, so no other process can take the port.
+Linux only.) A parent that leaves it to the next run says so there first (`kept.py`). The parent
+passes the listening socket, so no other process can take the port.
 """
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import signal
@@ -14,22 +16,42 @@ import socket
 import sys
 import threading
 import time
+from datetime import timedelta
 from pathlib import Path
 
+from flows.server._sleep import Sleeper
+
 GRACE_SECONDS = 10.0
+#: After this, an event that follows another one is taken without it, and an alert is sent. Prefect
+#: waits 15 minutes, which each run of a schedule would: its first event follows one that is never
+#: sent. Here all events come from one machine, and at most some seconds out of order.
+LOST = timedelta(seconds=15)
 
 
-def watch_parent() -> None:
-    """End this process when standard input ends: by SIGTERM first, then at once."""
-    while os.read(0, 1024):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(GRACE_SECONDS)
-    os._exit(1)
+def watch_parent(sleeper: Sleeper) -> None:
+    """End this process when standard input ends: by SIGTERM first, then at once. A server that is
+    left to another run lives on by the connection of that run."""
+    lease = 0
+    try:
+        while words := os.read(lease, 1024).decode().split():  # `keep`, seconds, identity
+            link = sleeper.next_lease(float(words[1]), words[2])
+            if link is None:
+                break
+            if lease:
+                os.close(lease)
+            lease = link.detach()
+    except OSError as error:  # a run that was killed, or a folder that is gone
+        print(error, file=sys.stderr)
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(GRACE_SECONDS)
+        os._exit(1)
 
 
 def main(socket_fd: int) -> None:
-    threading.Thread(target=watch_parent, name="watch-parent", daemon=True).start()
+    listener = socket.socket(fileno=socket_fd)
+    sleeper = Sleeper(listener)
+    threading.Thread(target=watch_parent, args=(sleeper,), name="watch-parent", daemon=True).start()
 
     from tasks.base.process_memory import importing
 
@@ -41,7 +63,9 @@ def main(socket_fd: int) -> None:
 
         prepare_late()
         from prefect.server.api.server import create_app
+        from prefect.server.events.ordering import memory
         from prefect.settings import get_current_settings
+    memory.PRECEDING_EVENT_LOOKBACK = LOST
     with importing():  # of its own, as Prefect collects garbage itself before it serves
         app = create_app(final=True)
 
@@ -57,11 +81,12 @@ def main(socket_fd: int) -> None:
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             try:
                 await super().startup(sockets)
+                sleeper.serving(asyncio.get_running_loop(), home)
             finally:
                 os.close(gate)
 
     config = uvicorn.Config(Door(app), log_level="warning")
-    Server(config).run(sockets=[socket.socket(fileno=socket_fd)])
+    Server(config).run(sockets=[listener])
 
 
 if __name__ == "__main__":

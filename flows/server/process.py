@@ -18,8 +18,10 @@ from prefect.settings import get_current_settings
 
 from flows.machine import NO_THREAD, RAISE
 from flows.server import few_words
+from flows.server.kept import Adopted
 
 STOP_SECONDS = 15.0
+Process = subprocess.Popen[bytes] | Adopted
 
 #: Only the settings of Prefect that a run's own server needs; the user's other settings stay.
 #: By default the recorder writes one task run per transaction (22/s on SQLite), so that history
@@ -107,19 +109,23 @@ def started(
     )
 
 
-def cause(process: subprocess.Popen[bytes]) -> str:
+def cause(process: Process) -> str:
     """How it ended: `exit 1` or `SIGKILL`."""
+    if isinstance(process, Adopted):
+        return "another run had started it"
     code = process.returncode
     return f"exit {code}" if code >= 0 else signal.Signals(-code).name
 
 
-def release(process: subprocess.Popen[bytes]) -> None:
+def release(process: Process) -> None:
     """Close the pipe to a process that has ended."""
-    if process.stdin:
+    if isinstance(process, Adopted):
+        process.lease.close()
+    elif process.stdin:
         process.stdin.close()
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: Process) -> None:
     """Terminate it, then kill it; afterwards its whole process group is gone."""
     for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, None)):
         with suppress(ProcessLookupError, PermissionError):  # macOS: the latter for a dead group

@@ -32,7 +32,7 @@ from prefect.settings import (
 
 from flows import machine
 from flows.progress import handlers
-from flows.server import history, login, process
+from flows.server import history, kept, login, process
 from flows.server.process import listening
 from tasks.base.errors import MillError, RunError
 from tasks.base.logs import log
@@ -63,21 +63,32 @@ class LocalServer:
     that were cut off, and its last events. The run only sees a slow answer.
     """
 
-    def __init__(self, port: int = 0, scheduling: bool = False, auth: str | None = None) -> None:
+    def __init__(
+        self,
+        port: int = 0,
+        scheduling: bool = False,
+        auth: str | None = None,
+        kept_minutes: float = 0.0,
+    ) -> None:
         """`port` is used if it is free, else another one; `scheduling`: run schedules; `auth`: its
-        password, if the user has not chosen one; by default one that nobody else learns."""
+        password, if the user has not chosen one; by default one that nobody else learns.
+        `kept_minutes`: take over one that is kept, and leave it so long for the next run if all
+        goes well (`kept.py`)."""
         machine.check(THREADS, "a run with Prefect's server", "set history=none")
+        self._kept_seconds = 60 * kept_minutes
+        self._folder = kept.place() if kept_minutes else None
+        taken = kept.adopted(self._folder) if self._folder else None
         # Bound here and passed on: the URL is known at once and the port cannot be taken.
-        self._socket = listening(port)
+        self._socket = taken.listener if taken else listening(port)
         self._scheduling = scheduling
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/api"
-        self.auth = login.chosen() or auth or login.fresh()
+        self.auth = taken.auth if taken else login.chosen() or auth or login.fresh()
         self._open = ExitStack()  # closed when it has stopped
         # What it prints; closed with the rest.
         self._log = self._open.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         self._said = 0  # bytes in it before this process
-        self._process = self._spawned()
+        self._process: process.Process = taken.process if taken else self._spawned()
         self._turn = threading.Lock()  # to start a process, or to stop for good
         self._stopped = threading.Event()
         self._watcher: threading.Thread | None = None
@@ -166,13 +177,21 @@ class LocalServer:
         except (URLError, OSError):
             return False
 
-    def stop(self) -> None:
-        """End the server's whole process group. May be repeated."""
+    def stop(self, leave: bool = False) -> None:
+        """End the server's whole process group, unless it can be left for the next run. May be
+        repeated."""
         with self._turn:
             first = not self._stopped.is_set()
             self._stopped.set()
-        if first:
+        leave = leave and self._folder is not None and not self.restarts
+        if first and not (leave and kept.left(self._process, self._kept_seconds)):
             process.stop(self._process)
+        elif first and not isinstance(self._process, kept.Adopted):
+            log.info(
+                "Prefect's server stays for %g minutes for the next run; %s=0 ends it with its run",
+                self._kept_seconds / 60,
+                kept.VARIABLE,
+            )
         if self._watcher is not None:
             self._watcher.join()
         if self.lost:
@@ -183,8 +202,8 @@ class LocalServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.stop()
+    def __exit__(self, kind: object, *exc: object) -> None:
+        self.stop(leave=kind is None)
 
 
 @contextmanager

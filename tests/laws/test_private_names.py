@@ -36,6 +36,11 @@ PRIVATE = [
     ("prefect.logging.handlers:APILogWorker._handle_batch", "prefect", "flows/server/history.py"),
     ("prefect.flows:parameter_schema", "prefect", "flows/settings_flow.py"),
     ("prefect.server.api.server:create_app", "prefect", "flows/server/_server_child.py"),
+    (
+        "prefect.server.events.ordering.memory:PRECEDING_EVENT_LOOKBACK",
+        "prefect",
+        "flows/server/_server_child.py",
+    ),
     ("prefect.server.utilities.server:PrefectAPIRoute", "prefect", "flows/server/_lazy_routes.py"),
     ("prefect.server.utilities.server:PrefectRouter", "prefect", "flows/server/_lazy_routes.py"),
 ]

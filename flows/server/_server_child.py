@@ -65,7 +65,7 @@ def main(socket_fd: int) -> None:
         from prefect.server.api.server import create_app
         from prefect.server.events.ordering import memory
         from prefect.settings import get_current_settings
-    memory.PRECEDING_EVENT_LOOKBACK = LOST
+    memory.PRECEDING_EVENT_LOOKBACK = LOST  # type: ignore[attr-defined]
     with importing():  # of its own, as Prefect collects garbage itself before it serves
         app = create_app(final=True)
 

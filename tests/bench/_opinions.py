@@ -116,7 +116,7 @@ class Scores:
 
 
 def report(corpus: Path, count: int) -> Iterator[str]:
-    clips = [samples for _, samples in spoken(corpus, count)]
+    clips = [samples for _, samples in spoken(corpus, count, None)]
     noises = [read(corpus / "noise" / name) for name in NOISES]
     scores, draw = Scores(), np.random.default_rng(0)
     scores.of(clips[0])  # the models are loaded

@@ -19,6 +19,7 @@ import pytest
 from prefect.settings import PREFECT_HOME, temporary_settings
 
 from flows.server import kept
+from flows.server._sleep import FOLDER
 from flows.server.server import LocalServer
 from tasks.base.errors import ConfigError
 from tests.faults.command import Site
@@ -35,7 +36,7 @@ def home(empty_database: object) -> Iterator[Path]:
     """Prefect's home; no kept server is left in it."""
     home = Path(os.environ["PREFECT_HOME"])
     yield home
-    lock = home / kept.FOLDER / "lock"
+    lock = home / FOLDER / "lock"
     if lock.exists():
         for process in psutil.process_iter():
             with suppress(psutil.Error):
@@ -51,13 +52,13 @@ def left() -> int:
 
 
 def asleep(home: Path) -> None:
-    wait_for((home / kept.FOLDER / "socket").exists)
+    wait_for((home / FOLDER / "socket").exists)
 
 
 def test_it_sleeps_and_is_taken_over_by_one_at_a_time(home: Path) -> None:
     pid = left()
     asleep(home)
-    folder = (home / kept.FOLDER).stat()
+    folder = (home / FOLDER).stat()
     assert (folder.st_mode & 0o777, folder.st_uid) == (0o700, os.getuid())
     before = sum(psutil.Process(pid).cpu_times()[:2])
     time.sleep(2)
@@ -157,9 +158,9 @@ def test_it_is_kept_only_where_a_person_may_run_again(monkeypatch: pytest.Monkey
 
 def test_a_folder_that_others_may_enter_is_not_used(home: Path, tmp_path: Path) -> None:
     assert kept.place() is not None
-    (home / kept.FOLDER).chmod(0o755)
+    (home / FOLDER).chmod(0o755)
     assert kept.place() is None
-    (home / kept.FOLDER).chmod(0o700)
+    (home / FOLDER).chmod(0o700)
     deep = tmp_path / ("d" * 100)
     with temporary_settings({PREFECT_HOME: deep}):
         assert kept.place() is None, "no socket has so long a path"

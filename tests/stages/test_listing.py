@@ -66,7 +66,7 @@ SPAN = {"start": 0.1, "end": None, "text": "é", "labels": None}
 )
 @pytest.mark.parametrize("count", [1, 2])
 def test_rows_are_hashed_together_as_each_alone(column: dict[str, list[Any]], count: int) -> None:
-    whole: dict[str, list[Any]] = {
+    whole: dict[str, Any] = {
         "recording": ["c/a é.wav", "c/%s\\.wav"], "dataset": ["c", "c"],
         "path": ["a é.wav", "%s\\.wav"], "source_path": ["/in/a é.wav", "/in/%s\\.wav"],
         "locator": ['{"path": "/in/a"}', '{"path": "/in/b"}'], "source_id": [None] * 2,

@@ -107,7 +107,7 @@ class Sleeper:
 
     def _held(self) -> int:
         woken, wake = os.pipe()
-        held = threading.Event()
+        asleep = threading.Event()
 
         def hold() -> None:
             before = signal.getsignal(signal.SIGTERM)
@@ -119,13 +119,13 @@ class Sleeper:
                     before(number, frame)
 
             signal.signal(signal.SIGTERM, end)
-            held.set()
+            asleep.set()
             os.read(woken, 1)
             signal.signal(signal.SIGTERM, before)
             os.close(woken)
 
         self._loop.call_soon_threadsafe(hold)
-        held.wait()
+        asleep.wait()
         return wake
 
     def _is_free(self) -> bool:

@@ -142,7 +142,7 @@ def adopted(folder: Path) -> Taken | None:
         if not fds:
             raise OSError("it does not fit")
         listener = socket.socket(fileno=fds[0])
-        told = json.loads(data)
+        facts = json.loads(data)
         try:
             port = listener.getsockname()[1]
             with urlopen(f"http://127.0.0.1:{port}/api/health", timeout=SECONDS):
@@ -154,7 +154,7 @@ def adopted(folder: Path) -> Taken | None:
         lease.close()
         return None
     lease.settimeout(None)  # else each look at it would wait
-    return Taken(listener, told["auth"], Adopted(told["pid"], lease))
+    return Taken(listener, facts["auth"], Adopted(facts["pid"], lease))
 
 
 def left(process: Popen[bytes] | Adopted, seconds: float) -> bool:

@@ -81,7 +81,7 @@ def main(socket_fd: int) -> None:
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             try:
                 await super().startup(sockets)
-                sleeper.serving(asyncio.get_running_loop(), home)
+                sleeper.serving(asyncio.get_running_loop(), home, lambda: self.should_exit)
             finally:
                 os.close(gate)
 

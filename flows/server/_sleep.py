@@ -16,6 +16,7 @@ import socket
 import sqlite3
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from types import FrameType
@@ -34,9 +35,12 @@ class Sleeper:
         self._listener = listener
         self._lock: int | None = None
 
-    def serving(self, loop: asyncio.AbstractEventLoop, home: Path) -> None:
-        """The server answers; `loop` runs in the main thread, `home` is Prefect's."""
-        self._loop, self._home = loop, home
+    def serving(
+        self, loop: asyncio.AbstractEventLoop, home: Path, is_ending: Callable[[], bool]
+    ) -> None:
+        """The server answers; `loop` runs in the main thread, `home` is Prefect's. `is_ending`:
+        whether a signal has told the server to end: its loop must not be held then."""
+        self._loop, self._home, self._is_ending = loop, home, is_ending
 
     def next_lease(self, seconds: float, identity: str) -> socket.socket | None:
         """Sleep until a run takes this server over; its connection, or None if none that fits comes
@@ -99,9 +103,11 @@ class Sleeper:
         None if it was never free."""
         for _ in range(TRIES):
             wake = self._held()
-            if self._is_free():
+            if not self._is_ending() and self._is_free():
                 return wake
             _woken(wake)
+            if self._is_ending():
+                return None
             time.sleep(APART_SECONDS)
         return None
 
@@ -120,7 +126,8 @@ class Sleeper:
 
             signal.signal(signal.SIGTERM, end)
             asleep.set()
-            os.read(woken, 1)
+            if not self._is_ending():  # by a signal that came before this handler was there
+                os.read(woken, 1)
             signal.signal(signal.SIGTERM, before)
             os.close(woken)
 

@@ -23,6 +23,7 @@ from types import FrameType
 
 FOLDER = "uttermill-server"  # in Prefect's home
 SOCKET, LOCK = "socket", "lock"  # in it
+EARLY = "early"  # the socket, until the server sleeps
 TRIES = 50  # to sleep while the database is free
 APART_SECONDS = 0.2
 GREETING_SECONDS = 2.0  # for a run that connects to say who it is
@@ -49,18 +50,19 @@ class Sleeper:
         if not self._is_the_one(folder):
             return None
         os.chdir(self._home)  # the run's folder may be removed
-        place = folder / SOCKET
-        place.unlink(missing_ok=True)
+        early, place = folder / EARLY, folder / SOCKET
+        early.unlink(missing_ok=True)
         with closing(socket.socket(socket.AF_UNIX)) as door:
-            door.bind(str(place))
+            door.bind(str(early))
             door.listen(1)
-            wake = self._asleep()
+            if (wake := self._asleep()) is None:
+                return None
             try:
-                return self._fitting(door, seconds, identity) if wake is not None else None
+                early.rename(place)  # who sees it finds a server that sleeps and listens
+                return self._fitting(door, seconds, identity)
             finally:
                 place.unlink(missing_ok=True)
-                if wake is not None:
-                    _woken(wake)
+                _woken(wake)
 
     def _is_the_one(self, folder: Path) -> bool:
         """Whether this is the one server that is kept: until it ends, however it does."""

@@ -48,10 +48,7 @@ REASONS = {
     "music_level": ("faint_music", "loud_music"),
 }
 MUSIC = [*_sounds.GROUPS].index("music")
-LEVEL, MOST_GAIN = (
-    0.1,
-    1000.0,
-)  # root mean square of what evidence is heard in; at most so much more
+LEVEL, MOST_GAIN = 0.1, 1000.0  # root mean square of what evidence is heard in; times at most
 LEAST_MUSIC, LEAST_OTHER = 1e-3, 1e-2
 FRAME = 512  # samples at 16 kHz, the voice detector's
 SPEECH, PAUSE, AROUND = 0.5, 0.1, 2  # probabilities; frames on each side

@@ -147,9 +147,12 @@ class FolderTexts:
             recording.locator,
             recording.size,
             recording.guard,
-            text=text.text,
-            speaker=text.speaker or recording.speaker,
-            segments=text.segments,
+            recording.source_id,
+            text.text,
+            text.speaker or recording.speaker,
+            recording.language,
+            text.segments,
+            length=recording.length,
             labels=recording.labels,
         )
 

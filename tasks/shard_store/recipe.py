@@ -64,18 +64,18 @@ _quoted = json.encoder.encode_basestring_ascii
 _WORDS = {None: "null", True: "true", False: "false"}
 
 
+def _text(value: str | bool | None) -> str:
+    return _quoted(value) if isinstance(value, str) else _WORDS[value]
+
+
 def digests_of_texts(columns: Mapping[str, Sequence[str | bool | None]]) -> list[str]:
     """`digest` of each row of some columns, as one mapping: for listings, which have many rows."""
     count = len(next(iter(columns.values())))
     forms, varied = [], []
     for name, values in sorted(columns.items()):
         alike = values.count(values[0]) == count
-        texts = [
-            _quoted(v) if isinstance(v, str) else _WORDS[v]
-            for v in (values[:1] if alike else values)
-        ]
-        forms.append(f'"{name}":' + (texts[0].replace("%", "%%") if alike else "%s"))
-        varied += [] if alike else [texts]
+        forms.append(f'"{name}":' + (_text(values[0]).replace("%", "%%") if alike else "%s"))
+        varied += [] if alike else [map(_text, values)]  # row by row: texts may be long
     form = "[{" + ",".join(forms) + "}]"
     rows = zip(*varied, strict=True) if varied else repeat((), count)
     return [hashlib.sha256((form % row).encode("ascii")).hexdigest()[:24] for row in rows]

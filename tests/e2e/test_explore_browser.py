@@ -244,13 +244,13 @@ def test_a_clip_shows_what_plugins_say_of_it(
     assert left["x"] - whole["x"] == pytest.approx(0.1 / float(length) * whole["width"], abs=2)
     event.click()
     wait(page, "document.querySelector('audio').currentTime >= 0.1")
-    assert page.locator("#clip canvas.contour").count() == 1
+    page.locator("#clip canvas.contour").wait_for()
     if width > 900:
         facet = page.locator("details[data-name=tagging_length]")
         facet.locator("summary").click()
         facet.locator("li", has_text="short").locator("input").check()
         page.locator(".chips button", has_text="tagging_length: short").wait_for()
-        assert page.locator("tbody tr").count() == 1
+        wait(page, "document.querySelectorAll('tbody tr').length === 1")
     found = Axe().run(page).response["violations"]
     grave = [f"{v['id']}: {v['nodes'][0]['html'][:120]}" for v in found
              if v["impact"] in ("serious", "critical")]  # fmt: skip

@@ -121,7 +121,7 @@ def test_two_runs_share_it_and_a_killed_one_leaves_none(
         assert told == (name == "one"), "the second takes it over"
     with closing(sqlite3.connect(home / "prefect.db")) as database:
         states = database.execute("select state_name from flow_run").fetchall()
-        running = "select count(*) from task_run where state_name <> 'Completed'"
+        running = "select count(*) from task_run where state_type <> 'COMPLETED'"
         assert database.execute(running).fetchone() == (0,)
     assert states == [("Completed",)] * 2
     with LocalServer(kept_minutes=HOLD) as server:

@@ -80,16 +80,20 @@ def _known(corpus: Corpus, items: Items, ids: Sequence[str]) -> None:
 
 def _within(corpus: Corpus, items: Items, decisions: Sequence[decision_log.Decision]) -> None:
     """ConfigError for boundaries beyond the end of their recording."""
-    for decision in decisions:
-        if decision.end is None:
-            continue
-        rows = corpus.rows(
-            f'SELECT max("end") AS last FROM {items.name} WHERE recording = '
-            f"(SELECT any_value(recording) FROM {items.name} WHERE id = ?)",
-            [decision.id],
-        )
-        last = float(rows[0]["last"])
-        if decision.end > last + 0.5 * 10**-PLACES:
+    ends = [(decision.id, decision.end) for decision in decisions if decision.end is not None]
+    if not ends:
+        return
+    ids = list({name for name, _ in ends})
+    rows = corpus.rows(
+        f'SELECT cut.id AS id, max(beside."end") AS last FROM {items.name} AS cut '
+        f"JOIN {items.name} AS beside ON beside.recording = cut.recording "
+        f"WHERE cut.id IN ({', '.join('?' * len(ids))}) GROUP BY cut.id",
+        ids,
+    )
+    last_of = {row["id"]: float(row["last"]) for row in rows}
+    for name, end in ends:
+        last = last_of[name]
+        if end > last + 0.5 * 10**-PLACES:
             raise ConfigError(
                 f"the recording ends at {last:.{PLACES}f} s; end the clip there, or before"
             )

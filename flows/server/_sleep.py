@@ -23,6 +23,7 @@ from types import FrameType
 
 FOLDER = "uttermill-server"  # in Prefect's home
 SOCKET, LOCK = "socket", "lock"  # in it
+DATABASE = "prefect.db"  # Prefect's, in its home
 EARLY = "early"  # the socket, until the server sleeps
 TRIES = 50  # to sleep while the database is free
 APART_SECONDS = 0.2
@@ -139,7 +140,7 @@ class Sleeper:
 
     def _is_free(self) -> bool:
         try:
-            with closing(sqlite3.connect(self._home / "prefect.db", timeout=0)) as database:
+            with closing(sqlite3.connect(self._home / DATABASE, timeout=0)) as database:
                 database.execute("BEGIN IMMEDIATE")
                 database.rollback()
         except sqlite3.Error:

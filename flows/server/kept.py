@@ -25,7 +25,7 @@ from urllib.request import urlopen
 from prefect import __version__
 from prefect.settings import get_current_settings
 
-from flows.server._sleep import FOLDER, SOCKET
+from flows.server._sleep import DATABASE, FOLDER, SOCKET
 from tasks.base.errors import ConfigError
 
 VARIABLE = "UTTERMILL_KEEP_SERVER"  # minutes; 0: a server ends with its run
@@ -68,7 +68,7 @@ def place() -> Path | None:
 
 def _database() -> Path:
     """Where Prefect's database is, unless its settings name another."""
-    return Path(get_current_settings().home) / "prefect.db"
+    return Path(get_current_settings().home) / DATABASE
 
 
 def identity() -> str:

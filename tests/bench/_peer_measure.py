@@ -19,7 +19,9 @@ from pathlib import Path
 import psutil
 
 POLL_S = 0.1  # between two looks at the memory
+SETTLE_S = 0.5  # a kept server that took no CPU for so long sleeps
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
+SERVER = "_server_child.py"  # a local Prefect server's program
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +62,12 @@ def measured(
 ) -> Cost:
     """Run a command to its end, or kill it and its process group with -9 after some seconds.
 
-    Children that outlive their parents are adopted here, so that their CPU time counts as well.
+    Children that outlive their parents are adopted here, so that their CPU time counts as well:
+    that of a Prefect server which stays for the next run until it sleeps.
     """
     _compile_ours()
     ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before = _cpu_seconds()
     began = time.monotonic()
     process = subprocess.Popen(
         command,
@@ -87,8 +90,7 @@ def measured(
     memory.over.set()
     memory.join()
     _reap()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    cpu = _cpu_seconds() - before
     mb = (memory.peak / 2**20, memory.most / 2**20)
     return Cost(round(cpu, 2), round(wall, 2), round(mb[0]), round(mb[1]), process.returncode, said)
 
@@ -111,12 +113,38 @@ def _environment() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
+def kept_servers() -> list[psutil.Process]:
+    """Prefect servers that runs measured here have left for the next one."""
+    children = psutil.Process().children()
+    return [child for child in children if any(SERVER in word for word in child.cmdline())]
+
+
+def end_kept_servers() -> None:
+    for server in kept_servers():
+        server.terminate()
+        server.wait()
+
+
+def _cpu_seconds() -> float:
+    """Of all children, ended or kept, user and system."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    living = sum(sum(server.cpu_times()[:2]) for server in kept_servers())
+    return ended.ru_utime + ended.ru_stime + living
+
+
 def _reap() -> None:
-    """Wait for adopted children: a run that was killed leaves its workers a moment to end."""
+    """Wait for adopted children: a run that was killed leaves its workers a moment to end, and a
+    server that is kept takes one to sleep."""
     until = time.monotonic() + 20
+    asleep = -1.0
     while time.monotonic() < until:
         try:
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                time.sleep(0.05)
+            if os.waitpid(-1, os.WNOHANG)[0]:
+                continue
         except ChildProcessError:
             return
+        cpu = _cpu_seconds()
+        if cpu == asleep and len(psutil.Process().children()) == len(kept_servers()):
+            return
+        asleep = cpu
+        time.sleep(SETTLE_S if kept_servers() else 0.05)

@@ -115,8 +115,12 @@ def _environment() -> dict[str, str]:
 
 def kept_servers() -> list[psutil.Process]:
     """Prefect servers that runs measured here have left for the next one."""
-    children = psutil.Process().children()
-    return [child for child in children if any(SERVER in word for word in child.cmdline())]
+    servers = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):  # it has ended
+            if any(SERVER in word for word in child.cmdline()):
+                servers.append(child)
+    return servers
 
 
 def end_kept_servers() -> None:
@@ -128,7 +132,10 @@ def end_kept_servers() -> None:
 def _cpu_seconds() -> float:
     """Of all children, ended or kept, user and system."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    living = sum(sum(server.cpu_times()[:2]) for server in kept_servers())
+    living = 0.0
+    for server in kept_servers():
+        with suppress(psutil.Error):
+            living += sum(server.cpu_times()[:2])
     return ended.ru_utime + ended.ru_stime + living
 
 

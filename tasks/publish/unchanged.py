@@ -1,8 +1,10 @@
 """Which shards a run can skip because the last run left them complete.
 
-A shard's key is a hash of all its stages' inputs: the settings with their recipes, the code, and
-the guards of its files. If it equals the key in the index, the shard is complete; if that holds for
-all shards and for the inputs of package, the newest version is up to date.
+A shard's key is a hash of all its stages' inputs: the settings with their recipes, and the guards
+of its files. If it equals the key in the index, the shard lacks nothing. A run looks again all the
+same where the code is another one; commands that look go by the recipes alone, so that after an
+upgrade they need not open each shard. If all shards, the code and the inputs of package are those
+of the last run, the newest version is up to date.
 """
 
 from __future__ import annotations
@@ -12,11 +14,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from tasks.base.json_types import Balance, Summary
+from tasks.corpus.outcome_table import measured_rules
 from tasks.plugins import source_code
 from tasks.publish.dataset import datacard
+from tasks.publish.outcomes import shard_outcomes
 from tasks.settings import split_lists
 from tasks.settings.job import Done, Job
 from tasks.shard_store import decisions, whole_job
+from tasks.shard_store.chosen_rules import rules_of
 from tasks.shard_store.index import Index, Notes, digest
 from tasks.shard_store.stored_shard import tells_datasets_apart
 from tasks.stages import stage
@@ -35,25 +40,30 @@ class Version:
 
 class UpToDate:
     """Which shards were complete when a run began and which are when it ends; likewise the version.
-    Made after the shard stage, which lists the files."""
+    Made after the shard stage, which lists the files. `any_code`: shards that another release left
+    complete count, where recipes and rules are the same."""
 
-    def __init__(self, job: Job, shards: Sequence[str], index: Index) -> None:
+    def __init__(
+        self, job: Job, shards: Sequence[str], index: Index, any_code: bool = False
+    ) -> None:
         self._job, self._shards, self._index = job, sorted(shards), index
         settings = whole_job.settings_of(job)
+        rules = *measured_rules(job), *rules_of("text", job.transcribe.verdicts)
         self._settings = digest(
             [settings.get(name) for name in (*stage.PER_SHARD, "enhance")],
             job.filter.measure_all,
             {**whole_job.recipes_of(job), "weights": stage.weights_of(job)},
-            datacard.libraries(),
-            source_code.of_package(),
+            [shard_outcomes.VERSION, repr(rules)],
             source_code.of_own_plugins(job),
             decisions.identity(job),
             *(["copies by dataset"] if tells_datasets_apart(job) else []),
         )
+        self._code = digest(datacard.libraries(), source_code.of_package())
         self._lists: list[str] = []
         self._keys = self._now(self._shards)
         self._ran: set[str] = set()
-        noted = {shard: index.noted_shard(shard, key) for shard, key in self._keys.items()}
+        code = None if any_code else self._code
+        noted = {shard: index.noted_shard(shard, key, code) for shard, key in self._keys.items()}
         self._items = {shard: dict(items) for shard, items in noted.items() if items is not None}
         self._looked = set(self._shards) - self._items.keys()
 
@@ -71,11 +81,9 @@ class UpToDate:
     def keys(self) -> Mapping[str, str]:
         """For each shard, a hash of everything that affects its outcomes; after `freeze`. It
         depends on names, which hold hashes, so that an OUT that was moved keeps its outcomes."""
-        guards = self._index.guards()
+        guards, what = self._index.guards(), self._settings + self._code
         return {
-            shard: _key(
-                self._settings, ((n, g.partition("-")[0]) for n, g in guards.get(shard, ()))
-            )
+            shard: _key(what, ((n, g.partition("-")[0]) for n, g in guards.get(shard, ())))
             for shard in self._shards
         }
 
@@ -110,7 +118,7 @@ class UpToDate:
             if shard not in unsettled and self._items.get(shard, {}).keys() == set(stage.PER_SHARD)
         }
         note: Notes = {"key": self._version_key(), **asdict(version)}
-        self._index.note(shards, None if unsettled else note)
+        self._index.note(shards, self._code, None if unsettled else note)
 
     def _now(self, shards: Iterable[str]) -> dict[str, str]:
         guards = self._index.guards()
@@ -122,6 +130,7 @@ class UpToDate:
         package = self._job.package
         return digest(
             [self._keys[shard] for shard in self._shards],
+            self._code,
             package.model_dump(mode="json"),
             [whole_job.format_version(plugin) for plugin in package.formats],
             self._lists,

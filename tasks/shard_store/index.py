@@ -2,6 +2,7 @@
 
     OUT/manifests/index.json    files: every committed file, so that a missing one is noticed
                                 shards, version: what needs no second look, with its key
+                                code: hash of the release and libraries that looked at the shards
 
 A damaged file is found by the hash in its name; the index finds a deleted one. It only saves work
 and reports losses, never changes results: without it, every item is looked up in the manifests.
@@ -118,10 +119,12 @@ class Index:
             sentence = "%s gone since the last run (%s); what was in there is made again"
             log.warning(sentence, files, named(gone))
 
-    def noted_shard(self, shard: str, key: str) -> Mapping[str, int] | None:
-        """Items of each stage of a shard, if it was noted under this key."""
+    def noted_shard(self, shard: str, key: str, code: str | None) -> Mapping[str, int] | None:
+        """Items of each stage of a shard, if it was noted under this key, and by this `code`, or by
+        any."""
         note = self._noted["shards"].get(shard)
-        return note["items"] if note and note["key"] == key else None
+        alike = note and note["key"] == key and code in (None, self._noted.get("code"))
+        return note["items"] if note and alike else None
 
     def noted_version(self, key: str) -> Notes | None:
         """What was noted of the newest version under this key."""
@@ -132,10 +135,10 @@ class Index:
         """Write the list of files."""
         self._write({**self._noted, "files": sorted(self.files)})
 
-    def note(self, shards: Mapping[str, Notes], version: Notes | None) -> None:
+    def note(self, shards: Mapping[str, Notes], code: str, version: Notes | None) -> None:
         """Write the list of files, and the shards and version that need no look while their keys
-        hold."""
-        noted = {"files": sorted(self.files), "shards": dict(shards)}
+        hold; `code` has looked at them."""
+        noted = {"files": sorted(self.files), "shards": dict(shards), "code": code}
         self._write(noted | ({"version": version} if version else {}))
 
     def forget(self, names: Iterable[str]) -> None:

@@ -14,12 +14,18 @@ from typing import Any
 import pytest
 
 from tasks import package, pipeline
+from tasks.insight.estimating import planning
 from tasks.plugins import source_code
+from tasks.plugins.rules import Limit
+from tasks.publish import unchanged
+from tasks.publish.dataset import datacard
 from tasks.publish.outcomes import shard_batches
+from tasks.publish.upkeep import needed, prune
 from tasks.publish.upkeep.verify import verify
 from tasks.runs.executor import Here
 from tasks.settings.job import Job
 from tasks.shard_store import index, manifest, recipe
+from tasks.shard_store.shard_view import ShardView
 from tasks.stages import contract, cutting, stage
 from tests.helpers import corpus, tiers
 
@@ -160,6 +166,59 @@ def test_another_release_looks_at_everything(
     corpus.run(asked(home))
     assert looks.shards == set(manifest.shards(home / "out"))
     assert looks.gathered == 1
+
+
+def opened(patch: pytest.MonkeyPatch) -> set[str]:
+    """The shards that `plan` and `prune` open from now on."""
+    names, unneeded = set[str](), needed.unneeded
+
+    class Opening(ShardView):
+        def __init__(self, job: Job, shard: str, *given: Any, **more: Any) -> None:
+            names.add(shard)
+            super().__init__(job, shard, *given, **more)
+
+    def opening(out: Path, shard: str, *given: Any) -> needed.Unneeded:
+        names.add(shard)
+        return unneeded(out, shard, *given)
+
+    patch.setattr(planning, "ShardView", Opening)
+    patch.setattr(needed, "unneeded", opening)
+    return names
+
+
+def foreseen(job: Job) -> tuple[Any, Any]:
+    """What `plan` says of each stage, and what `prune` would remove."""
+    settings = [prune.KeptSettings(job, stage.weights_of(job), current=True)]
+    goes = prune.plan(job.out, prune.kept(job.out, 1), settings).goes
+    return planning.plan(job, job).stages, goes
+
+
+def test_after_an_upgrade_plan_and_prune_open_nothing(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run looks at each shard once: other code may let other clips pass."""
+    names, before = opened(monkeypatch), foreseen(asked(home))
+    assert names == set()
+    monkeypatch.setattr(source_code, "of_package", lambda: "another")
+    monkeypatch.setattr(datacard, "libraries", lambda: {"uttermill": "9.9"})
+    assert foreseen(asked(home)) == before
+    assert names == set()
+
+
+@pytest.mark.parametrize("change", ["recipe", "rule"])
+def test_after_an_upgrade_with_other_recipes_or_rules_they_open_all(
+    home: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    names = opened(monkeypatch)
+    if change == "recipe":
+        monkeypatch.setattr(recipe, "TRANSCRIBE_VERSION", 99)
+    else:
+        shorter = (Limit("duration", max=30.0, high="too_long"),)
+        monkeypatch.setattr(unchanged, "measured_rules", lambda job: shorter)
+    recipe._transcript_head.cache_clear()
+    foreseen(asked(home))
+    assert names == set(manifest.shards(home / "out"))
+    recipe._transcript_head.cache_clear()
 
 
 def test_what_package_goes_by_is_gathered_anew(home: Path, looks: Looks) -> None:

@@ -111,7 +111,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     scan = _Scan(job, before, causes)
     # Without a version every clip is packaged, also where the stages before lack nothing.
     chosen_anew = newest is None or may_choose_others(job, before, described)
-    state = None if chosen_anew else UpToDate(job, shards, index)
+    state = None if chosen_anew else UpToDate(job, shards, index, any_code=True)
     listings = _known_shards(scan, shards, listed, state)
     scan.stages["shard"].reuse = surveyed.reused
     copied = new_copies.among(job, listed.fresh, surveyed.known) if headers else {}

@@ -130,7 +130,7 @@ def _whole(out: Path, shards: Sequence[str], settings: Sequence[KeptSettings]) -
         and counts[f"audio/{shard}"] <= 1
     }
     asked = [kept for kept in settings if kept.current] or settings
-    states = [UpToDate(kept.job, shards, index) for kept in asked]
+    states = [UpToDate(kept.job, shards, index, any_code=True) for kept in asked]
     return {
         shard
         for shard in complete

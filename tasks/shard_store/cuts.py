@@ -216,7 +216,8 @@ def merge(
             cut = cuts_by_recipe[row["cut"]]
             cut.error_code, cut.error_detail = row["error_code"], row["error_detail"]
             continue
-        cut = cuts_by_recipe.setdefault(row["cut"], Cut())
+        if (cut := cuts_by_recipe.get(row["cut"])) is None:
+            cut = cuts_by_recipe[row["cut"]] = Cut()
         if row["cut"] in fresh:
             if row["kind"] == "recording":
                 cut.known = True
@@ -230,13 +231,14 @@ def merge(
             if not within(measured):
                 measured = {k: v for k, v in measured.items() if k in columns}
             key = row["start"], row["end"], row["given"]
-            measures = cut.measures.setdefault(key, {})
-            measures.update(measured)
-            prints = row.get("prints") or ()
-            if labels:
+            if (measures := cut.measures.setdefault(key, measured)) is not measured:
+                measures.update(measured)
+            prints = row.get("prints")
+            if labels and prints:
                 measures.update(
                     (labels[k][0], v if v is None else labels[k][1].decoded(v))
                     for k, v in prints
                     if k in labels
                 )
-            cut.annotations.setdefault(key, {}).update((k, v) for k, v in prints if k in kept)
+            if kept and prints:
+                cut.annotations.setdefault(key, {}).update((k, v) for k, v in prints if k in kept)

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from tasks import storage
 from tasks.base.schema import EnhancedRow, LedgerRow
 from tasks.insight.report import clip_choice
 from tasks.insight.report.ledger_facts import Ledger
@@ -16,14 +13,12 @@ from tasks.insight.report.uncertain_clips import Why
 from tasks.recording import Locator
 from tasks.recording.tracks import locator_of
 from tasks.settings.job import Job
-from tasks.shard_store import hidden, manifest
+from tasks.shard_store import hidden
+from tasks.shard_store.index import Index
 from tasks.shard_store.text_values import final_text
 from tasks.shard_store.utterance import FinalUtterance
+from tasks.stages.listing import fingerprints, known_recordings
 from tasks.stages.stage import view_of
-
-#: Shards, at most, in which recordings are looked up. One takes 1 ms in a folder, and a request in
-#: an object store.
-SHARDS, REMOTE_SHARDS = 50_000, 4096
 
 
 @dataclass(slots=True)
@@ -109,18 +104,10 @@ def _tell(job: Job, sample: Sample, utterance: FinalUtterance) -> None:
 
 
 def _shards_of(job: Job, recordings: set[str]) -> dict[str, set[str]]:
-    """Which shard holds which of these recordings; reads only names."""
-    shards = manifest.shards(job.out)
-    most = REMOTE_SHARDS if storage.of(job.out).remote else SHARDS
-    if len(shards) > most:
-        draw = np.random.default_rng(job.package.seed)
-        shards = sorted(draw.choice(shards, most, replace=False).tolist())
+    """Which shard holds which of these recordings."""
+    known, names = known_recordings.of(job.out, Index(job.out)), sorted(recordings)
     names_by_shard: dict[str, set[str]] = {}
-    missing = set(recordings)
-    for shard in shards:
-        if not missing:
-            break
-        if present := missing.intersection(manifest.recordings(job.out, shard)):
-            names_by_shard[shard] = present
-            missing -= present
+    for name, row in zip(names, known.find(fingerprints.keys(names)).tolist(), strict=True):
+        if row >= 0:
+            names_by_shard.setdefault(known.shards[known.columns.shard[row]], set()).add(name)
     return names_by_shard

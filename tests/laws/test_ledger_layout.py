@@ -155,7 +155,7 @@ def test_a_verdict_changes_the_digest_of_its_recording_alone() -> None:
     rows = pa.Table.from_pylist([row(*each) for each in names], schema=LEDGER)
     before = recording_digests.of_ledger(rows)
     ids = pa.chunked_array([["a1.0", "b0.0"]])
-    account, accounted = recording_digests.of_clips(ids, rows)
+    account, accounted = recording_digests.of_clips(ids, rows, recording_digests.of_rows(rows))
     said = {"outcome": "dropped", "stage": "filter", "reason": "duplicate", "value": 1.0}
     told = [{"id": each, **said} for each in ids.to_pylist()]
     verdicts = pa.Table.from_pylist(told, schema=rejections.OUTCOMES)

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import corpus, storage
+from tasks.base.arrays import UInt64s
 from tasks.base.errors import PASSING
 from tasks.base.schema import RecordingRow
 from tasks.filter import todo as cuts_lacking
 from tasks.publish import row_digests, seeded_hash, speakers
 from tasks.publish.outcomes import recording_digests, shard_outcomes
-from tasks.publish.outcomes.recording_digests import ACCOUNT, ACCOUNTED, KEY
+from tasks.publish.outcomes.recording_digests import ACCOUNT, ACCOUNTED, KEY, RowDigests
 from tasks.publish.outcomes.shard_batches import (
     DIGESTS,
     KEYED,
@@ -59,6 +60,7 @@ def decide(
             unmeasured += sum(not unit.spared for unit in cuts_lacking(view)[0])
     rows = pa.concat_tables([part.rows for part in parts]).combine_chunks()
     ledger = pa.concat_tables([part.ledger for part in parts])
+    ledger_digests = recording_digests.of_rows(ledger)
     data = {
         "rows.arrow": arrow_bytes(rows),
         OUTCOMES: tables.parquet(
@@ -66,14 +68,14 @@ def decide(
             compression="zstd",
             write_statistics=False,
         ),
-        "digests.arrow": arrow_bytes(_digests(job, rows, ledger)),
-        "accounts.arrow": arrow_bytes(recording_digests.of_ledger(ledger)),
+        "digests.arrow": arrow_bytes(_digests(job, rows, ledger, ledger_digests)),
+        "accounts.arrow": arrow_bytes(recording_digests.of_ledger(ledger, ledger_digests)),
     }
     if recipe.across_recordings(job) is not None:
         data["voices.arrow"] = arrow_bytes(pa.concat_tables([part.voices for part in parts]))
     if corpus.takes_part(job):
         data["heard.arrow"] = arrow_bytes(pa.concat_tables([part.heard for part in parts]))
-    data["ledger.bin"], slices = _sliced(ledger)
+    data["ledger.bin"], slices = _sliced(ledger, ledger_digests.keys)
     facts: BatchFacts = {
         "files": {name: hashlib.sha256(content).hexdigest()[:16] for name, content in data.items()},
         "slices": slices,
@@ -97,10 +99,10 @@ def _unsettled(ledger: pa.Table) -> pa.ChunkedArray:
     return pc.and_(pc.is_in(ledger["reason"], reasons), pc.not_equal(ledger["stage"], "shard"))
 
 
-def _digests(job: Job, rows: pa.Table, ledger: pa.Table) -> pa.Table:
+def _digests(job: Job, rows: pa.Table, ledger: pa.Table, ledger_digests: RowDigests) -> pa.Table:
     keys = seeded_hash.keys(str(job.package.seed), rows["id"].to_pylist())
     content = row_digests.of_rows(rows.drop_columns([n for n in PLACES if n in rows.column_names]))
-    account, accounted = recording_digests.of_clips(rows["id"], ledger)
+    account, accounted = recording_digests.of_clips(rows["id"], ledger, ledger_digests)
     columns = {
         "high": keys[:, 0],
         "low": keys[:, 1],
@@ -116,9 +118,8 @@ def _digests(job: Job, rows: pa.Table, ledger: pa.Table) -> pa.Table:
     return table.append_column(VOICE, pa.array(speakers.voices_of(rows)))
 
 
-def _sliced(ledger: pa.Table) -> tuple[bytes, list[tuple[int, int, int]]]:
+def _sliced(ledger: pa.Table, keys: UInt64s) -> tuple[bytes, list[tuple[int, int, int]]]:
     """The ledger in portions, each a stream of its own: (first byte, bytes, CRC-32) of each."""
-    keys = recording_digests.keys_of(ledger["recording"])
     ledger = ledger.append_column(KEYED.field(KEY), pa.array(keys))
     order = np.argsort(keys, kind="stable")
     ledger = ledger.take(order).combine_chunks()

@@ -6,6 +6,8 @@ reading the other rows.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,11 +42,25 @@ def keys_of(recordings: pa.ChunkedArray) -> UInt64s:
     return keys
 
 
-def of_ledger(ledger: pa.Table) -> pa.Table:
+class RowDigests(NamedTuple):
+    """Of each row of a ledger: the key of its recording, ACCOUNT and ACCOUNTED; uint64 [rows]."""
+
+    keys: UInt64s
+    before: UInt64s
+    accounted: UInt64s
+
+
+def of_rows(ledger: pa.Table) -> RowDigests:
+    before = row_digests.folded(np.zeros(len(ledger), np.uint64), ledger, BEFORE)
+    return RowDigests(keys_of(ledger["recording"]), before, _with_outcome(before, ledger))
+
+
+def of_ledger(ledger: pa.Table, rows: RowDigests | None = None) -> pa.Table:
     """ACCOUNTS of the recordings of a ledger, or of a portion of it, sorted by key."""
-    keys, index = np.unique(keys_of(ledger["recording"]), return_inverse=True)
+    row_keys, _, accounted = rows or of_rows(ledger)
+    keys, index = np.unique(row_keys, return_inverse=True)
     digest = np.zeros(len(keys), np.uint64)
-    np.add.at(digest, index, _with_outcome(_before_outcome(ledger), ledger))
+    np.add.at(digest, index, accounted)
     overlaps = pc.greater(ledger["overlap_samples"], 0).to_numpy()
     removed = pc.fill_null(pc.equal(ledger["reason"], REMOVED), False).to_numpy()
     columns = [
@@ -57,12 +73,12 @@ def of_ledger(ledger: pa.Table) -> pa.Table:
     return pa.table(columns, schema=ACCOUNTS)
 
 
-def of_clips(ids: pa.ChunkedArray, ledger: pa.Table) -> tuple[UInt64s, UInt64s]:
+def of_clips(ids: pa.ChunkedArray, ledger: pa.Table, rows: RowDigests) -> tuple[UInt64s, UInt64s]:
     """ACCOUNT and ACCOUNTED of the ledger's rows of clips that are packaged, or pending."""
-    rows = ledger.filter(pc.is_in(ledger["outcome"], pa.array(["packaged", PENDING])))
-    rows = rows.take(pc.index_in(ids, rows["utterance"]))
-    before = _before_outcome(rows)
-    return before, _with_outcome(before, rows)
+    waiting = pc.is_in(ledger["outcome"], pa.array(["packaged", PENDING]))
+    index = pc.index_in(ids, ledger["utterance"].filter(waiting)).to_numpy()
+    place = np.flatnonzero(waiting.to_numpy())[index]
+    return rows.before[place], rows.accounted[place]
 
 
 def changes(outcomes: pa.Table) -> UInt64s:
@@ -71,10 +87,6 @@ def changes(outcomes: pa.Table) -> UInt64s:
     then, before = (outcomes[name].to_numpy() for name in (ACCOUNTED, ACCOUNT))
     added: UInt64s = _with_outcome(before, outcomes) - then
     return added
-
-
-def _before_outcome(rows: pa.Table) -> UInt64s:
-    return row_digests.folded(np.zeros(len(rows), np.uint64), rows, BEFORE)
 
 
 def _with_outcome(before: UInt64s, rows: pa.Table) -> UInt64s:

@@ -104,11 +104,13 @@ def _sketch(database: DuckDBPyConnection, first: int) -> None:
         return
     starts = np.flatnonzero(np.diff(text, prepend=-1))
     columns: dict[str, Int64s | UInt64s] = {"number": text[starts] + first}
+    hashes = np.empty_like(pair)
     for number, name in enumerate(_BANDS):
         key = np.full(len(starts), number, np.uint64)
         for row in range(number * ROWS, (number + 1) * ROWS):
-            least = np.minimum.reduceat((pair ^ _MASKS[row]) * _FACTORS[row], starts)
-            key = _mixed(key * _EDGE + least)
+            np.bitwise_xor(pair, _MASKS[row], out=hashes)
+            np.multiply(hashes, _FACTORS[row], out=hashes)
+            key = _mixed(key * _EDGE + np.minimum.reduceat(hashes, starts))
         columns[name] = key
     queries.add(database, "sketches", pa.table(columns))
 

@@ -141,6 +141,11 @@ def test_few_speakers_fill_every_split_and_leave_train_the_most(count: int) -> N
     assert bool(found.notes) == (count < 10), "a split far from what was asked for is said"
 
 
+def test_a_corpus_without_clips_misses_no_split() -> None:
+    _, found = sides([], splits={"dev": 0.05, "test": {"hours": 2}})
+    assert found.notes == []
+
+
 def test_one_group_is_train() -> None:
     where, found = sides([("u1", "r", "s", "p", 9.0)], splits={"dev": 0.5})
     assert where == {"u1": "train"}

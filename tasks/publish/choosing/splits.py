@@ -395,7 +395,9 @@ def _notes(
     targets: Int64s,
 ) -> list[str]:
     """Sentences about splits that differ from what was asked; `has`: µs of each split."""
-    notes = []
+    notes: list[str] = []
+    if not has.any():  # nothing is packaged yet: `plan` of a first run, or of one that was killed
+        return notes
     elsewhere = (listed >= 0) & (split >= 0) & (split != listed)
     for number in np.unique(listed[elsewhere]).tolist():
         count = int((elsewhere & (listed == number)).sum())

@@ -918,3 +918,8 @@ def test_too_many_failed_is_refused(base: Path, tmp_path: Path) -> None:
     assert failed == {
         ("c/r03.wav", "shard", "unreadable", 0), ("c/r04.wav", "shard", "unreadable", 0)
     }  # fmt: skip
+    # What the source says of other things does not make them failures of another stage.
+    published, counts = corpus.run(corpus.job(tmp_path, sources=[{**sources[0], "language": "de"}]))
+    assert failed == {(r["recording"], r["stage"], r["reason"], r["samples"])
+                      for r in table(published) if r["outcome"] == "failed"}  # fmt: skip
+    assert counts["shard"] == (0, 10)

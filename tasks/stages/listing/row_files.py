@@ -98,9 +98,15 @@ def _redescribed(old: RecordingRow, row: RecordingRow) -> RecordingRow:
     """What the source now says about unchanged bytes: texts, segments."""
     merged = with_probed(row, old)
     merged["guard"] = adopted(old["guard"], row["guard"])
-    if old["error_code"] and not row["error_code"] and old["content"] is None:
+    if old["error_code"] and not row["error_code"] and (old["content"] is None or _probed(old)):
         merged["error_code"], merged["error_detail"] = old["error_code"], old["error_detail"]
     return merged
+
+
+def _probed(old: RecordingRow) -> bool:
+    """Whether its error is of its bytes, which probing found: its source told none."""
+    told = {**old, "present": True, "error_code": None, "error_detail": None}
+    return fingerprints.listed(told) == old["listed"]
 
 
 def with_probed(row: RecordingRow, old: RecordingRow) -> RecordingRow:

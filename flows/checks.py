@@ -15,7 +15,7 @@ from tasks.plugins.contracts.asr import AligningBackendClass
 from tasks.plugins.explaining import joined
 from tasks.recording.names import display_text, is_utf8
 from tasks.settings.job import Job
-from tasks.shard_store import reference_words
+from tasks.shard_store import own_channels, reference_words
 from tasks.storage import containment, versions
 
 
@@ -136,7 +136,8 @@ def _check_turns(job: Job) -> None:
         )
     recogniser = job.transcribe.backend
     timed = plugins.ASR.resolve(recogniser)[1].model_dump().get("word_timestamps")
-    if recogniser.use != "none" and not timed:
+    in_channels = job.speakers.use == "channels" and own_channels.asked(job)
+    if recogniser.use != "none" and not timed and not in_channels:
         log.warning(
             "turns get no texts: the recogniser %s gives no times of words; set "
             "transcribe.backend.word_timestamps=true where it can",

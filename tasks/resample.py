@@ -5,7 +5,8 @@ of a recording share one decode. Before: a span of a recording. After: a row wit
 PCM's hash, and its place in a blob.
 
 Where the job enhances, an utterance has a second item: the PCM of the enhanced clip, with scores of
-both clips. Each is a unit of its own, so that one that kills the enhancer falls alone.
+both clips. Each is a unit of its own, so that one that kills the enhancer falls alone. The turns of
+a call's window are items, too: the PCM of each is that of its own channel.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ import pyarrow as pa
 from tasks import audio
 from tasks.base.errors import ItemError, shortened
 from tasks.base.logs import log
-from tasks.base.schema import AUDIO, ENHANCED, AnyRow
+from tasks.base.schema import AUDIO, ENHANCED, AnyRow, RecordingRow
 from tasks.recording import Locator, unreachable
 from tasks.recording.tracks import locator_of
 from tasks.segmenters import KnownSpans, Span
 from tasks.settings.job import Job
-from tasks.shard_store import blobs, enhanced, shard_view
+from tasks.shard_store import blobs, enhanced, own_channels, shard_view
 from tasks.shard_store.blobs import MadeAudio
+from tasks.shard_store.own_channels import OwnTurn
 from tasks.shard_store.utterance import HeardUtterance
 from tasks.stages import cutting, enhancing, handover, pcm
 from tasks.stages.contract import OfRecording
@@ -46,6 +48,7 @@ class Unit(OfRecording):
     enhanced: bool = False
     scores: tuple[tuple[str, float | None], ...] = ()  # of the original clip, if known
     beside: bool = False  # the enhanced clips of its recording are made, too, and count its audio
+    channel: int | None = None  # the one that is read; None: what is heard of the recording
 
     @property
     def items(self) -> int:
@@ -66,10 +69,18 @@ def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
     unclean: dict[
         str, dict[str, HeardUtterance]
     ] = {}  # without enhanced PCM, by recording and recipe
+    of_channels: dict[tuple[str, int], dict[str, tuple[HeardUtterance, OwnTurn]]] = {}
     reused = 0
     seen: set[str] = set()
     lost: set[str] = set()
     for utterance in shard.resampled():
+        for own in shard.own_turns(utterance.cut) if _passed(utterance) else ():
+            turns = of_channels.setdefault((utterance.cut.recording["recording"], own.channel), {})
+            if own.audio in shard.audio or own.audio in turns:
+                reused += 1
+            else:
+                lost.add(shard.lost.get(own.audio, ""))
+                turns[own.audio] = utterance, own
         if (clean := utterance.cut.enhanced) and _passed(utterance):
             if clean in shard.audio:
                 reused += 1
@@ -92,12 +103,24 @@ def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
     units = []
     for name in dict.fromkeys([*missing, *unclean]):
         beside = name in unclean
-        units += [replace(unit, beside=beside) for unit in _units(missing.get(name, []))]
+        if utterances := missing.get(name):
+            cut = utterances[0].cut
+            spans = [(u.cut.start, u.cut.end, u.cut.audio) for u in utterances]
+            units += [
+                replace(unit, beside=beside) for unit in _units(cut.recording, cut.rate, spans)
+            ]
         ordered = sorted(unclean.get(name, {}).items(), key=lambda item: _place(item[1]))
         for clean, u in ordered:
             scores = enhanced.before(u.measures)
             span = u.cut.start, u.cut.end, clean
             units.append(Unit(u.cut.recording, (span,), u.cut.rate, True, scores))
+    for (_, channel), by_audio in of_channels.items():
+        if by_audio:
+            cut = next(iter(by_audio.values()))[0].cut
+            spans = [(own.start, own.end, own.audio) for _, own in by_audio.values()]
+            units += [
+                replace(unit, channel=channel) for unit in _units(cut.recording, cut.rate, spans)
+            ]
     return units, reused
 
 
@@ -111,19 +134,16 @@ def _place(utterance: HeardUtterance) -> tuple[int, int]:
     return utterance.cut.end, utterance.cut.start
 
 
-def _units(utterances: list[HeardUtterance]) -> Iterator[Unit]:
-    """A recording's utterances by end, in units of UNIT_SECONDS: a unit's PCM is held in memory."""
-    if not utterances:
-        return
-    recording, rate = utterances[0].cut.recording, utterances[0].cut.rate
+def _units(recording: RecordingRow, rate: int, spans: Sequence[Wanted]) -> Iterator[Unit]:
+    """A recording's spans by end, in units of UNIT_SECONDS: a unit's PCM is held in memory."""
     piece: list[Wanted] = []
     samples = 0
-    for u in sorted(utterances, key=_place):
-        if piece and samples + u.cut.end - u.cut.start > UNIT_SECONDS * rate:
+    for start, end, recipe in sorted(spans, key=lambda span: (span[1], span[0])):
+        if piece and samples + end - start > UNIT_SECONDS * rate:
             yield Unit(recording, tuple(piece), rate)
             piece, samples = [], 0
-        piece.append((u.cut.start, u.cut.end, u.cut.audio))
-        samples += u.cut.end - u.cut.start
+        piece.append((start, end, recipe))
+        samples += end - start
     yield Unit(recording, tuple(piece), rate)
 
 
@@ -132,7 +152,7 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[MadeAudio]]:
 
     Units of one recording follow each other and share one decode.
     """
-    for _, group in groupby(units, key=lambda unit: (unit.name, unit.enhanced)):
+    for _, group in groupby(units, key=lambda unit: (unit.name, unit.enhanced, unit.channel)):
         yield from _convert(list(group), job)
 
 
@@ -153,8 +173,10 @@ def failure(unit: Unit, code: str, detail: str) -> list[MadeAudio]:
 def _convert(units: list[Unit], job: Job) -> Iterator[list[MadeAudio]]:
     """Rows of the units of one recording. After a decoding error all later spans fail."""
     spans = [span for unit in units for span in unit.spans]
-    recording = units[0].recording
-    locator = locator_of(recording, job.filter)
+    recording, channel = units[0].recording, units[0].channel
+    locator, settings = locator_of(recording, job.filter, channel), job.resample
+    if channel is not None:
+        settings = own_channels.converted(settings)
     most = cutting.HELD_SECONDS * units[0].rate  # longer clips are decoded by themselves
     lacking = [span for span in dict.fromkeys(spans) if not handover.holds(job, span[2])]
     absent = {span: None for span in lacking if span[1] - span[0] <= most}
@@ -186,7 +208,7 @@ def _convert(units: list[Unit], job: Job) -> Iterator[list[MadeAudio]]:
                             samples, scores = unreachable.patience.read(work)
                         else:  # a long clip is decoded here
                             samples = unreachable.patience.read(
-                                partial(pcm.of_clip, clip, job.resample)
+                                partial(pcm.of_clip, clip, settings)
                             )
                         hashed = samples, blobs.sha256(samples)
                     except (ItemError, MemoryError) as error:

@@ -22,7 +22,13 @@ from tasks.served import llm_text
 from tasks.served.llm_text import Written
 from tasks.settings import Plugin, StageSettings
 from tasks.settings.job import Job
-from tasks.shard_store import llm_answers, model_answers, reference_words, shard_view
+from tasks.shard_store import (
+    llm_answers,
+    model_answers,
+    own_channels,
+    reference_words,
+    shard_view,
+)
 from tasks.shard_store.model_answers import TextRequest
 from tasks.shard_store.utterance import FinalUtterance
 from tasks.stages.asr_units import CHUNK_SECONDS, Sharing, Unit, chunks, clips, sharing_of
@@ -38,10 +44,10 @@ def rounds(job: Job) -> int:
     """One, and a further one each for clips whose language the vote of their recording overrules;
     for further recognisers, which are chosen by what the first one heard; for what plug-ins on text
     ask models; and for a language model, which gets the texts that these leave, and the times of
-    words of sources' texts, which come first if a rule judges them."""
+    words of sources' texts, which come first if a rule judges them, and turns in own channels."""
     asr = job.transcribe
     votes = asr.language_by != "clip" and asr.backend.use != "none"
-    last = asr.llm_text is not None or asr.reference_words
+    last = asr.llm_text is not None or asr.reference_words or own_channels.asked(job)
     asks = bool(model_answers.asking(asr))
     before_last = asr.llm_text is not None and bool(reference_words.rules_on_fit(asr))
     return 1 + votes + bool(asr.backends) + asks + before_last + last
@@ -72,10 +78,14 @@ def lacking(utterance: FinalUtterance, shard: shard_view.ShardView) -> Iterator[
 
     if utterance.heard.transcript is None:
         if utterance.outcome.stage == "transcribe":
-            yield unit(
-                shard.transcript_recipe(utterance.heard), 0, sharing_of(utterance.cut, shard.audio)
-            )
+            cut = utterance.cut
+            shared = sharing_of(cut.audio, cut.company, shard.audio)
+            yield unit(shard.transcript_recipe(utterance.heard), 0, shared)
         return
+    for turn in utterance.unheard:
+        assert turn.pcm is not None
+        shared = sharing_of(turn.own.audio, turn.own.company, shard.audio)
+        yield Unit(turn.recipe, turn.pcm, shard.shard, turn.language, None, shared)
     for request in utterance.unanswered:
         yield Unit(request.recipe, pcm, shard.shard, None, None, question=request)
     if utterance.llm_unanswered and (

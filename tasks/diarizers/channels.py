@@ -78,7 +78,7 @@ class Channels:
         )
         numbers: dict[int, int] = {}
         return tuple(
-            Turn(start, end, numbers.setdefault(channel, len(numbers)))
+            Turn(start, end, numbers.setdefault(channel, len(numbers)), channel=channel)
             for start, end, channel in spoken
             if start < end
         )

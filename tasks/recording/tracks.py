@@ -32,6 +32,12 @@ def channels_of(row: RecordingRow) -> Channels | None:
     return tuple(row.get("channels") or ()) or None
 
 
+def file_channel(row: RecordingRow, channel: int) -> Channels:
+    """Which of its file one of the channels is that are heard of a recording."""
+    picked = channels_of(row)
+    return (channel if picked is None else picked[channel],)
+
+
 def channel_of(row: RecordingRow) -> int | None:
     """The one channel that is heard; None: several, or all of the file."""
     channels = channels_of(row)
@@ -55,10 +61,12 @@ def not_read(note: str) -> int | None:
     return int(number[1]) if number else None
 
 
-def locator_of(row: RecordingRow, settings: FilterSettings) -> Locator:
-    """Where the bytes of a recording that was probed are, what of them is read, and how."""
+def locator_of(row: RecordingRow, settings: FilterSettings, channel: int | None = None) -> Locator:
+    """Where the bytes of a recording that was probed are, what of them is read, and how. `channel`:
+    the one of those heard that is read; None: all."""
     where, silenced = Locator.loads(row["locator"]), settings.non_finite == "silence" or None
-    return replace(where, track=track_of(row), channels=channels_of(row), silenced=silenced)
+    channels = channels_of(row) if channel is None else file_channel(row, channel)
+    return replace(where, track=track_of(row), channels=channels, silenced=silenced)
 
 
 def may_be_non_finite(row: RecordingRow) -> bool:

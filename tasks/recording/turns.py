@@ -15,7 +15,7 @@ class Turn:
     what the source calls it. `confidence`: cosine of the turn's embedding and the mean of its
     speaker's; None if it is too short for one. `voice`: the embedding, float16 [192]. `both`: the
     probability that a second voice speaks too, uint8 of 255, in equal parts of the turn; empty if
-    it is not known.
+    it is not known. `channel`: of the recording as it is decoded, where the person speaks in one.
     """
 
     start: int
@@ -25,6 +25,7 @@ class Turn:
     confidence: float | None = None
     voice: bytes = b""
     both: bytes = b""
+    channel: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

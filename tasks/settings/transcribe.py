@@ -84,6 +84,12 @@ class TranscribeSettings(StageSettings):
         "another, without strong evidence, is transcribed again in the recording's; clip: each by "
         "itself.",
     )
+    turns_by: Literal["channel", "window"] = Threshold(
+        "channel",
+        "Where the texts of turns come from, if clips hold several. channel: what is heard in the "
+        "speaker's own channel, where speakers.use is channels; elsewhere, and with window: the "
+        "words that are heard in the window.",
+    )
     text: Literal["reference", "asr", "reference_if_close"] = Threshold(
         "reference",
         "Text to package: the source's own where there is one; what was heard; or the "

@@ -1,7 +1,8 @@
 """The turns of a clip that holds several, with their texts, and the words that were heard in each.
 
-A word is in the stretch of speech that it overlaps most, else in the nearest; where two people
-speak at once, it goes on with the person of the word before.
+What was heard of a turn in its own channel counts (`own_channels.py`), else the words of the whole
+clip: a word is in the stretch of speech that it overlaps most, else in the nearest; where two
+people speak at once, it goes on with the person of the word before.
 """
 
 from __future__ import annotations
@@ -13,31 +14,38 @@ from tasks.base.schema import LabelledTurnRow, LabelPairs, WordRow
 from tasks.recording import conversation, turns
 from tasks.recording.conversation import SpokenTurn
 from tasks.recording.turns import Turn
-from tasks.shard_store import hidden
+from tasks.shard_store import hidden, own_channels
 from tasks.shard_store.shard_view import ShardView
-from tasks.shard_store.utterance import CutUtterance
+from tasks.shard_store.utterance import HeardUtterance
 
 
 def of(
     view: ShardView,
-    cut: CutUtterance,
+    utterance: HeardUtterance,
     words: Sequence[WordRow] | None,
     language: str | None,
     thorough: bool = False,
 ) -> list[LabelledTurnRow]:
     """In order of starts. `words`: of the clip, as they are published; None: times are unknown.
-    A turn's text is the source's, where it states one for each stretch, else the words'.
+    A turn's text is the source's, where it states one for each stretch, else what was heard.
     `thorough`: the clip has something to hide."""
+    cut = utterance.cut
+    channel_turns = view.channel_turns(utterance)
+    in_channels = {one.turn: one for one in own_channels.heard(channel_turns, cut.start, cut.rate)}
     speech = view.turned(cut.recording)[1] or ()
     stretches = turns.within(speech, cut.start, cut.end)
     place = cut.recording, cut.start, cut.end, cut.rate
     stated, labels = view.stated_turns(*place), view.stated_labels(*place)
     rows: list[LabelledTurnRow] = []
-    for turn, heard in with_words(stretches, cut.rate, words):
-        text = None if words is None else _text(heard)
-        if stated is not None:
-            text = _stated_text(turn, stretches, stated)
-            text = hidden.masked(text, hidden.places(view.job, text, language, thorough))
+    for turn, of_window in with_words(stretches, cut.rate, words):
+        heard: Sequence[WordRow] | None = None if words is None else of_window
+        text = None if heard is None else _text(heard)
+        whole = None if stated is None else _stated_text(turn, stretches, stated)
+        if (own := in_channels.get(turn)) is not None:
+            heard = hidden.words(view.job, own.words, language, thorough)
+            whole = own.text if whole is None else whole
+        if whole is not None:
+            text = hidden.masked(whole, hidden.places(view.job, whole, language, thorough))
         rows.append(
             {
                 "speaker": turns.name_of(speech, turn.speaker, cut.recording["path"]),
@@ -46,7 +54,7 @@ def of(
                 "end": turn.end / cut.rate,
                 "backchannel": turn.backchannel,
                 "text": text,
-                "words": None if words is None else heard,
+                "words": None if heard is None else [*heard],
                 "labels": _labels(turn, stretches, labels, cut.labels or ()),
             }
         )

@@ -16,6 +16,7 @@ from tasks.plugins.contracts.text import Hidden, Hide
 from tasks.settings import Plugin, StageSettings
 from tasks.settings.job import Job
 from tasks.shard_store import hypotheses, muting
+from tasks.shard_store.own_channels import HeardTurn
 from tasks.shard_store.utterance import HeardUtterance
 
 
@@ -109,24 +110,43 @@ def words(
 
 
 def silence(
-    job: Job, utterance: HeardUtterance, texts: Mapping[str, Any], dropped: bool
+    job: Job,
+    utterance: HeardUtterance,
+    texts: Mapping[str, Any],
+    dropped: bool,
+    of_turns: Sequence[HeardTurn] = (),
 ) -> str | None:
     """Where a clip is muted (`muting.places`); None: nowhere. `texts`: what rules on text say of
-    it. One that is dropped for words without times is silent as a whole, wherever it is played."""
+    it; `of_turns`: what was heard of its turns in their own channels. One that is dropped for words
+    without times is silent as a whole, wherever it is played; a turn, where it has no times."""
     heard, packed = utterance.transcript, utterance.packed
-    if not texts.get("pii") or heard is None or packed is None:
+    thorough = bool(texts.get("pii"))
+    if not (thorough or of_turns) or heard is None or packed is None:
         return None
     if dropped and texts.get("pii_untimed"):
         return f"0-{packed['num_samples']}"
-    rows = heard.get("word_times") or ()
+    language, hit = heard["language"], list[tuple[float, float]]()
+    if thorough:
+        hit += _said(job, heard.get("word_times") or (), language, True)
+    for one in of_turns:
+        if one.words:
+            hit += _said(job, one.words, language, thorough)
+        elif places(job, one.text, language, thorough):
+            hit.append((one.turn.start / utterance.cut.rate, one.turn.end / utterance.cut.rate))
+    return muting.places(hit, packed["rate"], packed["num_samples"])
+
+
+def _said(
+    job: Job, rows: Sequence[WordRow], language: str | None, thorough: bool
+) -> list[tuple[float, float]]:
+    """When what is hidden is said, s."""
     text, starts = _joined(rows)
-    spots = places(job, text, heard["language"], True)
-    hit = (
+    spots = places(job, text, language, thorough)
+    return [
         (row["start"], row["end"])
         for row, start in zip(rows, starts, strict=True)
         if any(spot.start < start + len(row["word"]) and start < spot.end for spot in spots)
-    )
-    return muting.places(hit, packed["rate"], packed["num_samples"])
+    ]
 
 
 def _joined(rows: Sequence[WordRow]) -> tuple[str, list[int]]:

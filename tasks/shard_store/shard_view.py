@@ -24,6 +24,7 @@ from tasks.shard_store import (
     hypotheses,
     llm_answers,
     model_answers,
+    own_channels,
     recipe,
     reference_words,
     shared_windows,
@@ -37,6 +38,7 @@ from tasks.shard_store.cuts import (
     segment_of,
     segments_of,
 )
+from tasks.shard_store.own_channels import ChannelTurn, OwnTurn
 from tasks.shard_store.shared_windows import Company
 from tasks.shard_store.stored_shard import StoredShard, samples_of
 from tasks.shard_store.text_values import TextValues, final_text
@@ -187,6 +189,36 @@ class ShardView(StoredShard):
         return by_source and plugins.SEGMENTERS.load(self.job.filter.segmenter.use).HOLDS_TURNS
 
     @cached_property
+    def _turns_by_channel(self) -> bool:
+        return own_channels.asked(self.job)
+
+    def own_turns(self, cut: CutUtterance) -> list[OwnTurn]:
+        """The turns of a window that are heard from their own channels."""
+        speech = self.turned(cut.recording)[1] if self._turns_by_channel else None
+
+        def audio(channel: int) -> own_channels.AudioRecipe:
+            content = samples_of(cut.recording, self.job.filter, channel)
+            return partial(self._channel_recipe, content)
+
+        window = cut.start, cut.end
+        return [*own_channels.of(window, cut.rate, speech or (), self._shared_seconds, audio)]
+
+    @cached_property
+    def _channel_recipe(self) -> Callable[[str, int, int], str]:
+        return recipe.audio_recipes(own_channels.converted(self.job.resample))
+
+    def channel_turns(self, utterance: HeardUtterance) -> list[ChannelTurn]:
+        """The turns of a window that was heard, with what is stored of their own channels."""
+        language = utterance.transcript["language"] if utterance.transcript else None
+        stored: list[ChannelTurn] = []
+        for own in self.own_turns(utterance.cut):
+            company = own.company.audio if own.company else ()
+            wanted = self._transcript_recipes(own.audio, language, company)
+            rows = self.audio.get(own.audio), self.transcripts.get(wanted)
+            stored.append(ChannelTurn(own, wanted, language, *rows))
+        return stored
+
+    @cached_property
     def _enhancing(self) -> bool:
         return recipe.enhancing(self.job)
 
@@ -326,20 +358,24 @@ class ShardView(StoredShard):
             texts = self._text_values.of(utterance, row, spoken, answers, aligned)
             outcome = self._outcome_by_text(cut, texts, judge)
         request, muted = None, None
+        in_channels = self.channel_turns(utterance) if _is_kept(outcome) else []
+        unheard = tuple(turn for turn in in_channels if turn.unheard)
         if self._mutes:
-            muted = hidden.silence(self.job, utterance, texts, outcome.outcome == "dropped")
+            of_turns = own_channels.heard(in_channels, cut.start, cut.rate)
+            dropped = outcome.outcome == "dropped"
+            muted = hidden.silence(self.job, utterance, texts, dropped, of_turns)
         if _is_kept(outcome):
-            if muted:
-                detail = "; ".join(filter(None, (outcome.detail, f"muted: {muted}")))
+            remarks = [f"muted: {muted}" if muted else "", own_channels.faults(in_channels)]
+            if any(remarks):
+                detail = "; ".join(filter(None, (outcome.detail, *remarks)))
                 outcome = replace(outcome, detail=detail)
             request = llm_answers.request_for(self.job, utterance)
         answer = self.transcripts.get(request.recipe) if request else None
         unanswered_llm = request is not None and answer is None
-        if unanswered_llm or unaligned:
+        if unanswered_llm or unaligned or unheard:
             outcome = UNHEARD
-        return FinalUtterance(
-            cut, utterance, outcome, texts, answer, muted, unanswered_llm, aligned, unaligned
-        )
+        facts = texts, answer, muted, unanswered_llm, aligned, unaligned
+        return FinalUtterance(cut, utterance, outcome, *facts, unheard=unheard)
 
     def _alignment(self, utterance: HeardUtterance) -> tuple[TranscriptRow | None, bool]:
         """The source's text with the times of its words; whether these are asked for, and not

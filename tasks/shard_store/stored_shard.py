@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from tasks.base.schema import EnhancedRow, RecordingRow, TranscriptRow
 from tasks.recording import Segment
 from tasks.recording.limits import Limits
-from tasks.recording.tracks import channels_of, may_be_non_finite, track_of
+from tasks.recording.tracks import channels_of, file_channel, may_be_non_finite, track_of
 from tasks.recording.turns import Turn
 from tasks.settings import FilterSettings, Plugin
 from tasks.settings.job import Job
@@ -252,12 +252,16 @@ def _channels(recording: RecordingRow) -> int:
     return recording["header_channels"] or 1
 
 
-def samples_of(recording: RecordingRow, settings: FilterSettings) -> str:
-    """What recipes take for the content of a recording that was hashed."""
-    content, picked = str(recording["content"]), channels_of(recording)
+def samples_of(
+    recording: RecordingRow, settings: FilterSettings, channel: int | None = None
+) -> str:
+    """What recipes take for the content of a recording that was hashed; `channel`: for that of one
+    of its channels, as if it were a recording."""
+    content, picked, count = str(recording["content"]), channels_of(recording), _channels(recording)
+    if channel is not None:
+        picked, count = file_channel(recording, channel), 1
     silenced = settings.non_finite == "silence" and may_be_non_finite(recording)
-    track = track_of(recording)
-    return recipe.of_samples(content, _channels(recording), track, picked, silenced)
+    return recipe.of_samples(content, count, track_of(recording), picked, silenced)
 
 
 def part_of(recording: RecordingRow) -> str:

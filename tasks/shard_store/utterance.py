@@ -15,6 +15,7 @@ from tasks.recording import Segment, ids
 from tasks.shard_store.decision_log import Decision
 from tasks.shard_store.language_vote import Vote
 from tasks.shard_store.model_answers import TextRequest
+from tasks.shard_store.own_channels import ChannelTurn
 from tasks.shard_store.shared_windows import Company
 
 
@@ -186,3 +187,4 @@ class FinalUtterance:
     aligned: TranscriptRow | None = None  # its source's text with the times of words
     unaligned: bool = False  # these are asked for, and not there
     unanswered: tuple[TextRequest, ...] = ()  # what plug-ins on text ask, and nobody answered
+    unheard: tuple[ChannelTurn, ...] = ()  # turns whose own channels nobody heard

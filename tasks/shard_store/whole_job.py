@@ -160,6 +160,8 @@ def _transcribing(settings: TranscribeSettings) -> JsonObject:
         del values["hear"]
     if not settings.reference_words:
         del values["reference_words"]
+    if settings.turns_by == "channel":
+        del values["turns_by"]
     del values["llm_text"]
     if (chosen := settings.llm_text) is not None:
         values["llm_text"] = {"model": chosen.model, **chosen.recipe()}

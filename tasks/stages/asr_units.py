@@ -18,7 +18,7 @@ from tasks.base.schema import EnhancedRow
 from tasks.shard_store import blobs
 from tasks.shard_store.llm_answers import ModelRequest
 from tasks.shard_store.model_answers import TextRequest
-from tasks.shard_store.utterance import CutUtterance
+from tasks.shard_store.shared_windows import Company
 
 CHUNK_SECONDS = 300.0  # audio in memory at once, unless the recogniser wants more
 
@@ -71,14 +71,16 @@ class Unit:
         return float(self.pcm["num_samples"] / self.pcm["rate"])
 
 
-def sharing_of(utterance: CutUtterance, audio: dict[str, EnhancedRow]) -> Sharing | None:
-    """The window that an utterance shares with others; `audio`: the shard's PCM rows by recipe."""
-    company = utterance.company
+def sharing_of(
+    recipe: str, company: Company | None, audio: dict[str, EnhancedRow]
+) -> Sharing | None:
+    """The window that the PCM of this recipe shares with others; `audio`: the shard's PCM rows by
+    recipe."""
     if company is None:
         return None
-    rows = (audio.get(recipe) for recipe in company.audio)
+    rows = (audio.get(member) for member in company.audio)
     usable = tuple(row if row and not row["error_code"] else None for row in rows)
-    place = company.audio.index(utterance.audio)
+    place = company.audio.index(recipe)
     return Sharing(company.audio, usable, company.pauses, place)
 
 

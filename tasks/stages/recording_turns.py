@@ -59,6 +59,7 @@ def _row(turn: Turn) -> TurnRow:
         "confidence": turn.confidence,
         "voice": turn.voice,
         "both": turn.both,
+        "channel": turn.channel,
     }
 
 

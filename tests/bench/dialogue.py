@@ -1,4 +1,4 @@
-"""python -m tests.bench.dialogue [--real] [--turns true|segments|channels] [--json]
+"""python -m tests.bench.dialogue [--real] [--turns true|segments|channels] [--calls] [--json]
 
 Made dialogues of two to four people (`_dialogues.py`), five minutes for each seed, through the
 segmenter `dialogue`: how long its windows are, how many of their edges cut somebody, how far turns
@@ -8,7 +8,8 @@ own. People are espeak's voices, which `segments` hardly tells apart; `--real` t
 UTTERMILL_CORPUS. `--words` also has Whisper hear the windows, and counts word errors of each
 person's turns by words with times, beside those of turns that are heard one by one; `--assents`
 counts how many backchannels get their text from the window, by themselves, and from the person's
-own channel, by themselves and from the window's span of it.
+own channel, by themselves and from the window's span of it. `--calls` sends the dialogues of two
+through a run instead, as calls with a channel for each, and counts both for its published turns.
 
 A turn is right if most of it overlaps with a true one of the same person; its edges' errors are
 those to the one that it overlaps most. `speaker_error`: share of the found turns' time in which
@@ -37,7 +38,7 @@ from tasks.recording import conversation, turns
 from tasks.recording.conversation import SpokenTurn
 from tasks.recording.turns import Voices
 from tasks.segmenters import Span, dialogue
-from tests.bench import _dialogue_words, _dialogues
+from tests.bench import _dialogue_calls, _dialogue_words, _dialogues
 from tests.bench._dialogues import Asked, Dialogue, Floats
 
 BLOCK = 65_536
@@ -207,6 +208,7 @@ def main() -> None:
     parser.add_argument("--real", action="store_true")
     parser.add_argument("--words", action="store_true")
     parser.add_argument("--assents", action="store_true")
+    parser.add_argument("--calls", action="store_true")
     parser.add_argument("--turns", default="", help="true, segments or channels; default: all")
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=300, help="of each dialogue")
@@ -214,8 +216,12 @@ def main() -> None:
     people = _dialogues.synthetic()
     if args.real:
         people = _dialogues.real(Path(os.environ["UTTERMILL_CORPUS"]))
-    told = {}
+    told: dict[str, Any] = {}
     with threadpool_limits(limits=1):  # as in a worker
+        if args.calls:
+            asked = [Asked(2, args.seconds, seed=seed) for seed in range(args.seeds)]
+            print(json.dumps(_dialogue_calls.measured(asked, people), indent=2))
+            return
         for whose in [args.turns] if args.turns else ["true", "segments", "channels"]:
             told[whose] = measured(people, whose, args)
     print(json.dumps(told, indent=None if args.json else 2))

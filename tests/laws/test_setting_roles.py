@@ -62,6 +62,7 @@ STAGES: dict[str, Entry] = {
     "package.audio": Entry(THRESHOLD),
     "transcribe.llm_text": Entry(RECIPE),  # `test_llm_text.py` has a server
     "transcribe.reference_words": Entry(RECIPE, True),
+    "transcribe.turns_by": Entry(THRESHOLD, "window"),
     "transcribe.verdicts": Entry(THRESHOLD, [{"use": "empty_text", "min_chars": 2}]),
     "transcribe.language_by": Entry(THRESHOLD, "clip"),
     "transcribe.text": Entry(THRESHOLD, "asr"),

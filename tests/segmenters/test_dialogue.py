@@ -187,6 +187,14 @@ def test_a_run_without_turns_is_refused(tmp_path: Path, caplog: pytest.LogCaptur
     assert "turns get no texts" in caplog.text
     timed = {"backend": {"use": "faster_whisper", "word_timestamps": True}}
     caplog.clear()
+    checks.check_wishes(PrepareSettings(**asked, speakers={"use": "channels"}))
+    assert not caplog.text
+    by_window = {"turns_by": "window"}
+    checks.check_wishes(
+        PrepareSettings(**asked, speakers={"use": "channels"}, transcribe=by_window)
+    )
+    assert "turns get no texts" in caplog.text
+    caplog.clear()
     checks.check_wishes(PrepareSettings(**asked, speakers={"use": "given"}, transcribe=timed))
     assert not caplog.text
 
@@ -400,7 +408,9 @@ def test_a_call_is_packaged_as_its_mix_with_a_speaker_a_channel(tmp_path: Path) 
     assert {turn["speaker"] for row in rows for turn in row["turns"]} == {
         f"call.wav#{number + 1}" for number in truth
     }
-    assert all(turn["text"] is None for row in rows for turn in row["turns"]), "no times of words"
+    turns = [turn for row in rows for turn in row["turns"]]
+    assert all(turn["text"] for turn in turns), "of its own channel"
+    assert all(turn["words"] is None for turn in turns), "no times of words"
     ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
     alone = [row for row in ledger if row["recording"] == "c/mono.wav"]
     assert [(row["reason"], row["samples"]) for row in alone] == [("no_turns", 40 * RATE)]

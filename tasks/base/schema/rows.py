@@ -135,6 +135,7 @@ class TurnRow(TypedDict):
     confidence: float | None
     voice: bytes
     both: bytes | None  # null in what earlier releases stored
+    channel: NotRequired[Annotated[int | None, INT32]]
 
 
 class CutRow(TypedDict):

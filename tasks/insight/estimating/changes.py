@@ -85,7 +85,7 @@ REVIEWS = "reviews"
 #: How settings of transcription begin that change what recognisers or language models are asked.
 HEARD = (
     *("also_when", "backend", "hear", "language_by"),
-    *("llm_text", "reference_words", "when"),
+    *("llm_text", "reference_words", "turns_by", "when"),
 )
 _CODE = ("its former model or code", "that of now")
 

@@ -286,6 +286,11 @@ class _Scan:
             seen.add(clean)
         converted = pcm in view.audio or pcm in seen
         causes, again = self._convert(view, utterance, converted)
+        for own in view.own_turns(utterance.cut):
+            known = own.audio in view.audio or own.audio in seen
+            seconds = (own.end - own.start) / utterance.cut.rate
+            self._tally("resample", known, seconds, causes, again)
+            seen.add(own.audio)
         audio_row = view.audio.get(pcm)
         if converted and audio_row is not None and audio_row["error_code"]:
             return
@@ -324,7 +329,8 @@ class _Scan:
         measured_only = outcome.stage == "filter" and transcribed
         # What further recognisers hear may drop a clip, but not change the first one's text.
         compared = bool(utterance.heard.missing) and self.job.transcribe.asr == "first"
-        compared |= utterance.llm_unanswered or utterance.unaligned or bool(utterance.unanswered)
+        compared |= utterance.llm_unanswered or utterance.unaligned
+        compared |= bool(utterance.unanswered or utterance.unheard)
         if outcome.outcome == "packaged" or measured_only or compared:
             self.stay[utterance.cut.id] = utterance.cut.seconds
         elif outcome.outcome == "pending":

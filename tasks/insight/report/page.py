@@ -20,6 +20,7 @@ from tasks.accounting.broken import Broken
 from tasks.base import masking
 from tasks.base.counting import counted
 from tasks.base.json_types import Dialogues, JsonObject, Summary
+from tasks.base.schema import UTTERANCES_FILE
 from tasks.corpus import outcome_table
 from tasks.insight import source_languages
 from tasks.insight.report import (
@@ -37,8 +38,9 @@ from tasks.insight.report import (
 from tasks.insight.report.ledger_facts import Ledger
 from tasks.insight.report.outcome_columns import Columns, LabelHours, shelf_rules, units
 from tasks.plugins.rules import Limit
+from tasks.publish.dataset import dialogues
 from tasks.settings.job import Job
-from tasks.storage import versions
+from tasks.storage import tables, versions
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -97,6 +99,7 @@ class Context(TypedDict):
     languages: list[tuple[str, str]]  # what is said of a source's, by its name
     speakers: object
     dialogues: Dialogues | None
+    silent_backchannels: int
     measured: Measured | None
     labels: list[tuple[str, list[LabelHours]]]  # by name
     agreeing: agreement.Agreement | None
@@ -133,6 +136,7 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
         "languages": [*source_languages.of_sources(job).items()],
         "speakers": asked.counts.get("speakers", {}),
         "dialogues": _dialogues(_version(asked)),
+        "silent_backchannels": _silent_backchannels(_version(asked)),
         "measured": None if columns is None else _measured(columns, asked, about),
         "labels": _labels(columns, _version(asked)),
         "agreeing": None if columns is None else agreement.of(columns),
@@ -161,6 +165,13 @@ def _version(asked: Request) -> Path | None:
 def _dialogues(version: Path | None) -> Dialogues | None:
     """What dataset.json says of conversations; None if clips hold none."""
     return None if version is None else versions.described(version).get("dialogues")
+
+
+def _silent_backchannels(version: Path | None) -> int:
+    """Those of which nothing was heard."""
+    if version is None or _dialogues(version) is None:
+        return 0
+    return dialogues.silent_backchannels(tables.row_groups(version / UTTERANCES_FILE, ("turns",)))
 
 
 def _labels(columns: Columns | None, version: Path | None) -> list[tuple[str, list[LabelHours]]]:

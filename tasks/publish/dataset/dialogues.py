@@ -60,6 +60,17 @@ def of_utterances(parts: Iterable[pa.Table]) -> Dialogues:
     }
 
 
+def silent_backchannels(parts: Iterable[pa.Table]) -> int:
+    """How many backchannels have an empty text: nothing was heard of them. `parts`: the column
+    `turns`."""
+    count = 0
+    for part in parts:
+        flat = part["turns"].combine_chunks().flatten()
+        silent = pc.and_(flat.field("backchannel"), pc.equal(flat.field("text"), ""))
+        count += pc.sum(silent).as_py() or 0
+    return count
+
+
 class _Talk:
     """The turns of some rows, flat; those with the floor, and what lies between them."""
 

@@ -91,6 +91,7 @@ class _View(ShardView):
     def wanted_audio(self) -> set[str]:
         """Recipes of their PCM."""
         audio = {u.cut.audio for u in self.cut}
+        audio |= {own.audio for u in self.cut for own in self.own_turns(u.cut)}
         return audio | {u.cut.enhanced for u in self.cut if u.cut.enhanced}
 
     @cached_property
@@ -107,6 +108,7 @@ class _View(ShardView):
             if self.job.transcribe.backends:
                 texts.update(self.further_recipes(utterance.heard))
             texts.update(request.recipe for request in self.questions(utterance.heard))
+            texts.update(turn.recipe for turn in self.channel_turns(utterance.heard))
             answer = llm_answers.request_for(self.job, utterance.heard)
             if answer is not None:
                 texts.add(answer.recipe)

@@ -1,0 +1,140 @@
+"""Turns of windows that are heard from their own channels, as in a call with one for each speaker.
+
+A window's clip is the mix, in which recognisers hear little of a short turn inside another's. So
+each turn has PCM of its channel alone, as if that were a recording (`channels: apart`), and a
+transcript, which shares windows of the recogniser with those of its channel, as utterances do.
+Where a channel is not known, or its PCM could not be made, turns keep to the words of the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from tasks import plugins
+from tasks.base.counting import counted
+from tasks.base.schema import EnhancedRow, TranscriptRow, WordRow
+from tasks.recording import conversation, turns
+from tasks.recording.conversation import SpokenTurn
+from tasks.recording.turns import Range, Turn
+from tasks.settings import ResampleSettings
+from tasks.settings.job import Job
+from tasks.shard_store import shared_windows
+from tasks.shard_store.shared_windows import Company
+
+BESIDE_S = 0.1  # heard on each side of a turn
+#: The recipe of a span's PCM, by its first sample and the one behind its last.
+AudioRecipe = Callable[[int, int], str]
+
+
+class OwnTurn(NamedTuple):
+    """A turn of a window, in samples of it; what is heard of its channel are samples `start` to
+    `end` of the recording."""
+
+    turn: SpokenTurn
+    channel: int
+    start: int
+    end: int
+    audio: str  # recipe of the PCM
+    company: Company | None
+
+
+class ChannelTurn(NamedTuple):
+    """A turn of a window that was heard, with what is stored of its channel."""
+
+    own: OwnTurn
+    recipe: str  # of its transcript
+    language: str | None  # that was heard in the window
+    pcm: EnhancedRow | None
+    row: TranscriptRow | None
+
+    @property
+    def unheard(self) -> bool:
+        """Whether it has PCM, and nobody heard that."""
+        return self.row is None and self.pcm is not None and not self.pcm["error_code"]
+
+    @property
+    def fault(self) -> str | None:
+        """Why it keeps to the words of the window; None: it was heard, or is to be."""
+        failed = [row for row in (self.pcm, self.row) if row and row["error_code"]]
+        return f"{failed[0]['error_code']}: {failed[0]['error_detail']}" if failed else None
+
+
+class HeardTurn(NamedTuple):
+    """What was heard of a turn; the words in s of the window, None: their times are not known."""
+
+    turn: SpokenTurn
+    text: str
+    words: list[WordRow] | None
+
+
+def asked(job: Job) -> bool:
+    """Whether turns are heard from their own channels, where these are known."""
+    holds_turns = plugins.SEGMENTERS.load(job.filter.segmenter.use).HOLDS_TURNS
+    chosen = job.transcribe
+    return holds_turns and chosen.turns_by == "channel" and chosen.backend.use != "none"
+
+
+def converted(settings: ResampleSettings) -> ResampleSettings:
+    """How the PCM of one channel is made."""
+    return settings.model_copy(update={"mono": "mean"})
+
+
+def of(
+    window: Range,
+    rate: int,
+    speech: Sequence[Turn],
+    shared_seconds: float,
+    audio: Callable[[int], AudioRecipe],
+) -> Iterator[OwnTurn]:
+    """The turns of a window whose channels are known, channel by channel. `window`: samples of the
+    recording; `audio(channel)`: recipes of its PCM; `shared_seconds`: of a window of the recogniser
+    that several share."""
+    first, last = window
+    stretches = turns.within(speech, first, last)
+    channels = {one.speaker: one.channel for one in stretches if one.channel is not None}
+    spoken = conversation.spoken_turns(stretches, rate) if channels else ()
+    beside = round(BESIDE_S * rate)
+    for speaker, channel in sorted(channels.items()):
+        own = [turn for turn in spoken if turn.speaker == speaker]
+        spans = [
+            (first + max(turn.start - beside, 0), min(first + turn.end + beside, last))
+            for turn in own
+        ]
+        recipe_of = audio(channel)
+        company = dict[Range, Company]()
+        if shared_seconds:
+            company = shared_windows.companies(spans, rate, shared_seconds, recipe_of)
+        for turn, span in zip(own, spans, strict=True):
+            yield OwnTurn(turn, channel, *span, recipe_of(*span), company.get(span))
+
+
+def heard(turns: Iterable[ChannelTurn], first: int, rate: int) -> list[HeardTurn]:
+    """What was heard of the turns of the window that begins at sample `first` of the recording."""
+    return [
+        HeardTurn(
+            one.own.turn, one.row["text"] or "", _moved(one.row, (one.own.start - first) / rate)
+        )
+        for one in turns
+        if one.row is not None and not one.row["error_code"]
+    ]
+
+
+def _moved(row: TranscriptRow, later: float) -> list[WordRow] | None:
+    words = row.get("word_times")
+    return words and [
+        {**word, "start": word["start"] + later, "end": word["end"] + later} for word in words
+    ]
+
+
+def faults(turns: Iterable[ChannelTurn]) -> str:
+    """Which turns keep to the words of the window, and why the first of each channel does; empty:
+    none."""
+    by_channel: dict[int, list[str]] = {}
+    for one in turns:
+        if fault := one.fault:
+            by_channel.setdefault(one.own.channel, []).append(fault)
+    return "; ".join(
+        f"{counted(len(details), 'turn')} of channel {channel} by the window's words: {details[0]}"
+        for channel, details in by_channel.items()
+    )

@@ -74,13 +74,13 @@ def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
     seen: set[str] = set()
     lost: set[str] = set()
     for utterance in shard.resampled():
-        for own in shard.own_turns(utterance.cut) if _passed(utterance) else ():
-            turns = of_channels.setdefault((utterance.cut.recording["recording"], own.channel), {})
-            if own.audio in shard.audio or own.audio in turns:
+        for turn in shard.own_turns(utterance.cut) if _passed(utterance) else ():
+            turns = of_channels.setdefault((utterance.cut.recording["recording"], turn.channel), {})
+            if turn.audio in shard.audio or turn.audio in turns:
                 reused += 1
             else:
-                lost.add(shard.lost.get(own.audio, ""))
-                turns[own.audio] = utterance, own
+                lost.add(shard.lost.get(turn.audio, ""))
+                turns[turn.audio] = utterance, turn
         if (clean := utterance.cut.enhanced) and _passed(utterance):
             if clean in shard.audio:
                 reused += 1
@@ -117,7 +117,7 @@ def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
     for (_, channel), by_audio in of_channels.items():
         if by_audio:
             cut = next(iter(by_audio.values()))[0].cut
-            spans = [(own.start, own.end, own.audio) for _, own in by_audio.values()]
+            spans = [(turn.start, turn.end, turn.audio) for _, turn in by_audio.values()]
             units += [
                 replace(unit, channel=channel) for unit in _units(cut.recording, cut.rate, spans)
             ]

@@ -41,9 +41,9 @@ def of(
         heard: Sequence[WordRow] | None = None if words is None else of_window
         text = None if heard is None else _text(heard)
         whole = None if stated is None else _stated_text(turn, stretches, stated)
-        if (own := in_channels.get(turn)) is not None:
-            heard = hidden.words(view.job, own.words, language, thorough)
-            whole = own.text if whole is None else whole
+        if (in_channel := in_channels.get(turn)) is not None:
+            heard = hidden.words(view.job, in_channel.words, language, thorough)
+            whole = in_channel.text if whole is None else whole
         if whole is not None:
             text = hidden.masked(whole, hidden.places(view.job, whole, language, thorough))
         rows.append(

@@ -96,16 +96,16 @@ def of(
     spoken = conversation.spoken_turns(stretches, rate) if channels else ()
     beside = round(BESIDE_S * rate)
     for speaker, channel in sorted(channels.items()):
-        own = [turn for turn in spoken if turn.speaker == speaker]
+        of_speaker = [turn for turn in spoken if turn.speaker == speaker]
         spans = [
             (first + max(turn.start - beside, 0), min(first + turn.end + beside, last))
-            for turn in own
+            for turn in of_speaker
         ]
         recipe_of = audio(channel)
         company = dict[Range, Company]()
         if shared_seconds:
             company = shared_windows.companies(spans, rate, shared_seconds, recipe_of)
-        for turn, span in zip(own, spans, strict=True):
+        for turn, span in zip(of_speaker, spans, strict=True):
             yield OwnTurn(turn, channel, *span, recipe_of(*span), company.get(span))
 
 

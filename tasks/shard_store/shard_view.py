@@ -211,11 +211,11 @@ class ShardView(StoredShard):
         """The turns of a window that was heard, with what is stored of their own channels."""
         language = utterance.transcript["language"] if utterance.transcript else None
         stored: list[ChannelTurn] = []
-        for own in self.own_turns(utterance.cut):
-            company = own.company.audio if own.company else ()
-            wanted = self._transcript_recipes(own.audio, language, company)
-            rows = self.audio.get(own.audio), self.transcripts.get(wanted)
-            stored.append(ChannelTurn(own, wanted, language, *rows))
+        for turn in self.own_turns(utterance.cut):
+            company = turn.company.audio if turn.company else ()
+            wanted = self._transcript_recipes(turn.audio, language, company)
+            rows = self.audio.get(turn.audio), self.transcripts.get(wanted)
+            stored.append(ChannelTurn(turn, wanted, language, *rows))
         return stored
 
     @cached_property

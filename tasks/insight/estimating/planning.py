@@ -286,11 +286,11 @@ class _Scan:
             seen.add(clean)
         converted = pcm in view.audio or pcm in seen
         causes, again = self._convert(view, utterance, converted)
-        for own in view.own_turns(utterance.cut):
-            known = own.audio in view.audio or own.audio in seen
-            seconds = (own.end - own.start) / utterance.cut.rate
-            self._tally("resample", known, seconds, causes, again)
-            seen.add(own.audio)
+        for turn in view.own_turns(utterance.cut):
+            stored = turn.audio in view.audio or turn.audio in seen
+            seconds = (turn.end - turn.start) / utterance.cut.rate
+            self._tally("resample", stored, seconds, causes, again)
+            seen.add(turn.audio)
         audio_row = view.audio.get(pcm)
         if converted and audio_row is not None and audio_row["error_code"]:
             return

@@ -91,7 +91,7 @@ class _View(ShardView):
     def wanted_audio(self) -> set[str]:
         """Recipes of their PCM."""
         audio = {u.cut.audio for u in self.cut}
-        audio |= {own.audio for u in self.cut for own in self.own_turns(u.cut)}
+        audio |= {turn.audio for u in self.cut for turn in self.own_turns(u.cut)}
         return audio | {u.cut.enhanced for u in self.cut if u.cut.enhanced}
 
     @cached_property

@@ -216,8 +216,9 @@ def merge(
             cut = cuts_by_recipe[row["cut"]]
             cut.error_code, cut.error_detail = row["error_code"], row["error_detail"]
             continue
-        if (cut := cuts_by_recipe.get(row["cut"])) is None:
-            cut = cuts_by_recipe[row["cut"]] = Cut()
+        if row["cut"] not in cuts_by_recipe:
+            cuts_by_recipe[row["cut"]] = Cut()
+        cut = cuts_by_recipe[row["cut"]]
         if row["cut"] in fresh:
             if row["kind"] == "recording":
                 cut.known = True
@@ -231,8 +232,8 @@ def merge(
             if not within(measured):
                 measured = {k: v for k, v in measured.items() if k in columns}
             key = row["start"], row["end"], row["given"]
-            if (measures := cut.measures.setdefault(key, measured)) is not measured:
-                measures.update(measured)
+            measures = cut.measures.setdefault(key, {})
+            measures.update(measured)
             prints = row.get("prints")
             if labels and prints:
                 measures.update(

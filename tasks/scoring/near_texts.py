@@ -7,7 +7,9 @@ a text of a group belongs to that group.
 
 Pairs of texts are proposed by MinHash (Broder 1997) in BANDS bands of ROWS values, and counted
 exactly: of those that share 70 % it proposes 98.8 %, of those that share 80 % all but one in 4,000.
-Nothing depends on the order of texts. Beyond `memory`, tables lie in temporary files.
+Most of what it proposes of texts of few different words is not near-equal: 64 marks of each text's
+pairs tell nearly all of that, before texts are looked up. Nothing depends on the order of texts.
+Beyond `memory`, tables lie in temporary files.
 
 Nothing is kept for the next run: a million texts take 15 CPU s, of which sketches are 8, and stored
 ones (128 MB) would spare no more. A stored group could not be trusted, as what joined it may be
@@ -26,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.base.arrays import Bools, Int64s, UInt64s
+from tasks.base.arrays import Bools, Int32s, Int64s, UInt64s
 from tasks.scoring._plain import UNSPACED
 from tasks.storage import queries
 
@@ -62,9 +64,10 @@ def groups(
         count = queries.column(database, "SELECT count(*) FROM texts")[0]
         group = np.arange(count)
         if near and count:
+            marks, sizes = np.zeros(count, np.uint64), np.zeros(count, np.int32)
             for first in range(0, count, AT_ONCE):
-                _sketch(database, first)
-            group = _joined(database, group)
+                _sketch(database, first, marks, sizes)
+            group = _joined(database, group, marks, sizes)
         numbered = database.execute(
             "SELECT row, number FROM rows JOIN texts USING (text)"
         ).fetchnumpy()
@@ -91,19 +94,24 @@ def _store(database: DuckDBPyConnection, texts: Iterable[pa.Array | pa.ChunkedAr
     return first
 
 
-def _sketch(database: DuckDBPyConnection, first: int) -> None:
-    """Adds the bands of the long ones among the texts from `first` on."""
+def _sketch(database: DuckDBPyConnection, first: int, marks: UInt64s, sizes: Int32s) -> None:
+    """Adds the bands of the long ones among the texts from `first` on; `sizes`: how many different
+    pairs each has; `marks`: a bit for each of these, by its hash."""
     some = database.sql(
         "SELECT number, text FROM texts "
         f"WHERE number BETWEEN {first} AND {first + AT_ONCE - 1} ORDER BY number"
     ).to_arrow_table()
     text, pair = _pairs(some["text"].combine_chunks())
-    long = np.bincount(_different(text, pair) >> _BITS, minlength=len(some)) >= FEWEST_PAIRS
+    count = np.bincount(_different(text, pair) >> _BITS, minlength=len(some))
+    long = count >= FEWEST_PAIRS
     text, pair = text[long[text]], pair[long[text]]
     if not len(text):
         return
     starts = np.flatnonzero(np.diff(text, prepend=-1))
-    columns: dict[str, Int64s | UInt64s] = {"number": text[starts] + first}
+    numbers = text[starts] + first
+    sizes[numbers] = count[text[starts]]
+    marks[numbers] = np.bitwise_or.reduceat(np.uint64(1) << (pair >> np.uint64(58)), starts)
+    columns: dict[str, Int64s | UInt64s] = {"number": numbers}
     hashes = np.empty_like(pair)
     for number, name in enumerate(_BANDS):
         key = np.full(len(starts), number, np.uint64)
@@ -146,13 +154,15 @@ def _mixed(values: UInt64s) -> UInt64s:
     return values ^ (values >> np.uint64(31))
 
 
-def _joined(database: DuckDBPyConnection, group: Int64s) -> Int64s:
+def _joined(database: DuckDBPyConnection, group: Int64s, marks: UInt64s, sizes: Int32s) -> Int64s:
     """The groups from 0, with those of near-equal texts as one; `group`: of each text."""
     pairs = np.zeros((2, 0), np.int64)  # that are not yet compared
     for band in _BANDS:
         columns = database.execute(f"SELECT number, {band} FROM sketches").fetchnumpy()
         for more in _proposed(np.asarray(columns["number"]), np.asarray(columns[band])):
-            pairs = np.concatenate([pairs, _apart(group, more)], axis=1)
+            more = _apart(group, more)
+            more = more[:, _may_be_near(marks[more], sizes[more])]
+            pairs = np.concatenate([pairs, more], axis=1)
             while pairs.shape[1] >= AT_ONCE:
                 group = _compared(database, group, pairs[:, :AT_ONCE])
                 pairs = _apart(group, pairs[:, AT_ONCE:])
@@ -165,6 +175,16 @@ def _apart(group: Int64s, pairs: Int64s) -> Int64s:
     """The pairs that are not known to belong together."""
     some: Int64s = pairs[:, group[pairs[0]] != group[pairs[1]]]
     return some
+
+
+def _may_be_near(marks: UInt64s, sizes: Int32s) -> Bools:
+    """False for pairs of texts that differ in too much: [2, pairs] each. A mark that one text alone
+    has is of a pair of words that the other lacks."""
+    lacking = np.bitwise_count(marks[0] ^ marks[1]).astype(np.int32)
+    lacking = np.maximum(lacking, np.abs(sizes[0] - sizes[1]))
+    share, whole = NEAR.numerator, NEAR.denominator
+    few: Bools = (whole + share) * lacking <= (whole - share) * (sizes[0] + sizes[1])
+    return few
 
 
 def _proposed(number: Int64s, value: UInt64s) -> Iterator[Int64s]:

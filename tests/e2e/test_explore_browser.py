@@ -729,6 +729,19 @@ def test_loudness_of_a_clip(pages: Pages, served: Served) -> None:
     assert (found["short"], found["silent"]) == (1, None)
 
 
+def test_pictures_of_a_clip_are_as_wide_as_the_panel(pages: Pages, served: Served) -> None:
+    """They were drawn before the panel had its width, and stretched to twice theirs."""
+    page = pages.page(served, "view=clips", pages.context(width=1400))
+    page.locator("tbody tr").first.wait_for()
+    page.keyboard.press("j")
+    page.locator("[data-ready]").wait_for()
+    sharp = """[...document.querySelectorAll('.board canvas')].every((each) =>
+      each.width === Math.round(each.clientWidth * Math.min(window.devicePixelRatio, 2)))"""
+    wait(page, sharp)
+    page.set_viewport_size({"width": 700, "height": 900})
+    wait(page, sharp)
+
+
 def test_times_are_those_of_the_commands(pages: Pages, served: Served) -> None:
     """The page cut seconds off where `ledger` rounds: 5:37 for 5:38; and 59.999 s was 0:59.00."""
     page = pages.page(served, "view=clips")

@@ -74,6 +74,8 @@ function stage() {
     if (length) now.player.currentTime = ((event.clientX - board.getBoundingClientRect().left) / board.clientWidth) * length;
     now.player.play();
   });
+  const mine = now; // its width is known once the panel is laid out, and changes with the window
+  new ResizeObserver(() => mine.paint?.()).observe(board);
   follow(now);
   return el("div", { class: "stage" }, board, el("div", { class: "bar" }, now.player, source, both), told);
 }
@@ -107,13 +109,19 @@ async function load() {
     const heard = await sound.samples(address(mine.around));
     if (now !== mine) return;
     mine.player.src = address(mine.around);
-    const width = mine.board.clientWidth || 480;
-    sound.wave(mine.wave, heard, width, HEIGHTS.wave);
-    sound.spectrogram(mine.picture, heard, width, HEIGHTS.picture);
     mine.board.hidden = mine.player.hidden = false;
     const seconds = heard.values.length / heard.rate;
     const levels = loudness.loudness(heard);
-    loudness.draw(mine.loud, levels, seconds, width, HEIGHTS.loud);
+    mine.paint = () => {
+      const width = mine.board.clientWidth;
+      if (!width || width === mine.painted) return;
+      mine.painted = width;
+      sound.wave(mine.wave, heard, width, HEIGHTS.wave);
+      loudness.draw(mine.loud, levels, seconds, width, HEIGHTS.loud);
+      sound.spectrogram(mine.picture, heard, width, HEIGHTS.picture);
+    };
+    mine.painted = 0;
+    mine.paint();
     mine.told.textContent = `${number(seconds)} s at ${number(heard.rate)} Hz, peak ${heard.peak.toFixed(1)} dBFS, RMS ${heard.rms.toFixed(1)} dBFS${levels.whole === null ? "" : `, loudness ${levels.whole.toFixed(1)} LUFS`}`;
     mine.board.dataset.ready = seconds;
     if (mine.around) {

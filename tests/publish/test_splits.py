@@ -139,6 +139,7 @@ def test_few_speakers_fill_every_split_and_leave_train_the_most(count: int) -> N
     assert set(got) == ({"train", "dev", "test"} if count > 2 else {"train", "dev"})
     assert got["train"] == max(got.values())
     assert bool(found.notes) == (count < 10), "a split far from what was asked for is said"
+    assert all("package.disjoint: [recording, audio] lets" in note for note in found.notes)
 
 
 def test_a_corpus_without_clips_misses_no_split() -> None:

@@ -396,6 +396,9 @@ def _notes(
 ) -> list[str]:
     """Sentences about splits that differ from what was asked; `has`: µs of each split."""
     notes: list[str] = []
+    speakers = settings.disjoint is None or SPEAKER in settings.disjoint
+    apart = "package.disjoint: [recording, audio] lets a speaker be in several splits, "
+    remedy = apart if speakers else "name less there, or "
     if not has.any():  # nothing is packaged yet: `plan` of a first run, or of one that was killed
         return notes
     elsewhere = (listed >= 0) & (split >= 0) & (split != listed)
@@ -414,9 +417,8 @@ def _notes(
         if not 0.5 <= has[number] / max(float(targets[number]), 1.0) <= 2:
             notes.append(
                 f"split {name} has {has[number] / HOUR:.4f} h, where {targets[number] / HOUR:.4f} h"
-                " were asked for: what package.disjoint names (speakers, recordings, …) is never "
-                "separated, and what is published stays; name less there, or draw the splits anew "
-                "with package.resplit"
+                " were asked for: what package.disjoint names is never separated, and what is "
+                f"published stays; {remedy}package.resplit draws the splits anew"
             )
     return notes
 

@@ -74,6 +74,7 @@ DROPPED_BY = {
         "GPT-SoVITS",
         "module/data_utils.py",
         (Bound("duration", "min", "seconds", 0.6), Bound("duration", "max", "seconds", 54.0)),
+        languages=("zh", "ja", "en", "ko", "yue"),  # `prepare_datasets/1-get-text.py`
     ),
     "xtts": ReaderLimits(
         "XTTS' trainer", "GPTArgs", (Bound("max_wav_length", "max", "seconds", 11.6),)

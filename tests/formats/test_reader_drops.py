@@ -35,6 +35,7 @@ def version(folder: Path, *rows: tuple[str, str | None, float], rate: int = 1600
             "text": pa.array([row[1] for row in rows], pa.string()),
             "num_samples": pa.array([round(row[2] * rate) for row in rows], pa.int64()),
             "sample_rate": pa.array([rate] * len(rows), pa.int32()),
+            "language": pa.array(["en"] * len(rows), pa.string()),
             "more": [0.0] * len(rows),
         }
     )
@@ -98,6 +99,22 @@ def test_nemo_filters_its_training_set_only(tmp_path: Path) -> None:
         ("nemo", "train", "min_duration"): (1, 3),
         ("nemo", "train", "max_duration"): (1, 3),
     }
+
+
+def test_languages_that_gpt_sovits_skips(tmp_path: Path) -> None:
+    """Its script for texts leaves them out in silence: of a Dutch voice, all clips."""
+    folder = version(tmp_path / "v", *[("train", "a", seconds) for seconds in (1.0, 0.5, 2, 3, 4)])
+    table = pq.read_table(folder / "utterances.parquet")
+    languages = pa.array(["en-US", "en", "nl", None, "nl"], pa.string())
+    place = table.column_names.index("language")
+    pq.write_table(table.set_column(place, "language", languages), folder / "utterances.parquet")
+    wanted = [Plugin(use="metadata_csv", profile="gpt_sovits")]
+    found = reader_drops.of_version(folder, wanted, AUTO)
+    assert {each["setting"]: (each["dropped"], each["clips"]) for each in found} == {
+        "language": (3, 5), "duration": (1, 5)
+    }  # fmt: skip
+    assert "only the languages zh, ja, en, ko, yue" in found[0]["warning"]
+    assert not reader_drops.of_version(folder, [Plugin(use="metadata_csv")], AUTO)
 
 
 def test_formats_with_and_without_limits(tmp_path: Path) -> None:

@@ -117,6 +117,7 @@ class ReaderLimits:
     where: str  # the part of the trainer's settings that holds the bounds
     bounds: tuple[Bound, ...]
     splits: tuple[str, ...] | None = None  # that it filters; None: all
+    languages: tuple[str, ...] | None = None  # codes without region; clips in others are dropped
 
 
 class FormatModule(VersionedModule, Protocol):

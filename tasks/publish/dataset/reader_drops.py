@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import plugins
+from tasks.base import language_codes
 from tasks.base.arrays import Bools, Float64s, Int64s
 from tasks.base.counting import counted
 from tasks.base.schema import UTTERANCES_FILE
@@ -23,7 +24,7 @@ from tasks.settings import Plugin
 from tasks.storage import tables
 
 BATCH = 65536  # rows
-COLUMNS = ("split", "text", "num_samples", "sample_rate")
+COLUMNS = ("split", "text", "num_samples", "sample_rate", "language")
 #: Settings of segmenters that make clips shorter, and longer.
 SHORTER = ("target_seconds", "max_seconds", "whole_up_to")
 LONGER = ("min_seconds",)
@@ -38,8 +39,8 @@ class ReaderDrop(TypedDict):
     split: str
     clips: int  # of the split
     dropped: int  # a clip counts for the first bound that it breaks
-    setting: str  # of the trainer
-    limit: float
+    setting: str  # of the trainer; `language`: it reads some only
+    limit: float | None
     warning: str  # a sentence for people
 
 
@@ -50,42 +51,69 @@ def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> l
     limits = {use: reader for use, reader in readers.items() if reader is not None}
     entries: list[ReaderDrop] = []
     for (use, split), counts in _count(version, limits).items():
-        reader, (clips, *all_dropped) = limits[use], counts.tolist()
+        reader, (clips, foreign, *all_dropped) = limits[use], counts.tolist()
+        if foreign:
+            warning = _other_language(use, split, reader, foreign, clips)
+            entries.append(_entry(use, split, clips, foreign, "language", None, warning))
         for bound, dropped in zip(reader.bounds, all_dropped, strict=True):
             if dropped:
                 warning = _sentence(use, split, reader, bound, dropped, clips, segmenter)
-                entries.append(
-                    {
-                        "format": use,
-                        "split": split,
-                        "clips": clips,
-                        "dropped": dropped,
-                        "setting": bound.setting,
-                        "limit": bound.limit,
-                        "warning": warning,
-                    }
-                )
+                setting, limit = bound.setting, bound.limit
+                entries.append(_entry(use, split, clips, dropped, setting, limit, warning))
     return entries
 
 
+def _entry(
+    use: str,
+    split: str,
+    clips: int,
+    dropped: int,
+    setting: str,
+    limit: float | None,
+    warning: str,
+) -> ReaderDrop:
+    return {
+        "format": use,
+        "split": split,
+        "clips": clips,
+        "dropped": dropped,
+        "setting": setting,
+        "limit": limit,
+        "warning": warning,
+    }
+
+
 def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str, str], Int64s]:
-    """Clips of each (format, split), and how many of them each bound is the first to drop; sorted
-    by split within each format."""
+    """Clips of each (format, split), and how many of them the reader drops for their language, and
+    each bound of the rest; sorted by split within each format."""
     if not limits:
         return {}
     counts: dict[tuple[str, str], Int64s] = {}
     for batch in tables.batches(version / UTTERANCES_FILE, COLUMNS, BATCH):
         values = measures(batch)
         splits = batch["split"].to_numpy(zero_copy_only=False)
+        read = {use: _is_read(batch, reader) for use, reader in limits.items()}
         for split in pc.unique(batch["split"]).to_pylist():
             inside = splits == split
             for use, reader in limits.items():
                 if reader.splits is None or split in reader.splits:
-                    none = np.zeros(1 + len(reader.bounds), np.int64)
+                    none = np.zeros(2 + len(reader.bounds), np.int64)
                     counts.setdefault((use, split), none)
-                    counts[use, split] += [inside.sum(), *_first_broken(reader, values, inside)]
+                    known = inside & read[use]
+                    broken = _first_broken(reader, values, known)
+                    counts[use, split] += [inside.sum(), (inside & ~known).sum(), *broken]
     order = list(limits)
     return dict(sorted(counts.items(), key=lambda item: (order.index(item[0][0]), item[0][1])))
+
+
+def _is_read(batch: pa.RecordBatch, reader: ReaderLimits) -> Bools:
+    """Whether the reader takes each clip's language; bool [rows]."""
+    if reader.languages is None:
+        return np.ones(len(batch), bool)
+    names = pc.unique(batch["language"]).to_pylist()
+    taken = [name for name in names if language_codes.base(name or "") in reader.languages]
+    known: Bools = pc.is_in(batch["language"], pa.array(taken, pa.string())).to_numpy(False)
+    return known
 
 
 def measures(batch: pa.RecordBatch) -> dict[str, Float64s]:
@@ -110,6 +138,17 @@ def _first_broken(reader: ReaderLimits, values: Values, remaining: Bools) -> Ite
         beyond = remaining & (value < bound.limit if bound.side == "min" else value > bound.limit)
         yield int(beyond.sum())
         remaining = remaining & ~beyond
+
+
+def _other_language(
+    use: str, split: str, reader: ReaderLimits, dropped: int, clips: int
+) -> str:
+    codes = ", ".join(reader.languages or ())
+    return (
+        f"{use}: {reader.reader} would drop {dropped} of {counted(clips, 'clip')} of split {split} "
+        f"(it reads only the languages {codes}); leave others out with package.only.language, or "
+        f"add theirs in the trainer's {reader.where}"
+    )
 
 
 def _sentence(

@@ -58,7 +58,7 @@ FRAMES, BINS = 96, 64  # of a patch
 LOW, HIGH = 125.0, 7500.0  # Hz
 OFFSET = 0.001
 WINDOW, STEP = (FRAMES - 1) * HOP + FRAME, FRAMES // 2 * HOP  # samples
-AT_ONCE = 8  # windows that are held
+AT_ONCE = 8  # windows, or their patches' halves, that are held
 
 
 class ModelFolder(StageSettings):
@@ -92,10 +92,15 @@ def check_weights(settings: ModelFolder) -> None:
 
 
 def heard(clip: Clip, model: str) -> Float64s:
-    """Of a clip, the probability of each group in each window, float64 [windows, groups]."""
-    return derived.cached(
-        clip, f"sounds by {model}", lambda: tagger(model).scores(derived.blocks_16k(clip))
-    )
+    """Of a clip, the probability of each group in each window, float64 [windows, groups]: that of
+    its likeliest class."""
+
+    def hear() -> Float64s:
+        classes = tagger(model).classes(clip)
+        groups = tagger(model).groups.values()
+        return np.stack([classes[:, places].max(axis=1) for places in groups], 1)
+
+    return derived.cached(clip, f"sounds by {model}", hear)
 
 
 class Tagger:
@@ -131,21 +136,17 @@ class Tagger:
             self._steps = _integers(graph, given, fitting[0])
         self._sigmoid = False
         try:
-            probed = [self._probabilities(window) for window in self._probes()]
+            probed = [self.classes(Clip.of(probe, RATE)) for probe in self._probes()]
         except onnx_session.errors() as error:
             raise ConfigError(f"{ASKED_BY}: {graph} does not run: {error}") from error
         self._sigmoid = any(values.min() < 0 or values.max() > 1 for values in probed)
 
-    def scores(self, blocks: Iterable[Float32s]) -> Float64s:
-        """Of a signal at 16 kHz, the probability of each group in each window, float64 [windows,
-        groups]: that of its likeliest class. The last window is filled up with silence."""
-        every = self.classes(blocks)
-        return np.stack([every[:, classes].max(axis=1) for classes in self.groups.values()], 1)
-
-    def classes(self, blocks: Iterable[Float32s]) -> Float64s:
-        """The same of each class, float64 [windows, classes]."""
-        many = derived.frames(self._filled(blocks), self._window, self._step, repeat(AT_ONCE))
-        rows = [self._probabilities(window) for windows in many for window in windows]
+    def classes(self, clip: Clip, gain: float = 1.0) -> Float64s:
+        """Of a clip times `gain`, cut off at full scale if that is not 1, the probability of each
+        class in each window, float64 [windows, classes]. The last window is filled up with
+        silence."""
+        windows = self._patches_of(clip, gain) if self._patches else self._samples_of(clip, gain)
+        rows = [self._probabilities(window) for window in windows]
         return np.reshape(rows, (-1, self._classes))
 
     def spans(self, count: int, seconds: float) -> list[tuple[float, float]]:
@@ -154,6 +155,32 @@ class Tagger:
         edges = [0.0, *((n * self._step + margin) / RATE for n in range(1, count)), seconds]
         edges = [min(edge, seconds) for edge in edges]
         return list(pairwise(edges))
+
+    def _samples_of(self, clip: Clip, gain: float) -> Iterator[Float32s]:
+        blocks = self._filled(louder(derived.blocks_16k(clip), gain))
+        for windows in derived.frames(blocks, self._window, self._step, repeat(AT_ONCE)):
+            yield from windows
+
+    def _patches_of(self, clip: Clip, gain: float) -> Iterator[Float32s]:
+        """A short clip's bands are computed once: they grow with its samples, unless these are cut
+        off."""
+        if clip.seconds > derived.KEPT_SECONDS:
+            blocks, factor = bands(self._filled(louder(derived.blocks_16k(clip), gain))), 1.0
+        elif gain == 1 or np.abs(samples := derived.mono_16k(clip)).max(initial=0) * gain <= 1:
+            blocks, factor = iter([self._bands_once(clip)]), gain
+        else:
+            blocks, factor = bands(self._filled(louder([samples], gain))), 1.0
+        size, hop = FRAMES * BINS, FRAMES // 2 * BINS
+        for patches in derived.frames(blocks, size, hop, repeat(AT_ONCE)):
+            with np.errstate(invalid="ignore"):  # what is not finite stays so
+                yield from np.log(patches * np.float32(factor) + np.float32(OFFSET))
+
+    def _bands_once(self, clip: Clip) -> Float32s:
+        def compute() -> Float32s:
+            blocks = [*bands(self._filled(derived.blocks_16k(clip)))]
+            return np.concatenate([np.empty(0, np.float32), *blocks])
+
+        return derived.cached(clip, "bands of sounds", compute)
 
     def _filled(self, blocks: Iterable[Float32s]) -> Iterator[Float32s]:
         count = 0
@@ -164,11 +191,11 @@ class Tagger:
             beyond = max(self._window - count, (self._window - count) % self._step)
             yield np.zeros(beyond, np.float32)
 
-    def _probabilities(self, samples: Float32s) -> Float64s:
-        """Of each class, in a window; NaN where its samples are not finite."""
-        if not np.isfinite(samples).all():
+    def _probabilities(self, window: Float32s) -> Float64s:
+        """Of each class, in a window's samples or patch; NaN where these are not finite."""
+        if not np.isfinite(window).all():
             return np.full(self._classes, np.nan)
-        given = (log_mel(samples) if self._patches else samples).reshape(self._shape)
+        given = window.reshape(self._shape)
         if self._steps is None:
             [output] = self._session.run([self._output], {self._input: given})
         else:
@@ -237,15 +264,22 @@ def _places(names: list[str], stretches: Iterable[tuple[str, str]]) -> list[int]
     ]
 
 
-def log_mel(samples: Float32s) -> Float32s:
-    """YAMNet's patch of a window, float32 [96, 64]."""
-    frames = np.lib.stride_tricks.sliding_window_view(samples, FRAME)[::HOP]
+def louder(blocks: Iterable[Float32s], gain: float) -> Iterator[Float32s]:
+    """A signal times `gain`, cut off at full scale; as it is, if that is 1."""
+    for block in blocks:
+        yield block if gain == 1 else (block * gain).clip(-1, 1).astype(np.float32)
+
+
+def bands(blocks: Iterable[Float32s]) -> Iterator[Float32s]:
+    """Of a signal at 16 kHz, the magnitude in each band of each whole frame, frame after frame,
+    float32 [frames x 64]; YAMNet's patches are their logarithms."""
     hann = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FRAME) / FRAME)).astype(np.float32)
-    spectra = scipy.fft.rfft(frames * hann, FFT, axis=1)
-    parts = spectra.view(np.float32).reshape(len(frames), -1, 2)
-    magnitudes = np.sqrt(np.einsum("nfp,nfp->nf", parts, parts))  # sooner than by abs
-    patch: Float32s = np.log(magnitudes @ _triangles() + np.float32(OFFSET))
-    return patch
+    for frames in derived.frames(blocks, FRAME, HOP, repeat(AT_ONCE * FRAMES // 2)):
+        spectra = scipy.fft.rfft(frames * hann, FFT, axis=1)
+        parts = spectra.view(np.float32).reshape(len(frames), -1, 2)
+        with np.errstate(invalid="ignore", over="ignore"):
+            magnitudes = np.sqrt(np.einsum("nfp,nfp->nf", parts, parts))  # sooner than by abs
+            yield (magnitudes @ _triangles()).ravel()
 
 
 @lru_cache(maxsize=1)

@@ -87,14 +87,13 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
 
 def evidence(clip: Clip, model: str) -> float:
     """How much likelier music is than other sounds; of a clip with finite samples."""
-    tagger = _sounds.tagger(model)
     power, count = 0.0, 0
     for block in derived.blocks_16k(clip):
         power += float(np.square(block, dtype=np.float64).sum())
         count += len(block)
     gain = min(LEVEL / math.sqrt(power / count), MOST_GAIN) if power else 1.0
-    louder = ((block * gain).clip(-1, 1).astype("f4") for block in derived.blocks_16k(clip))
-    means = tagger.classes(louder).mean(axis=0)
+    tagger = _sounds.tagger(model)
+    means = tagger.classes(clip, gain).mean(axis=0)
     music = means[tagger.groups["music"][0]]
     for group in ("music", "speech"):
         means[tagger.groups[group]] = 0.0

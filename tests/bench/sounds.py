@@ -1,18 +1,23 @@
 """Music under speech: how often `sounds` finds it, and how often it hears music in clean speech.
 
-    UTTERMILL_CORPUS=… python -m tests.bench.sounds --model DIR [--music DIR] [--clips 200]
-        [--half 0] [--json]
+    UTTERMILL_CORPUS=… python -m tests.bench.sounds --model DIR [--music DIR] [--sounds DIR]
+        [--clips 200] [--half 0] [--json]
 
 `--model`: folder of an AudioSet model, as the filter takes it. `--music`: folder of more pieces of
-music, beside the corpus's one (asterisk-moh-opsound-wav of Debian has five). Clips of speech of the
-corpus, in four languages, alone and with a random part of a piece under them, 20 and 10 dB below
-the power of the speech without its pauses; noise of the corpus at the same. A limit on
-`sounds_music_mean` is right where it drops music and keeps the rest; the corpus's piece may choose
-it, and the others tell how it does on what it was not chosen by. `s>`, `e>`: the same of
-`music_share` and `music_evidence`; and how far `music_level` is off. Speech alone is heard in rooms
-too, which make a model unsure. `--half`: every other piece and reader, 0 or 1, so that a limit can
-be chosen by one half and tried on the other. Also: what is heard in the noise and the music alone,
-and CPU time.
+music, beside the corpus's one, in a folder for each genre (asterisk-moh-opsound-wav of Debian has
+five). Clips of speech of the corpus, in four languages, alone and with a random part of a piece
+under them, 20 and 10 dB below the power of the speech without its pauses; noise of the corpus at
+the same. A limit on `sounds_music_mean` is right where it drops music and keeps the rest; the
+corpus's piece may choose it, and the others tell how it does on what it was not chosen by. `s>`,
+`e>`: the same of `music_share` and `music_evidence`; and how far `music_level` is off. Speech alone
+is heard in rooms too, which make a model unsure. `--half`: every other piece and reader, 0 or 1, so
+that a limit can be chosen by one half and tried on the other. Also: what is heard in the noise and
+the music alone, and CPU time of both filters.
+
+`--sounds`: folder of folders of recordings, each named by the group of `sounds` that it holds, and
+more behind an underscore: `singing_choir`. At each threshold: the share of the time in which each
+group is heard, and the recordings in which their own is heard for a tenth of the time or more; the
+clean speech beside them.
 """
 
 from __future__ import annotations
@@ -20,7 +25,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,11 +34,13 @@ from scipy import signal
 
 from tasks.audio import Clip
 from tasks.filters import music, sounds
+from tests.bench import _sound_kinds
 from tests.bench.corpus_speech import RATE, Floats, read, transcribed
 from tests.bench.verdict_sounds import levelled, mixed
 from tests.helpers import rooms
 
 MUSIC, NOISES = "moh_manolo_camp.wav", tuple(f"sb_noise{number}.wav" for number in range(1, 6))
+OTHERS = "other pieces"  # than the corpus's
 SNRS = (20, 10)
 LIMITS = (0.002, 0.005, 0.01, 0.02, 0.05)
 SHARES = (0.0, 0.1, 0.2)
@@ -105,44 +111,50 @@ def levels(values: list[Heard], snr: int) -> str:
     return f"{found}, off by {np.mean(errors):.1f} dB; 95 %: {np.quantile(errors, 0.95):.1f}"
 
 
+def pieces_of(corpus: Path, more: Path | None, half: int | None) -> dict[str, tuple[str, Floats]]:
+    """Pieces of music by name, each with its genre: its folder, or itself where it lies in none."""
+    pieces = {MUSIC: (MUSIC, read(corpus / "noise" / MUSIC))}
+    for path in sorted(path for path in (more.rglob("*") if more else ()) if path.is_file()):
+        genre = path.name if path.parent == more else path.parent.name
+        pieces[str(path)] = (genre, read(path))
+    return dict([*pieces.items()][half or 0 :: 1 if half is None else 2])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", required=True)
     parser.add_argument("--music", type=Path)
+    parser.add_argument("--sounds", type=Path)
     parser.add_argument("--clips", type=int, default=200)
     parser.add_argument("--half", type=int, choices=(0, 1))
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     corpus = Path(os.environ["UTTERMILL_CORPUS"])
     sounds.check_weights(sounds.Settings(model=args.model))
-    pieces = {MUSIC: read(corpus / "noise" / MUSIC)}
-    pieces |= {path.name: read(path) for path in sorted((args.music or Path()).glob("*.wav"))}
-    if args.half is not None:
-        pieces = dict([*pieces.items()][args.half :: 2])
-    noises = {name: read(corpus / "noise" / name) for name in NOISES}
+    pieces = pieces_of(corpus, args.music, args.half)
+    noises = {name: ("noise", read(corpus / "noise" / name)) for name in NOISES}
     speech = spoken(corpus, args.clips, args.half)
+    clips = [samples for _, samples in speech]
+    costs = _sound_kinds.costs(clips, args.model)
     draw = np.random.default_rng(0)
     means: dict[str, list[Heard]] = defaultdict(list)
-    began = time.process_time()
     for language, samples in speech:
         mean = heard(samples, args.model)
         means["clean speech"].append(mean)
         means[f"clean speech, {language}"].append(mean)
-    cpu = time.process_time() - began
     responses = [rooms.shoebox(seconds, draw) for seconds in ROOMS]
-    for number, (_, samples) in enumerate(speech):
+    for number, samples in enumerate(clips):
         far = signal.fftconvolve(samples, responses[number % len(responses)])[: len(samples)]
         means["speech in rooms"].append(heard(levelled(far), args.model))
         for kind, every in (("music", pieces), ("noise", noises)):
             name = [*every][number % len(every)]
-            under = part(every[name], len(samples), draw)
+            genre, sound = every[name]
+            under = part(sound, len(samples), draw)
+            rows = {kind, genre} | ({OTHERS} if kind == "music" and name != MUSIC else set())
             for snr in SNRS:
                 mean = heard(mixed(samples, under, snr), args.model)
-                means[f"{kind} at {snr} dB"].append(mean)
-                if kind == "music":
-                    whose = "corpus's piece" if name == MUSIC else "other pieces"
-                    means[f"{whose} at {snr} dB"].append(mean)
-                    means[f"{name} at {snr} dB"].append(mean)
+                for row in sorted(rows):
+                    means[f"{row} at {snr} dB"].append(mean)
     shares = {
         kind: {
             f"{head}{limit:g}": float(np.mean([getattr(v, name) > limit for v in values]))
@@ -153,23 +165,30 @@ def main() -> None:
     }
     told = {snr: levels(means[f"music at {snr} dB"], snr) for snr in SNRS}
     seconds = sum(len(samples) for _, samples in speech) / RATE
-    alone = {name: heard(sound, args.model).mean for name, sound in (pieces | noises).items()}
+    alone = defaultdict(list)
+    for genre, sound in (pieces | noises).values():
+        alone[genre].append(heard(sound, args.model).mean)
+    kinds = _sound_kinds.kinds(args.sounds, clips, args.model) if args.sounds else {}
     result = {
-        "clips": len(speech), "seconds": seconds, "times_real": seconds / cpu,
-        "above": shares, "alone": alone, "levels": told,
+        "clips": len(speech), "seconds": seconds, "cpu_seconds_an_hour": costs,
+        "above": shares, "alone": alone, "levels": told, "kinds": kinds,
     }  # fmt: skip
     if args.json:
         print(json.dumps(result))
         return
-    print(f"{len(speech)} clips, {seconds:.0f} s, {seconds / cpu:.0f} x real time")
+    print(f"{len(speech)} clips, {seconds:.0f} s; {len(pieces)} pieces of music")
+    print("CPU s an hour:", ", ".join(f"{name} {cost:.1f}" for name, cost in costs.items()))
     limits = next(iter(shares.values()))
     print(f"{'share of clips with a mean above':44}", *(f"{limit:>7}" for limit in limits))
     for kind, row in shares.items():
-        print(f"{kind:44}", *(f"{100 * share:6.1f}%" for share in row.values()))
+        shown = f"{kind} ({len(means[kind])})"
+        print(f"{shown:44}", *(f"{100 * share:6.1f}%" for share in row.values()))
     for snr, sentence in told.items():
         print(f"music at {snr} dB: {sentence}")
-    for name, alone_mean in alone.items():
-        print(f"{name} alone: {alone_mean:.3f}")
+    for genre, every_mean in alone.items():
+        print(f"{genre} alone: {np.mean(every_mean):.3f}")
+    for line in _sound_kinds.lines(kinds):
+        print(line)
 
 
 if __name__ == "__main__":

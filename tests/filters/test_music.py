@@ -72,18 +72,20 @@ def test_the_share_counts_windows(tmp_path: Path) -> None:
 
 def test_both_filters_hear_a_clip_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny_onnx.sounds(tmp_path, ["n"])
-    calls: list[int] = []
-    scores = _sounds.Tagger.scores
+    gains: list[float] = []
+    classes = _sounds.Tagger.classes
 
-    def counted(self: _sounds.Tagger, blocks: Any) -> Any:
-        calls.append(1)
-        return scores(self, blocks)
+    def counted(self: _sounds.Tagger, clip: Clip, gain: float = 1.0) -> Any:
+        gains.append(gain)
+        return classes(self, clip, gain)
 
-    monkeypatch.setattr(_sounds.Tagger, "scores", counted)
-    clip = Clip.of(np.full(3 * RATE, 0.1, np.float32), RATE)
+    monkeypatch.setattr(_sounds.Tagger, "classes", counted)
+    _sounds.tagger(str(tmp_path))  # which probes its graph
+    gains.clear()
+    clip = Clip.of(np.full(3 * RATE, 0.05, np.float32), RATE)
     music.measure(clip, music.Settings(model=str(tmp_path)))
     sounds.measure(clip, sounds.Settings(model=str(tmp_path)))
-    assert calls == [1], "for evidence, classes are heard in another copy"
+    assert gains == [1.0, pytest.approx(2.0)], "for evidence, in a louder copy"
 
 
 @pytest.mark.parametrize("gain", [1.0, 0.01])
@@ -92,22 +94,23 @@ def test_evidence_weighs_music_against_other_sounds(
 ) -> None:
     """In a copy of one level; speech is no other sound, and silence stays silence."""
     tiny_onnx.sounds(tmp_path, ["n"])
-    given: list[Any] = []
+    _sounds.tagger(str(tmp_path))  # which probes its graph
+    given: list[float] = []
     names = list(tiny_onnx.SOUNDS)
     likely = {"Music": 0.2, "Speech": 0.9, "Dog": 0.35, "Silence": 0.05}
 
-    def classes(self: _sounds.Tagger, blocks: Any) -> Any:
-        given.append(np.concatenate([*blocks]))
+    def classes(self: _sounds.Tagger, clip: Clip, gain: float) -> Any:
+        given.append(gain)
         first = [likely.get(name, 0.0) for name in names]
         return np.array([first, [0.0] * len(names)])
 
     monkeypatch.setattr(_sounds.Tagger, "classes", classes)
     samples = gain * np.random.default_rng(0).uniform(-0.5, 0.5, 3 * RATE).astype(np.float32)
-    found = music.evidence(Clip.of(samples, RATE), str(tmp_path))
-    assert found == pytest.approx((0.1 + 0.001) / np.sqrt(0.175 + 0.01))
-    assert np.sqrt(np.mean(given[0] ** 2)) == pytest.approx(0.1, rel=1e-3)
+    weight = music.evidence(Clip.of(samples, RATE), str(tmp_path))
+    assert weight == pytest.approx((0.1 + 0.001) / np.sqrt(0.175 + 0.01))
+    assert given[0] * np.sqrt(np.mean(samples**2)) == pytest.approx(0.1, rel=1e-3)
     music.evidence(Clip.of(np.zeros(RATE, np.float32), RATE), str(tmp_path))
-    assert not given[1].any()
+    assert given[1] == 1.0
 
 
 def test_limits_and_the_model_are_its_own() -> None:

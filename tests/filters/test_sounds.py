@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import scipy.fft
 
 from flows import checks
 from flows.settings import PrepareSettings
 from tasks import plugins
 from tasks.audio import Clip
 from tasks.base.errors import ConfigError
-from tasks.filters import _sounds, sounds
+from tasks.filters import _derived, _sounds, sounds
 from tasks.plugins.rules import judge
 from tests.helpers import corpus, tiny_onnx
 
@@ -78,15 +79,50 @@ def test_windows_share_out_a_clip_of_any_length(tmp_path: Path, seconds: float) 
     assert (event.start, event.end) == (0.0, pytest.approx(round(seconds * RATE) / RATE))
 
 
-def test_numbers_do_not_depend_on_the_length_of_blocks(tmp_path: Path) -> None:
-    """Beyond two minutes a clip is heard block by block."""
-    tiny_onnx.sounds(tmp_path, ["n"])
-    tagger = _sounds.tagger(str(tmp_path))
+def clip_of(samples: Any, blocks: int = 1) -> Clip:
+    return Clip.of_pieces(np.array_split(np.asarray(samples, np.float32)[:, None], blocks), RATE)
+
+
+@pytest.mark.parametrize("kind", ["samples", "patches"])
+@pytest.mark.parametrize("gain", [1.0, 1.9, 30.0])
+def test_numbers_do_not_depend_on_the_length_of_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, gain: float
+) -> None:
+    """Beyond two minutes a clip is heard block by block; its bands are then computed each time."""
+    tiny_onnx.sounds(tmp_path, SHAPES[kind])
+    tagger = _sounds.Tagger(str(tmp_path))
     samples = noise(20, 0.2) * np.sin(np.arange(20 * RATE) / 50_000).astype(np.float32)
-    whole = tagger.scores([samples])
-    for count in (3, 41, 1000):
-        assert np.array_equal(tagger.scores(np.array_split(samples, count)), whole)
-    assert len(tagger.scores([])) == 0
+    whole = tagger.classes(clip_of(samples), gain)
+    assert len(whole) == 41
+    by_hand = (gain * samples).clip(-1, 1).astype(np.float32)
+    assert tagger.classes(clip_of(by_hand)) == pytest.approx(whole, abs=1e-5)
+    monkeypatch.setattr(_derived, "KEPT_SECONDS", 1.0)
+    for count in (1, 3, 41, 1000):
+        assert tagger.classes(clip_of(samples, count), gain) == pytest.approx(whole, abs=1e-5)
+    assert len(tagger.classes(clip_of(samples[:0]), gain)) == 0
+
+
+def test_the_spectra_of_a_clip_are_computed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows overlap by half, and a louder copy has the same spectra, but louder."""
+    tiny_onnx.sounds(tmp_path, [1, 1, 96, 64])
+    counts: list[int] = []
+    rfft = scipy.fft.rfft
+
+    def counted(frames: Any, *args: Any, **kwargs: Any) -> Any:
+        counts.append(len(frames))
+        return rfft(frames, *args, **kwargs)
+
+    monkeypatch.setattr(scipy.fft, "rfft", counted)
+    tagger = _sounds.Tagger(str(tmp_path))
+    counts.clear()
+    clip = Clip.of(noise(10, 0.1), RATE)
+    windows = len(tagger.classes(clip))
+    tagger.classes(clip, 5.0)
+    assert sum(counts) == 48 * windows + 48, "each frame once, not for both of its windows"
+    tagger.classes(clip, 50.0)
+    assert sum(counts) == 2 * (48 * windows + 48), "cut off at full scale"
 
 
 def test_no_samples_or_not_finite_ones_give_nothing(tmp_path: Path) -> None:
@@ -103,9 +139,9 @@ def test_no_samples_or_not_finite_ones_give_nothing(tmp_path: Path) -> None:
 def test_patches_are_yamnets() -> None:
     """By the formula, band by band: a tone lies where its triangle is, as high as its magnitude."""
     tone = (0.5 * np.sin(2 * np.pi * 1000 * np.arange(15_600) / RATE)).astype(np.float32)
-    patch = _sounds.log_mel(tone)
-    assert patch.shape == (96, 64)
-    assert _sounds.log_mel(np.zeros(15_600, np.float32)) == pytest.approx(np.log(0.001))
+    [bands] = _sounds.bands([tone])
+    patch = np.log(bands.reshape(96, 64) + 0.001)
+    assert not any(band.any() for band in _sounds.bands([np.zeros(15_600, np.float32)]))
     mel = 1127 * np.log(1 + np.array([125.0, 1000, 7500]) / 700)
     place = 65 * (mel[1] - mel[0]) / (mel[2] - mel[0]) - 1
     assert patch.mean(axis=0).argmax() == round(place)

@@ -60,11 +60,12 @@ def write(
     rows: Rows,
     pcm: ReadPcm,
     out: Output,
-    encoding: _clips.Encoding,
+    settings: _clips.EncodedSettings,
     header: bytes = b"",
 ) -> None:
     """Write the one file of a shard. Clips that are encoded lie in memory until their sizes are
     known; WAV follows from the rows."""
+    encoding = settings.encoding
     encoded: list[list[bytes]] = [[] for _ in rows]
     if encoding.suffix == "wav":
         lengths = [
@@ -117,7 +118,11 @@ def _front(sizes: Sequence[Sequence[int]], header: bytes) -> bytes:
 
 
 def check(
-    shard: OutputShard, rows: Rows, out: Output, encoding: _clips.Encoding, header: bytes = b""
+    shard: OutputShard,
+    rows: Rows,
+    out: Output,
+    settings: _clips.EncodedSettings,
+    header: bytes = b"",
 ) -> list[str]:
     """Places, header, order, all fields and the decoded PCM.
 
@@ -133,7 +138,7 @@ def check(
             parts = [file.read(length) for length in size]
             place = f"{shard.path}: {row['id']}"
             for clip, data in zip(clips, parts, strict=False):
-                faults += _clips.faults(clip, place, data, encoding)
+                faults += _clips.faults(clip, place, data, settings.encoding)
             if tuple(parts[len(clips) :]) != _told(row):
                 faults.append(f"{place} differs from its row")
             sizes.append(size)
@@ -143,7 +148,7 @@ def check(
             faults.append(f"{shard.path} has bytes after its last clip")
     if front != _front([size.tolist() for size in sizes], header):
         faults.append(f"{shard.path} does not say where its clips are")
-    return faults if encoding.suffix == "wav" else faults + out.changed(shard.path)
+    return faults if settings.encoding.suffix == "wav" else faults + out.changed(shard.path)
 
 
 def _numbers(file: BinaryIO, count: int) -> Int64s:

@@ -27,46 +27,25 @@ def beyond(index: int) -> str:
 def write(
     shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: StageSettings
 ) -> None:
+    """WAV, or what the settings have as `encoding`."""
+    encoding = _encoding(settings)
     for path, row in zip(shard.files, rows, strict=True):
-        with out.create(path) as file:
-            file.writelines(_clips.parts(pcm(row), row["sample_rate"], WAV))
+        parts = _clips.parts(pcm(row), row["sample_rate"], encoding)
+        if encoding == WAV:
+            with out.create(path) as file:
+                file.writelines(parts)
+        else:
+            out.write(path, b"".join(parts))
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: StageSettings) -> list[str]:
-    faults: list[str] = []
-    for path, row in zip(shard.files, rows, strict=True):
-        faults += _clips.faults(row, path, (out.home / path).read_bytes(), WAV)
-    return faults
-
-
-def write_encoded(
-    shard: OutputShard,
-    rows: Rows,
-    pcm: ReadPcm,
-    out: Output,
-    settings: _clips.AudioSettings | _clips.EncodedSettings,
-) -> None:
-    """`write` of a format that has other audio than WAV too."""
-    encoding = settings.encoding
-    if encoding == WAV:
-        write(shard, rows, pcm, out, settings)
-        return
-    for path, row in zip(shard.files, rows, strict=True):
-        out.write(path, b"".join(_clips.parts(pcm(row), row["sample_rate"], encoding)))
-
-
-def check_encoded(
-    shard: OutputShard,
-    rows: Rows,
-    out: Output,
-    settings: _clips.AudioSettings | _clips.EncodedSettings,
-) -> list[str]:
-    """`check` of a format that has other audio than WAV too."""
-    encoding = settings.encoding
-    if encoding == WAV:
-        return check(shard, rows, out, settings)
-    faults: list[str] = []
+    encoding, faults = _encoding(settings), list[str]()
     for path, row in zip(shard.files, rows, strict=True):
         faults += _clips.faults(row, path, (out.home / path).read_bytes(), encoding)
-        faults += out.changed(path)
+        faults += [] if encoding == WAV else out.changed(path)
     return faults
+
+
+def _encoding(settings: StageSettings) -> _clips.Encoding:
+    encoding: _clips.Encoding = getattr(settings, "encoding", WAV)
+    return encoding

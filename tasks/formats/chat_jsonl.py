@@ -155,7 +155,7 @@ def needs(settings: Settings) -> list[str]:
 
 
 check_weights = _clips.check_weights
-write, check = _wavs.write_encoded, _wavs.check_encoded
+write, check = _wavs.write, _wavs.check
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:

@@ -36,7 +36,6 @@ from tasks.formats import (
     Output,
     OutputShard,
     ReaderLimits,
-    ReadPcm,
     Rows,
     _clips,
     _free,
@@ -78,6 +77,10 @@ class Settings(StageSettings):
     audio: Literal["wav", "mp3"] = Threshold(
         "wav", "wav, or mp3 as Emilia has it: lossy, so only its length can be verified."
     )
+
+    @property
+    def encoding(self) -> _clips.Encoding:
+        return _clips.Encoding(self.audio, 1000 * _clips.LOSSY.get(self.audio, 0))
 
 
 def derived(rows: pa.Table, settings: Settings) -> dict[str, pa.Array]:
@@ -124,12 +127,7 @@ def _stem(split: str, recording: str) -> str:
     return f"emilia/{split}/{name}/{name}"
 
 
-def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
-    if settings.audio == "wav":
-        _wavs.write(shard, rows, pcm, out, settings)
-        return
-    for path, row in zip(shard.files, rows, strict=True):
-        out.write(path, audio.write_mp3_bytes(pcm(row), row["sample_rate"]))
+write = _wavs.write
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:

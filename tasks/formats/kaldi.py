@@ -4,24 +4,30 @@ kaldi/<split>/wav/000000000.wav    an output shard's clips, joined, 16-bit mono
 kaldi/<split>/{wav.scp,segments,text,utt2spk,spk2utt,utt2dur,reco2dur,utt2lang}
 kaldi/<split>/utt2id               the id that each utterance has in `utterances.parquet`
 
-Lists are sorted as in the C locale; paths in `wav.scp` are relative to the version. `_kaldi_lists`
-tells how utterances and speakers are named. Clips without a text are left out of the lists, since
-Kaldi has no place for them; its `extract-segments` skips those up to 0.1 s unless told otherwise.
+Lists are sorted as in the C locale; paths in `wav.scp` are relative to the version. Clips without a
+text are left out of the lists, since Kaldi has no place for them; its `extract-segments` skips
+those up to 0.1 s unless told otherwise.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from functools import cache, partial
 from pathlib import Path
+from typing import NotRequired, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import audio
 from tasks.base.errors import ConfigError
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _kaldi_lists, _lists
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists
+from tasks.recording import ids
 from tasks.settings import StageSettings
+from tasks.storage import long_columns
 
 VERSION = 1
 COLUMNS = _clips.COLUMNS  # names and texts are in the lists only
@@ -71,12 +77,12 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     segments: dict[str, list[pa.Table]] = {}
-    for shard, rows in _lists.stream(shards, home, _kaldi_lists.READ):
-        segments.setdefault(shard.split, []).append(_kaldi_lists.segments_of(shard, rows))
+    for shard, rows in _lists.stream(shards, home, LIST_COLUMNS):
+        segments.setdefault(shard.split, []).append(segments_of(shard, rows))
     tables = {split: pa.concat_tables(parts) for split, parts in segments.items()}
-    reserved = _kaldi_lists.reserved(tables.values())
+    reserved = reserved_files(tables.values())
     for split, table in tables.items():
-        _kaldi_lists.write(home, split, table, reserved)
+        write_lists(home, split, table, reserved)
 
 
 def listing(home: Path, split: str, head: str) -> list[str]:
@@ -87,3 +93,185 @@ def listing(home: Path, split: str, head: str) -> list[str]:
             key, path = line.split(" ", 1)
             lines.append(f"{key} {_lists.under(head, path)}")
     return lines
+
+
+# The lists of a Kaldi data folder, which pass its `validate_data_dir.sh`, and the names in them.
+#
+# Kaldi wants `utt2spk` sorted by utterance and, at the same time, by speaker. So an utterance is
+# named `<speaker>-<id>`, and no speaker's name has a `-`, which sorts before every other
+# character that a name may have: of `a` and `ab`, all of `a-…` comes first. Speakers belong to a
+# dataset: `<dataset>_<speaker>`. Characters outside [A-Za-z0-9_] become `_`, and a hash then
+# keeps names unique. An utterance of an unknown speaker is its own speaker and keeps its plain
+# id.
+
+LIST_COLUMNS = ("id", "dataset", "speaker", "text", "language", "num_samples", "sample_rate")
+#: One row per utterance; `start` and `stop` are samples of the file `wav`.
+SCHEMA = pa.schema(
+    {
+        **dict.fromkeys(("id", "dataset", "speaker"), pa.string()),
+        "text": pa.large_string(),
+        **dict.fromkeys(("language", "wav"), pa.string()),
+        **dict.fromkeys(("start", "stop", "rate"), pa.int64()),
+    }
+)
+LIST_NAMES = ("segments", "text", "utt2spk", "utt2dur", "utt2lang", "utt2id")
+UNKNOWN = "und"  # ISO 639-2
+_LONGEST = 60  # characters of a speaker's name that are kept for people
+#: Words that Kaldi reserves; its script looks for them with `grep -w` in the C locale.
+_RESERVED = re.compile(r"(?<!\w)(?:<s>|</s>|#0)(?!\w)", re.ASCII)
+_SPACED = {"<s>": "< s >", "</s>": "< /s >", "#0": "# 0"}
+
+
+class SegmentsRow(TypedDict):
+    """SCHEMA, with the names that `with_names` adds."""
+
+    id: str
+    dataset: str
+    speaker: str | None
+    text: str
+    language: str | None
+    wav: str
+    start: int
+    stop: int
+    rate: int
+    name: NotRequired[str]
+    utterance: NotRequired[str]
+
+
+def segments_of(shard: OutputShard, rows: Rows) -> pa.Table:
+    """A shard's clips with a text (SCHEMA) and their places in its WAV file."""
+    segments: list[SegmentsRow] = []
+    position = 0
+    for row in rows:
+        start, position = position, position + row["num_samples"]
+        text = text_of(row["text"] or "")
+        if text and position > start:
+            segments.append(
+                {
+                    "id": row["id"],
+                    "dataset": row["dataset"],
+                    "speaker": row["speaker"],
+                    "text": text,
+                    "language": row["language"],
+                    "wav": shard.path,
+                    "start": start,
+                    "stop": position,
+                    "rate": row["sample_rate"],
+                }
+            )
+    return pa.Table.from_pylist(segments, schema=SCHEMA)
+
+
+def write_lists(home: Path, split: str, table: pa.Table, taken: set[str]) -> None:
+    """All lists of a split; `table` has SCHEMA."""
+    folder = home / "kaldi" / split
+    table = in_order(with_names(table, taken))
+    with ExitStack() as stack:
+        out = {
+            name: stack.enter_context((folder / name).open("w", encoding="utf-8", newline="\n"))
+            for name in (*LIST_NAMES, "spk2utt")
+        }
+        before = ""
+        for batch in table.to_batches(max_chunksize=4096):
+            for row in batch.to_pylist():
+                for name, value in _entry(row, split).items():
+                    out[name].write(f"{row['utterance']} {value}\n")
+                if row["name"] != before:
+                    out["spk2utt"].write(("\n" if before else "") + row["name"])
+                    before = row["name"]
+                out["spk2utt"].write(f" {row['utterance']}")
+        out["spk2utt"].write("\n" if before else "")
+    _write_recordings(folder, split, table)
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    """The rows by the bytes of `utterance`, as in the C locale. Names of 60 bytes are more than an
+    Arrow array holds from 36 million clips on."""
+    return long_columns.take(table, pc.sort_indices(table["utterance"]).to_numpy())
+
+
+def _entry(row: SegmentsRow, split: str) -> dict[str, str]:
+    """An utterance's value in each list."""
+    rate, (start, stop) = row["rate"], (row["start"], row["stop"])
+    return {
+        "segments": f"{recording(split, row['wav'])} {time(start, rate)} {time(stop, rate)}",
+        "text": row["text"],
+        "utt2spk": row["name"],
+        "utt2dur": time(stop - start, rate),
+        "utt2lang": row["language"] or UNKNOWN,
+        "utt2id": row["id"],
+    }
+
+
+def recording(split: str, wav: str) -> str:
+    """Name of a WAV file as a recording; unique when splits are combined."""
+    return f"{split}-{Path(wav).stem}"
+
+
+def time(sample: int, rate: int) -> str:
+    """Seconds with nine decimals that lead back to the sample both by rounding, as most readers do,
+    and by truncating, as Kaldi's `extract-segments` does."""
+    nanoseconds = -(-sample * 10**9 // rate)
+    if int(nanoseconds / 10**9 * rate) < sample:
+        nanoseconds += 1
+    return f"{nanoseconds // 10**9}.{nanoseconds % 10**9:09d}"
+
+
+def _write_recordings(folder: Path, split: str, table: pa.Table) -> None:
+    """`wav.scp` and `reco2dur` of the WAV files. A file may be longer than its last segment, so its
+    length comes from its size."""
+    with ExitStack() as stack:
+        scp, lengths = (
+            stack.enter_context((folder / name).open("w", encoding="ascii", newline="\n"))
+            for name in ("wav.scp", "reco2dur")
+        )
+        for wav in sorted(pc.unique(table["wav"]).to_pylist()):
+            key = recording(split, wav)
+            samples = ((folder / "wav" / Path(wav).name).stat().st_size - 44) // 2
+            scp.write(f"{key} {wav}\n")
+            lengths.write(f"{key} {time(samples, table['rate'][0].as_py())}\n")
+
+
+def text_of(text: str) -> str:
+    """Single spaces only, and none of the words that Kaldi reserves."""
+    return _RESERVED.sub(lambda word: _SPACED[word[0]], " ".join(text.split()))
+
+
+def reserved_files(tables: Iterable[pa.Table]) -> set[str]:
+    """What precedes the first `-` in ids without a speaker. No speaker may have such a name: `a-…`
+    of no speaker would be sorted among the utterances of `a`."""
+    heads: set[str] = set()
+    for table in tables:
+        for keys in table["id"].filter(pc.invert(_known(table))).chunks:
+            heads.update(key.partition("-")[0] for key in keys.to_pylist())
+    return heads
+
+
+def _known(table: pa.Table) -> pa.ChunkedArray:
+    """Which clips have a speaker."""
+    return pc.fill_null(pc.not_equal(table["speaker"], ""), False)
+
+
+def speaker_name(dataset: str, speaker: str, taken: set[str]) -> str:
+    """`<dataset>_<speaker>`; with a hash if that is changed, ambiguous or reserved."""
+    if ids.OVER_ALL.fullmatch(speaker):  # of all datasets
+        return speaker
+    name = f"{dataset}_{speaker}"
+    plain = re.sub(r"[^A-Za-z0-9_]+", "_", name)[:_LONGEST]
+    if plain == name and "_" not in dataset and plain not in taken:
+        return name
+    digest = hashlib.sha256(f"{dataset}\0{speaker}".encode()).hexdigest()
+    return f"{plain}_{digest[:8]}"
+
+
+def with_names(table: pa.Table, taken: set[str]) -> pa.Table:
+    """The table with `name`, the speaker's, and `utterance`, its name for Kaldi."""
+    named = cache(partial(speaker_name, taken=taken))
+    pieces = []
+    for batch in table.select(["id", "dataset", "speaker"]).to_batches(max_chunksize=65536):
+        rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        names = [named(dataset, speaker) if speaker else key for key, dataset, speaker in rows]
+        pieces.append(pa.array(names, pa.string()))
+    table = table.append_column("name", pa.chunked_array(pieces, pa.string()))
+    full = pc.binary_join_element_wise(table["name"], table["id"], "-")
+    return table.append_column("utterance", pc.if_else(_known(table), full, table["id"]))

@@ -15,6 +15,7 @@ import json
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -256,6 +257,5 @@ def _varint(message: bytes, start: int) -> tuple[int, int]:
             return value, start
 
 
-def listing(home: Path, split: str, head: str) -> list[str]:
-    """The folder of each split, which `lance.dataset` takes."""
-    return _lists.folders("lance", MANIFEST, home, split, head)
+#: The folder of each split, which `lance.dataset` takes.
+listing = partial(_lists.folders, "lance", MANIFEST)

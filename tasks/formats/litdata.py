@@ -13,13 +13,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from tasks.base.json_types import JsonObject
 from tasks.base.schema import UTTERANCES_FILE
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _samples
+from tasks.formats import OutputShard, _clips, _lists, _samples
 from tasks.storage import tables, write_atomic
 
 VERSION = 1
@@ -56,12 +57,7 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return [f"litdata/{split}/chunk-0-{number}.bin"]
 
 
-def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
-    _samples.write(shard, rows, pcm, out, settings.encoding)
-
-
-def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
-    return _samples.check(shard, rows, out, settings.encoding)
+write, check = _samples.write, _samples.check
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
@@ -86,6 +82,5 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
         write_atomic(home / folder / "index.json", json.dumps(index, sort_keys=True).encode())
 
 
-def listing(home: Path, split: str, head: str) -> list[str]:
-    """The folder of each split, which `StreamingDataset` takes."""
-    return _lists.folders("litdata", "index.json", home, split, head)
+#: The folder of each split, which `StreamingDataset` takes.
+listing = partial(_lists.folders, "litdata", "index.json")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -55,11 +56,11 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
-    _samples.write(shard, rows, pcm, out, settings.encoding, _header(rows[0]))
+    _samples.write(shard, rows, pcm, out, settings, _header(rows[0]))
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
-    return _samples.check(shard, rows, out, settings.encoding, _header(rows[0]))
+    return _samples.check(shard, rows, out, settings, _header(rows[0]))
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
@@ -83,6 +84,5 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
         write_atomic(home / folder / "index.json", index.encode())
 
 
-def listing(home: Path, split: str, head: str) -> list[str]:
-    """The folder of each split, which `StreamingDataset` takes."""
-    return _lists.folders("mds", "index.json", home, split, head)
+#: The folder of each split, which `StreamingDataset` takes.
+listing = partial(_lists.folders, "mds", "index.json")

@@ -26,12 +26,15 @@ has more than FOLDER_GROUPS * FOLDER_CLIPS files.
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Literal, TextIO
 
 import pyarrow as pa
 from pydantic import model_validator
@@ -40,20 +43,162 @@ from tasks import scoring
 from tasks.base import language_codes
 from tasks.base.control_characters import escaped
 from tasks.base.schema import UTTERANCES_FILE, AnyRow, ClipRow
-from tasks.formats import (
-    Bound,
-    OutputShard,
-    ReaderLimits,
-    _clips,
-    _free,
-    _hub,
-    _lists,
-    _profiles,
-    _wavs,
-)
+from tasks.formats import Bound, OutputShard, ReaderLimits, _clips, _free, _hub, _lists, _wavs
 from tasks.recording import ids
 from tasks.settings import Threshold
 from tasks.storage import tables, write_atomic
+
+# The layouts of `metadata_csv`: what each trainer's reader takes, from its own loading code.
+#
+# A list's paths are relative to the list's own folder. Where `quoted`, the reader uses Python's
+# `csv`, so a text may hold separators and quotes; the others cut a line at each separator.
+
+Name = Literal[
+    "ljspeech",
+    "hf_audiofolder",
+    "f5",
+    "gpt_sovits",
+    "piper",
+    "coqui",
+    "styletts2",
+    "xtts",
+    "vits",
+]
+Field = Literal["id", "path", "text", "normalised", "speaker", "number", "language"]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """`columns`: header and content of each, in order."""
+
+    list: str  # of a split, in the format's folder
+    columns: tuple[tuple[str, Field], ...]
+    separator: str = "|"
+    header: bool = False
+    quoted: bool = False
+    flac: bool = False  # its reader takes FLAC too
+    tabs: bool = True  # a text may hold some
+    bare_language: bool = False  # a code has no script and no region
+    lossy: bool = False  # and Opus and MP3, as it decodes with libsndfile or FFmpeg
+    one_voice: bool = False  # a corpus of one speaker has no column for it
+    numbered: bool = False  # speakers are numbers, which `speakers.json` names
+    readme: bool = False  # `datasets` learns the splits from a README.md, and reads with pandas
+
+
+_COQUI = Profile(
+    "metadata_{split}.csv",
+    (("audio_file", "path"), ("text", "text"), ("speaker_name", "speaker")),
+    header=True,
+    quoted=True,
+    flac=True,
+)
+PROFILES: Mapping[Name, Profile] = {
+    "ljspeech": Profile(
+        "{split}/metadata.csv",
+        (("id", "id"), ("text", "text"), ("normalised", "normalised")),
+    ),
+    "hf_audiofolder": Profile(
+        "{split}/metadata.csv",
+        (
+            ("file_name", "path"),
+            ("transcription", "text"),
+            ("speaker", "speaker"),
+            ("language", "language"),
+        ),
+        separator=",",
+        header=True,
+        quoted=True,
+        flac=True,
+        lossy=True,
+        readme=True,
+    ),
+    "f5": Profile(
+        "{split}/metadata.csv",
+        (("audio_file", "path"), ("text", "text")),
+        header=True,
+        quoted=True,
+        flac=True,
+    ),
+    "gpt_sovits": Profile(
+        "{split}.list",
+        (
+            ("vocal_path", "path"),
+            ("speaker_name", "speaker"),
+            ("language", "language"),
+            ("text", "text"),
+        ),
+        tabs=False,  # its next list parts fields by them
+        bare_language=True,
+    ),
+    "piper": Profile(
+        "{split}/metadata.csv",
+        (("path", "path"), ("speaker", "speaker"), ("text", "text")),
+        quoted=True,
+        flac=True,
+        lossy=True,
+        one_voice=True,
+    ),
+    "coqui": _COQUI,
+    "styletts2": Profile(
+        "{split}_list.txt",
+        (("path", "path"), ("text", "text"), ("speaker", "number")),
+        flac=True,
+        lossy=True,
+        numbered=True,
+    ),
+    "xtts": _COQUI,
+    "vits": Profile(
+        "{split}_filelist.txt",
+        (("path", "path"), ("speaker", "number"), ("text", "text")),
+        one_voice=True,
+        numbered=True,
+    ),
+}
+
+#: What ends a line for some reader; such a run in a text becomes one blank.
+_BREAKS = "\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
+
+#: What `pandas.read_csv` reads as missing, quoted or not, unless a blank follows.
+_MISSING = frozenset(
+    (
+        *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
+        *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+    )
+)
+
+
+class Writer:
+    """Lines of one list."""
+
+    def __init__(
+        self, profile: Profile, columns: Sequence[Field], file: TextIO, more: Sequence[str] = ()
+    ) -> None:
+        """`more`: names of columns behind those of the profile."""
+        self._profile, self._columns, self._more, self._file = profile, columns, more, file
+        separators = "" if profile.quoted else re.escape(profile.separator)
+        separators += "" if profile.tabs else "\t"
+        self._unfit = re.compile(rf" *[{_BREAKS}{separators}]+ *")
+        self._csv = csv.writer(file, delimiter=profile.separator, lineterminator="\n")
+
+    def write(self, fields: Mapping[Field, str], more: Sequence[str] = ()) -> None:
+        self._put([*(self._said(fields[name]) for name in self._columns), *map(self._said, more)])
+
+    def write_header(self) -> None:
+        if self._profile.header:
+            headers = [header for header, name in self._profile.columns if name in self._columns]
+            self._put([*headers, *self._more])
+
+    def _said(self, text: str) -> str:
+        """A field as its reader gives it back: pandas takes some words for a missing value."""
+        text = self._unfit.sub(" ", text).strip()
+        return f"{text} " if self._profile.readme and text in _MISSING else text
+
+    def _put(self, line: list[str]) -> None:
+        if self._profile.quoted:
+            self._csv.writerow(line)
+        else:
+            self._file.write(self._profile.separator.join(line) + "\n")
+
 
 VERSION = 1
 COLUMNS = _wavs.COLUMNS
@@ -95,14 +240,14 @@ FOLDER_GROUPS, FOLDER_CLIPS = 50, 1000
 class Settings(_clips.EncodedSettings):
     """Which trainer reads it, and how its audio is stored."""
 
-    profile: _profiles.Name = Threshold(
+    profile: Name = Threshold(
         "ljspeech",
         "Layout to write, by trainer: columns, separator, header, quotes, folders, names of lists.",
     )
 
     @model_validator(mode="after")
     def _refuse_what_is_not_read(self) -> Settings:
-        profile = _profiles.PROFILES[self.profile]
+        profile = PROFILES[self.profile]
         if self.audio == "flac" and not profile.flac:
             raise ValueError(
                 f"audio flac: readers of {self.profile} accept WAV only; set audio: wav"
@@ -130,19 +275,19 @@ def _folder(number: int, index: int) -> str:
 
 def lists_annotations(settings: Settings) -> bool:
     """Of `hf_audiofolder` alone: readers of the others take no more columns."""
-    return _profiles.PROFILES[settings.profile].readme
+    return PROFILES[settings.profile].readme
 
 
 def reader(settings: Settings) -> ReaderLimits | None:
     return DROPPED_BY.get(settings.profile)
 
 
-write, check = _wavs.write_encoded, _wavs.check_encoded
+write, check = _wavs.write, _wavs.check
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """The list of each split, and what explains them."""
-    profile = _profiles.PROFILES[settings.profile]
+    profile = PROFILES[settings.profile]
     voices = Voices(home)
     columns = [field for _, field in profile.columns]
     if profile.one_voice and len(voices.numbers) < 2:
@@ -152,7 +297,7 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
     for split, clips in _lists.clips(shards, home, (*LISTED, *more)):
         path = root / profile.list.format(split=split)
         with path.open("w", encoding="utf-8", newline="") as file:
-            lines = _profiles.Writer(profile, columns, file, more)
+            lines = Writer(profile, columns, file, more)
             lines.write_header()
             folder = f"{path.parent.relative_to(home).as_posix()}/"
             for name, row in clips:
@@ -165,8 +310,8 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
 
 
 def _fields(
-    clip: str, folder: str, row: ClipRow, voices: Voices, profile: _profiles.Profile
-) -> dict[_profiles.Field, str]:
+    clip: str, folder: str, row: ClipRow, voices: Voices, profile: Profile
+) -> dict[Field, str]:
     text, language, speaker = row["text"] or "", row["language"] or "", row["speaker"]
     name = voices.name(row["dataset"], speaker)
     return {
@@ -224,7 +369,7 @@ def listing(home: Path, split: str, head: str) -> list[str]:
     """The lines of the lists, with the place of each clip in full; a header comes once."""
     root = home / "metadata_csv"
     lines_of_all: list[str] = []
-    for pattern in sorted({profile.list for profile in _profiles.PROFILES.values()}):
+    for pattern in sorted({profile.list for profile in PROFILES.values()}):
         for path in sorted(root.glob(pattern.format(split=split))):
             lines = path.read_text("utf-8").split("\n")[:-1]
             folder = path.parent.relative_to(home).as_posix()

@@ -12,6 +12,7 @@ There is no audio in it: ask for another format beside it, such as `wenet_raw`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -102,5 +103,4 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
         write_atomic(home / "textgrid" / split / _lists.NAME, lines.encode())
 
 
-def listing(home: Path, split: str, head: str) -> list[str]:
-    return _lists.prefixed("textgrid", home, split, head)
+listing = partial(_lists.prefixed, "textgrid")

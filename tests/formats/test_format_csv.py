@@ -24,7 +24,7 @@ from flows.cli import queries
 from tasks import plugins
 from tasks.base.errors import ConfigError
 from tasks.formats import metadata_csv
-from tasks.formats._profiles import PROFILES
+from tasks.formats.metadata_csv import PROFILES
 from tasks.settings import Plugin
 from tests.formats.test_format_hf import datasets  # noqa: F401  (a fixture)
 from tests.helpers import corpus, published

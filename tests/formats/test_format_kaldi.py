@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.base.errors import ConfigError
-from tasks.formats import _kaldi_lists, kaldi
+from tasks.formats import kaldi
 from tests.helpers import published
 from tests.helpers.published import Row
 
@@ -147,8 +147,8 @@ def test_any_names_are_sorted_by_utterance_and_speaker(
         {"id": f"{dataset}-{stem}-{number:016x}", "dataset": dataset, "speaker": speaker}
         for number, (dataset, speaker, stem) in enumerate(clips)
     ]
-    plain = pa.Table.from_pylist(rows, schema=_kaldi_lists.SCHEMA)
-    named = _kaldi_lists.with_names(plain, _kaldi_lists.reserved([plain]))
+    plain = pa.Table.from_pylist(rows, schema=kaldi.SCHEMA)
+    named = kaldi.with_names(plain, kaldi.reserved_files([plain]))
     pairs = sorted(zip(named["utterance"].to_pylist(), named["name"].to_pylist(), strict=True))
     assert len({utterance for utterance, _ in pairs}) == len(clips)
     assert [spk for spk, _ in groupby(pairs, lambda pair: pair[1])] == sorted(
@@ -159,7 +159,7 @@ def test_any_names_are_sorted_by_utterance_and_speaker(
 @settings(deadline=None)
 @given(st.integers(0, 4 * 10**9), st.integers(4000, 192000))
 def test_times_lead_back_to_their_samples(sample: int, rate: int) -> None:
-    seconds = float(_kaldi_lists.time(sample, rate))
+    seconds = float(kaldi.time(sample, rate))
     assert int(seconds * rate) == round(seconds * rate) == sample
 
 

@@ -22,7 +22,7 @@ from flows.settings import PrepareSettings
 from tasks import audio, plugins
 from tasks.base import shelves
 from tasks.base.errors import ConfigError
-from tasks.formats._profiles import PROFILES
+from tasks.formats.metadata_csv import PROFILES
 from tasks.publish.upkeep.verify import verify
 from tasks.settings import Plugin
 from tests.formats import test_format_csv

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tasks.formats._profiles import PROFILES
+from tasks.formats.metadata_csv import PROFILES
 from tasks.publish.upkeep.verify import verify
 from tasks.storage import versions
 from tests.formats.test_formats import package, shards_of

@@ -16,7 +16,7 @@ import pytest
 
 from tasks.corpus import identities
 from tasks.corpus.voices import VOICES
-from tasks.formats import _kaldi_lists, emilia
+from tasks.formats import emilia, kaldi
 from tasks.insight.report.ledger_facts import Ledger
 from tasks.publish import row_digests
 from tasks.publish.choosing import corpus_clips
@@ -137,7 +137,7 @@ def test_rows_of_all_groups(length: int, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_order_of_kaldis_names(long: pa.ChunkedArray) -> None:
     number = np.arange(len(long))
-    found = _kaldi_lists.in_order(pa.table({"utterance": long, "number": number}))
+    found = kaldi.in_order(pa.table({"utterance": long, "number": number}))
     assert found["number"].to_pylist() == sorted(number.tolist(), key=lambda n: n % ROWS)
     assert found.schema.field("utterance").type == pa.string()
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from tasks.accounting import ledger
 from tasks.audio import Clip
-from tasks.base.errors import UNREACHABLE, ItemError
-from tasks.base.schema import CUTS, CutRow
+from tasks.base.errors import UNREACHABLE, ItemError, shortened
+from tasks.base.schema import CUTS, CutRow, FaultRow
 from tasks.plugins.contracts.segmenters import RecordingTranscript
 from tasks.plugins.rules import judge
 from tasks.recording import Locator, unreachable
@@ -31,9 +31,10 @@ from tasks.shard_store import chosen_rules, cuts, decisions, recipe, recuts, sha
 from tasks.shard_store.decision_log import Decision
 from tasks.shard_store.manifest import Footer
 from tasks.shard_store.stored_shard import samples_of
-from tasks.stages import cut_rows, cutting, handover, measuring, recording_turns, whole_transcript
+from tasks.stages import cutting, handover, measuring, recording_turns, whole_transcript
 from tasks.stages.contract import OfRecording
-from tasks.stages.measuring import Chosen
+from tasks.stages.cutting import StreamFacts
+from tasks.stages.measuring import Chosen, Measured
 from tasks.stages.shared_decode import Readers
 
 SCHEMA = CUTS
@@ -187,7 +188,7 @@ def _rows(unit: Unit, chosen: Chosen) -> list[CutRow]:
 
 def failure(unit: Unit, code: str, detail: str, decoded: int = 0, rate: int = 0) -> list[CutRow]:
     """The row of a recording that cannot be used; its decoded prefix is counted as failed."""
-    return [cut_rows.of_failure(unit.cut, unit.name, code, detail, decoded, rate)]
+    return [failure_row(unit.cut, unit.name, code, detail, decoded, rate)]
 
 
 def _cut(unit: Unit, locator: Locator, chosen: Chosen, writer: handover.Writer) -> list[CutRow]:
@@ -201,7 +202,7 @@ def _cut(unit: Unit, locator: Locator, chosen: Chosen, writer: handover.Writer) 
         return [*new, *rows]
     facts = cutter.facts
     ledger.check_cover(unit.name, facts.decoded, [(r["start"], r["end"]) for r in rows])
-    return [*new, cut_rows.of_recording(unit.cut, unit.name, facts), *rows]
+    return [*new, recording_row(unit.cut, unit.name, facts), *rows]
 
 
 def _heard(unit: Unit, locator: Locator, chosen: Chosen) -> RecordingTranscript | None:
@@ -297,8 +298,74 @@ class _Cutter:
                 if self._known is None and judge(result.values, self._chosen.rules) is not None:
                     self._writer.drop(start, end)
             voice = recording_turns.voice_of(span, self._turns)
-            row = cut_rows.of_span(unit.cut, unit.name, facts, span, result, voice)
+            row = span_row(unit.cut, unit.name, facts, span, result, voice)
             if (span.start, span.end, span.given) in unit.recut:
                 row["kind"] = cuts.RECUT
             rows.append(row)
         return rows
+
+
+# The rows that the filter stage stores of a recording: how it decoded, and each span of it.
+
+
+def recording_row(cut: str, recording: str, facts: StreamFacts) -> CutRow:
+    return {
+        "cut": cut,
+        "recording": recording,
+        "kind": "recording",
+        "start": 0,
+        "end": facts.decoded,
+        "rate": facts.rate,
+        "channels": facts.channels,
+        "decoded": facts.decoded,
+        "measures": [],
+        "decode_faults": len(facts.faults),
+        "faults": [_fault(fault) for fault in facts.faults],
+        "notes": facts.notes,
+    }
+
+
+def _fault(fault: Fault) -> FaultRow:
+    return {"start": fault.start, "end": fault.end, "what": fault.what, "shifts": fault.shifts}
+
+
+def failure_row(
+    cut: str, recording: str, code: str, detail: str, decoded: int, rate: int
+) -> CutRow:
+    """Of a recording that cannot be used; its decoded prefix is counted as failed."""
+    return {
+        "cut": cut,
+        "recording": recording,
+        "kind": "recording",
+        "start": 0,
+        "end": decoded,
+        "rate": rate,
+        "channels": 0,
+        "decoded": decoded,
+        "error_code": code,
+        "error_detail": shortened(detail),
+        "measures": [],
+    }
+
+
+def span_row(
+    cut: str, recording: str, facts: StreamFacts, span: Span, measured: Measured, voice: int | None
+) -> CutRow:
+    """`voice`: number of its speaker."""
+    return {
+        "cut": cut,
+        "recording": recording,
+        "kind": span.kind,
+        "start": span.start,
+        "end": span.end,
+        "given": span.given,
+        "reason": span.reason,
+        "rate": facts.rate,
+        "channels": facts.channels,
+        "measures": list(measured.measures.items()),
+        "prints": list(measured.stored.items()),
+        "turn": span.turn,
+        "text": span.text,
+        "match": span.match,
+        "voice": voice,
+    }

@@ -41,7 +41,7 @@ from tasks.publish.choosing.next_version import Choice
 from tasks.publish.dataset import datacard
 from tasks.publish.ledger import ledger_index as ledger_notes
 from tasks.publish.outcomes import shard_batches
-from tasks.publish.output_shards import balance, layout, plan
+from tasks.publish.output_shards import layout, plan
 from tasks.publish.previous_version import Published
 from tasks.publish.writing import table_parts as parts
 from tasks.publish.writing.shards import finished
@@ -157,7 +157,7 @@ def _with_columns(
 def _balance(job: Job, loads: dict[str, list[float]]) -> Balance:
     """How evenly the trainer's readers are loaded. `loads`: see `layout.loads_of`."""
     readers = job.package.readers
-    seconds, fraction = max(balance.skew(tars, readers) for tars in loads.values())
+    seconds, fraction = max(layout.skew(tars, readers) for tars in loads.values())
     return {
         "readers": readers,
         "tars": sum(map(len, loads.values())),

@@ -11,10 +11,14 @@ import threading
 import time
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from tasks import plugins, shard, storage
-from tasks.base.errors import CorruptManifest, NothingLeft
+from tasks.base.errors import MAY_PASS, CorruptManifest, NothingLeft
 from tasks.base.logs import log
 from tasks.publish import safeguards
 from tasks.publish.unchanged import UpToDate
@@ -25,7 +29,8 @@ from tasks.runs.shard_chain import REPAIRS, chain
 from tasks.settings.job import Done, Job
 from tasks.shard_store import decisions, manifest
 from tasks.shard_store.index import Index
-from tasks.stages import quarantine, stage
+from tasks.shard_store.manifest import Part
+from tasks.stages import contract, stage
 from tasks.stages.listing import copies, divisions, once, overlapping_sources, rehash, source_notes
 from tasks.storage import containment
 
@@ -77,7 +82,7 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
     begun = begun or Begun()
     job = decisions.pinned(job)
     if job.shard.retry and begun.listed is None:
-        again = quarantine.forget(job.out)
+        again = forget_quarantine(job.out)
         log.info("retrying %d items that had crashed or timed out", again)
     for attempt in range(REPAIRS):
         sharding = sharded(job, executor, observer, begun)
@@ -255,3 +260,38 @@ def _listed(job: Job, scratch: Path, executor: Executor) -> Listing:
     for shared in survey.shared:
         log.warning("%s: %s", shared, overlapping_sources.outcome(job))
     return Listing(scratch, index, survey)
+
+
+# Lift the quarantine of items whose failure may have been temporary, so that they are tried
+# again.
+#
+# A crash, a hang or a memory overrun may be the machine's fault: it was full, too small, or had
+# an older library. A fault of the item itself (undecodable, NaN) would only be found again.
+
+
+def forget_quarantine(out: Path) -> int:
+    """Remove the rows of such items from the manifests; returns how many. Only while holding OUT's
+    lock. A file is written again without them, each of its parts by itself, before it is removed:
+    a kill in between loses nothing."""
+    count = 0
+    for name in contract.PER_SHARD:
+        for shard_name in manifest.shards(out):
+            parts = manifest.read(out, name, shard_name, manifest.repair)
+            parts = sorted(parts, key=lambda part: part.path)
+            for path, file_parts in groupby(parts, key=lambda part: part.path):
+                count += _forget(out, name, shard_name, path, [*file_parts])
+    return count
+
+
+def _forget(out: Path, name: str, shard: str, path: Path, parts: list[Part]) -> int:
+    dead = [pc.is_in(part.table["error_code"], pa.array(MAY_PASS)) for part in parts]
+    bad = sum(int(pc.sum(pc.cast(flags, pa.int64())).as_py() or 0) for flags in dead)
+    if not bad:
+        return 0
+    for part, flags in zip(parts, dead, strict=True):
+        rows = part.table.filter(pc.invert(flags)).to_pylist()
+        if rows:  # in the same place: of equal items the first part's stand
+            schema = contract.find(name).schema_of(rows)
+            manifest.commit(out, name, shard, rows, schema, part.meta, part.number)
+    storage.remove(path)
+    return bad

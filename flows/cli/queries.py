@@ -23,7 +23,7 @@ from tasks.publish import foreseen
 from tasks.publish.choosing import clip_choice, weights
 from tasks.publish.dataset import datacard
 from tasks.publish.upkeep import prune as pruning
-from tasks.publish.upkeep.needed import KeptSettings
+from tasks.publish.upkeep.prune import KeptSettings
 from tasks.shard_store import annotated, enhanced, manifest, recipe
 from tasks.storage import lock, tables, versions
 

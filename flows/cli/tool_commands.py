@@ -18,12 +18,12 @@ def doctor(args: argparse.Namespace) -> Exit:
 
 
 def plugins(args: argparse.Namespace) -> Exit:
-    from flows.cli import plugin_listing
+    from flows.cli import setting_listing
     from flows.cli.show import results
 
     if args.which is None:
-        return print_answer(args, plugin_listing.all_shelves(), results.shelves)
-    return print_answer(args, plugin_listing.named(args.which), results.plugins)
+        return print_answer(args, setting_listing.all_shelves(), results.shelves)
+    return print_answer(args, setting_listing.plugins_named(args.which), results.plugins)
 
 
 def settings(args: argparse.Namespace) -> Exit:

@@ -10,7 +10,7 @@ import gc
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from time import monotonic
@@ -22,7 +22,6 @@ from flows.cluster import (
     dask_config,
     leaving,
     local,
-    pods,
     spawning,
     upkeep,
     worker,
@@ -41,12 +40,13 @@ from flows.cluster.worker_list import (
     despite_deaths,
 )
 from tasks.base.counting import counted
-from tasks.base.errors import RunError
+from tasks.base.errors import RunError, shortened
 from tasks.base.logs import log
 from tasks.settings.job import Job
 
 if TYPE_CHECKING:
     from distributed import Security
+
 
 SOON_S = 0.3  # s in which a start that is almost done ends
 CLOSE_S = 5.0  # s that the end waits for a start that goes on in another thread
@@ -307,7 +307,7 @@ class Cluster:
     def _patience(self) -> Patience:
         seconds, upkeep = self.settings.wait_for_workers, self._upkeep
         if upkeep is None:
-            return Patience(seconds, self._closing, lambda: pods.word(self._cluster))
+            return Patience(seconds, self._closing, lambda: word_of_pods(self._cluster))
         return Patience(seconds, self._closing, upkeep.word, lambda: upkeep.fault)
 
     def _security(self) -> Security | None:
@@ -372,3 +372,43 @@ class Cluster:
             self._open.close()
             if self.settings.kind == "class":
                 gc.collect()  # dask_jobqueue's clusters remove the files of their keys only then
+
+
+# What Kubernetes says of a cluster's pods that do not start: no node has room, a quota is used
+# up, an image is not there.
+
+LABEL = "dask.org/cluster-name"  # of the pods and worker groups of `dask_kubernetes`
+
+
+def word_of_pods(cluster: Any) -> str:
+    """The warnings of Kubernetes about a cluster of `dask_kubernetes`, each reason once; "" if
+    there is none, for another class, and where the API does not answer."""
+    if type(cluster).__module__.partition(".")[0] != "dask_kubernetes":
+        return ""
+    import httpx
+    import kr8s
+    from kr8s.objects import Event
+
+    try:
+        warnings: Iterable[Any] = Event.list(
+            namespace=cluster.namespace, field_selector={"type": "Warning"}
+        )
+        return _warned([event.raw for event in warnings], cluster.name)
+    except (OSError, RuntimeError, httpx.HTTPError, kr8s.ServerError, kr8s.APITimeoutError):
+        return ""
+
+
+def _warned(events: Iterable[Mapping[str, Any]], name: str) -> str:
+    """The last message of each reason about objects of the cluster `name`, oldest first."""
+    last: dict[str, str] = {}
+    for event in sorted(events, key=_when):
+        if event["involvedObject"].get("name", "").startswith(name):
+            last.pop(event["reason"], None)
+            last[event["reason"]] = " ".join(event.get("message", "").split())
+    reasons = [f"{reason}: {message}" for reason, message in last.items()]
+    return f"Kubernetes: {shortened('; '.join(reasons))}" if reasons else ""
+
+
+def _when(event: Mapping[str, Any]) -> str:
+    """ISO 8601 in UTC, so that texts sort as times; "" if unknown."""
+    return event.get("lastTimestamp") or event.get("eventTime") or ""

@@ -3,16 +3,16 @@ a job that has ended, that was refused, or that is near its walltime is replaced
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from math import ceil, inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from flows.cluster import batch_queue
-from flows.cluster.batch_queue import QueuedJob
 from flows.cluster.settings import WorkerRange
 from tasks.base.counting import counted
 from tasks.base.errors import RunError
@@ -20,6 +20,7 @@ from tasks.base.logs import log
 
 if TYPE_CHECKING:
     from distributed import SpecCluster
+
 
 CHECK_S = 5.0  # s between two looks at the jobs
 AGAIN_S = 60.0  # s between two tries of a queue that refuses jobs, and between two log lines
@@ -94,10 +95,10 @@ class Upkeep:
         jobs = dict(cluster.workers)
         present = jobs_with(workers_of(cluster.worker_spec), self._names())
         self._joined |= present
-        queued = batch_queue.ask(jobs)
+        queued = ask_queue(jobs)
         gone = self._gone(jobs, present, queued)
         if queued is not None:
-            self._word = batch_queue.reason_of(queued.values())
+            self._word = reason_of(queued.values())
             self._retire(queued, present)
         drained = {name for name in self._retired if not self._busy(name)} - gone
         if gone or drained:
@@ -155,7 +156,7 @@ class Upkeep:
         except TimeoutError:
             raise
         except Exception as error:  # of the class, or of its command: whatever it is, no job began
-            self._word = batch_queue.refusal(error)
+            self._word = queue_refusal(error)
             log.warning(
                 "the queue takes no job: %s; it is asked again in %.0f s", self._word, AGAIN_S
             )
@@ -298,3 +299,99 @@ def near_its_end(job: QueuedJob, takes: float, early: float = 0.0) -> bool:
 def spread(name: Any) -> float:
     """0..1, another number for each job, so that those that began together do not end together."""
     return zlib.crc32(str(name).encode()) / 2**32
+
+
+# What a batch queue says of our jobs: why one waits, when one is near its walltime, and which are
+# over. Slurm is asked by `squeue`; of other queues only their refusals are known.
+
+ANSWER_S = 20.0  # s that squeue may take
+FIELDS = "%i|%T|%L|%l|%r"  # id, state, time left, walltime, reason (last, as it may hold a bar)
+UNITS = (1, 60, 3600)  # s, from the right, of D-HH:MM:SS
+#: States of which a job does not come back.
+OVER = {
+    "CANCELLED",
+    "COMPLETED",
+    "FAILED",
+    "TIMEOUT",
+    "NODE_FAIL",
+    "PREEMPTED",
+    "BOOT_FAIL",
+    "DEADLINE",
+    "OUT_OF_MEMORY",
+    "COMPLETING",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """A job as the queue sees it; times in s, inf where there is no limit."""
+
+    state: str
+    reason: str
+    left: float
+    walltime: float
+
+    @property
+    def waits(self) -> bool:
+        return self.state == "PENDING"
+
+
+def ask_queue(jobs: Mapping[Any, Any]) -> dict[Any, QueuedJob] | None:
+    """The queue's word on each job (of `dask_jobqueue`, by any name) that is not over yet; None
+    where the queue cannot be asked now, or ever."""
+    ids = {str(number): name for name, job in jobs.items() if (number := _slurm_id(job))}
+    if not ids:
+        return None
+    try:
+        squeue = subprocess.run(
+            ["squeue", "--noheader", "--me", f"--format={FIELDS}"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=ANSWER_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    queued = parsed_answer(squeue.stdout)
+    return {name: queued[number] for number, name in ids.items() if number in queued}
+
+
+def parsed_answer(listing: str) -> dict[str, QueuedJob]:
+    """Jobs that are not over, by id, of what squeue prints for FIELDS."""
+    jobs = {}
+    for line in listing.splitlines():
+        number, state, remaining, walltime, reason = line.split("|", 4)
+        if state not in OVER:
+            jobs[number] = QueuedJob(state, reason, _seconds(remaining), _seconds(walltime))
+    return jobs
+
+
+def _seconds(words: str) -> float:
+    """Seconds of Slurm's D-HH:MM:SS, whose left parts may be missing; inf for UNLIMITED."""
+    days, _, clock = words.strip().rpartition("-")
+    parts = clock.split(":")
+    if not all(part.isdigit() for part in [*parts, days or "0"]):
+        return inf
+    whole = zip(UNITS, reversed(parts), strict=False)
+    return float(sum(unit * int(part) for unit, part in whole) + 86400 * int(days or 0))
+
+
+def reason_of(queued: Collection[QueuedJob]) -> str:
+    """Why jobs wait, for people: each reason once; "" if none waits."""
+    reasons = sorted({job.reason for job in queued if job.waits})
+    return f"Slurm: the jobs wait for {', '.join(reasons)}" if reasons else ""
+
+
+def queue_refusal(error: BaseException) -> str:
+    """What the queue said as it refused a job: the last line of the command's stderr, where the
+    error holds one, as those of `dask_jobqueue` do."""
+    _, marked, stderr = str(error).partition("stderr:\n")
+    lines = [line.strip() for line in (stderr if marked else str(error)).splitlines()]
+    return "; ".join(filter(None, lines)) or type(error).__name__
+
+
+def _slurm_id(job: Any) -> str | None:
+    """The id of a job of Slurm; None: it was refused, or is of another kind."""
+    of_slurm = getattr(job, "cancel_command", None) == "scancel"
+    return getattr(job, "job_id", None) if of_slurm else None

@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from flows.cluster import worker, worker_counts
+from flows.cluster.call_queue import map_chains
 from flows.cluster.cluster import Cluster
 from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.settings import ClusterSettings
-from flows.cluster.thread_pool import map_chains
 from flows.cluster.worker_counts import CPU, GPU
 from flows.progress import Progress
 from flows.run.metrics import Metrics, place_of

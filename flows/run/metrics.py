@@ -25,7 +25,7 @@ BATCH = 4096  # rows held as Python objects
 
 #: Stage and step of the pipeline's other calls, by module and name.
 STEPS = {
-    "tasks.stages.listing.on_workers.list_branches": ("shard", "list"),
+    "tasks.stages.listing.once.list_branches": ("shard", "list"),
     "tasks.shard.probe": ("shard", "probe"),
     "tasks.package.gather": ("package", "gather"),
     "tasks.publish.outcomes.batch_outcomes.decide": ("package", "decide"),
@@ -34,8 +34,8 @@ STEPS = {
     "tasks.publish.ledger.layout.plan": ("package", "ledger"),
     "tasks.publish.ledger.ledger_parts.write": ("package", "ledger"),
     "tasks.publish.ledger.ledger_parts.link": ("package", "ledger"),
-    "tasks.publish.writing.part_writing.scatter": ("package", "scatter"),
-    "tasks.publish.writing.part_writing.write": ("package", "part"),
+    "tasks.publish.writing.table_parts.scatter": ("package", "scatter"),
+    "tasks.publish.writing.table_parts.write": ("package", "part"),
     "tasks.publish.writing.shards.link": ("package", "link"),
     "tasks.publish.writing.shards.write": ("package", "write"),
     "tasks.publish.writing.shards.check": ("package", "check"),

@@ -20,7 +20,7 @@ import numpy as np
 
 from tasks.asr import Abilities, SpeechClip, Transcript, _batching, _model_folder, _pieces
 from tasks.asr._given_words import words_of
-from tasks.asr._whisper import chinese, given_pieces, given_text, loading
+from tasks.asr._whisper import chinese, given_text, loading
 from tasks.asr._whisper.loading import model_bytes as model_bytes
 from tasks.asr._whisper.loading import weights as weights
 from tasks.asr._whisper.long_clips import Long
@@ -156,11 +156,11 @@ class Backend:
         words = words_of(f" {text.strip()}")
         heard = self._long.hear(clip, language).words
         parts = []
-        for piece in given_pieces.pieces(words, heard, clip.samples):
+        for piece in given_text.pieces(words, heard, clip.samples):
             window = SpeechClip(np.ascontiguousarray(clip.samples[piece.start : piece.end]))
             spoken = "".join(words[piece.first : piece.last])
             parts.append((piece, self._aligned_window(window, language, spoken)))
-        return given_pieces.joined(text, words, parts)
+        return given_text.joined(text, words, parts)
 
     def _finish_or_wait(
         self,

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO, NoReturn, cast
 
 import av
 import numpy as np
@@ -17,8 +18,10 @@ from av.audio.codeccontext import AudioCodecContext
 from av.audio.layout import AudioLayout
 from av.audio.stream import AudioStream
 from av.container import InputContainer
+from av.packet import Packet
+from av.stream import Disposition, Stream
 
-from tasks.audio import layouts, tracks
+from tasks.audio import layouts
 from tasks.audio.blocks import energy
 from tasks.audio.damage import adts, matroska, mp4
 from tasks.audio.damage.flac_md5 import STREAMINFO, Md5, flac_info, info_in
@@ -26,12 +29,12 @@ from tasks.audio.damage.mp3 import has_frame_count
 from tasks.audio.damage.ogg_pages import NO_LEAPS, PAUSE_BYTES
 from tasks.audio.damage.told_end import told_end
 from tasks.audio.frames import Assembler, grid
-from tasks.audio.packets import LOOSE_END, Gap, Packets, captured, in_words
-from tasks.audio.timeline import Timeline
+from tasks.audio.packets import LOOSE_END, Gap, Packets, Timeline, captured, in_words
 from tasks.audio.types import AGAIN, FRAMES_PER_BYTE, Decoder, Header, Nameless, Samples, Weights
 from tasks.base.errors import ItemError
 from tasks.recording.container import undisturbed
 from tasks.recording.faults import Fault
+from tasks.recording.tracks import NOT_READ
 
 #: Demuxers that read one file of audio (or video). No playlist, script, image or device.
 _FORMATS = (
@@ -86,7 +89,7 @@ class FFmpeg(Decoder):
         try:
             if track is None and len(self._container.streams.audio) > 1:
                 track = _chosen(file)
-            self.notes = tracks.not_read(self._container, track or 0)
+            self.notes = tracks_not_read(self._container, track or 0)
             stream = audio_stream(self._container, check, track or 0)
             custom = _number_channels(stream.codec_context)
             self._checked = stream.codec_context.name in CHECKED
@@ -284,7 +287,7 @@ def _chosen(file: BinaryIO) -> int:
             if (context := stream.codec_context) is not None:
                 context.thread_count = 1
                 _number_channels(context)
-        return tracks.chosen(container)
+        return chosen_track(container)
 
 
 def audio_stream(container: InputContainer, check: bool, track: int = 0) -> AudioStream:
@@ -369,3 +372,58 @@ def _promised_frames(stream: AudioStream, first: av.AudioFrame | None, size: int
         return None
     frames = round(stream.duration * stream.time_base * first.sample_rate)
     return frames if 0 < frames <= size * FRAMES_PER_BYTE else None
+
+
+# The audio track that is read of a file with several: the one that is flagged as default, or the
+# first, unless it is silent; then the next that is not.
+
+SILENT = 1e-4  # -80 dBFS: a track without a louder sample is silent
+
+
+def chosen_track(container: InputContainer) -> int:
+    """Number of the track, from 0. The container is read to its end where tracks are silent."""
+    streams = container.streams.audio
+    playable = [n for n, stream in enumerate(streams) if stream.codec_context is not None]
+    order = sorted(playable, key=lambda track: not _is_default(streams[track]))
+    if not order:
+        return 0
+    track_at = {streams[track].index: track for track in order}
+    heard: set[int] = set()
+    # PyAV raises an IndexError at a stream that began after the header.
+    with suppress(IndexError):
+        for packet in container.demux(*(streams[track] for track in order)):
+            track = track_at[packet.stream.index]
+            if track not in heard and _sounds(packet):
+                heard.add(track)
+                if track == order[0]:
+                    break
+    return next((track for track in order if track in heard), order[0])
+
+
+def _is_default(stream: AudioStream) -> bool:
+    return bool(stream.disposition & Disposition.default)
+
+
+def _sounds(packet: Packet[Stream]) -> bool:
+    try:
+        frames = cast("Packet[AudioStream]", packet).decode()
+    except av.FFmpegError:
+        return False
+    return any(
+        bool((np.abs(grid(frame, frame.layout.nb_channels)) > SILENT).any()) for frame in frames
+    )
+
+
+def tracks_not_read(container: InputContainer, track: int) -> list[str]:
+    """A sentence for each other track, with its title and language."""
+    return [
+        f"{NOT_READ} {number}{_words(stream)} is not read; `track: {number}` of the source reads it"
+        for number, stream in enumerate(container.streams.audio)
+        if number != track
+    ]
+
+
+def _words(stream: AudioStream) -> str:
+    texts = [stream.metadata.get(name, "")[:40] for name in ("title", "language")]
+    named = [words for words in texts if words and words != "und"]
+    return f" ({', '.join(named)})" if named else ""

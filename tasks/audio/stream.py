@@ -12,8 +12,7 @@ import numpy as np
 from tasks.audio.beside import Beside, Unleaked
 from tasks.audio.blocks import BLOCK_FRAMES, BLOCK_VALUES, all_finite
 from tasks.audio.channels import Listened, mean
-from tasks.audio.damage.alignment import lost_since
-from tasks.audio.damage.promise import promise
+from tasks.audio.damage.promise import lost_since, promise
 from tasks.audio.decoders import BROKEN, opened, words_of
 from tasks.audio.types import AGAIN, Header, Samples
 from tasks.base.counting import counted

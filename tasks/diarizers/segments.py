@@ -5,7 +5,7 @@
 2. Voices are linked over the recording by average linkage (`clusters`); what there is little
    of, and what is like a voice of which there is more, makes no speaker.
 3. In each window, local speakers are assigned to the speakers found; windows are overlap-added
-   (`_tracks.py`), two speakers at most at a time.
+   (`_windows.py`), two speakers at most at a time.
 4. A turn whose voice is nearer to another speaker is moved there.
 
 One pass; a window leaves 0.3 kB and an embedding of each of its voices, about 400 bytes a second.
@@ -21,8 +21,7 @@ from pydantic import Field
 from tasks.audio.channels import Heard
 from tasks.base.arrays import RATE, Float32s, Float64s
 from tasks.diarizers import CuttingSettings, Diarizer, Turn, _windows
-from tasks.diarizers._tracks import Stretch, frame_of_window, stretches
-from tasks.diarizers._windows import FRAMES, Window, Windows
+from tasks.diarizers._windows import FRAMES, Stretch, Window, Windows, frame_of_window, stretches
 from tasks.models import registry
 from tasks.recording import Segment
 from tasks.settings import Threshold, Transient

@@ -20,7 +20,6 @@ from tasks.publish.outcomes import batch_outcomes, shard_batches
 from tasks.publish.outcomes.shard_batches import ShardBatch
 from tasks.publish.output_shards import plan
 from tasks.publish.unchanged import UpToDate, Version
-from tasks.publish.writing import part_writing
 from tasks.publish.writing import shards as output_shards
 from tasks.publish.writing import table_parts as parts
 from tasks.runs.executor import Executor
@@ -152,23 +151,20 @@ def gather(
         )
         if not gathered.new:
             return gathered
-        executor.map(part_writing.scatter, [(job, number, scratch) for number in gathered.needed])
+        executor.map(parts.scatter, [(job, number, scratch) for number in gathered.needed])
         planned = gathered.parts
         written = executor.map(
-            part_writing.write, [(job, part, scratch, staging, newest) for part in planned]
+            parts.write, [(job, part, scratch, staging, newest) for part in planned]
         )
         unread = {
-            name
-            for result in written
-            if isinstance(result, part_writing.Damaged)
-            for name in result.files
+            name for result in written if isinstance(result, parts.Damaged) for name in result.files
         }
         if not unread:
             names = (part.name for part in planned)
             digests = {
                 name: digest
                 for name, digest in zip(names, written, strict=True)
-                if not isinstance(digest, part_writing.Damaged)
+                if not isinstance(digest, parts.Damaged)
             }
             return replace(gathered, tables={**gathered.tables, **digests})
         log.warning("%s of %s cannot be read; it is made again", ", ".join(sorted(unread)), newest)

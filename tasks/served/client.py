@@ -9,16 +9,260 @@ server does not block the run.
 
 from __future__ import annotations
 
+import json
+import math
+import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tasks.base import environment
 from tasks.base.errors import ConfigError, RunError
-from tasks.served.http import Body, Pace, Parsed, Refused, Server, Service, Stopped, Unanswered
+from tasks.base.json_types import JsonObject
 from tasks.settings.servers import ServerSettings
+
+if TYPE_CHECKING:
+    import httpx
+
+
+# Sends one item, a clip or a text, to a server, with retries. The outcome is one of these:
+#
+# answered the JSON object Refused the server works and accepts other items: 400, 413, 422
+# Unanswered no try got a usable answer; a control shows whose fault that is RunError wrong key,
+# address or model, or no server: every item would fail alike
+
+FIRST = 4  # requests to begin with
+TICK = 0.1  # s between two looks at whether the run has stopped
+
+#: What is sent, as httpx wants it: `{"json": {…}}`, or `{"data": {…}, "files": {…}}`.
+Body = JsonObject
+Parsed = TypeVar("Parsed")  # what is read of an answer
+REFUSALS = (400, 413, 422)
+JAMMED = (0, 408, 429, 503)  # send fewer requests; 0: no answer
+BUSY = (408, 409, 429)  # tried again, as are all from 500 on
+LONGEST_PAUSE = 30.0  # s between tries, unless the server asks for more
+MOST_BYTES = 4 << 20  # of an answer; that of a quarter of an hour has some 100 KiB
+
+
+class Pace:
+    """How many requests are in flight, shared by the threads of one worker: `most` at most.
+
+    The number doubles with each round of answers until the server first pushes back, and grows by
+    one a round from then on; a push back (429, 503, a time-out) halves it: the rule of TCP (RFC
+    5681), which finds what a server can take. All requests wait for as long as a server asks.
+    """
+
+    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._clock = most, clock
+        self._limit = float(min(FIRST, most))
+        self._busy = 0
+        self._doubling = True
+        self._until = 0.0  # nothing is sent before
+        self._halved = 0.0  # when the limit was last halved
+        self._free = threading.Condition()
+
+    @property
+    def limit(self) -> int:
+        """Requests that may be in flight now."""
+        return int(self._limit)
+
+    @contextmanager
+    def slot(self, stopped: Callable[[], bool]) -> Iterator[bool]:
+        """Waits for a place in flight, and holds it; gives False if the run stopped meanwhile."""
+        with self._free:
+            while not stopped() and (self._busy >= self.limit or self._clock() < self._until):
+                self._free.wait(TICK)
+            self._busy += 1
+        try:
+            yield not stopped()
+        finally:
+            with self._free:
+                self._busy -= 1
+                self._free.notify_all()
+
+    def answered(self) -> None:
+        """The server answered."""
+        with self._free:
+            step = 1.0 if self._doubling else 1.0 / self._limit
+            if self._busy >= self.limit:  # a limit that was not reached may be high enough
+                self._limit = min(self._limit + step, float(self._most))
+            self._free.notify_all()
+
+    def pushed_back(self, began: float, pause: float | None) -> None:
+        """The server pushed back on a request that began at `began`. Halves the limit, only once
+        for all requests that were in flight together, and sends nothing for `pause` seconds."""
+        with self._free:
+            now = self._clock()
+            self._doubling = False
+            if began >= self._halved:
+                self._limit = max(self._limit / 2, 1.0)
+                self._halved = now
+            if pause:
+                self._until = max(self._until, now + pause)
+
+
+@dataclass(frozen=True, slots=True)
+class Service(Generic[Parsed]):
+    """What a server does, and the words for it in messages."""
+
+    where: str  # its settings: transcribe.backend
+    noun: str  # transcription server
+    items: str  # clips
+    path: str  # behind the base address
+    parse: Callable[[bytes], Parsed]  # the answer; ValueError if it is none
+
+
+class Refused(Exception):
+    """The server refuses this item, or these settings."""
+
+
+class Unanswered(Exception):
+    """All tries failed. `busy`: the last answer asked to wait."""
+
+    def __init__(self, fault: str, busy: bool) -> None:
+        super().__init__(fault)
+        self.busy = busy
+
+
+class Stopped(Exception):
+    """Another item ended the run."""
+
+
+@dataclass(frozen=True)
+class Server(Generic[Parsed]):
+    """A client with its limits of time and tries; safe to use from many threads."""
+
+    http: httpx.Client = field(repr=False)
+    service: Service[Parsed]
+    settings: ServerSettings
+    key: str = field(repr=False)
+    stop: threading.Event
+    pace: Pace
+
+    def ask(self, sent: Body, retries: int | None = None) -> Parsed:
+        """The answer to an item. Patience begins when it is first sent."""
+        until = None
+        most = self.settings.retries if retries is None else retries
+        for attempt in range(most + 1):
+            fault, pause, busy = "", None, False
+            with self.pace.slot(self.stop.is_set) as going:
+                if not going:
+                    raise Stopped
+                began = time.monotonic()
+                until = until or began + self.settings.patience
+                status, headers, body = self._post(sent, until)
+                if status == 200:
+                    self.pace.answered()
+                elif status in JAMMED:
+                    asked_for = retry_after(headers) or 0.0
+                    # Do not wait for a server that asks for more time than patience allows.
+                    self.pace.pushed_back(began, min(asked_for, max(until - time.monotonic(), 0)))
+            if status == 200:
+                try:
+                    return self.service.parse(body)
+                except (ValueError, RecursionError):
+                    fault = "its answer is not a JSON object with a text; is "
+                    fault += f"{self.service.where}.url that of an OpenAI-compatible server?"
+            elif not status:
+                fault = body.decode()
+            else:
+                message = self.hidden(words(body))
+                fault = f"it answers {status} ({message})"
+                if status in REFUSALS:
+                    raise Refused(fault)
+                if status not in BUSY and status < 500:
+                    raise RunError(self._blame(status, fault))
+                pause, busy = retry_after(headers), status in BUSY
+            asked = f", and asks to wait {pause:.0f} s" if pause else ""
+            if pause is None:
+                pause = min(self.settings.backoff * 2**attempt, LONGEST_PAUSE)
+                pause *= random.uniform(0.5, 1)
+            if attempt == most or time.monotonic() + pause > until:
+                raise Unanswered(f"{fault}{asked}, after {attempt + 1} tries", busy)
+            if self.stop.wait(pause):
+                raise Stopped
+        raise AssertionError("unreachable")
+
+    def _post(self, sent: Body, until: float) -> tuple[int, Mapping[str, str], bytes]:
+        """(status, headers, body); without an answer, status 0 and the fault as the body."""
+        import httpx
+
+        seconds = max(min(self.settings.timeout, until - time.monotonic()), 0.001)
+        end = time.monotonic() + seconds
+        body = bytearray()
+        try:
+            address = f"{self.settings.url}{self.service.path}"
+            with self.http.stream("POST", address, timeout=seconds, **sent) as response:
+                for block in response.iter_bytes():
+                    body += block
+                    if len(body) > MOST_BYTES:
+                        return 0, {}, f"its answer is larger than {MOST_BYTES} bytes".encode()
+                    if time.monotonic() > end:  # the client limits each block only
+                        raise httpx.ReadTimeout("slow")
+                return response.status_code, response.headers, bytes(body)
+        except httpx.TimeoutException:
+            return 0, {}, f"no answer within {seconds:.0f} s".encode()
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            return 0, {}, self.hidden(f"{type(error).__name__}: {error}").encode()
+
+    def hidden(self, message: str) -> str:
+        """A message of the server without the key, which some servers repeat."""
+        return message.replace(self.key, "***") if self.key else message
+
+    def _blame(self, status: int, fault: str) -> str:
+        where = self.service.where
+        if status in (401, 403):
+            cure = f"give a valid key by {where}.api_key_env (the name of a variable)"
+        elif status == 404:
+            cure = (
+                f"check {where}.model ({self.settings.model!r}), and {where}.url, which usually "
+                f"ends in /v1"
+            )
+        elif status < 400:
+            cure = f"redirects are not followed: give the final address as {where}.url"
+        else:
+            cure = f"check {where}.url and the account"
+        return (
+            f"the {self.service.noun} {self.settings.url} accepts no {self.service.items}: "
+            f"{fault}; "
+            f"{cure}"
+        )
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the server asks to wait (RFC 9110, 10.2.3: a number or a date)."""
+    for name, scale in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) * scale
+            if seconds >= 0 and math.isfinite(seconds):
+                return seconds
+        except ValueError:
+            pass
+    try:
+        then = parsedate_to_datetime(headers.get("retry-after", ""))
+        return max(then.timestamp() - time.time(), 0.0)
+    except (ValueError, TypeError):
+        return None
+
+
+def words(body: bytes) -> str:
+    """The server's message about a failure, at most 300 characters."""
+    message = body.decode("utf-8", "replace")
+    try:
+        value = json.loads(message)
+        for name in ("error", "detail", "message"):
+            value = value.get(name, value) if isinstance(value, dict) else value
+        message = value if isinstance(value, str) else message
+    except ValueError:
+        pass
+    return " ".join(message.split())[:300]
+
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -15,8 +15,7 @@ from tasks.base import masking
 from tasks.base.errors import shortened
 from tasks.plugins.contracts.text import words
 from tasks.served import chat, client
-from tasks.served.client import Client, Failed
-from tasks.served.http import Body, Server, Service
+from tasks.served.client import Body, Client, Failed, Server, Service
 from tasks.settings.servers import LlmText
 
 VERSION = 1  # raise it when other answers are accepted

@@ -27,8 +27,7 @@ from tasks.plugins.annotation_kinds import Label
 from tasks.plugins.contracts.text import Answer, Question, ScoredTranscript
 from tasks.plugins.rules import Allowed, Limit, Rule
 from tasks.served import chat, client
-from tasks.served.client import Client, Failed
-from tasks.served.http import Body, Server, Service
+from tasks.served.client import Body, Client, Failed, Server, Service
 from tasks.settings import StageSettings, Threshold
 from tasks.settings.base import WORDS
 from tasks.settings.servers import ChatServer, ChatSettings

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.asr import SharedWindow, SpeechClip, Transcript, Word, faster_whisper
-from tasks.asr._whisper import spoken_languages
+from tasks.asr._whisper import windows
 from tasks.asr._whisper.passages import (
     TOKENS,
     WINDOW_SECONDS,
@@ -190,10 +190,10 @@ def test_each_utterance_of_a_window_has_its_language(
     engine.model.detect_language = lambda _: [[(f"<|{code}|>", p) for code, p in [next(answers)]]]
     encoded = ctranslate2.StorageView.from_array(np.zeros((1, 1500, 2), np.float32))
     window, language = shared(3.0, 2.0, 2.0), Language("en", 0.7, "en", 0.7)
-    spoken = spoken_languages.of_utterances(engine, encoded, window, language)
+    spoken = windows.languages_of_utterances(engine, encoded, window, language)
     assert [one.code for one in spoken] == found
     forced = Language("en")
-    assert spoken_languages.of_utterances(engine, encoded, window, forced) == (forced,) * 3
+    assert windows.languages_of_utterances(engine, encoded, window, forced) == (forced,) * 3
 
 
 def test_a_word_that_is_stretched_over_speech_is_doubtful() -> None:

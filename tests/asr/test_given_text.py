@@ -11,7 +11,7 @@ import soxr
 from flows.demo.corpus import STORY
 from tasks.asr import SpeechClip, Transcript, Word, faster_whisper
 from tasks.asr._given_words import words_of
-from tasks.asr._whisper import given_pieces
+from tasks.asr._whisper import given_text
 from tests.helpers import timed_speech
 from tests.helpers.timed_speech import Floats, Line, Spoken
 
@@ -137,7 +137,7 @@ def test_pieces_end_in_pauses_between_known_words() -> None:
     texts = [f" word{n}" for n in range(60)]
     heard = [word(text, n + 0.2 * (n == 20), n + 0.6) for n, text in enumerate(texts)]
     samples = np.full(60 * RATE, 0.1, np.float32)
-    pieces = given_pieces.pieces(texts, heard, samples)
+    pieces = given_text.pieces(texts, heard, samples)
     assert (pieces[0].first, pieces[0].last) == (0, 20)
     assert pieces[0].end == round(19.9 * RATE)
     check(pieces, len(texts), len(samples))
@@ -152,16 +152,18 @@ def test_pieces_of_a_text_that_was_not_heard(
 ) -> None:
     samples = np.full(95 * RATE, 0.1, np.float32)
     texts = [f" word{n}" for n in range(count)]
-    pieces = given_pieces.pieces(texts, [word(*one) for one in heard], samples)
+    pieces = given_text.pieces(texts, [word(*one) for one in heard], samples)
     check(pieces, count, len(samples))
 
 
-def check(pieces: list[given_pieces.Piece], words: int, samples: int) -> None:
+def check(pieces: list[given_text.Piece], words: int, samples: int) -> None:
     """They are the whole, and none is too long."""
     assert (pieces[0].start, pieces[0].first) == (0, 0)
     assert (pieces[-1].end, pieces[-1].last) == (samples, words)
     assert all((a.end, a.last) == (b.start, b.first) for a, b in pairwise(pieces))
-    assert all(0 < p.end - p.start <= given_pieces.LONGEST and p.first <= p.last for p in pieces)
+    assert all(
+        0 < p.end - p.start <= given_text.LONGEST_PIECE and p.first <= p.last for p in pieces
+    )
 
 
 def test_what_cannot_be_aligned_is_said(

@@ -15,7 +15,7 @@ from flows import checks, settings
 from tasks.base.errors import ConfigError, RunError
 from tasks.insight.estimating import planning
 from tasks.publish.upkeep import prune
-from tasks.publish.upkeep.needed import KeptSettings
+from tasks.publish.upkeep.prune import KeptSettings
 from tasks.publish.upkeep.verify import verify
 from tasks.served.llm_text import CONTROL, Writer, Written, judged
 from tasks.settings.job import Job

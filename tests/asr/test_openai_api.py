@@ -22,10 +22,10 @@ import soundfile as sf
 from flows import checks, settings
 from flows.run import run_folder
 from tasks import pipeline, plugins
-from tasks.asr import SpeechClip, Transcript, _openai_answer, openai_api
+from tasks.asr import SpeechClip, Transcript, openai_api
 from tasks.base import masking
 from tasks.base.errors import ConfigError, RunError
-from tasks.served import http
+from tasks.served import client
 from tasks.settings import Plugin
 from tasks.shard_store import recipe
 from tests.helpers import corpus
@@ -157,7 +157,7 @@ def test_verbose_answers_have_language_and_scores(stub: Stub) -> None:
      (7, None), (None, None)],
 )  # fmt: skip
 def test_names_of_languages(name: Any, code: str | None) -> None:
-    assert _openai_answer.code(name) == code
+    assert openai_api.code(name) == code
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_names_of_languages(name: Any, code: str | None) -> None:
 )  # fmt: skip
 def test_odd_parts_of_an_answer_are_left_out(extra: dict[str, Any]) -> None:
     answer = json.dumps({"text": "a", **extra}).encode()
-    assert _openai_answer.transcript(_openai_answer.parse(answer), None) == Transcript("a")
+    assert openai_api.transcript(openai_api.parse(answer), None) == Transcript("a")
 
 
 def test_order_and_back_pressure(stub: Stub) -> None:
@@ -210,12 +210,12 @@ def test_the_server_says_how_long_to_wait(stub: Stub) -> None:
     began = time.monotonic()
     assert hear(stub, backoff=0.0)[0].text == "heard"
     assert time.monotonic() - began >= 0.4
-    assert http.retry_after({"retry-after": formatdate(time.time() + 60)}) == pytest.approx(
+    assert client.retry_after({"retry-after": formatdate(time.time() + 60)}) == pytest.approx(
         60, abs=2
     )
-    assert http.retry_after({"retry-after-ms": "250", "retry-after": "9"}) == 0.25
+    assert client.retry_after({"retry-after-ms": "250", "retry-after": "9"}) == 0.25
     for odd in ("", "soon", "-1", "nan", "inf"):
-        assert http.retry_after({"retry-after": odd}) is None
+        assert client.retry_after({"retry-after": odd}) is None
 
 
 def test_a_wait_beyond_all_patience_ends_the_run(stub: Stub) -> None:

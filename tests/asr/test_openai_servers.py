@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tasks.asr import Transcript, openai_api
-from tasks.served.http import FIRST, Pace
+from tasks.served.client import FIRST, Pace
 from tests.asr.test_openai_api import Request, Stub, clip, hear, options
 from tests.helpers.post_server import Answer
 

@@ -13,7 +13,7 @@ from flows import checks, settings
 from tasks.base.errors import ConfigError
 from tasks.insight.estimating import planning
 from tasks.publish.upkeep import prune
-from tasks.publish.upkeep.needed import KeptSettings
+from tasks.publish.upkeep.prune import KeptSettings
 from tasks.publish.upkeep.verify import verify
 from tasks.settings import Plugin
 from tasks.settings.job import Job

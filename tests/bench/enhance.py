@@ -22,14 +22,13 @@ from typing import Any
 import numpy as np
 import soxr
 
-from tasks import plugins
+from tasks import plugins, resample
 from tasks.asr import SpeechClip
 from tasks.audio import Clip
 from tasks.plugins import backends
 from tasks.scoring import rates
 from tasks.settings import Plugin
 from tasks.settings.job import Job
-from tasks.stages import enhancing
 from tests.bench.corpus_speech import RATE, Floats, read, transcribed
 from tests.helpers.fetched import GTCRN
 
@@ -87,7 +86,7 @@ def si_sdr(estimate: Floats, target: Floats) -> float:
 
 
 def enhanced(samples: Floats, way: Plugin) -> tuple[Floats, dict[str, float | None]]:
-    pcm, scores = enhancing.of_clip(Clip.of(samples, RATE), Job(Path(), enhance=way))
+    pcm, scores = resample.enhanced_clip(Clip.of(samples, RATE), Job(Path(), enhance=way))
     return pcm.astype(np.float32) / np.float32(32768), dict(scores)
 
 

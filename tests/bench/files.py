@@ -31,7 +31,6 @@ import soundfile as sf
 
 from tasks import pipeline
 from tasks.publish.outcomes import shard_batches
-from tasks.publish.output_shards import balance as tars
 from tasks.publish.output_shards import layout
 from tasks.publish.writing import table_parts
 from tasks.settings import PackageSettings
@@ -131,7 +130,7 @@ def shards_of(hours: float, known: float) -> int:
 def tars_of(hours: float, known: float) -> int:
     settings = PackageSettings()
     each = layout.tar_hours(settings, np.array([(hours + known) * HOUR]))
-    return tars.count(hours * HOUR, each, 1 << 40)
+    return layout.shard_count(hours * HOUR, each, 1 << 40)
 
 
 def computed(hours: float, nights: int, a_shard: dict[str, float]) -> dict[str, int]:

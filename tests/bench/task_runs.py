@@ -26,7 +26,7 @@ import psutil
 def measured(count: int, server: int) -> dict[str, float]:
     from prefect import flow
 
-    from flows.cluster.thread_pool import map_chains
+    from flows.cluster.call_queue import map_chains
     from flows.server import history
     from tasks import prefect_tasks
     from tasks.settings.job import Done

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from flows import checks, cli, settings
-from flows.cli import init, plugin_listing
+from flows.cli import init, setting_listing
 from tasks import plugins
 from tasks.base import shelves
 from tests.cli.test_commands import told
@@ -179,7 +179,7 @@ def test_an_unknown_plugin_is_told_what_there_is(
 
 def test_units_follow_from_descriptions_names_and_columns() -> None:
     def unit(shelf: str, name: str, setting: str) -> str:
-        (entry,) = plugin_listing.named(f"{shelf}.{name}")[shelf].values()
+        (entry,) = setting_listing.plugins_named(f"{shelf}.{name}")[shelf].values()
         return next(str(s["unit"]) for s in entry["settings"] if s["setting"] == setting)
 
     assert unit("filters", "bandwidth", "min") == "Hz"
@@ -237,7 +237,9 @@ def test_every_setting_that_limits_a_column_with_a_unit_has_one() -> None:
     lacking = []
     for name in shelves.names("filters"):
         units = plugins.columns("filters", name)
-        for setting in plugin_listing.named(f"filters.{name}")["filters"][name]["settings"]:
+        for setting in setting_listing.plugins_named(f"filters.{name}")["filters"][name][
+            "settings"
+        ]:
             side, _, part = setting["setting"].partition("_")
             column = f"{name}_{part}" if part else name
             if side in ("min", "max") and units.get(column, ("1",))[0] not in ("1", ""):

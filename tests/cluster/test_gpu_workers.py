@@ -17,10 +17,10 @@ import pytest
 from flows import checks, settings
 from flows.cli import doctor_checks
 from flows.cluster import doctor_facts
+from flows.cluster.call_queue import map_chains
 from flows.cluster.cluster import Cluster
 from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.settings import ClusterSettings
-from flows.cluster.thread_pool import map_chains
 from flows.cluster.worker_counts import CPU, GPU
 from flows.run.cluster_executor import ClusterExecutor
 from tasks import pipeline

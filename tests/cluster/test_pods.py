@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
-from flows.cluster import pods
+from flows.cluster import cluster
 
 OURS = "uttermill-a-default-worker-1"
 
@@ -89,7 +89,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadingHT
 
 
 def test_warnings_about_our_pods_are_the_word_of_the_queue(api: ThreadingHTTPServer) -> None:
-    assert pods.word(KubeCluster()) == (
+    assert cluster.word_of_pods(KubeCluster()) == (
         "Kubernetes: FailedCreate: pods are forbidden: exceeded quota: corpus, used: pods=9; "
         f"FailedScheduling: {NO_ROOM}"
     )
@@ -98,8 +98,8 @@ def test_warnings_about_our_pods_are_the_word_of_the_queue(api: ThreadingHTTPSer
 def test_an_api_that_does_not_answer_has_no_word(api: ThreadingHTTPServer) -> None:
     api.shutdown()
     api.server_close()
-    assert pods.word(KubeCluster()) == ""
+    assert cluster.word_of_pods(KubeCluster()) == ""
 
 
 def test_clusters_of_other_classes_are_not_asked() -> None:
-    assert pods.word(object()) == ""
+    assert cluster.word_of_pods(object()) == ""

@@ -22,11 +22,10 @@ from prefect.client.schemas.filters import FlowRunFilter
 from prefect.runtime import flow_run
 from prefect.states import Completed
 
-from flows.cluster.call_queue import Losses, NotBegun
+from flows.cluster.call_queue import Losses, NotBegun, map_chains
 from flows.cluster.cluster import Cluster
 from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.settings import ClusterSettings
-from flows.cluster.thread_pool import map_chains
 from flows.cluster.worker_counts import CPU, GPU
 from flows.server import history
 from tasks.base.errors import ItemError, KilledFromOutside, RunError

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from flows.cluster import batch_queue, upkeep, worker_list
-from flows.cluster.batch_queue import QueuedJob
+from flows.cluster import upkeep, worker_list
 from flows.cluster.cluster import Cluster
 from flows.cluster.dispatcher import Dispatcher
 from flows.cluster.settings import ClusterSettings
+from flows.cluster.upkeep import QueuedJob
 from flows.cluster.worker_counts import CPU
 from tasks.base.errors import RunError
 from tests.faults.command import Site, soon
@@ -145,12 +145,12 @@ def test_what_squeue_prints() -> None:
         "9|PENDING|UNLIMITED|UNLIMITED|ReqNodeNotAvail, a|b\n"
         "10|COMPLETING|0:00|1:00|None\n"
     )
-    assert batch_queue.parsed(listing) == {
+    assert upkeep.parsed_answer(listing) == {
         "7": QueuedJob("PENDING", "PartitionDown", 600, 600),
         "8": QueuedJob("RUNNING", "None", 93784, 172800),
         "9": QueuedJob("PENDING", "ReqNodeNotAvail, a|b", inf, inf),
     }
-    words = batch_queue.reason_of(batch_queue.parsed(listing).values())
+    words = upkeep.reason_of(upkeep.parsed_answer(listing).values())
     assert words == "Slurm: the jobs wait for PartitionDown, ReqNodeNotAvail, a|b"
 
 

@@ -14,14 +14,14 @@ import soxr
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from tasks import plugins
+from tasks import plugins, resample
 from tasks.audio import Clip
 from tasks.base.errors import ConfigError, ItemError
 from tasks.enhance import Enhancer, deepfilter, gtcrn, separator_onnx
 from tasks.models import onnx_session
 from tasks.settings import Plugin
 from tasks.settings.job import Job
-from tasks.stages import enhancing, pcm
+from tasks.stages import pcm
 from tests.helpers import corpus, tiny_onnx
 from tests.helpers.fetched import needs_gtcrn
 
@@ -217,7 +217,7 @@ def job_of(tmp: Path, use: str = QUIETER, **options: Any) -> Job:
 
 
 def of_clip(samples: Any, rate: int, job: Job) -> tuple[NDArray[np.int16], dict[str, float | None]]:
-    made, scores = enhancing.of_clip(Clip.of(samples, rate), job)
+    made, scores = resample.enhanced_clip(Clip.of(samples, rate), job)
     return made, dict(scores)
 
 
@@ -280,7 +280,7 @@ def test_a_long_clip_lies_in_a_file_and_gives_the_same(
 ) -> None:
     samples, job = noise(10, 40_000), job_of(tmp_path)
     short = of_clip(samples, 16_000, job)
-    monkeypatch.setattr(enhancing, "HELD_SECONDS", 1.0)
+    monkeypatch.setattr(resample, "HELD_SECONDS", 1.0)
     long = of_clip(samples, 16_000, job)
     np.testing.assert_array_equal(long[0], short[0])
     assert long[1] == short[1]
@@ -294,5 +294,5 @@ def test_scores_before_and_after(tmp_path: Path) -> None:
     before, after = (dnsmos.measure(clip, dnsmos.Settings()) for clip in clips)
     assert scores == {**before, **{f"{name}_enhanced": value for name, value in after.items()}}
     known = tuple(dict.fromkeys(before, 1.0).items())
-    _, again = enhancing.of_clip(Clip.of(samples, 16_000), job_of(tmp_path, gain=0.1), known)
+    _, again = resample.enhanced_clip(Clip.of(samples, 16_000), job_of(tmp_path, gain=0.1), known)
     assert dict(again) == {**scores, **dict(known)}

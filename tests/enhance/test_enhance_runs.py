@@ -24,7 +24,8 @@ from tasks.insight import report
 from tasks.insight.estimating import planning
 from tasks.publish.dataset import datacard
 from tasks.publish.upkeep import verify
-from tasks.publish.upkeep.needed import KeptSettings, unneeded
+from tasks.publish.upkeep.prune import KeptSettings
+from tasks.publish.upkeep.prune import find_unneeded as unneeded
 from tasks.runs.executor import Here
 from tasks.settings import Plugin
 from tasks.settings.job import Job

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.stages import quarantine
+from tasks import pipeline
 from tests.faults.command import Site, computed, packaged, quarantined, still_open, task_runs
 from tests.helpers import corpus
 
@@ -89,5 +89,5 @@ def test_poison_items_are_quarantined_and_all_others_packaged(site: Site) -> Non
     print("rerun", again.seconds)
 
     # `shard.retry` tries again what this takes out of the manifests: the four, and nothing else.
-    assert quarantine.forget(out) == len(poisoned)
-    assert quarantine.forget(out) == 0
+    assert pipeline.forget_quarantine(out) == len(poisoned)
+    assert pipeline.forget_quarantine(out) == 0

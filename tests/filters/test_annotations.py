@@ -21,7 +21,7 @@ from tasks.base.errors import ConfigError, RunError
 from tasks.corpus import outcome_table
 from tasks.insight.estimating import what_if
 from tasks.plugins import annotation_kinds
-from tasks.publish.upkeep import needed
+from tasks.publish.upkeep import prune
 from tasks.publish.upkeep.verify import verify
 from tasks.settings.job import Job
 from tasks.shard_store import manifest
@@ -127,10 +127,10 @@ def test_a_part_with_annotations_alone_is_needed(home: Path) -> None:
     parts = manifest.read(job.out, "filter", shard)
     for part in parts:
         sets = {name for pairs in part.table["prints"].to_pylist() for name, _ in pairs or ()}
-        assert sets <= needed._of([USE])
-    unneeded = needed.unneeded(job.out, shard, [needed.KeptSettings(job, "")], None)
+        assert sets <= prune._of([USE])
+    unneeded = prune.find_unneeded(job.out, shard, [prune.KeptSettings(job, "")], None)
     assert not {part.path for part in parts} & {*unneeded.manifests}
-    unneeded = needed.unneeded(job.out, shard, [needed.KeptSettings(plain, "")], None)
+    unneeded = prune.find_unneeded(job.out, shard, [prune.KeptSettings(plain, "")], None)
     assert {part.path for part in parts[1:]} <= {*unneeded.manifests}
 
 

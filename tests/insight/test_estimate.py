@@ -19,9 +19,8 @@ from flows.run import estimates
 from tasks import pipeline
 from tasks.accounting import summary
 from tasks.base.errors import ConfigError
-from tasks.insight.estimating import estimate, forecast, sample, sample_results
-from tasks.insight.estimating.estimate import Stratum
-from tasks.insight.estimating.forecast import Costs, Forecast, Sizes
+from tasks.insight.estimating import forecast, sample, sample_results
+from tasks.insight.estimating.forecast import Costs, Forecast, Sizes, Stratum
 from tasks.insight.estimating.sample import Member
 from tasks.insight.estimating.sample_results import SampleResult
 from tasks.publish import foreseen
@@ -121,7 +120,7 @@ def covered(kind: str, population: int, wanted: int, draws: int) -> tuple[float,
             known += float(found.sum())
             x = np.array([m.seconds for m in drawn[key]])
             strata.append(Stratum(x, found, sum(rest), len(rest)))
-        told = estimate.total(strata, known, share)
+        told = forecast.interval_of_total(strata, known, share)
         hits += told.low <= truth <= told.high
         errors.append(told.expected / truth - 1)
     return hits / draws, float(np.mean(errors))
@@ -139,14 +138,14 @@ def test_ninety_percent_intervals_hold_the_truth_that_often(
 
 def test_a_census_has_no_interval() -> None:
     stratum = Stratum(np.array([1.0, 2.0]), np.array([1.0, 0.0]), 0.0, 0)
-    told = estimate.total([stratum], known_sum=1.0, share=True)
+    told = forecast.interval_of_total([stratum], known_sum=1.0, share=True)
     assert (told.expected, told.low, told.high) == (1.0, 1.0, 1.0)
-    assert estimate.total([], known_sum=3.0).expected == 3.0
+    assert forecast.interval_of_total([], known_sum=3.0).expected == 3.0
 
 
 def test_no_loss_in_the_sample_is_no_promise() -> None:
     x = np.full(20, 10.0)
-    told = estimate.total([Stratum(x, x, 1000.0, 100)], 200.0, share=True)
+    told = forecast.interval_of_total([Stratum(x, x, 1000.0, 100)], 200.0, share=True)
     assert told.expected == pytest.approx(1200.0)
     assert 200 < told.low < 1190
     assert told.high == pytest.approx(1200.0), "no more is kept than there is"
@@ -156,10 +155,10 @@ def test_strata_of_one_are_put_together() -> None:
     one = Stratum(np.array([10.0]), np.array([5.0]), 100.0, 10)
     none = Stratum(np.array([]), np.array([]), 50.0, 5)
     full = Stratum(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 3.0]), 6.0, 3)
-    (whole,) = estimate.collapsed([one, none])
+    (whole,) = forecast.collapsed([one, none])
     assert (len(whole.x), whole.rest, whole.count) == (1, 150.0, 15)
-    assert sum(s.rest for s in estimate.collapsed([one, none, full])) == 156.0
-    assert np.isfinite(estimate.total([one, none, full]).high)
+    assert sum(s.rest for s in forecast.collapsed([one, none, full])) == 156.0
+    assert np.isfinite(forecast.interval_of_total([one, none, full]).high)
 
 
 def spent(name: str, audio: float, wall: float, cold: bool = False) -> Spent:

@@ -11,7 +11,7 @@ import pytest
 from flows.run import report as run_report
 from tasks.base.schema import UTTERANCES_FILE
 from tasks.insight import report
-from tasks.insight.report import frequent_texts
+from tasks.insight.report import page
 from tasks.storage import queries
 from tests.helpers import corpus
 from tests.insight.test_report import recorded
@@ -25,7 +25,7 @@ def write(folder: Path, texts: list[str | None], **more: list[int]) -> None:
 
 def test_texts_of_several_clips_come_by_their_number(tmp_path: Path) -> None:
     write(tmp_path, ["b", "a", "b", "once", None, None, "", "", "a", "b", "x" * 300, "x" * 300])
-    found = frequent_texts.of_version(tmp_path)
+    found = page.texts_of_version(tmp_path)
     assert found[:2] == [("b", 3, 3.0, 1), ("a", 2, 2.0, 1)]
     assert len(found) == 3
     assert found[2].text == "x" * 200 + " …"
@@ -34,19 +34,19 @@ def test_texts_of_several_clips_come_by_their_number(tmp_path: Path) -> None:
 def test_near_equal_ones_are_one_by_the_name_of_the_most_frequent(tmp_path: Path) -> None:
     other = ADVERT.replace("finest", "best")
     write(tmp_path, ["a", ADVERT, other, "a", ADVERT])
-    found = frequent_texts.of_version(tmp_path)
+    found = page.texts_of_version(tmp_path)
     assert found == [(ADVERT, 3, 3.0, 2), ("a", 2, 2.0, 1)]
 
 
 def test_only_the_most_frequent_ones_are_shown(tmp_path: Path) -> None:
     write(tmp_path, [f"text {n % 30:02d}" for n in range(60)])
-    assert len(frequent_texts.of_version(tmp_path)) == frequent_texts.MOST
+    assert len(page.texts_of_version(tmp_path)) == page.MOST_TEXTS
 
 
 def test_no_version_and_one_of_an_old_release_have_none(tmp_path: Path) -> None:
-    assert frequent_texts.of_version(None) == []
+    assert page.texts_of_version(None) == []
     pq.write_table(pa.table({"id": ["a"]}), tmp_path / UTTERANCES_FILE)
-    assert frequent_texts.of_version(tmp_path) == []
+    assert page.texts_of_version(tmp_path) == []
 
 
 def test_tables_keep_to_the_memory_that_the_run_was_given(

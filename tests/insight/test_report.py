@@ -32,7 +32,6 @@ from tasks.corpus import outcome_table
 from tasks.insight import report as making
 from tasks.insight.estimating import what_if
 from tasks.insight.report import (
-    clip_choice,
     clips,
     ledger_facts,
     measure_charts,
@@ -380,7 +379,7 @@ def test_any_number_of_reasons(tmp_path: Path, count: int, each: int) -> None:
     found = Page(making.build(request).decode())
     rows = [row["data-reason"] for row in found.all("tr") if "data-reason" in row]
     assert len(set(rows)) == count
-    assert len(rows) <= max(clip_choice.IN_ALL, count)
+    assert len(rows) <= max(samples.IN_ALL, count)
     assert "2026-11-21 17:27 UTC" in "".join(found.words)
 
 
@@ -558,7 +557,7 @@ def test_a_ledger_in_parts_tells_what_a_table_tells(tmp_path: Path) -> None:
         row["outcome"] if row["outcome"] == "packaged" else f"{row['stage']}.{row['reason']}"
         for row in pq.read_table(path).to_pylist()
     )
-    groups = clip_choice.groups_of(parts, 0, 2)
+    groups = samples.groups_of(parts, 0, 2)
     assert len(told) > 2
     assert {name: group.count for name, group in groups.items()} == told
     for column in ("dataset", "language"):
@@ -566,4 +565,4 @@ def test_a_ledger_in_parts_tells_what_a_table_tells(tmp_path: Path) -> None:
             whole.sums(), column
         )
     assert page._broken(parts) == page._broken(whole) != []
-    assert clip_choice.choose(parts, None, 0) == clip_choice.choose(whole, None, 0)
+    assert samples.chosen_rows(parts, None, 0) == samples.chosen_rows(whole, None, 0)

@@ -14,7 +14,7 @@ import pytest
 from flows.run import report
 from tasks.corpus import outcome_table
 from tasks.insight import report as making
-from tasks.insight.report import agreement
+from tasks.insight.report import measure_charts
 from tasks.insight.report.outcome_columns import Columns
 from tests.helpers import corpus
 from tests.insight.test_report import recorded
@@ -52,7 +52,7 @@ FOUR: dict[str, list[float]] = {
 
 
 def test_curves_are_exact(tmp_path: Path) -> None:
-    found = agreement.of(columns(tmp_path, **FOUR))
+    found = measure_charts.of_agreement(columns(tmp_path, **FOUR))
     assert found is not None
     first, second = found["lines"]
     assert first["limit"] == [1.0, 0.9, 0.5]  # equal values are kept together
@@ -72,17 +72,17 @@ def test_curves_are_exact(tmp_path: Path) -> None:
 
 def test_only_what_several_heard_counts(tmp_path: Path) -> None:
     values = {**FOUR, "agreement": [1.0, NAN, NAN, 0.5]}
-    found = agreement.of(columns(tmp_path, **values))
+    found = measure_charts.of_agreement(columns(tmp_path, **values))
     assert found is not None
     assert found["items"] == 2
     assert found["lines"][0]["kept"] == [0.2, 1.0]
     alone = {**FOUR, "agreement": [NAN] * 4}
-    assert agreement.of(columns(tmp_path, **alone)) is None
+    assert measure_charts.of_agreement(columns(tmp_path, **alone)) is None
 
 
 def test_without_references_there_are_no_rates(tmp_path: Path) -> None:
     values = {name: some for name, some in FOUR.items() if not name.startswith("word")}
-    found = agreement.of(columns(tmp_path, **values))
+    found = measure_charts.of_agreement(columns(tmp_path, **values))
     assert found is not None
     assert found["references"] == 0
     assert found["lines"][0]["wer"] == [None] * 3
@@ -92,10 +92,10 @@ def test_without_references_there_are_no_rates(tmp_path: Path) -> None:
 def test_many_points_are_thinned_out(tmp_path: Path) -> None:
     count = 5000
     values = {"seconds": [1.0] * count, "agreement": [n / count for n in range(count)]}
-    found = agreement.of(columns(tmp_path, **values))
+    found = measure_charts.of_agreement(columns(tmp_path, **values))
     assert found is not None
     [line] = found["lines"]  # nobody gave a log-probability
-    assert len(line["kept"]) <= agreement.POINTS
+    assert len(line["kept"]) <= measure_charts.POINTS
     assert (line["kept"][-1], line["limit"][-1]) == (1.0, 0.0)
     kept = [share for share in line["kept"] if share is not None]
     assert kept == sorted(kept)

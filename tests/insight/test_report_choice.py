@@ -21,7 +21,6 @@ from tasks.base.schema import LEDGER
 from tasks.corpus import outcome_table
 from tasks.insight import report as making
 from tasks.insight.report import (
-    clip_choice,
     clip_table,
     clips,
     disagreement,
@@ -29,9 +28,9 @@ from tasks.insight.report import (
     samples,
     uncertain_clips,
 )
-from tasks.insight.report.clip_choice import choose
 from tasks.insight.report.ledger_facts import Ledger
 from tasks.insight.report.outcome_columns import Columns
+from tasks.insight.report.samples import chosen_rows as choose
 from tasks.insight.report.uncertain_clips import Why
 from tasks.recording import Locator
 from tasks.settings.job import Job
@@ -271,7 +270,7 @@ def test_no_more_than_a_page_holds(monkeypatch: pytest.MonkeyPatch) -> None:
         ledger_row(n, value=float(n), threshold=1e6, reason=f"r{n % 30:02d}") for n in range(900)
     ]
     found = choose(table(rows), None, 0)
-    assert 60 <= len(found) <= clip_choice.IN_ALL
+    assert 60 <= len(found) <= samples.IN_ALL
     assert {rows[row]["reason"] for row in found} == {f"r{n:02d}" for n in range(30)}
     assert {0, 1, 29} <= set(found)  # the worst of each
 
@@ -309,7 +308,7 @@ def page(made: tuple[Job, Path]) -> str:
 def test_the_worst_of_a_run_is_on_its_page_and_first(made: tuple[Job, Path], page: str) -> None:
     job, _ = made
     ledger = Ledger(job.out / "datasets/latest/ledger.parquet")
-    group = clip_choice.groups_of(ledger, job.package.seed, 8)["filter.too_short"]
+    group = samples.groups_of(ledger, job.package.seed, 8)["filter.too_short"]
     assert group.count > 8
     drawn = ledger.rows(group.first["drawn"]["row"].tolist())
     assert not any("r37" in row["source_path"] for row in drawn)

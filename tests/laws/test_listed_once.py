@@ -17,7 +17,7 @@ from flows.run import launch, plans
 from tasks import pipeline, plugins
 from tasks.plugins import Dataset
 from tasks.recording import Ignored, Recording
-from tasks.stages.listing import on_workers, once
+from tasks.stages.listing import once
 from tests.helpers import corpus
 from tests.helpers.shared_server import Server
 
@@ -140,7 +140,7 @@ def test_what_workers_would_list_is_only_looked_into(
     file: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before a run without a plan; a plan lists it all, and the run goes by that."""
-    monkeypatch.setattr(on_workers, "LEAST_BRANCHES", 1)
+    monkeypatch.setattr(once, "LEAST_BRANCHES", 1)
     job = settings.read(str(file), [], None, []).job()
     folder, of_list = plugins.datasets(job.sources)
     with once.listing():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from flows.cli.show import runs
 from tasks.accounting.summary import seconds_of
 from tasks.publish import seeded_hash
-from tasks.publish.output_shards import balance, layout
+from tasks.publish.output_shards import layout
 from tasks.settings import PackageSettings
 from tests.cli.test_show import said
 from tests.helpers import fuzz
@@ -71,14 +71,14 @@ def test_a_split_that_became_uneven_does_not_move_the_others() -> None:
     assert {g.generation for g in groups if g.split == "dev"} == {2}
     assert all(g.whole and g.generation == 1 for g in groups if g.split == "train")
     assert sorted(np.concatenate([g.rows for g in groups]).tolist()) == list(range(210))
-    assert balance.skew(layout.loads_of(groups, seconds_of(now))["dev"], 4)[1] < 0.2
+    assert layout.skew(layout.loads_of(groups, seconds_of(now))["dev"], 4)[1] < 0.2
 
 
 @fuzz.cases(40)
 @given(LENGTHS, st.integers(1, 12))
 def test_a_deal_holds_every_clip_once(lengths: list[int], tars: int) -> None:
     keys = seeded_hash.draws("0", map(str, range(len(lengths))))
-    groups = balance.distribute(np.array(lengths, np.float64), keys, tars)
+    groups = layout.distribute(np.array(lengths, np.float64), keys, tars)
     assert len(groups) == tars
     assert sorted(np.concatenate(groups).tolist()) == list(range(len(lengths)))
     for group in groups:
@@ -88,7 +88,7 @@ def test_a_deal_holds_every_clip_once(lengths: list[int], tars: int) -> None:
 def test_many_clips_are_even_within_two_percent() -> None:
     chance = np.random.default_rng(0)
     seconds = chance.gamma(3.0, 3.0, 20_000)
-    groups = balance.distribute(seconds, seeded_hash.draws("0", map(str, range(20_000))), 64)
+    groups = layout.distribute(seconds, seeded_hash.draws("0", map(str, range(20_000))), 64)
     loads = np.array([seconds[group].sum() for group in groups])
     assert np.ptp(loads) / loads.mean() < 0.002
 
@@ -100,7 +100,7 @@ def test_speakers_and_datasets_are_spread_over_tars_and_within() -> None:
     dataset = speaker // 10
     keys = seeded_hash.draws("0", (f"s{s}-{n:05d}" for n, s in enumerate(speaker)))
     seconds = np.random.default_rng(0).gamma(3.0, 3.0, count) * (1 + dataset)
-    groups = balance.distribute(seconds, keys, tars)
+    groups = layout.distribute(seconds, keys, tars)
     shares = np.array([np.bincount(speaker[group], minlength=speakers) for group in groups])
     expected = count / speakers / tars
     # As spread as a random deal: a standard deviation is 6 of 37.5.
@@ -127,7 +127,7 @@ def test_skew_is_what_the_worst_reader_has_more(loads: list[float], readers: int
     for tar, load in enumerate(loads):
         shares[tar % readers] += load
     extra = shares.max() - shares.mean()
-    assert balance.skew(loads, readers) == pytest.approx((extra, extra / shares.mean()))
+    assert layout.skew(loads, readers) == pytest.approx((extra, extra / shares.mean()))
 
 
 def test_a_run_always_says_what_the_worst_reader_gets() -> None:

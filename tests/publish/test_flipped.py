@@ -15,7 +15,7 @@ from flows import cli
 from tasks.base import shelves
 from tasks.publish.previous_version import home as notes_home
 from tasks.publish.upkeep import prune
-from tasks.publish.upkeep.needed import KeptSettings
+from tasks.publish.upkeep.prune import KeptSettings
 from tasks.settings.job import Job
 from tasks.shard_store import manifest
 from tests.helpers import corpus, tiers

@@ -21,8 +21,8 @@ from flows.run import run_folder
 from flows.settings import PrepareSettings
 from tasks.base.errors import RunError
 from tasks.corpus import outcome_table
-from tasks.publish.upkeep import needed, prune
-from tasks.publish.upkeep.needed import KeptSettings
+from tasks.publish.upkeep import prune
+from tasks.publish.upkeep.prune import KeptSettings
 from tasks.publish.upkeep.verify import verify
 from tasks.settings import Plugin
 from tasks.settings.job import Job
@@ -375,12 +375,12 @@ def test_shards_that_the_last_run_left_complete_are_not_read(
     recorded(job(source, out, **HISTORY[0]))
     looked: list[str] = []
 
-    def counted(out: Path, shard: str, *rest: Any) -> needed.Unneeded:
+    def counted(out: Path, shard: str, *rest: Any) -> prune.Unneeded:
         looked.append(shard)
         return unneeded(out, shard, *rest)
 
-    unneeded = needed.unneeded
-    monkeypatch.setattr(needed, "unneeded", counted)
+    unneeded = prune.find_unneeded
+    monkeypatch.setattr(prune, "find_unneeded", counted)
     assert not any(e["items"] for e in queries.prune(out, 1)["kinds"].values())
     assert looked == []
     corpus.add(source, 7)

@@ -21,7 +21,6 @@ from tasks.publish.choosing import (
     next_version,
     split_input,
     splits,
-    unchanged_clips,
 )
 from tasks.publish.dataset import datacard
 from tasks.publish.outcomes import shard_batches
@@ -153,9 +152,9 @@ def both(job: Job, table: pa.Table, caplog: pytest.LogCaptureFixture) -> tuple[C
     night = choose(job, table, caplog)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(
-            unchanged_clips,
-            "of",
-            lambda _job, _groups, _newest, left, _: unchanged_clips.nobody(len(left)),
+            next_version,
+            "staying",
+            lambda _job, _groups, _newest, left, _: next_version.nobody(len(left)),
         )
         plain = choose(job, table, caplog)
     assert night._replace(asked=0) == plain._replace(asked=0)

@@ -18,7 +18,7 @@ from flows import cli
 from tasks import storage
 from tasks.base.errors import ConfigError, RunError
 from tasks.publish.dataset import datacard
-from tasks.publish.upkeep import reading_back
+from tasks.publish.upkeep import verify as verifying
 from tasks.publish.upkeep.verify import side_files, verify
 from tests.helpers import corpus, tiers
 
@@ -215,7 +215,7 @@ def test_many_processes_find_the_same(tmp_path: Path, monkeypatch: pytest.Monkey
     corpus.make(tmp_path / "in", 12)
     package = {"tar_hours": 2.0 / 3600, "formats": ["wenet", "webdataset"]}
     path = corpus.run(corpus.job(tmp_path, package=package))[0].path
-    monkeypatch.setattr(reading_back, "AT_ONCE", 1)
+    monkeypatch.setattr(verifying, "AT_ONCE", 1)
     tars = sorted(path.glob("*/**/*.tar"))
     assert len(tars) > 4
     for each in (tars[0], tars[-1]):
@@ -223,20 +223,20 @@ def test_many_processes_find_the_same(tmp_path: Path, monkeypatch: pytest.Monkey
     tars[2].unlink()
     alone = verify(path)
     assert len(alone) > 3
-    monkeypatch.setattr(reading_back, "LEAST", 0)
-    monkeypatch.setattr(reading_back, "_cores", lambda: 2)
+    monkeypatch.setattr(verifying, "LEAST", 0)
+    monkeypatch.setattr(verifying, "_cores", lambda: 2)
     assert verify(path) == alone
 
 
 def test_a_process_that_dies_is_no_fault_of_the_version(
     version: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading_back, "LEAST", 0)
-    monkeypatch.setattr(reading_back, "_cores", lambda: 2)
-    monkeypatch.setattr(reading_back, "read", dies)
+    monkeypatch.setattr(verifying, "LEAST", 0)
+    monkeypatch.setattr(verifying, "_cores", lambda: 2)
+    monkeypatch.setattr(verifying, "read", dies)
     with pytest.raises(RunError, match="a process that read the version back died"):
         verify(version)
 
 
-def dies(portion: reading_back.Portion) -> None:
+def dies(portion: verifying.Portion) -> None:
     os._exit(9)

@@ -32,7 +32,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from flows.cli import queries
-from tasks.formats._profiles import PROFILES
+from tasks.formats.metadata_csv import PROFILES
 from tests.helpers import corpus
 
 HERE = Path(__file__).parent

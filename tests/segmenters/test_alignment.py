@@ -23,7 +23,7 @@ from tasks.insight.estimating import what_if
 from tasks.plugins.contracts.segmenters import RecordingTranscript
 from tasks.recording import Locator, TimedWord
 from tasks.segmenters import aligned
-from tasks.segmenters._aligned import by_words, matching, pauses, places
+from tasks.segmenters._aligned import by_words, pauses, places
 from tasks.settings import Plugin, Source
 from tasks.settings.job import Job
 from tasks.shard_store import recipe
@@ -49,22 +49,22 @@ def book(count: int, seed: int = 0) -> Words:
     st.lists(st.sampled_from("abcdef"), max_size=40),
 )
 def test_pairs_ascend_in_both(text: Words, heard: Words) -> None:
-    found = matching.pairs(text, heard)
+    found = places.pairs(text, heard)
     assert all(a < c and b < d for (a, b), (c, d) in pairwise(found))
     assert all(n < len(text) and m < len(heard) for n, m in found)
-    same = matching.pairs(text, text)
+    same = places.pairs(text, text)
     assert same == [(n, n) for n in range(len(text))]
 
 
-@pytest.mark.parametrize("cells", [matching.MOST_CELLS, 4_000_000])
+@pytest.mark.parametrize("cells", [places.MOST_CELLS, 4_000_000])
 def test_what_only_one_of_them_has_is_passed_over(
     monkeypatch: pytest.MonkeyPatch, cells: int
 ) -> None:
     """By edits alone, and between anchors."""
-    monkeypatch.setattr(matching, "MOST_CELLS", cells)
+    monkeypatch.setattr(places, "MOST_CELLS", cells)
     text = book(20_000)
     heard = text[:7000] + book(900, 1) + text[8000:]
-    found = dict(matching.pairs(text, heard))
+    found = dict(places.pairs(text, heard))
     right = sum(
         found.get(n) == (n if n < 7000 else n - 100) for n in [*range(7000), *range(8000, 20_000)]
     )
@@ -73,14 +73,14 @@ def test_what_only_one_of_them_has_is_passed_over(
 
 def test_texts_that_have_nothing_in_common_are_left_alone() -> None:
     one, other = [f"a{n}" for n in range(5000)], [f"b{n}" for n in range(5000)]
-    assert matching.pairs(one, other) == []
+    assert places.pairs(one, other) == []
 
 
 def test_a_lost_sentence_does_not_take_the_place_of_one_that_was_said() -> None:
     """One is only heard, one is in both, one is only written: fewest edits alone would set the
     first against the second, and that against the third."""
     first, both, third = ([f"{c}{n}" for n in range(20)] for c in "abc")
-    found = dict(matching.pairs([*both, *third], [*first, *both]))
+    found = dict(places.pairs([*both, *third], [*first, *both]))
     assert [found[n] for n in range(20)] == [*range(20, 40)]
 
 
@@ -98,7 +98,7 @@ def test_a_text_that_repeats_itself_is_matched_in_order() -> None:
                 heard += [w if chance.random() > 0.1 else "x" for w in verse[at : at + 20]]
             if drawn < 0.95:
                 text += verse[at : at + 20]
-    found = dict(matching.pairs(text, heard))
+    found = dict(places.pairs(text, heard))
     right = sum(found.get(n) == m for n, m in place.items())
     assert right / len(place) > 0.95
 
@@ -263,9 +263,9 @@ def test_words_said_twice_are_those_beside_what_goes_on() -> None:
     """The longest common subsequence may begin with words of what is only heard."""
     said = ["the forms that they had of one", "the forms of printed letters should be beautiful"]
     text = said[1].split()
-    found = dict(matching.pairs(text, " ".join(said).split()))
+    found = dict(places.pairs(text, " ".join(said).split()))
     assert [found[n] for n in range(8)] == [*range(7, 15)]
-    ends = dict(matching.pairs(text, f"{said[1]} and so were letters beautiful".split()))
+    ends = dict(places.pairs(text, f"{said[1]} and so were letters beautiful".split()))
     assert [ends[n] for n in range(8)] == [*range(8)]
 
 

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from tasks.recording import Segment
 from tasks.recording.turns import Turn, Voices
 from tasks.segmenters import Span, auto, vad
-from tasks.segmenters._emilia.largest_gap import LargestGapSplitter
-from tasks.segmenters._emilia.silero_timestamps import SileroTimestamps
+from tasks.segmenters._emilia.turn import LargestGapSplitter, SileroTimestamps
 from tasks.speech import silero as _silero
 from tests.helpers import corpus
 from tests.segmenters.test_segmenters import RATE, Scripted, blank, run, speech

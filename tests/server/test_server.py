@@ -24,7 +24,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.runtime import flow_run
 
-from flows.cluster.thread_pool import map_chains
+from flows.cluster.call_queue import map_chains
 from flows.server import history, server
 from flows.server.server import LocalServer, using
 from tasks.base.errors import RunError
@@ -160,7 +160,7 @@ import sys, time
 from pathlib import Path
 from prefect import flow, task
 from prefect.runtime import flow_run
-from flows.cluster.thread_pool import map_chains
+from flows.cluster.call_queue import map_chains
 from flows.run import run_folder
 from flows.server import history
 

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
+from tasks.publish.upkeep.needed import KeptSettings
 
 from tasks.base.schema import CutRow
 from tasks.filter import SCHEMA
 from tasks.insight.estimating import planning
 from tasks.insight.report import page
 from tasks.publish.upkeep import needed
-from tasks.publish.upkeep.needed import KeptSettings
 from tasks.publish.upkeep.verify import verify
 from tasks.recording import tracks
 from tasks.settings import Plugin

@@ -21,7 +21,7 @@ from tasks import plugins
 from tasks.audio import Clip
 from tasks.base.errors import ConfigError
 from tasks.base.schema.tables import TURN
-from tasks.diarizers import Turn, _tracks, _windows, given, segments
+from tasks.diarizers import Turn, _windows, given, segments
 from tasks.filters import overlap as overlap_filter
 from tasks.filters import second_voice, speaker_purity, speakers
 from tasks.models import registry
@@ -295,9 +295,9 @@ def window(number: int, *runs: tuple[int, int, int]) -> _windows.Window:
 
 
 def test_tracks_join_windows() -> None:
-    second = _tracks.frame_of_window(1, HOP)
+    second = _windows.frame_of_window(1, HOP)
     windows = [window(0, (0, 100, 589), (1, 350, 380)), window(1, (2, 0, 200), (0, 54, 84))]
-    found = _tracks.stretches(windows, {0: {0: 0, 1: 1}, 1: {2: 0, 0: 1}}, 2, HOP)
+    found = _windows.stretches(windows, {0: {0: 0, 1: 1}, 1: {2: 0, 0: 1}}, 2, HOP)
     assert [(s.speaker, s.first, s.last) for s in found] == [
         (0, 100, second + 200),  # where windows disagree, the one with the nearer centre counts
         (1, 350, 380),
@@ -309,9 +309,9 @@ def test_a_turn_has_the_voice_of_its_windows_even_after_hours(number: int) -> No
     raw = unit(np.arange(192, dtype=np.float32)).tobytes()
     voice = _windows.Voice(0, (raw[:384], raw[384:]), 3.0, sure=True)
     heard = replace(window(number, (0, 0, 589)), voices=(voice,))
-    first = _tracks.frame_of_window(number, HOP)
+    first = _windows.frame_of_window(number, HOP)
     for low, high in ((0, 20), (200, 400), (560, 589)):
-        stretch = _tracks.Stretch(7, first + low, first + high)
+        stretch = _windows.Stretch(7, first + low, first + high)
         found = segments._voice(stretch, {number: heard}, {number: {0: 7}}, HOP)
         assert found is not None
         assert np.allclose(found, voice.vector, atol=1e-6)

@@ -15,7 +15,7 @@ from tasks import pipeline
 from tasks.publish.upkeep import checkpoints, prune
 from tasks.runs.executor import Here, Unobserved
 from tasks.shard_store import manifest, recipe
-from tasks.stages.listing import balance, fingerprints, on_workers, row_files, shard_choice
+from tasks.stages.listing import balance, fingerprints, once, row_files, shard_choice
 from tasks.stages.listing import known_recordings as known
 from tasks.stages.listing.skipped import Skipped, SkippedEntries
 from tests.helpers import corpus
@@ -344,14 +344,14 @@ def test_a_large_folder_is_listed_by_workers_and_gives_the_same(
 ) -> None:
     tree(tmp_path / "in", 40)
     job = corpus.job(tmp_path)
-    monkeypatch.setattr(on_workers, "LEAST_BRANCHES", 10_000)
+    monkeypatch.setattr(once, "LEAST_BRANCHES", 10_000)
     calls: list[int] = []
     whole = counted(job, calls)
     assert calls == [1], "control: only the probes went to workers"
     expected, left = rows(job.out), sorted(whole.skipped)
     assert whole.done.computed == 41
     (tmp_path / "out").rename(tmp_path / "out1")
-    monkeypatch.setattr(on_workers, "LEAST_BRANCHES", 20)
+    monkeypatch.setattr(once, "LEAST_BRANCHES", 20)
     calls = []
     parted = counted(job, calls)
     assert calls[0] > 20
@@ -372,11 +372,11 @@ def test_linked_folders_are_listed_as_a_whole(
     for number in (3, 4):
         (tmp_path / "in" / f"s{number}" / "link").symlink_to(target)
     job = corpus.job(tmp_path)
-    monkeypatch.setattr(on_workers, "LEAST_BRANCHES", 10_000)
+    monkeypatch.setattr(once, "LEAST_BRANCHES", 10_000)
     expected = counted(job, [])
     names = rows(job.out).keys()
     (tmp_path / "out").rename(tmp_path / "out1")
-    monkeypatch.setattr(on_workers, "LEAST_BRANCHES", 20)
+    monkeypatch.setattr(once, "LEAST_BRANCHES", 20)
     found = counted(job, [])
     assert rows(job.out).keys() == names
     assert found.ignored == expected.ignored

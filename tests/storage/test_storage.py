@@ -21,7 +21,7 @@ from tasks import package, storage
 from tasks.base.errors import ConfigError, OutLocked, RunError
 from tasks.publish.outcomes import shard_batches
 from tasks.publish.upkeep import checkpoints, prune
-from tasks.publish.upkeep.needed import KeptSettings
+from tasks.publish.upkeep.prune import KeptSettings
 from tasks.publish.upkeep.verify import verify
 from tasks.settings import PackageSettings
 from tasks.settings.job import Job

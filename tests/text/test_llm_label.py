@@ -19,7 +19,7 @@ from tasks.base.errors import ConfigError, RunError
 from tasks.corpus import outcome_table
 from tasks.insight.estimating import planning, what_if
 from tasks.publish.upkeep import prune
-from tasks.publish.upkeep.needed import KeptSettings
+from tasks.publish.upkeep.prune import KeptSettings
 from tasks.publish.upkeep.verify import verify
 from tasks.settings import Plugin, TranscribeSettings
 from tasks.settings.job import Job

@@ -13,7 +13,7 @@ import pytest
 
 from tasks.corpus import ROW
 from tasks.insight import source_languages
-from tasks.text._source_languages import SourceLanguages
+from tasks.text.language import SourceLanguages
 from tests.helpers import corpus
 
 GUESSING = {"backend": {"use": "tests.plugins.guessing_asr"}}

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tasks import speech
-from tasks.asr import SpeechClip, Word
-from tasks.asr._whisper import loading, results, spoken_languages
+from tasks.asr import SharedWindow, SpeechClip, Word
+from tasks.asr._whisper import loading, results
 from tasks.asr._whisper.results import BeamResult, Context, Language, Window
 from tasks.asr._whisper.settings import Settings
 from tasks.base.arrays import RATE, Float32s
@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from ctranslate2.models import WhisperGenerationResult
     from faster_whisper import WhisperModel
     from faster_whisper.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from ctranslate2 import StorageView
+    from faster_whisper import WhisperModel
+
 
 SECONDS = 30
 #: Lengths of a window, and the least padding after the clip, s: Whisper was trained on windows of
@@ -92,7 +97,7 @@ class Windows:
         clips = [clip for clip, _ in asked]
         encoded = self.encode(clips)
         forced = [language for _, language in asked]
-        languages = spoken_languages.of_windows(self._model, encoded, forced, detect)
+        languages = languages_of_windows(self._model, encoded, forced, detect)
         arguments = zip(clips, languages, before, strict=True)
         prompts = [self._prompt(*one) for one in arguments]
         heard = self._generate(encoded, prompts, [is_short(clip) for clip in clips])
@@ -117,13 +122,13 @@ class Windows:
         if clip.window is None:
             return Window(heard, language, words)
         phrases = results.phrases(heard.tokens, tokenizer)
-        spoken = spoken_languages.of_utterances(self._model, encoded, clip.window, language)
+        spoken = languages_of_utterances(self._model, encoded, clip.window, language)
         return Window(heard, language, words, phrases, spoken)
 
     def language(self, clip: SpeechClip, forced: str | None) -> Language:
         """Language of a clip by its first window."""
         window = SpeechClip(clip.samples[: SECONDS * RATE])
-        return spoken_languages.of_windows(self._model, self.encode([window]), [forced])[0]
+        return languages_of_windows(self._model, self.encode([window]), [forced])[0]
 
     def encode(self, clips: Sequence[SpeechClip]) -> StorageView:
         """Encoder output (clips, 50 * seconds, width) of log-mel spectrograms (clips, mels,
@@ -268,3 +273,70 @@ def _weight(spoken: Sequence[str], texts: Sequence[BeamResult]) -> float:
     # The mean of each counts the end of the text as a token.
     likely = sum(exp(heard.avg_logprob * (len(heard.tokens) + 1)) for heard in texts)
     return likely / RARELY_TWICE if any(one == other for one, other in pairwise(spoken)) else likely
+
+
+# Which language is spoken: in a window, and in each utterance of a window that several share.
+#
+# Whisper writes what is said in another language than a window's as a translation, or misspelt.
+# The decoder names the language of whatever part of the encoder output it is given, for a
+# fiftieth of what the encoder cost. So an utterance in another language is known, and heard again
+# by itself.
+
+FRAMES = 50  # of encoder output in a second
+HEARD_SECONDS = 1.0  # a shorter utterance is taken to be in the language of its window
+#: An utterance this certain of another language than its window's is in it. Where there is one, the
+#: others of the window, too, are in the languages that they seem to be in.
+CERTAIN, LIKELY = 0.9, 0.5
+
+
+def languages_of_windows(
+    model: WhisperModel, encoded: StorageView, forced: Sequence[str | None], detect: bool = True
+) -> list[Language]:
+    """Language of each window; a forced one has no probability."""
+    if not model.model.is_multilingual or (all(forced) and not detect):
+        return [Language(code or "en") for code in forced]
+    languages = []
+    for code, best in zip(forced, model.model.detect_language(encoded), strict=True):
+        detected, probability = _best(best)
+        sure = None if code else probability
+        languages.append(Language(code or detected, sure, detected, probability))
+    return languages
+
+
+def languages_of_utterances(
+    model: WhisperModel, encoded: StorageView, shared: SharedWindow, language: Language
+) -> tuple[Language, ...]:
+    """Language of each utterance of a window whose encoder output is (1, frames, width). A forced
+    `language` is that of all."""
+    if language.probability is None:
+        return (language,) * len(shared.bounds)
+    seem = _seem(model, encoded, shared, language)
+    others = [one.detected_probability or 0.0 for one in seem if one.code != language.code]
+    least = LIKELY if max(others, default=0.0) >= CERTAIN else CERTAIN
+    return tuple(one if (one.detected_probability or 0.0) >= least else language for one in seem)
+
+
+def _seem(
+    model: WhisperModel, encoded: StorageView, shared: SharedWindow, language: Language
+) -> list[Language]:
+    """The language of each utterance by itself; `language` where that is the same."""
+    import ctranslate2
+
+    host = np.array(encoded.to_device(ctranslate2.Device.cpu))
+    languages = []
+    for start, end in shared.bounds:
+        spoken = language
+        if end - start >= HEARD_SECONDS * RATE:
+            part = host[:, start * FRAMES // RATE : -(-end * FRAMES // RATE)]
+            view = ctranslate2.StorageView.from_array(np.ascontiguousarray(part))
+            code, probability = _best(model.model.detect_language(view)[0])
+            if code != language.code:
+                spoken = Language(code, probability, code, probability)
+        languages.append(spoken)
+    return languages
+
+
+def _best(detected: Sequence[tuple[str, float]]) -> tuple[str, float]:
+    """Whisper's code and probability of the most likely language."""
+    token, probability = detected[0]
+    return token[2:-2], float(probability)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.accounting import summary
-from tasks.publish import removals
+from tasks.publish import safeguards
 from tasks.settings.job import Job
 from tasks.stages.listing.pending_listing import AsListed
 
@@ -26,10 +26,10 @@ def refusal(job: Job, listed: AsListed, newest: Path | None) -> str | None:
     if not gone:
         return None
     unreadable = {
-        row["recording"] for row in listed.fresh if row["error_code"] in removals.UNLISTED
+        row["recording"] for row in listed.fresh if row["error_code"] in safeguards.UNLISTED
     }
-    unreadable |= removals.unreadable(listed.faulty()) - names_absent
-    if removals.refusal(job, gone, unreadable, newest) is None:
+    unreadable |= safeguards.unreadable_in(listed.faulty()) - names_absent
+    if safeguards.refusal_of_removals(job, gone, unreadable, newest) is None:
         return None
     gone -= listed.same_content(gone)
-    return removals.refusal(job, gone, unreadable, newest)
+    return safeguards.refusal_of_removals(job, gone, unreadable, newest)

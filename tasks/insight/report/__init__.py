@@ -7,12 +7,12 @@ limits that move by keyboard.
 
     ledger_facts.py     funnel, hours by dataset and language, from the ledger
     measure_charts.py   histograms, and hours that other limits would keep,
+                        or limits on the agreement of recognisers,
                         from outcome_columns.py: the table of outcomes
-    agreement.py        what limits on the agreement of recognisers would keep
     worker_time.py      slow shards, and busy workers over time, from metrics.parquet
-    clip_choice.py      which clips are shown: the worst, and those near a limit,
+    samples.py          which clips are shown: the worst, and those near a limit,
                         of the ledger and, by uncertain_clips.py, of the outcomes
-    samples.py, clips.py, clip_table.py     facts, audio and text of these clips
+    clips.py, clip_table.py     audio and text of these clips
     page.py             everything as one file (page.html, page.css, page.js)
 """
 

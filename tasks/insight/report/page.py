@@ -5,15 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tasks.accounting import broken
 from tasks.accounting.broken import Broken
@@ -24,11 +25,9 @@ from tasks.base.schema import UTTERANCES_FILE
 from tasks.corpus import outcome_table
 from tasks.insight import source_languages
 from tasks.insight.report import (
-    agreement,
     clip_table,
     clips,
     disagreement,
-    frequent_texts,
     ledger_facts,
     measure_charts,
     number_words,
@@ -39,11 +38,13 @@ from tasks.insight.report.ledger_facts import Ledger
 from tasks.insight.report.outcome_columns import Columns, LabelHours, shelf_rules, units
 from tasks.plugins.rules import Limit
 from tasks.publish.dataset import dialogues
+from tasks.scoring import near_texts
 from tasks.settings.job import Job
-from tasks.storage import tables, versions
+from tasks.storage import queries, tables, versions
 
 if TYPE_CHECKING:
     from jinja2 import Template
+
 
 FAILED = 500  # failed recordings that are named
 BYTES = 15_000_000  # of the file, below
@@ -102,8 +103,8 @@ class Context(TypedDict):
     silent_backchannels: int
     measured: Measured | None
     labels: list[tuple[str, list[LabelHours]]]  # by name
-    agreeing: agreement.Agreement | None
-    frequent: list[frequent_texts.FrequentText]
+    agreeing: measure_charts.Agreement | None
+    frequent: list[FrequentText]
     settings: str
     rows: list[clip_table.ClipRow]
     reasons: list[clip_table.ClipSection]
@@ -139,8 +140,8 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
         "silent_backchannels": _silent_backchannels(_version(asked)),
         "measured": None if columns is None else _measured(columns, asked, about),
         "labels": _labels(columns, _version(asked)),
-        "agreeing": None if columns is None else agreement.of(columns),
-        "frequent": frequent_texts.of_version(_version(asked), job.package.memory),
+        "agreeing": None if columns is None else measure_charts.of_agreement(columns),
+        "frequent": texts_of_version(_version(asked), job.package.memory),
         "settings": masking.text(asked.settings)[:SETTINGS],
         "rows": rows,
         "reasons": clip_table.groups(asked.counts, chosen),
@@ -344,3 +345,55 @@ def _inert(data: str) -> str:
 
 def _file(name: str) -> str:
     return (resources.files("tasks.insight.report") / name).read_text(encoding="utf-8")
+
+
+# The texts that most packaged clips have, near-equal ones as one: prompts, adverts, jingles.
+
+MOST_TEXTS = 20  # that are shown
+LONGEST_TEXT = 200  # characters of each
+
+
+class FrequentText(NamedTuple):
+    text: str  # as texts are compared; of near-equal ones, that of most clips
+    clips: int
+    seconds: float
+    different: int  # near-equal texts
+
+
+def texts_of_version(version: Path | None, memory: str = queries.MEMORY) -> list[FrequentText]:
+    """Texts of several clips, the most frequent first; none without a version. Beyond `memory`,
+    tables lie in temporary files."""
+    if version is None:
+        return []
+    columns = ("normalised", "num_samples", "sample_rate")
+    if not {*columns} <= {*tables.schema(version / UTTERANCES_FILE).names}:
+        return []  # made by a release that had no such column
+
+    def parts() -> Iterator[pa.Table]:
+        return tables.row_groups(version / UTTERANCES_FILE, columns)
+
+    number = near_texts.groups((part["normalised"] for part in parts()), memory)
+    first = 0
+    with queries.tables(memory) as database:
+        database.execute("CREATE TABLE clips (text VARCHAR, us BIGINT, number BIGINT)")
+        for part in parts():
+            some = slice(first, first := first + len(part))
+            seconds = pc.divide(pc.cast(part["num_samples"], pa.float64()), part["sample_rate"])
+            us = pc.cast(pc.round(pc.multiply(seconds, 1e6)), pa.int64())
+            clips = pa.table({"text": part["normalised"], "us": us, "number": number[some]})
+            queries.add(database, "clips", clips)
+        rows = database.execute(
+            "WITH texts AS (SELECT number, text, count(*) AS clips, sum(us) AS us FROM clips "
+            "WHERE number >= 0 GROUP BY number, text) "
+            "SELECT first(text ORDER BY clips DESC, text) AS name, sum(clips), sum(us), count(*) "
+            "FROM texts GROUP BY number HAVING sum(clips) > 1 ORDER BY 2 DESC, 3 DESC, 1 "
+            f"LIMIT {MOST_TEXTS}"
+        ).fetchall()
+    return [
+        FrequentText(_short(text), int(clips), int(us) / 1e6, different)
+        for text, clips, us, different in rows
+    ]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]} …"

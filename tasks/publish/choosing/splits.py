@@ -43,13 +43,7 @@ from tasks.base.arrays import Bools, Int32s, Int64s
 from tasks.base.counting import counted
 from tasks.base.errors import RunError
 from tasks.base.schema import SPLITS
-from tasks.publish.choosing import (
-    components,
-    split_allocation,
-    split_by_list,
-    text_groups,
-    text_splits,
-)
+from tasks.publish.choosing import components, split_allocation, split_by_list, text_splits
 from tasks.publish.choosing.components import (
     KINDS,
     PCM,
@@ -146,7 +140,7 @@ def assign(
     texts = _Texts(np.zeros(0, np.int32), np.zeros(0, np.int16))
     if text is not None:
         known_texts = _known_texts(text, of_node, parting)
-        texts = _Texts(*text_groups.united(clips, rows, *known_texts, names))
+        texts = _Texts(*text_splits.grouped(clips, rows, *known_texts, names))
         parting.component, parting.splits = text_splits.united(
             parting.component, parting.splits, *texts, np.where(kept, length, 0), by_list
         )

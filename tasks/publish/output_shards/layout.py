@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heapreplace
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,7 +23,6 @@ from numpy.typing import NDArray
 from tasks.accounting import summary
 from tasks.base.arrays import Bools, Float64s, Int64s, UInt64s
 from tasks.publish import seeded_hash
-from tasks.publish.output_shards import balance
 from tasks.settings import PackageSettings
 from tasks.storage import long_columns
 
@@ -147,7 +147,7 @@ def lay_out_clips(
 
     def unevenness(shards: list[ShardClips]) -> dict[str, float]:
         loads = loads_of(shards, clips.seconds)
-        return {split: balance.skew(tars, settings.readers)[1] for split, tars in loads.items()}
+        return {split: skew(tars, settings.readers)[1] for split, tars in loads.items()}
 
     grown = _grow(clips, settings, generation, before)
     above = {s: value for s, value in unevenness(grown).items() if value > settings.rebalance_above}
@@ -204,8 +204,8 @@ def _new_shards(
         readers = 1 if split in first_numbers else settings.readers
         whole = math.fsum(lengths)  # whatever the order
         hours = tar_hours(settings, _among(clips.seconds, clips.split == code))
-        count = balance.count(whole, hours, len(lengths), readers)
-        distributed = balance.distribute(lengths, _at(clips.key, chosen), count)
+        count = shard_count(whole, hours, len(lengths), readers)
+        distributed = distribute(lengths, _at(clips.key, chosen), count)
         for number, indices in enumerate(distributed, first_numbers.get(split, 0)):
             shards.append(ShardClips(split, number, generation, chosen[indices]))
     return shards
@@ -234,3 +234,50 @@ def loads_of(shards: list[ShardClips], seconds: Float64s) -> dict[str, list[floa
     for shard in shards:
         loads.setdefault(shard.split, []).append(float(seconds[shard.rows].sum()))
     return loads
+
+
+# Distributes clips over tar shards of equal duration, shuffled by seed, independent of work
+# shards.
+
+BATCH = 1 << 18  # clips whose lengths are held as Python's numbers
+
+
+def shard_count(seconds: float, hours: float, clips: int, readers: int = 1) -> int:
+    """Number of tar shards of about `hours` each: a multiple of the readers if there are enough
+    clips, at most one a clip, at least one."""
+    wanted = max(1, round(seconds / 3600 / hours))
+    return max(1, min(-(-wanted // readers) * readers, clips))
+
+
+def distribute(seconds: Float64s, keys: UInt64s, shards: int) -> list[Int64s]:
+    """Clips `0..n-1` distributed over `shards` shards, in each ordered by their keys.
+
+    The longest clip goes first, each to the lightest shard: any two shards differ by at most one
+    longest clip, and no small last shard remains. Ties go by key, then by position, so that
+    neighbours in a recording, or clips of a speaker, spread over the shards.
+    """
+    order = np.lexsort((keys, -seconds))
+    heap = [(0.0, index) for index in range(shards)]
+    heapify(heap)
+    group = np.empty(len(order), np.int32)
+    for low in range(0, len(order), BATCH):
+        some = order[low : low + BATCH]
+        chosen = []
+        # A clip of no length counts a little, so that no shard stays empty.
+        for length in np.maximum(seconds[some], 1e-9).tolist():
+            load, index = heap[0]
+            chosen.append(index)
+            heapreplace(heap, (load + length, index))
+        group[some] = chosen
+    del order
+    shuffled = np.lexsort((keys, group))
+    ends = np.cumsum(np.bincount(group, minlength=shards))
+    return np.split(shuffled, ends[:-1])
+
+
+def skew(loads: Sequence[float], readers: int) -> tuple[float, float]:
+    """By how much the most loaded of `readers` exceeds the mean, in the unit of `loads` and as a
+    fraction, if reader `i % readers` gets tar `i`, as in WeNet's loader."""
+    shares = [sum(loads[reader::readers]) for reader in range(readers)]
+    extra = max(shares) - sum(shares) / readers
+    return extra, extra * readers / sum(loads) if sum(loads) else 0.0

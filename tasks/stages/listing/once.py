@@ -6,7 +6,8 @@ A listing is kept on disk: a large source has millions of rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -15,14 +16,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tasks import plugins, storage
 from tasks.plugins import Dataset
+from tasks.plugins.contracts.sources import SourceBranch
 from tasks.recording import Recording
 from tasks.settings import Plugin, SourceSettings
 from tasks.settings.job import Job
-from tasks.stages.listing import entries, on_workers, rttm
+from tasks.stages.listing import entries, rttm
 from tasks.stages.listing.entries import Batch
 from tasks.stages.listing.skipped import SkippedEntries
-from tasks.storage import temporary
+from tasks.storage import tables, temporary
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,7 @@ def holds_recordings(job: Job, dataset: Dataset) -> bool:
     if current is not None:
         if (kept := current.find(job, dataset)) is not None:
             return kept.recordings > 0
-        if on_workers.branches(dataset) is None:
+        if branches(dataset) is None:
             return current.list(job, dataset).recordings > 0
     recordings = dataset.source.recordings(dataset.settings)
     return any(isinstance(entry, Recording) for entry in recordings)
@@ -120,3 +123,70 @@ def kept(job: Job, dataset: Dataset, skipped: SkippedEntries, make: bool) -> Ite
     kept_listing = current.list(job, dataset)
     skipped.extend(kept_listing.left)
     return entries.read(kept_listing.path)
+
+
+# Lists a large source on the workers, a share of its folders in each call.
+
+CALLS = 256  # in which a source is listed
+LEAST_BRANCHES = 64  # a source with fewer folders is listed where the run is
+LEAST_KNOWN = 200_000  # recordings: where fewer are known, listing takes seconds
+
+#: `tasks.runs.executor.Executor.map`.
+Map = Callable[[Callable[..., bool], Sequence[tuple[object, ...]]], list[bool]]
+
+
+def branches(dataset: Dataset) -> Sequence[SourceBranch] | None:
+    """The branches of a source that workers list if they may; None if it is listed as a whole."""
+    return dataset.source.branches(dataset.settings, LEAST_BRANCHES)
+
+
+def listed_on_workers(
+    job: Job,
+    number: int,
+    branches: Sequence[SourceBranch],
+    home: Path,
+    run: Map,
+    skipped: SkippedEntries,
+) -> Iterator[Batch] | None:
+    """The recordings of the source with this number, listed by branches; None if links between its
+    folders require listing it as a whole."""
+    step = -(-len(branches) // CALLS)
+    shares = [tuple(branches[i : i + step]) for i in range(0, len(branches), step)]
+    calls = [(job, number, share, home, place) for place, share in enumerate(shares)]
+    answers = run(list_branches, calls)
+    if not all(answers):
+        return None
+    return _read(home, number, len(shares), skipped)
+
+
+def list_branches(
+    job: Job, number: int, branches: Sequence[SourceBranch], home: Path, place: int
+) -> bool:
+    """On a worker: list some branches of a source into files; False if they cannot be listed
+    independently."""
+    name, source, settings = plugins.datasets(job.sources)[number]
+    skipped, turns = SkippedEntries(), rttm.of_job(job, settings)
+    written = io.BytesIO()
+    with pq.ParquetWriter(written, entries.HASHED, compression="lz4") as writer:
+        for branch in branches:
+            recordings = source.branch(settings, branch)
+            if recordings is None:
+                return False
+            for batch in entries.batches(name, settings, recordings, skipped, turns):
+                writer.write_table(entries.hashed(batch))
+    rows, aside = _files(home, number, place)
+    storage.of(rows).write(rows, written.getvalue())
+    storage.of(aside).write(aside, tables.parquet(skipped.table()))
+    return True
+
+
+def _read(home: Path, number: int, count: int, skipped: SkippedEntries) -> Iterator[Batch]:
+    for place in range(count):
+        rows, aside = _files(home, number, place)
+        skipped.extend(tables.read(aside))
+        yield from entries.read(rows)
+
+
+def _files(home: Path, number: int, place: int) -> tuple[Path, Path]:
+    stem = f"{number:03d}-{place:05d}"
+    return home / f"rows-{stem}.parquet", home / f"aside-{stem}.parquet"

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from tasks.base.json_types import JsonObject
 from tasks.base.schema import UTTERANCES_FILE
-from tasks.formats import OutputShard, _clips, _lists, _samples
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _samples
 from tasks.storage import tables, write_atomic
 
 VERSION = 1
@@ -57,7 +57,12 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return [f"litdata/{split}/chunk-0-{number}.bin"]
 
 
-write, check = _samples.write, _samples.check
+def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
+    _samples.write(shard, rows, pcm, out, settings)
+
+
+def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
+    return _samples.check(shard, rows, out, settings)
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:

@@ -180,9 +180,9 @@ def main() -> None:
     print("CPU s an hour:", ", ".join(f"{name} {cost:.1f}" for name, cost in costs.items()))
     limits = next(iter(shares.values()))
     print(f"{'share of clips with a mean above':44}", *(f"{limit:>7}" for limit in limits))
-    for kind, row in shares.items():
+    for kind, by_limit in shares.items():
         shown = f"{kind} ({len(means[kind])})"
-        print(f"{shown:44}", *(f"{100 * share:6.1f}%" for share in row.values()))
+        print(f"{shown:44}", *(f"{100 * share:6.1f}%" for share in by_limit.values()))
     for snr, sentence in told.items():
         print(f"music at {snr} dB: {sentence}")
     for genre, every_mean in alone.items():

@@ -20,7 +20,7 @@ from tasks.plugins.rules import Limit
 from tasks.publish import unchanged
 from tasks.publish.dataset import datacard
 from tasks.publish.outcomes import shard_batches
-from tasks.publish.upkeep import needed, prune
+from tasks.publish.upkeep import prune
 from tasks.publish.upkeep.verify import verify
 from tasks.runs.executor import Here
 from tasks.settings.job import Job
@@ -170,25 +170,25 @@ def test_another_release_looks_at_everything(
 
 def opened(patch: pytest.MonkeyPatch) -> set[str]:
     """The shards that `plan` and `prune` open from now on."""
-    names, unneeded = set[str](), needed.unneeded
+    names, unneeded = set[str](), prune.find_unneeded
 
     class Opening(ShardView):
         def __init__(self, job: Job, shard: str, *given: Any, **more: Any) -> None:
             names.add(shard)
             super().__init__(job, shard, *given, **more)
 
-    def opening(out: Path, shard: str, *given: Any) -> needed.Unneeded:
+    def opening(out: Path, shard: str, *given: Any) -> prune.Unneeded:
         names.add(shard)
         return unneeded(out, shard, *given)
 
     patch.setattr(planning, "ShardView", Opening)
-    patch.setattr(needed, "unneeded", opening)
+    patch.setattr(prune, "find_unneeded", opening)
     return names
 
 
 def foreseen(job: Job) -> tuple[Any, Any]:
     """What `plan` says of each stage, and what `prune` would remove."""
-    settings = [needed.KeptSettings(job, stage.weights_of(job), current=True)]
+    settings = [prune.KeptSettings(job, stage.weights_of(job), current=True)]
     goes = prune.plan(job.out, prune.kept(job.out, 1), settings).goes
     return planning.plan(job, job).stages, goes
 

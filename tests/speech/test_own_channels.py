@@ -10,13 +10,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
-from tasks.publish.upkeep.needed import KeptSettings
 
 from tasks.base.schema import CutRow
 from tasks.filter import SCHEMA
 from tasks.insight.estimating import planning
 from tasks.insight.report import page
-from tasks.publish.upkeep import needed
+from tasks.publish.upkeep import prune
 from tasks.publish.upkeep.verify import verify
 from tasks.recording import tracks
 from tasks.settings import Plugin
@@ -222,8 +221,8 @@ def test_prune_keeps_them(home: Path) -> None:
     asked = job(home)
     corpus.run(asked)
     [shard] = manifest.shards(asked.out)
-    settings = KeptSettings(asked, stage.weights_of(asked))
-    files = needed.unneeded(asked.out, shard, [settings], None)
+    settings = prune.KeptSettings(asked, stage.weights_of(asked))
+    files = prune.find_unneeded(asked.out, shard, [settings], None)
     assert (files.manifests, files.audio, files.uncut) == ([], [], 0)
 
 

@@ -113,11 +113,11 @@ def _tell(job: Job, sample: Sample, utterance: FinalUtterance) -> None:
 
 def _shards_of(job: Job, recordings: set[str]) -> dict[str, set[str]]:
     """Which shard holds which of these recordings."""
-    known, names = known_recordings.of(job.out, Index(job.out)), sorted(recordings)
+    listing, names = known_recordings.of(job.out, Index(job.out)), sorted(recordings)
     names_by_shard: dict[str, set[str]] = {}
-    for name, row in zip(names, known.find(fingerprints.keys(names)).tolist(), strict=True):
+    for name, row in zip(names, listing.find(fingerprints.keys(names)).tolist(), strict=True):
         if row >= 0:
-            names_by_shard.setdefault(known.shards[known.columns.shard[row]], set()).add(name)
+            names_by_shard.setdefault(listing.shards[listing.columns.shard[row]], set()).add(name)
     return names_by_shard
 
 

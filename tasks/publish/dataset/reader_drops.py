@@ -99,9 +99,9 @@ def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str,
                 if reader.splits is None or split in reader.splits:
                     none = np.zeros(2 + len(reader.bounds), np.int64)
                     counts.setdefault((use, split), none)
-                    known = inside & read[use]
-                    broken = _first_broken(reader, values, known)
-                    counts[use, split] += [inside.sum(), (inside & ~known).sum(), *broken]
+                    taken = inside & read[use]
+                    broken = _first_broken(reader, values, taken)
+                    counts[use, split] += [inside.sum(), (inside & ~taken).sum(), *broken]
     order = list(limits)
     return dict(sorted(counts.items(), key=lambda item: (order.index(item[0][0]), item[0][1])))
 
@@ -111,9 +111,9 @@ def _is_read(batch: pa.RecordBatch, reader: ReaderLimits) -> Bools:
     if reader.languages is None:
         return np.ones(len(batch), bool)
     names = pc.unique(batch["language"]).to_pylist()
-    taken = [name for name in names if language_codes.base(name or "") in reader.languages]
-    known: Bools = pc.is_in(batch["language"], pa.array(taken, pa.string())).to_numpy(False)
-    return known
+    codes = [name for name in names if language_codes.base(name or "") in reader.languages]
+    taken: Bools = pc.is_in(batch["language"], pa.array(codes, pa.string())).to_numpy(False)
+    return taken
 
 
 def measures(batch: pa.RecordBatch) -> dict[str, Float64s]:
@@ -140,9 +140,7 @@ def _first_broken(reader: ReaderLimits, values: Values, remaining: Bools) -> Ite
         remaining = remaining & ~beyond
 
 
-def _other_language(
-    use: str, split: str, reader: ReaderLimits, dropped: int, clips: int
-) -> str:
+def _other_language(use: str, split: str, reader: ReaderLimits, dropped: int, clips: int) -> str:
     codes = ", ".join(reader.languages or ())
     return (
         f"{use}: {reader.reader} would drop {dropped} of {counted(clips, 'clip')} of split {split} "

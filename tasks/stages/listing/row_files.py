@@ -105,8 +105,8 @@ def _redescribed(old: RecordingRow, row: RecordingRow) -> RecordingRow:
 
 def _probed(old: RecordingRow) -> bool:
     """Whether its error is of its bytes, which probing found: its source told none."""
-    told = {**old, "present": True, "error_code": None, "error_detail": None}
-    return fingerprints.listed(told) == old["listed"]
+    listed = {**old, "present": True, "error_code": None, "error_detail": None}
+    return fingerprints.listed(listed) == old["listed"]
 
 
 def with_probed(row: RecordingRow, old: RecordingRow) -> RecordingRow:

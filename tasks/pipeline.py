@@ -31,7 +31,7 @@ from tasks.shard_store import decisions, manifest
 from tasks.shard_store.index import Index
 from tasks.shard_store.manifest import Part
 from tasks.stages import contract, stage
-from tasks.stages.listing import copies, divisions, once, overlapping_sources, rehash, source_notes
+from tasks.stages.listing import copies, file_parts, once, overlapping_sources, rehash, source_notes
 from tasks.storage import containment
 
 
@@ -237,7 +237,7 @@ def _sharded(job: Job, executor: Executor, scratch: Path, begun: Begun) -> Shard
     shards = sorted(seconds, key=lambda name: (-seconds[name], name))
     listed = shard.broken_of(job, survey, safeguards.exempt(job))
     away = shard.unreachable_of(job, survey)
-    divided = divisions.sentences(job.out, plugins.datasets(job.sources))
+    divided = file_parts.channel_sentences(job.out, plugins.datasets(job.sources))
     survey.leave_out(survey.known.broken)
     stated = [*survey.stated, *divided, *copies.in_words(survey.copies)]
     return Sharded(shards, done, index, survey.ignored, survey.left, seconds, listed, away, stated)
@@ -278,8 +278,8 @@ def forget_quarantine(out: Path) -> int:
         for shard_name in manifest.shards(out):
             parts = manifest.read(out, name, shard_name, manifest.repair)
             parts = sorted(parts, key=lambda part: part.path)
-            for path, file_parts in groupby(parts, key=lambda part: part.path):
-                count += _forget(out, name, shard_name, path, [*file_parts])
+            for path, members in groupby(parts, key=lambda part: part.path):
+                count += _forget(out, name, shard_name, path, [*members])
     return count
 
 

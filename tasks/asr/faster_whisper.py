@@ -20,7 +20,7 @@ import numpy as np
 
 from tasks.asr import Abilities, SpeechClip, Transcript, _batching, _model_folder, _pieces
 from tasks.asr._given_words import words_of
-from tasks.asr._whisper import chinese, given_text, loading
+from tasks.asr._whisper import given_text, loading, settings
 from tasks.asr._whisper.loading import model_bytes as model_bytes
 from tasks.asr._whisper.loading import weights as weights
 from tasks.asr._whisper.long_clips import Long
@@ -175,7 +175,7 @@ class Backend:
                 waiting[index] = result
                 return
             result = result.transcript(self._settings.word_timestamps)
-        done[index] = chinese.written(result, self._settings.chinese)
+        done[index] = settings.in_script(result, self._settings.chinese)
 
     def _hear_missed(
         self, waiting: dict[int, Hearing], done: dict[int, Transcript], most: int

@@ -23,11 +23,11 @@ from av.stream import Disposition, Stream
 
 from tasks.audio import layouts
 from tasks.audio.blocks import energy
-from tasks.audio.damage import adts, matroska, mp4
+from tasks.audio.damage import adts, matroska
 from tasks.audio.damage.flac_md5 import STREAMINFO, Md5, flac_info, info_in
 from tasks.audio.damage.mp3 import has_frame_count
 from tasks.audio.damage.ogg_pages import NO_LEAPS, PAUSE_BYTES
-from tasks.audio.damage.told_end import told_end
+from tasks.audio.damage.told_end import is_joined, told_end
 from tasks.audio.frames import Assembler, grid
 from tasks.audio.packets import LOOSE_END, Gap, Packets, Timeline, captured, in_words
 from tasks.audio.types import AGAIN, FRAMES_PER_BYTE, Decoder, Header, Nameless, Samples, Weights
@@ -94,7 +94,7 @@ class FFmpeg(Decoder):
             custom = _number_channels(stream.codec_context)
             self._checked = stream.codec_context.name in CHECKED
             self._name = self._container.format.name.split(",")[0]
-            self._joined = self._name == "mov" and mp4.is_joined(file, size)
+            self._joined = self._name == "mov" and is_joined(file, size)
             self._counts_frames = self._name == "mp3" and has_frame_count(file)
             self._packets = Packets(self._container, stream, self._name, break_after)
             self._frames = self._packets.frames()

@@ -9,7 +9,7 @@ one channel and for silence.
 from __future__ import annotations
 
 from tasks.audio import Clip
-from tasks.filters._levels import levels
+from tasks.filters._derived import levels
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1

@@ -6,7 +6,7 @@ The worst channel counts, so that offsets of opposite sign do not cancel.
 from __future__ import annotations
 
 from tasks.audio import Clip
-from tasks.filters._levels import levels
+from tasks.filters._derived import levels
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1

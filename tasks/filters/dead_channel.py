@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from tasks.audio import Clip
-from tasks.filters._levels import FLOOR_DB, levels
+from tasks.filters._derived import FLOOR_DB, levels
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1

@@ -26,7 +26,7 @@ from tasks.audio import Clip
 from tasks.base.arrays import Float64s
 from tasks.base.json_types import JsonObject
 from tasks.filters._duplicates import fingerprinting
-from tasks.filters._duplicates.table import Thresholds
+from tasks.filters._duplicates.fingerprints import Thresholds
 from tasks.plugins.contracts.corpuswide import Rows
 from tasks.plugins.rules import Rejection
 from tasks.settings import StageSettings, Threshold

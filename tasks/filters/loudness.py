@@ -22,7 +22,7 @@ from scipy import signal
 
 from tasks.audio import Clip
 from tasks.base.arrays import Float64s
-from tasks.filters._levels import chunks
+from tasks.filters._derived import chunks
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1

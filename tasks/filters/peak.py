@@ -6,7 +6,7 @@ Digital silence is -200. This is not a true peak: peaks between samples are not 
 from __future__ import annotations
 
 from tasks.audio import Clip
-from tasks.filters._levels import decibels, levels
+from tasks.filters._derived import decibels, levels
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1

@@ -7,7 +7,7 @@ Digital silence throughout is -200.
 from __future__ import annotations
 
 from tasks.audio import Clip
-from tasks.filters._levels import decibels, levels
+from tasks.filters._derived import decibels, levels
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 1

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from tasks.audio import Clip
 from tasks.base.arrays import Float32s, Float64s
-from tasks.filters._levels import chunks
+from tasks.filters._derived import chunks
 from tasks.settings import StageSettings, Threshold
 
 VERSION = 3

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.base.schema import ClipRow
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _hub, _table
+from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _table
 from tasks.storage.atomic import HashedFile
 
 VERSION = 2
@@ -137,4 +137,4 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """`README.md`, which names the splits to `datasets`."""
-    _hub.write_splits(shards, home / "hf_parquet", "{split}/*.parquet")
+    _lists.write_splits(shards, home / "hf_parquet", "{split}/*.parquet")

@@ -43,7 +43,7 @@ from tasks import scoring
 from tasks.base import language_codes
 from tasks.base.control_characters import escaped
 from tasks.base.schema import UTTERANCES_FILE, AnyRow, ClipRow
-from tasks.formats import Bound, OutputShard, ReaderLimits, _clips, _free, _hub, _lists, _wavs
+from tasks.formats import Bound, OutputShard, ReaderLimits, _clips, _free, _lists, _wavs
 from tasks.recording import ids
 from tasks.settings import Threshold
 from tasks.storage import tables, write_atomic
@@ -306,7 +306,7 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
         numbers = json.dumps(voices.numbers, ensure_ascii=False, indent=1)
         write_atomic(root / "speakers.json", f"{numbers}\n".encode())
     if profile.readme:
-        _hub.write_splits(shards, root, "{split}/**")
+        _lists.write_splits(shards, root, "{split}/**")
 
 
 def _fields(

@@ -17,7 +17,7 @@ from tasks import storage
 from tasks.base.errors import ItemError
 from tasks.recording import Locator, stream_copy, zip_member
 from tasks.recording.parquet_tables import Table
-from tasks.recording.positioned import PositionedReader
+from tasks.recording.patient import PositionedReader
 from tasks.recording.unreachable import item_error
 from tasks.storage import redirects, regular, urls
 

@@ -20,7 +20,7 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 
 from tasks.base.errors import UNREACHABLE, ItemError
-from tasks.recording.positioned import PositionedReader
+from tasks.recording.patient import PositionedReader
 from tasks.recording.unreachable import item_error
 from tasks.storage import bounds, urls
 

@@ -8,7 +8,7 @@ In: probability, level and samples of each 32 ms window. Out: regions as (start,
    sounds well above the level around them are run again, from an empty state. A sound that it still
    doubts is speech if it is as loud as the speech that ended shortly before: whispering, and
    telephone lines with clicks, leave Silero in doubt in the middle of a sentence.
-3. Both edges of a region move outwards as far as the level tells (`_edges.py`).
+3. Both edges of a region move outwards as far as the level tells (`edge_shift`).
 4. A region shorter than `min_speech_ms` after that is dropped.
 
 Memory: levels and samples at 16 kHz of about the last 20 s.
@@ -19,11 +19,88 @@ from __future__ import annotations
 import numpy as np
 
 from tasks.base.arrays import RATE, Float32s, Float64s
-from tasks.segmenters import _edges
 from tasks.segmenters._speech_settings import SpeechSettings
 from tasks.speech import silero as _silero
 from tasks.speech.regions import Hysteresis
 from tasks.speech.silero import WINDOW
+
+# Move the edges of a speech region outwards by level, into the pause beside it.
+#
+# The voice detector needs evidence before it is sure, so its start is often the second syllable
+# or even the second word. Speech, however, stands out in level above the noise of the pause. All
+# levels are relative: the noise is measured anew beside each edge. Windows are 32 ms.
+
+ONE_SECOND = RATE / WINDOW  # windows
+MAX_SHIFT = round(1.44 * ONE_SECOND)  # windows that an edge may move
+BEYOND = round(2 * ONE_SECOND)  # further windows that serve to measure the pause's noise
+CONTEXT = MAX_SHIFT + BEYOND
+MIN_PAUSE = round(
+    0.256 * ONE_SECOND
+)  # windows below the threshold that stop an edge; over a plosive
+ABOVE_NOISE_DB = 4.0  # steady noise strays less than this from its mean over 32 ms
+BELOW_SPEECH_DB = 35.0  # sound further below the speech is not heard as part of it
+# Quantiles of the pause's levels taken as its noise. The first is used unless the edge would then
+# run on without end, so that the noise itself must vary more; then the next one is tried.
+NOISE_QUANTILES = (0.1, 0.2, 0.4, 0.6, 0.8, 0.95)
+SHORT = round(ONE_SECOND)  # windows of a pause that may consist of speech alone
+SHORT_BELOW_SPEECH_DB = 10.0  # in so short a pause, sound within this of the speech is speech
+LOWEST_DB = -100.0  # level of digital silence
+
+
+def levels(windows: Float32s) -> Float64s:
+    """Level of each window in dBFS, from float32 [n, samples]."""
+    power = np.mean(windows.astype(np.float64) ** 2, axis=1)
+    decibels: Float64s = 10 * np.log10(np.maximum(power, 10 ** (LOWEST_DB / 10)))
+    return decibels
+
+
+def speech_level(region: Float64s) -> float:
+    """Level of a region's louder windows, dBFS."""
+    return float(np.percentile(region, 75))
+
+
+def edge_shift(pause: Float64s, speech: float) -> int:
+    """Number of windows by which an edge moves into the adjacent pause.
+
+    `pause`: levels from the edge outwards, at most the first `CONTEXT` windows. `speech`: level of
+    the speech at the edge. All in dBFS.
+    """
+    if not len(pause):
+        return 0
+    near = pause[:MAX_SHIFT]
+    for noise in np.quantile(pause, NOISE_QUANTILES):
+        loud = np.flatnonzero(near >= _threshold(pause, noise, speech))
+        steps = np.diff(loud, prepend=-1)
+        stops = np.flatnonzero(steps > MIN_PAUSE)
+        if len(stops):
+            loud = loud[: stops[0]]
+        shift = int(loud[-1]) + 1 if len(loud) else 0
+        if len(pause) <= MAX_SHIFT or len(near) - shift >= MIN_PAUSE:
+            return shift
+    return 0
+
+
+def quietest_stretch(pause: Float64s, speech: float) -> tuple[int, int]:
+    """The longest stretch of a pause that is quiet, as (start, end) in windows; of equal ones the
+    last. Its end twice if nothing in it is quiet.
+
+    Here the two edges of a pause part that both move all the way through it, over what is too short
+    to stop them. Neither may take the sound at the other's end: it is part of another word.
+    """
+    threshold = _threshold(pause, np.quantile(pause, NOISE_QUANTILES[0]), speech)
+    turns = np.flatnonzero(np.diff(np.r_[0, pause < threshold, 0]))
+    if not len(turns):
+        return len(pause), len(pause)
+    starts, ends = turns[::2], turns[1::2]
+    longest = len(starts) - 1 - int(np.argmax((ends - starts)[::-1]))
+    return int(starts[longest]), int(ends[longest])
+
+
+def _threshold(pause: Float64s, noise: float, speech: float) -> float:
+    """From this level on, sound in a pause is part of the speech beside it."""
+    threshold = max(noise + ABOVE_NOISE_DB, speech - BELOW_SPEECH_DB)
+    return min(threshold, speech - SHORT_BELOW_SPEECH_DB) if len(pause) <= SHORT else threshold
+
 
 SECOND = RATE / WINDOW  # windows
 LEVEL_WINDOWS = round(SECOND)  # windows next to an edge that give the level of its speech
@@ -43,7 +120,7 @@ MIN_FOUND = 6  # least speech that a second opinion must find
 SOON = round(2 * SECOND)  # most windows after the speech
 BELOW_DB = 12.0  # most below the level of the speech
 
-KEPT = LONGEST + _edges.CONTEXT + SURROUNDINGS + TAIL + LEAD_IN  # windows of history
+KEPT = LONGEST + CONTEXT + SURROUNDINGS + TAIL + LEAD_IN  # windows of history
 
 
 class SpeechDetector:
@@ -85,7 +162,7 @@ class SpeechDetector:
             start = self._hysteresis.start
         else:
             start = (self._at if self._doubtful is None else self._doubtful[0]) - LEAD_IN
-        return max(start - _edges.MAX_SHIFT, self._pause_start, self._final_until)
+        return max(start - MAX_SHIFT, self._pause_start, self._final_until)
 
     def push(self, probability: float, level: float, samples: Float32s) -> None:
         """The next window: its speech probability, its level in dBFS, its samples at 16 kHz."""
@@ -128,7 +205,7 @@ class SpeechDetector:
             start, end = self._doubtful
             if self._at - end >= TAIL or end - start >= LONGEST:
                 self._second_opinion(self._at)
-        needed_until = self._pause_start + _edges.CONTEXT
+        needed_until = self._pause_start + CONTEXT
         waits = self._doubtful is not None and self._doubtful[0] < needed_until
         if not waits and self._at >= needed_until:
             self._finalise(self._at)
@@ -173,7 +250,7 @@ class SpeechDetector:
         first, last = self._last
         before = self._levels_between(max(first, last - LEVEL_WINDOWS), last)
         sound = self._levels_between(start, end)
-        return _edges.speech_level(sound) >= _edges.speech_level(before) - BELOW_DB
+        return speech_level(sound) >= speech_level(before) - BELOW_DB
 
     def _close(self, start: int, end: int) -> None:
         """A region ended at `end`, before that edge is moved."""
@@ -185,8 +262,8 @@ class SpeechDetector:
     def _moved_start(self, start: int, known_until: int) -> int:
         """The start moved outwards; speech up to `known_until` gives its level."""
         region = self._levels_between(start, min(known_until, start + LEVEL_WINDOWS))
-        pause = self._levels_between(max(self._pause_start, start - _edges.CONTEXT), start)
-        shift = _edges.edge_shift(pause[::-1], _edges.speech_level(region))
+        pause = self._levels_between(max(self._pause_start, start - CONTEXT), start)
+        shift = edge_shift(pause[::-1], speech_level(region))
         return max(start - shift, self._final_until)
 
     def _finalise(self, until: int, followed: bool = False) -> None:
@@ -196,11 +273,11 @@ class SpeechDetector:
             return
         (start, end), self._last = self._last, None
         region = self._levels_between(max(start, end - LEVEL_WINDOWS), end)
-        pause = self._levels_between(end, min(until, end + _edges.CONTEXT))
-        speech = _edges.speech_level(region)
-        stop = next_start = end + _edges.edge_shift(pause, speech)
+        pause = self._levels_between(end, min(until, end + CONTEXT))
+        speech = speech_level(region)
+        stop = next_start = end + edge_shift(pause, speech)
         if followed and end < stop == until:
-            quiet, sound = _edges.quietest_stretch(pause, speech)
+            quiet, sound = quietest_stretch(pause, speech)
             stop, next_start = end + quiet, end + sound
         if stop - start >= self._min_speech:
             self.final.append((start, stop))

@@ -23,8 +23,7 @@ from tasks.recording import Segment
 from tasks.recording.turns import Voices
 from tasks.segmenters import Kind, Segmenter, Span
 from tasks.segmenters._at_turns import AtTurns, stretches
-from tasks.segmenters._detector import SpeechDetector
-from tasks.segmenters._edges import levels
+from tasks.segmenters._detector import SpeechDetector, levels
 from tasks.segmenters._emilia.one_pass import EmiliaSegmenter
 from tasks.segmenters._speech_settings import SpeechSettings
 from tasks.speech.silero import SHA256, WINDOW, Probabilities

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from tasks.storage.filesystem import FileSystem, protocols
+from tasks.storage.store_errors import FileSystem, protocols
 
 #: Bytes and files that a process caches, besides the copy fetched last.
 CACHED_BYTES, CACHED_FILES = 256 << 20, 64

@@ -24,9 +24,8 @@ from tasks.base import masking
 from tasks.base.errors import ConfigError, ItemError
 from tasks.storage import download_cache, redirects, regular
 from tasks.storage.bounds import MAX_LINE_BYTES, megabytes
-from tasks.storage.filesystem import FileSystem
 from tasks.storage.local import stat_guard
-from tasks.storage.store_errors import ObjectState, state_of, store_errors
+from tasks.storage.store_errors import FileSystem, ObjectState, state_of, store_errors
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 #: Stores that settings may name. Other file systems of fsspec read this machine, or run through

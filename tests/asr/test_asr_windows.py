@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tasks.asr import SharedWindow, SpeechClip, Transcript, Word, faster_whisper
-from tasks.asr._whisper import chinese, loading, long_clips, results, whole_clips, windows
+from tasks.asr._whisper import loading, long_clips, results, settings, whole_clips, windows
 from tasks.asr._whisper.results import Context
 from tasks.base.errors import ConfigError
 from tasks.plugins import gpu
@@ -310,13 +310,13 @@ def test_words_that_the_engine_cannot_align() -> None:
 def test_one_script_for_chinese() -> None:
     words = (Word(" 我們", 0.0, 0.5, 0.9), Word("聽見", 0.5, 1.0, 0.9))
     heard = Transcript("我們聽見", "zh", words=words)
-    simple = chinese.written(heard, "simplified")
+    simple = settings.in_script(heard, "simplified")
     assert simple.text == "我们听见"
     assert [w.word for w in simple.words or ()] == [" 我们", "听见"]
-    assert chinese.written(simple, "traditional").text == "我們聽見"
-    assert chinese.written(heard, "as_heard") is heard
+    assert settings.in_script(simple, "traditional").text == "我們聽見"
+    assert settings.in_script(heard, "as_heard") is heard
     other = Transcript("我們聽見", "ja")
-    assert chinese.written(other, "simplified") is other
+    assert settings.in_script(other, "simplified") is other
     said = [clip(8, language="zh"), clip(8, language="de")]
     assert texts(StubWhisper(), said) == ["我们听见", "我們聽見"]
     assert texts(StubWhisper(), said, chinese="as_heard") == ["我們聽見", "我們聽見"]
@@ -324,8 +324,8 @@ def test_one_script_for_chinese() -> None:
 
 def test_cantonese_stays_as_it_is_heard() -> None:
     heard = Transcript("我哋聽見", "yue")
-    assert chinese.written(heard, "simplified") is heard
-    assert chinese.written(heard, "traditional") is heard
+    assert settings.in_script(heard, "simplified") is heard
+    assert settings.in_script(heard, "traditional") is heard
 
 
 # --- devices

@@ -20,9 +20,8 @@ from tasks.audio import Clip, open_stream
 from tasks.base.arrays import Int64s
 from tasks.filters import duplicate
 from tasks.filters._duplicates import fingerprinting
-from tasks.filters._duplicates.fingerprints import StoredFingerprints
+from tasks.filters._duplicates.fingerprints import StoredFingerprints, Thresholds
 from tasks.filters._duplicates.search import Copies, find_copies
-from tasks.filters._duplicates.table import Thresholds
 from tasks.recording import Locator
 from tests.helpers import fuzz
 from tests.helpers.corpus import speech

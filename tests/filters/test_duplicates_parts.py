@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from tasks.filters import duplicate
 from tasks.filters._duplicates import candidates, fingerprinting, fingerprints
 from tasks.filters._duplicates.candidates import Numbered
-from tasks.filters._duplicates.fingerprints import MOST_BLOCKS, StoredFingerprints
+from tasks.filters._duplicates.fingerprints import MOST_BLOCKS, Pairs, StoredFingerprints
 from tasks.filters._duplicates.search import Copies
-from tasks.filters._duplicates.table import Pairs
 from tests.filters.test_duplicates import found_among
 from tests.helpers import tiers
 

@@ -349,7 +349,7 @@ def test_controls_of_the_layers() -> None:
     assert climbs("tasks.base.errors", "tasks.storage"), "a folder's modules stand with it"
     assert not climbs("tasks.filters.rms", "tasks.sources"), "neighbours"
     assert not climbs("tasks.levels.peak", "tasks.filters.rms")
-    assert not climbs("tasks.filters.rms", "tasks.filters._levels")
+    assert not climbs("tasks.filters.rms", "tasks.filters._derived")
     assert trespasses("tasks.shard", "tasks.sources._paths")
     assert not trespasses("tasks.sources.tar", "tasks.sources._paths")
     assert not trespasses("tasks.scoring.normalisers.ja", "tasks.scoring._plain")

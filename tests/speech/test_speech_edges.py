@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tasks import audio
 from tasks.base.arrays import RATE
 from tasks.recording import Locator
-from tasks.segmenters import Span, _edges, vad
+from tasks.segmenters import Span, _detector, vad
 from tasks.segmenters._detector import DOUBT, SpeechDetector
 from tasks.speech import silero as _silero
 from tasks.speech.silero import WINDOW
@@ -35,29 +35,31 @@ def noisy(floor: float, count: int) -> NDArray[np.float64]:
 @pytest.mark.parametrize("floor", [-100.0, -60.0, -40.0])
 def test_an_edge_moves_over_what_stands_above_the_pause(floor: float) -> None:
     pause = np.r_[decibels((12, -25.0)), noisy(floor, 80)]
-    assert _edges.edge_shift(pause, -20) == 12
+    assert _detector.edge_shift(pause, -20) == 12
 
 
 def test_an_edge_moves_over_a_short_closure_but_not_over_a_pause() -> None:
     pause = np.r_[decibels((3, -60.0), (5, -25.0)), noisy(-60, 80)]
-    assert _edges.edge_shift(pause, -20) == 8
+    assert _detector.edge_shift(pause, -20) == 8
     pause = np.r_[decibels((12, -60.0), (5, -25.0)), noisy(-60, 80)]
-    assert _edges.edge_shift(pause, -20) == 0
+    assert _detector.edge_shift(pause, -20) == 0
 
 
 def test_an_edge_stays_in_steady_noise_and_in_music() -> None:
-    assert _edges.edge_shift(noisy(-30, 100), -20) == 0
+    assert _detector.edge_shift(noisy(-30, 100), -20) == 0
     music = -30 + 8 * np.sin(np.arange(100) / 2)
-    assert _edges.edge_shift(music, -20) <= 8
+    assert _detector.edge_shift(music, -20) <= 8
 
 
 def test_an_edge_moves_through_music_up_to_where_speech_is_louder() -> None:
     music = -40 + 4 * np.sin(np.arange(100) / 2)
-    assert 10 <= _edges.edge_shift(np.r_[decibels((10, -22.0)), music], -20) <= 18  # one beat more
+    assert (
+        10 <= _detector.edge_shift(np.r_[decibels((10, -22.0)), music], -20) <= 18
+    )  # one beat more
 
 
 def test_no_pause_no_reach() -> None:
-    assert _edges.edge_shift(np.empty(0), -20) == 0
+    assert _detector.edge_shift(np.empty(0), -20) == 0
 
 
 class Told:
@@ -228,7 +230,7 @@ def test_clips_seldom_begin_or_end_amid_sound(librispeech: NDArray[np.float32]) 
     cuts = utterances(librispeech, min_seconds=3, target_seconds=10, max_seconds=15)
     for start, end in cuts:
         clip = librispeech[round(start * RATE) : round(end * RATE)]
-        level = _edges.levels(clip[: len(clip) // 320 * 320].reshape(-1, 320))
+        level = _detector.levels(clip[: len(clip) // 320 * 320].reshape(-1, 320))
         edges += 2
         loud += int((level[[0, -1]] > np.percentile(level, 75) - 12).sum())
     assert edges > 300

@@ -17,10 +17,13 @@ from tasks.filters._duplicates import fingerprinting
 from tasks.filters._duplicates.fingerprints import (
     KEY_PARTS,
     SORTED_BITS,
+    Fingerprints,
+    Pairs,
     PartitionedRecords,
     StoredFingerprints,
+    Thresholds,
+    numbers,
 )
-from tasks.filters._duplicates.table import Fingerprints, Pairs, Thresholds, numbers
 from tasks.storage.sorted_keys import first_of_runs
 
 NEIGHBOURS = 12  # keys after each one, in either order, that it is paired with

@@ -25,8 +25,14 @@ from scipy.sparse.csgraph import connected_components
 from tasks.base.arrays import Bools, Float64s, Int32s, Int64s, UInt16s
 from tasks.filters._duplicates import fingerprinting
 from tasks.filters._duplicates.candidates import Numbered, aligned, candidates
-from tasks.filters._duplicates.fingerprints import StoredFingerprints
-from tasks.filters._duplicates.table import ALIGN_FRAMES, Fingerprints, Pairs, Thresholds, numbers
+from tasks.filters._duplicates.fingerprints import (
+    ALIGN_FRAMES,
+    Fingerprints,
+    Pairs,
+    StoredFingerprints,
+    Thresholds,
+    numbers,
+)
 from tasks.storage.sorted_keys import first_of_runs
 
 MAX_ROUNDS = 32

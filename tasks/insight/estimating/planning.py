@@ -8,20 +8,21 @@ and only in shards that are not complete: deciding those, too, takes 165 CPU s a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 import numpy as np
 
-from tasks import corpus, plugins, shard
+from tasks import audio, corpus, plugins, shard
 from tasks.base.arrays import FixedBytes
+from tasks.base.errors import ItemError
 from tasks.base.schema import RecordingRow
 from tasks.filter import todo as cuts_lacking
 from tasks.insight.estimating import (
     band_sample,
     channel_sample,
     failure_refusal,
-    new_copies,
     removal_refusal,
     rewritten_clips,
 )
@@ -31,6 +32,7 @@ from tasks.publish import foreseen, safeguards
 from tasks.publish.choosing import clip_choice
 from tasks.publish.dataset import telephone
 from tasks.publish.unchanged import UpToDate
+from tasks.recording import Locator
 from tasks.settings.job import Job
 from tasks.shard_store import enhanced, manifest, recipe, whole_job
 from tasks.shard_store.index import Index
@@ -39,12 +41,14 @@ from tasks.shard_store.stored_shard import samples_of
 from tasks.shard_store.utterance import UNMEASURED, FinalUtterance, Outcome
 from tasks.stages import stage
 from tasks.stages.contract import STAGES
-from tasks.stages.listing import copies, divisions, fingerprints
+from tasks.stages.listing import copies, file_parts, fingerprints, shard_choice
 from tasks.stages.listing.copies import NewCopy
+from tasks.stages.listing.known_recordings import KnownRecordings
 from tasks.stages.listing.overlapping_sources import Shared
 from tasks.stages.listing.pending_listing import AsListed
 from tasks.stages.listing.survey import Survey
 from tasks.storage import temporary, versions
+from tasks.storage.urls import is_url
 from tasks.transcribe import lacking
 
 #: What decides which clips there are: a plan in which they have work predicts the rest.
@@ -114,7 +118,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     state = None if chosen_anew else UpToDate(job, shards, index, any_code=True)
     listings = _known_shards(scan, shards, listed, state)
     scan.stages["shard"].reuse = surveyed.reused
-    copied = new_copies.among(job, listed.fresh, surveyed.known) if headers else {}
+    copied = copies_among(job, listed.fresh, surveyed.known) if headers else {}
     header = lengths(listed.fresh) if headers else None
     unread = _new_recordings(scan, listed, header, copied)
     surveyed.leave_out(_broken(surveyed, listed, header))
@@ -142,7 +146,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
             if not row["error_code"] and row["recording"] not in header
         ]
     datasets = plugins.datasets(job.sources)
-    divided = [*divisions.sentences(job.out, datasets)]
+    divided = [*file_parts.channel_sentences(job.out, datasets)]
     divided += channel_sample.sentences(listed.fresh, datasets) if headers else ()
     if headers and telephone.matters(job):
         divided += band_sample.sentences(listed.fresh, manifest.listings(job.out))
@@ -419,3 +423,47 @@ def _package(scan: _Scan, gone: set[str]) -> tuple[int, int]:
     then = change.staying + waiting
     amount.reuse = then - items
     return change.clips, then
+
+
+# New files with the bytes of others, which a run will not process again.
+#
+# A listing does not show what a file holds, so files are read here: as many bytes as take a
+# moment.
+
+MOST_BYTES = 256 << 20  # read in less than a second
+
+
+def copies_among(
+    job: Job, fresh: Sequence[RecordingRow], had: KnownRecordings
+) -> dict[str, NewCopy]:
+    """The copies among new recordings, by name; none if the new files are more than are read."""
+    sound = [row for row in fresh if not row["error_code"]]
+    if (
+        job.filter.duplicate_files == "keep"
+        or sum(row["size"] for row in sound) > MOST_BYTES
+        or any(is_url(Locator.loads(row["locator"]).path) for row in sound[:1])
+    ):
+        return {}
+    hashed = list(filter(None, map(_hashed, sound)))
+    contents = fingerprints.contents(row["content"] for row in hashed)
+    numbers = shard_choice.with_bytes(had, contents)
+    others: list[RecordingRow] = []
+    for number in np.unique(numbers[numbers >= 0]):
+        others += manifest.listed(job.out, had.shards[number]).to_pylist()
+    names = {row["recording"] for row in hashed}
+    others = [row for row in others if row["recording"] not in names]
+    before = copies.former(others)
+    rows = [*others, *hashed]
+    copies.mark(rows, before)
+    return {copy.recording: copy for copy in copies.new(rows, before) if copy.recording in names}
+
+
+def _hashed(row: RecordingRow) -> RecordingRow | None:
+    """The row with its content; None if it cannot be read, as the run will say, or if its file is
+    to be divided."""
+    locator = Locator.loads(row["locator"])
+    if locator.apart or locator.every_track:
+        return None
+    with suppress(OSError, ItemError):
+        return {**row, "content": audio.digest(locator)[0], "present": True}
+    return None

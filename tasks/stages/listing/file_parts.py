@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,9 +19,12 @@ import pyarrow.compute as pc
 from tasks import audio
 from tasks.audio.types import Header, Sides
 from tasks.base.arrays import FixedBytes, Float32s, Int64s
+from tasks.base.counting import counted
 from tasks.base.errors import UNREACHABLE, ItemError, shortened
 from tasks.base.schema import RECORDINGS, RecordingRow
+from tasks.plugins import Dataset
 from tasks.recording import Locator, tracks
+from tasks.shard_store import manifest
 from tasks.stages.listing import entries, fingerprints
 from tasks.stages.listing.entries import Batch
 from tasks.stages.listing.known_recordings import MOST_PARTS, KnownRecordings, parts_of
@@ -202,3 +206,27 @@ def _chains(had: KnownRecordings, names: Sequence[str], deep: bool) -> dict[str,
 def vanished(had: KnownRecordings, stale: Int64s, probed: FixedBytes) -> Int64s:
     """Of the known parts of files that were divided anew, those that there are no longer."""
     return stale[~np.isin(had.columns.keys[stale], probed)]
+
+
+# What `channels: auto` found, in words, for plans and runs.
+
+
+def channel_sentences(out: Path, datasets: Sequence[Dataset]) -> Iterator[str]:
+    """How many files each source has whose channels are apart, and how many whose channels are
+    mixed, with the first of each, as the last listing left them."""
+    asked = [dataset.name for dataset in datasets if dataset.settings.channels == "auto"]
+    by_verdict: dict[tuple[str, bool], list[str]] = {}
+    for table in manifest.listings(out) if asked else ():
+        if "division" not in table.column_names:
+            continue
+        rows = table.filter(pc.and_(table["present"], pc.is_valid(table["division"])))
+        for row in rows.select(["dataset", "path", "parts", "division"]).to_pylist():
+            apart = row["parts"] is not None
+            name = row["path"].removesuffix("#0") if apart else row["path"]
+            line = f"{name}: {row['division']}"
+            by_verdict.setdefault((row["dataset"], apart), []).append(line)
+    for name in asked:
+        for apart, verb in ((True, "read apart"), (False, "mixed")):
+            if lines := by_verdict.get((name, apart)):
+                files = counted(len(lines), "file")
+                yield f"Channels of {files} of the source {name!r} are {verb}, such as {min(lines)}"

@@ -218,6 +218,7 @@ def main() -> None:
     options = parser.parse_args()
     options.wants = lambda step: not options.only or step in options.only
     os.environ["OMP_NUM_THREADS"] = "1"  # as workers have it; it also is Arrow's number of threads
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # likewise
     home = options.out or Path(tempfile.mkdtemp(prefix="scale-"))
     try:
         for line in steps(options, home / "out"):

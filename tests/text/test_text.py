@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from tasks.base.schema import TRANSCRIPTS
 from tasks.plugins.rules import Limit, Rejection, Rule, Within, columns, judge
 from tasks.settings import Plugin, TranscribeSettings, role
 from tasks.shard_store.text_values import DERIVED
-from tasks.text import ScoredTranscript
+from tasks.text import ScoredTranscript, words
 
 NAMES = shelves.names("text")
 DEFAULT = TranscribeSettings().verdicts
@@ -217,3 +218,12 @@ def test_fake_rows_pass_the_default_verdicts() -> None:
 )
 def test_recognisers_without_scores_pass_the_default_verdicts(heard: ScoredTranscript) -> None:
     assert reason(heard, *DEFAULT) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_words_of_plain_texts_are_those_of_any_text(seed: int) -> None:
+    """A shorter pattern finds them; a text is not plain with a letter of another script beside."""
+    chance = random.Random(seed)
+    for _ in range(2000):
+        text = "".join(chance.choices("aB3 '-.,_", k=chance.randrange(16)))
+        assert words(f"{text} é") == [*words(text), "é"]

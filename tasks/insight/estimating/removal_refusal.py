@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from tasks.accounting import summary
 from tasks.publish import safeguards
 from tasks.settings.job import Job
@@ -19,10 +16,9 @@ def refusal(job: Job, listed: AsListed, newest: Path | None) -> str | None:
     if newest is None or not listed.absent_count:
         return None
     names_absent = listed.absent()
-    absent = pa.array(sorted(names_absent - {*listed.moved.values()}), pa.string())
-    gone = set[str]()
+    absent, gone = names_absent - {*listed.moved.values()}, set[str]()
     for names in summary.live_recordings(newest):
-        gone |= {*names.filter(pc.is_in(names, absent)).to_pylist()}
+        gone |= absent.intersection(names.to_pylist())
     if not gone:
         return None
     unreadable = {

@@ -18,7 +18,7 @@ from tasks.base.schema import UTTERANCES_FILE
 from tasks.publish.output_shards.layout import LAYOUT_SETTINGS
 from tasks.settings.job import Job
 from tasks.shard_store import decision_log, decisions, whole_job
-from tasks.storage import tables, versions
+from tasks.storage import long_columns, tables, versions
 from tasks.storage.versions import Proved
 
 COLUMNS = ["id", "shard", "recording", "num_samples", "sample_rate"]
@@ -75,7 +75,7 @@ def of_version(
     if newest is None:
         return Rewriting(0, len(stay), len(stay), sum(stay.values()))
     writes_all = before is None or _writes_all(job, before) or _all_differ(job, newest)
-    others, kept = pa.array([*scanned, *gone], pa.string()), pa.array([*stay], pa.string())
+    kept = pa.array([*stay], pa.string())
     new, proved = dict(stay), Proved(newest)
     columns = [*COLUMNS, *(["text"] if worded else [])]
     clips = staying_then = written_then = 0
@@ -85,8 +85,10 @@ def of_version(
         is_kept = pc.is_in(table["id"], kept)
         for name in table["id"].filter(is_kept).to_pylist():
             new.pop(name, None)
-        stays = pc.or_(pc.invert(pc.is_in(table["recording"], others)), is_kept)
-        staying = written = stays.to_numpy(zero_copy_only=False)
+        coded = long_columns.coded(table["recording"])
+        names = coded.dictionary.to_pylist()
+        others = np.array([name in scanned or name in gone for name in names], bool)
+        staying = written = ~others[coded.indices.to_numpy()] | is_kept.to_numpy()
         if not writes_all:
             tars = table["shard"].combine_chunks().dictionary_encode().indices.to_numpy()
             same = staying & ~_reworded(table, worded)

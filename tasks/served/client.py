@@ -123,11 +123,11 @@ class Refused(Exception):
 
 
 class Unanswered(Exception):
-    """All tries failed. `busy`: the last answer asked to wait."""
+    """All tries failed. `busy`: the last answer asked to wait; `failing`: it was 500 or more."""
 
-    def __init__(self, fault: str, busy: bool) -> None:
+    def __init__(self, fault: str, busy: bool, failing: bool) -> None:
         super().__init__(fault)
-        self.busy = busy
+        self.busy, self.failing = busy, failing
 
 
 class Stopped(Exception):
@@ -184,7 +184,8 @@ class Server(Generic[Parsed]):
                 pause = min(self.settings.backoff * 2**attempt, LONGEST_PAUSE)
                 pause *= random.uniform(0.5, 1)
             if attempt == most or time.monotonic() + pause > until:
-                raise Unanswered(f"{fault}{asked}, after {attempt + 1} tries", busy)
+                tries = f"{fault}{asked}, after {attempt + 1} tries"
+                raise Unanswered(tries, busy, status >= 500)
             if self.stop.wait(pause):
                 raise Stopped
         raise AssertionError("unreachable")
@@ -358,11 +359,17 @@ class Client(Generic[Parsed]):
                     rest.cancel()
 
     def ask(
-        self, server: Server[Parsed], sent: Body, control: Callable[[bool], Body], hint: str
+        self,
+        server: Server[Parsed],
+        sent: Body,
+        control: Callable[[bool], Body],
+        hint: str,
+        plain: Body | None = None,
     ) -> Parsed:
         """The answer. Failed if this item is at fault, else RunError; `hint` names the settings
         that a server may refuse. `control` makes a request that any working server answers; if its
-        argument is True (all tries failed), one as large as the item's."""
+        argument is True (all tries failed), one as large as the item's. `plain` asks for nothing
+        that a server may lack: some fail (500) on what they do not take."""
         try:
             answer = server.ask(sent)
         except Refused as fault:
@@ -372,23 +379,36 @@ class Client(Generic[Parsed]):
         except Unanswered as fault:
             if fault.busy:
                 raise RunError(self._down(str(fault))) from None
-            self._prove(server, control(True), str(fault), hint)
+            self._prove(server, control(True), str(fault), hint, plain)
             raise Failed(f"the {self._service.noun}: {fault}") from None
         self._proven = True
         return answer
 
-    def _prove(self, server: Server[Parsed], control: Body, fault: str, hint: str) -> None:
-        """Send the control, once. RunError unless the server answers."""
+    def _prove(
+        self,
+        server: Server[Parsed],
+        control: Body,
+        fault: str,
+        hint: str,
+        plain: Body | None = None,
+    ) -> None:
+        """Send the control, once, and `plain` where the server fails on that. RunError unless it
+        answers the control."""
         try:
             server.ask(control, retries=0)
         except Refused:
-            raise RunError(
-                f"the {self._service.noun} {self._settings.url} accepts no "
-                f"{self._service.items[:-1]} with these settings: {fault}; check {hint}"
-            ) from None
-        except Unanswered:
+            raise RunError(self._refusal(fault, hint)) from None
+        except Unanswered as still:
+            if plain is not None and still.failing and _answers(server, plain):
+                raise RunError(self._refusal(fault, hint)) from None
             raise RunError(self._down(fault)) from None
         self._proven = True
+
+    def _refusal(self, fault: str, hint: str) -> str:
+        return (
+            f"the {self._service.noun} {self._settings.url} accepts no "
+            f"{self._service.items[:-1]} with these settings: {fault}; check {hint}"
+        )
 
     def _down(self, fault: str) -> str:
         where = self._service.where
@@ -398,3 +418,11 @@ class Client(Generic[Parsed]):
             f".parallel "
             "limit how long and how often it is called)"
         )
+
+
+def _answers(server: Server[Parsed], sent: Body) -> bool:
+    try:
+        server.ask(sent, retries=0)
+    except (Refused, Unanswered, RunError):
+        return False
+    return True

@@ -64,7 +64,7 @@ class Settings(ChatServer, ChatSettings):
 
     questions: dict[str, ClosedQuestion] = Field(
         {},
-        description="By name, what is asked: {topic: {ask: What is it about?, answers: [news, "
+        description='By name, what is asked: {topic: {ask: "What is it about?", answers: [news, '
         "sport, other]}}.",
         json_schema_extra=WORDS,
     )
@@ -122,8 +122,8 @@ class Settings(ChatServer, ChatSettings):
 def check_weights(settings: Settings) -> None:
     if not settings.questions:
         raise ConfigError(
-            f"{WHERE}.questions is missing: say what to ask, such as {{topic: {{ask: What is it "
-            "about?, answers: [news, sport, other]}}"
+            f'{WHERE}.questions is missing: say what to ask, such as {{topic: {{ask: "What is it '
+            'about?", answers: [news, sport, other]}}'
         )
     for server, where in _servers(settings):
         client.check(server, where, "llm_label")
@@ -240,11 +240,14 @@ class _Model:
         answers = settings.questions[name].answers
         only = answers if settings.constrained else ()
         sent = partial(chat.sent, self._name, settings.temperature, instruction, answers=only)
-        hint = f"{self._where}.model, and .temperature (some models take none: null)"
+        hints = [f"{self._where}.model", f"{WHERE}.temperature (some models take none: null)"]
+        plain: Body | None = None
         if only:
-            hint += ", and .constrained (not all servers take a schema)"
+            hints.insert(0, f"{WHERE}.constrained (not all servers take a schema)")
+            plain = sent(CONTROL, answers=())
         if clip is not None:
-            hint += ", and .audio (only models that hear take it)"
+            hints.insert(0, f"{WHERE}.audio (only models that hear take it)")
+            plain = sent(CONTROL)
 
         def control(large: bool) -> Body:
             """Faint noise in place of the clip; as long as it, if `large`."""
@@ -254,7 +257,7 @@ class _Model:
             return sent(CONTROL, wav(np.random.default_rng(0).normal(0, 1e-3, count).astype("f4")))
 
         try:
-            reply = self._client.ask(server, sent(text, clip), control, hint)
+            reply = self._client.ask(server, sent(text, clip), control, " or ".join(hints), plain)
         except Failed as fault:
             detail = shortened(masking.sentence(str(fault)))
             return Answer(None, None, "no_answer", detail)

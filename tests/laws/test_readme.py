@@ -15,6 +15,7 @@ from tasks.base import shelves
 from tasks.formats import FRAMES_PER_SECOND, metadata_csv
 from tasks.insight import report
 from tasks.publish.upkeep.verify import verify
+from tasks.recording import yaml_text
 from tests import pages
 from tests.helpers import corpus
 
@@ -23,6 +24,18 @@ PLUGINS = (ROOT / "tasks" / "plugins" / "README.md").read_text()
 FILTERS = (ROOT / "tasks" / "filters" / "README.md").read_text()
 OUT = (ROOT / "tasks" / "publish" / "README.md").read_text()
 FORMATS = (ROOT / "tasks" / "formats" / "README.md").read_text()
+
+
+def test_yaml_of_pages_can_be_read() -> None:
+    blocks = [
+        (path.relative_to(ROOT), block)
+        for path in sorted(ROOT.rglob("*.md"))
+        if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
+        for block in re.findall(r"```yaml\n(.*?)```", path.read_text(), re.DOTALL)
+    ]
+    assert len(blocks) > 10
+    for path, block in blocks:
+        yaml_text.load(block, str(path))
 
 
 def test_what_readers_drop() -> None:

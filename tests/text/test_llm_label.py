@@ -21,6 +21,7 @@ from tasks.insight.estimating import planning, what_if
 from tasks.publish.upkeep import prune
 from tasks.publish.upkeep.prune import KeptSettings
 from tasks.publish.upkeep.verify import verify
+from tasks.recording import yaml_text
 from tasks.settings import Plugin, TranscribeSettings
 from tasks.settings.job import Job
 from tasks.shard_store import model_answers, recipe, whole_job
@@ -270,11 +271,45 @@ def test_two_models_that_hear(home: Path, model: ChatServer) -> None:
 
 def test_a_model_that_does_not_hear_is_named(home: Path, model: ChatServer) -> None:
     model.answer = lambda text: (400, {"error": "no audio"}) if model.heard else (200, "news")
-    with pytest.raises(RunError, match=r"no audio.*llm_label\.model.*\.audio \(only models"):
+    with pytest.raises(RunError, match=r"no audio.*llm_label\.audio \(only models.*label\.model"):
         corpus.run(job(home, model, audio=True, retries=0))
     model.heard.clear()
     corpus.run(job(home, model))
     assert topics(home) == ["news"] * 4
+
+
+@pytest.mark.parametrize("setting", ["audio", "constrained"])
+def test_a_setting_that_a_server_fails_on_is_named(
+    home: Path, model: ChatServer, setting: str
+) -> None:
+    """llama.cpp answers audio with 500, as if it were out of order."""
+
+    count = [0]
+
+    def answer(text: str) -> tuple[int, str | dict[str, str]]:
+        body = model.bodies[-1]
+        heard = len(model.heard) > count[0]
+        count[0] = len(model.heard)
+        odd = heard if setting == "audio" else "response_format" in body
+        return (500, {"error": "it is not supported"}) if odd else (200, "news")
+
+    model.answer = answer
+    words = rf"answers 500 \(it is not supported\), after 2 tries; check .*llm_label\.{setting} \("
+    with pytest.raises(RunError, match=words):
+        corpus.run(job(home, model, retries=1, parallel=1, **{setting: True}))
+    model.answer = lambda text: (500, {"error": "out of order"})
+    with pytest.raises(RunError, match="cannot be used now: it answers 500"):
+        corpus.run(job(home, model, retries=1, parallel=1, **{setting: True}))
+
+
+def test_the_example_of_a_question_is_yaml() -> None:
+    described = str(llm_label.Settings.model_fields["questions"].description)
+    example = yaml_text.load(described[described.index("{") :].rstrip("."), "the example")
+    assert llm_label.Settings(questions=example).questions["topic"].answers[0] == "news"
+    with pytest.raises(ConfigError) as told:
+        llm_label.check_weights(llm_label.Settings())
+    sentence = str(told.value)
+    assert yaml_text.load(sentence[sentence.index("{") :], "the example") == example
 
 
 def test_a_clip_in_which_pii_hides_something_does_not_leave(home: Path, model: ChatServer) -> None:

@@ -9,9 +9,10 @@ five). Clips of speech of the corpus, in four languages, alone and with a random
 under them, 20 and 10 dB below the power of the speech without its pauses; noise of the corpus at
 the same. A limit on `sounds_music_mean` is right where it drops music and keeps the rest; the
 corpus's piece may choose it, and the others tell how it does on what it was not chosen by. `s>`,
-`e>`: the same of `music_share` and `music_evidence`; and how far `music_level` is off. Speech alone
-is heard in rooms too, which make a model unsure. `--half`: every other piece and reader, 0 or 1, so
-that a limit can be chosen by one half and tried on the other. Also: what is heard in the noise and
+`e>`: the same of `music_share` and `music_evidence`, and of `EITHER` limit; and how far
+`music_level` is off. Speech alone is heard in rooms too, which make a model unsure. `--half`: every
+other piece and reader, 0 or 1, so that a limit can be chosen by one half and tried on the other.
+Also: what is heard in the noise and the music alone, and CPU time of both filters.
 the music alone, and CPU time of both filters.
 
 `--sounds`: folder of folders of recordings, each named by the group of `sounds` that it holds, and
@@ -44,7 +45,8 @@ OTHERS = "other pieces"  # than the corpus's
 SNRS = (20, 10)
 LIMITS = (0.002, 0.005, 0.01, 0.02, 0.05)
 SHARES = (0.0, 0.1, 0.2)
-EVIDENCE = (0.045, 0.057, 0.07, 0.1)
+EVIDENCE = (0.045, 0.05, 0.057, 0.07, 0.1)
+EITHER = (0.05, 0.1)  # limits on evidence and on the share, both of which a clip must keep
 KINDS = ("mean", "", LIMITS), ("share", "s>", SHARES), ("evidence", "e>", EVIDENCE)
 ROOMS = (0.35, 0.6, 0.9)  # RT60, s
 
@@ -103,6 +105,18 @@ def heard(samples: Floats, model: str) -> Heard:
     return Heard(float(mean), share, evidence, measures["music_level"])
 
 
+def above(values: list[Heard]) -> dict[str, float]:
+    """Share of clips above each limit, and above either limit of `EITHER`."""
+    single = {
+        f"{head}{limit:g}": float(np.mean([getattr(one, name) > limit for one in values]))
+        for name, head, limits in KINDS
+        for limit in limits
+    }
+    evidence, share = EITHER
+    either = [one.evidence > evidence or one.share > share for one in values]
+    return {**single, "either": float(np.mean(either))}
+
+
 def levels(values: list[Heard], snr: int) -> str:
     errors = [abs(one.level + snr) for one in values if one.level is not None]
     found = f"{len(errors)} of {len(values)} clips have a level"
@@ -155,14 +169,7 @@ def main() -> None:
                 mean = heard(mixed(samples, under, snr), args.model)
                 for row in sorted(rows):
                     means[f"{row} at {snr} dB"].append(mean)
-    shares = {
-        kind: {
-            f"{head}{limit:g}": float(np.mean([getattr(v, name) > limit for v in values]))
-            for name, head, limits in KINDS
-            for limit in limits
-        }
-        for kind, values in means.items()
-    }
+    shares = {kind: above(values) for kind, values in means.items()}
     told = {snr: levels(means[f"music at {snr} dB"], snr) for snr in SNRS}
     seconds = sum(len(samples) for _, samples in speech) / RATE
     alone = defaultdict(list)

@@ -373,6 +373,31 @@ def test_broken_recordings_that_a_run_will_refuse_are_told_before_it(
     assert "refusal" not in told(capsys, "plan", str(file))
 
 
+def test_a_night_of_broken_files_is_told_before_it(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plan named files whose headers cannot be read, and said that a version would be made; of
+    an OUT that recordings had once left it foresaw nothing at all."""
+    removed = ["--set", "package.max_removed_fraction=0.5"]
+    (file.parent / "in/r09.wav").unlink()
+    prepared(file, removed[1])
+    for number in range(3):
+        (file.parent / f"in/z{number}.wav").write_bytes(b"this is no audio")
+    limits = ["package.max_failed_fraction=1", "package.max_new_failed_fraction=0.9"]
+    spared = [word for limit in limits[:1] for word in ("--set", limit)]
+    for _ in range(2):
+        refusal = told(capsys, "plan", str(file), *removed, *spared)["refusal"]
+        assert refusal.startswith("3 of 3 new recordings failed, more than package.max_new_failed_")
+        found = told(capsys, "plan", str(file), *removed)
+        assert found["refusal"].startswith("3 of 12 recordings failed, more than")
+        said = [*shown.plan(found)]
+        assert any(str(line).startswith("A run will refuse to publish: 3 of 12") for line in said)
+        with pytest.raises(TooManyFailed, match="3 of 3 new recordings failed"):
+            prepared(file, removed[1], limits[0])
+    corpus.add(file.parent / "in", 9)
+    assert "refusal" not in told(capsys, "plan", str(file), *spared), "one that left is back"
+
+
 def test_a_limit_that_is_taken_away_is_shown_as_it_is_set(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

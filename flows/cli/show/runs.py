@@ -184,7 +184,7 @@ def _version(result: JsonObject) -> str:
 def refusal(result: JsonObject) -> str:
     """That a run will refuse to publish, and why. New files may hold the audio of those that are
     gone, which only a run finds out."""
-    new = result["stages"]["shard"]["compute"]
+    new = result["removed"] and result["stages"]["shard"]["compute"]
     unless = " unless new recordings are the same files under other names" if new else ""
     return f"A run will refuse to publish{unless}: {result['refusal']}."
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,22 +20,33 @@ from tasks.stages.listing.pending_listing import AsListed
 from tasks.stages.listing.survey import Survey
 
 
-def refusal(job: Job, surveyed: Survey, listed: AsListed, newest: Path | None) -> str | None:
+def refusal(
+    job: Job,
+    surveyed: Survey,
+    listed: AsListed,
+    newest: Path | None,
+    unusable: Sequence[tuple[str, Broken]],
+) -> str | None:
     """The sentence with which the run will refuse, with its remedy, as far as it is certain: None
-    where known recordings have changed or are gone, and new ones count as good. `newest`: the
-    version before."""
-    if listed.renewed or listed.absent_count:
+    where known recordings have changed, have left their sources or are back; new ones count as good
+    but for those that are `unusable`, with their datasets. `newest`: the version before."""
+    missing = np.count_nonzero(surveyed.known.columns.flags & PRESENT == 0)
+    if listed.renewed or len(surveyed.gone) or listed.absent_count != missing:
         return None
     exempt = safeguards.exempt(job)
     strict = {dataset.name for dataset in plugins.datasets(job.sources)} - {*exempt}
     counts = shard.broken_of(job, surveyed, exempt)
     fresh = sum(row["dataset"] in strict for row in listed.fresh)
+    lost = [broken for dataset, broken in unusable if dataset in strict]
     counts.recordings += fresh
+    counts.failed += len(lost)
+    counts.first += lost
     try:
         safeguards.check_failed(job, counts)
         if newest is not None and counts.failed >= safeguards.FEW:
             new = _new(job, surveyed, newest, strict)
-            safeguards.check_new(job, new.recordings + fresh, new.failed, new.first)
+            count, failed = new.recordings + fresh, new.failed + len(lost)
+            safeguards.check_new(job, count, failed, [*new.first, *lost])
     except TooManyFailed as error:
         return str(error)
     return None

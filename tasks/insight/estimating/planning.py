@@ -7,7 +7,7 @@ and only in shards that are not complete: deciding those, too, takes 165 CPU s a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -15,6 +15,7 @@ from itertools import groupby
 import numpy as np
 
 from tasks import audio, corpus, plugins, shard
+from tasks.accounting.broken import Broken
 from tasks.base.arrays import FixedBytes
 from tasks.base.errors import ItemError
 from tasks.base.schema import RecordingRow
@@ -134,17 +135,10 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     other = other or bool(causes.people)
     totals = (scan.stages, causes.all, removed, surveyed.ignored, len(shards), clips, other, unread)
     refusal = removal_refusal.refusal(job, listed, newest)
-    refusal = refusal or failure_refusal.refusal(job, surveyed, listed, newest)
+    unusable = [*_unusable(listed, header)]
+    refusal = refusal or failure_refusal.refusal(job, surveyed, listed, newest, unusable)
     if refusal is None and not clips[1] and not any(scan.stages[name].compute for name in HEARD):
         refusal = safeguards.nothing_left_in_words(job)
-    unusable = [row for row in listed.fresh if row["error_code"]]
-    sentences = [f"{r['source_path']} ({r['error_code']}: {r['error_detail']})" for r in unusable]
-    if header is not None:
-        sentences += [
-            f"{row['source_path']} (its header cannot be read)"
-            for row in listed.fresh
-            if not row["error_code"] and row["recording"] not in header
-        ]
     datasets = plugins.datasets(job.sources)
     divided = [*file_parts.channel_sentences(job.out, datasets)]
     divided += channel_sample.sentences(listed.fresh, datasets) if headers else ()
@@ -153,9 +147,8 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     same = copies.in_words([*copied.values()])
     stated = [*surveyed.stated, *divided, *same, *surveyed.unknown_speakers]
     from_sources = surveyed.shared, stated
-    return Plan(
-        *totals, *from_sources, scan.unjudged, refusal, len(sentences), next(iter(sentences), None)
-    )
+    first = next((str(broken) for _, broken in unusable), None)
+    return Plan(*totals, *from_sources, scan.unjudged, refusal, len(unusable), first)
 
 
 def _surveyed(job: Job, index: Index, listing: bool) -> tuple[Survey, AsListed]:
@@ -190,6 +183,20 @@ def _known_shards(
         if name not in listed.unchanged:
             listings[name] = rows
     return listings
+
+
+def _unusable(
+    listed: AsListed, header: Mapping[str, float] | None
+) -> Iterator[tuple[str, Broken]]:
+    """New and changed recordings that will fail, each with its dataset: first what their sources
+    say of, then those without a `header`."""
+    for row in listed.fresh:
+        if code := row["error_code"]:
+            yield row["dataset"], Broken(row["source_path"], code, row["error_detail"] or "")
+    for row in listed.fresh:
+        if header is not None and not row["error_code"] and row["recording"] not in header:
+            reason = "its header cannot be read"
+            yield row["dataset"], Broken(row["source_path"], reason, "")
 
 
 def _broken(surveyed: Survey, listed: AsListed, header: Mapping[str, float] | None) -> FixedBytes:

@@ -328,6 +328,31 @@ def test_boundaries_are_moved(pages: Pages, served: Served) -> None:
     assert start.input_value() == f"{decision.start:.3f}"
 
 
+def test_the_text_of_a_whole_recording_may_stay_with_moved_boundaries(
+    pages: Pages, served: Served
+) -> None:
+    """Who cut silence off the end of a clip lost its text, and the clip with it."""
+    page = pages.page(served, "view=clips&in.outcome=packaged")
+
+    def with_reference(route: Any) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "reference": "all of it"})
+
+    page.route("**/api/clip/*", with_reference)
+    page.keyboard.press("j")
+    page.locator("[data-ready]").wait_for()
+    text = page.locator("#text").input_value()
+    page.locator("#edges summary").click()
+    end = page.locator("#end")
+    end.fill(f"{float(end.input_value()) - 0.05:.3f}")
+    page.get_by_label("the text stays as it is").check()
+    page.get_by_role("button", name="Save the boundaries").click()
+    page.locator(".person-says", has_text="recut").wait_for()
+    decision = decision_log.read(decision_log.stored(served.out))[-1]
+    assert (decision.decision, decision.text) == ("recut", text)
+    assert text
+
+
 #: The first decision takes 0.3 s to the server, as over a slow line.
 SLOW_FIRST = """() => {
   const whole = window.fetch;

@@ -123,8 +123,8 @@ def test_two_runs_share_it_and_a_killed_one_leaves_none(
             [*words, out, *fake], capture_output=True, text=True, timeout=200, check=False
         )
         assert done.returncode == 0, done.stderr
-        told = "Prefect's server stays for 5 minutes" in done.stderr
-        assert told == (name == "one"), "the second takes it over"
+        told = done.stderr.count("Prefect's server stays for 5 minutes")
+        assert told == (1 if name == "one" else 0), "the second takes it over"
     with closing(sqlite3.connect(home / "prefect.db")) as database:
         states = database.execute("select state_name from flow_run").fetchall()
         tasks = database.execute("select name, state_name from task_run").fetchall()

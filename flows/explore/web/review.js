@@ -116,12 +116,15 @@ export function panel(data, on) {
   const edge = (name, label) => el("input", { id: name, type: "number", step: 0.01, min: 0, "aria-label": label, defaultValue: (made?.[name] ?? row[name]).toFixed(3) });
   const edges = [edge("start", "Start, s in the recording"), edge("end", "End, s in the recording")];
   const here = (input) => el("button", { type: "button", title: "Where the player is", onclick: () => { input.value = on.place().toFixed(3); } }, `${input.id} here`);
+  const stays = el("input", { id: "stays", type: "checkbox" });
+  const kept = data.reference && !made?.text ? el("label", { title: "No word of it is cut away" }, stays, " the text stays as it is") : null;
   const recut = async () => {
     try {
       fault(null);
       const [start, end] = edges.map((input) => input.valueAsNumber);
-      await store([row.id], "recut", { start, end, ...(made?.text ? { text: made.text } : {}), ...note(row) });
-      if (data.reference && !made?.text) say("The clip is cut again at the next run. Its source's text goes along only by words that have times, or with a segment: read it there.");
+      const words = made?.text ?? (stays.checked ? row.text ?? data.reference : null);
+      await store([row.id], "recut", { start, end, ...(words ? { text: words } : {}), ...note(row) });
+      if (data.reference && !words) say("The clip is cut again at the next run. Its source's text goes along only by words that have times, or with a segment: read it there.");
       on.stored(row);
     } catch (error) {
       fault(error);
@@ -133,7 +136,7 @@ export function panel(data, on) {
       el("input", { id: "note", placeholder: "note", "aria-label": "Note on the decision", defaultValue: made?.note ?? "" }),
       el("input", { id: "who", placeholder: "your name", "aria-label": "Your name", value: who(), onchange: (event) => localStorage.setItem("who", event.target.value) })),
     el("details", {}, el("summary", {}, "Another text ", el("kbd", {}, "e")), text, el("button", { type: "button", onclick: save }, "Save the text")),
-    el("details", { id: "edges" }, el("summary", {}, "Other boundaries"), el("div", { class: "bar" }, edges.flatMap((input) => [input, here(input)]), el("button", { type: "button", onclick: recut }, "Save the boundaries"))),
+    el("details", { id: "edges" }, el("summary", {}, "Other boundaries"), el("div", { class: "bar" }, edges.flatMap((input) => [input, here(input)]), kept, el("button", { type: "button", onclick: recut }, "Save the boundaries"))),
     made ? el("p", { class: "person-says" }, `${made.who || "Somebody"} decided: ${made.decision}${made.text ? ` “${made.text}”` : ""}${made.end ? ` ${number(made.start)}–${number(made.end)} s` : ""}${made.note ? ` – ${made.note}` : ""} (${made.when}). The next run applies it.`) : null);
 }
 

@@ -187,7 +187,9 @@ class LocalServer:
         if first and not (leave and kept.left(self._process, self._kept_seconds)):
             process.stop(self._process)
         elif first and not isinstance(self._process, kept.Adopted):
-            words = "Prefect's server stays for %g minutes for the next run; %s=0 ends it with its run"
+            words = (
+                "Prefect's server stays for %g minutes for the next run; %s=0 ends it with its run"
+            )
             with quiet():  # or Prefect's handlers print it, too
                 log.info(words, self._kept_seconds / 60, kept.VARIABLE)
         if self._watcher is not None:

@@ -185,9 +185,7 @@ def _known_shards(
     return listings
 
 
-def _unusable(
-    listed: AsListed, header: Mapping[str, float] | None
-) -> Iterator[tuple[str, Broken]]:
+def _unusable(listed: AsListed, header: Mapping[str, float] | None) -> Iterator[tuple[str, Broken]]:
     """New and changed recordings that will fail, each with its dataset: first what their sources
     say of, then those without a `header`."""
     for row in listed.fresh:

@@ -33,9 +33,8 @@ from tasks.shard_store.manifest import Footer
 from tasks.shard_store.stored_shard import samples_of
 from tasks.stages import cutting, handover, measuring, recording_turns, whole_transcript
 from tasks.stages.contract import OfRecording
-from tasks.stages.cutting import StreamFacts
+from tasks.stages.cutting import Readers, StreamFacts
 from tasks.stages.measuring import Chosen, Measured
-from tasks.stages.shared_decode import Readers
 
 SCHEMA = CUTS
 

@@ -31,7 +31,7 @@ from tasks.base.arrays import Int16s
 from tasks.settings.job import Job
 from tasks.shard_store import blobs, recipe
 from tasks.stages import pcm
-from tasks.stages.shared_decode import TooEarly
+from tasks.stages.cutting import TooEarly
 
 PENDING = "-pending"  # suffix of entries of a recording that is still being decoded
 

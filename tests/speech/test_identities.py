@@ -19,7 +19,7 @@ from tasks.base.schema import SPEAKERS
 from tasks.corpus import identities
 from tasks.corpus.voices import VOICES
 from tasks.insight.estimating import planning, what_if
-from tasks.publish.choosing import speaker_hours, split_allocation
+from tasks.publish.choosing import split_allocation, weights
 from tasks.publish.choosing.components import speakers_in
 from tasks.publish.upkeep import verify
 from tasks.settings import Plugin
@@ -251,10 +251,10 @@ def clips(count: int, speakers: Sequence[str | None]) -> pa.Table:
 def over(rows: pa.Table, most: float, there: NDArray[np.bool_] | None = None) -> set[str]:
     none = np.zeros(rows.num_rows, bool)
     speaker = speakers_in(rows).combine_chunks().dictionary_encode().indices.fill_null(-1)
-    turns = speaker_hours.turns(0, rows["id"].to_pylist())
+    turns = weights.speaker_turns(0, rows["id"].to_pylist())
     length = split_allocation.microseconds(rows)
     known = none if there is None else there
-    out, hours = speaker_hours.over(speaker.to_numpy(), turns, length, known, most)
+    out, hours = weights.over_hours(speaker.to_numpy(), turns, length, known, most)
     assert (hours[out] > most).all()
     return set(rows["id"].filter(pa.array(out)).to_pylist())
 

@@ -14,7 +14,7 @@ import soundfile as sf
 from tasks.audio import Clip, stream
 from tasks.base.errors import ItemError
 from tasks.settings.job import Job
-from tasks.stages import cutting, shared_decode
+from tasks.stages import cutting
 from tests.helpers import corpus
 
 RATE = 8_000
@@ -122,7 +122,7 @@ def test_a_reader_that_wants_the_length_or_reads_twice_is_left_out() -> None:
         return len(next(clip.blocks()))
 
     works = {"total": total, "early": early, "twice": twice, "late": late, "first": first}
-    readers = shared_decode.Readers(0, RATE, 1, 0, works)
+    readers = cutting.Readers(0, RATE, 1, 0, works)
     for _ in range(3):
         readers.push(np.ones((5, 1), np.float32))
     readers.end(15)
@@ -135,7 +135,7 @@ def test_an_error_of_a_reader_is_raised_where_its_result_is_used() -> None:
         next(clip.blocks())
         raise ItemError("unsupported", "no")
 
-    readers = shared_decode.Readers(0, RATE, 1, 0, {"fails": fails})
+    readers = cutting.Readers(0, RATE, 1, 0, {"fails": fails})
     readers.push(np.ones((5, 1), np.float32))
     readers.push(np.ones((5, 1), np.float32))
     readers.end(10)

@@ -18,7 +18,7 @@ from tasks.base.arrays import Bools, Int32s, UInt64s
 from tasks.base.logs import log
 from tasks.corpus import rejections
 from tasks.publish import previous_version, seeded_hash
-from tasks.publish.choosing import clip_choice, speaker_hours, splits, weights
+from tasks.publish.choosing import clip_choice, splits, weights
 from tasks.publish.choosing.components import Sides
 from tasks.publish.choosing.split_by_list import ListDescriptions
 from tasks.publish.choosing.split_input import Candidates
@@ -61,7 +61,7 @@ def select(
     rejected = [clips.rejected]
     if package.max_hours_per_speaker is not None:
         most = package.max_hours_per_speaker
-        out, hours = speaker_hours.over(
+        out, hours = weights.over_hours(
             clips.names.numbered("speaker", rows),
             clips.turn[rows],
             clips.length[rows],

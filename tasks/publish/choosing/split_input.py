@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from tasks.base.arrays import Bools, Int32s, Int64s, UInt64s
 from tasks.corpus import rejections
-from tasks.publish.choosing import clip_choice, speaker_hours, split_allocation, weights
+from tasks.publish.choosing import clip_choice, split_allocation, weights
 from tasks.publish.choosing.components import KINDS, speakers_in
 from tasks.publish.choosing.split_by_list import MatchedList
 from tasks.publish.name_table import TALKING, Names
@@ -87,7 +87,7 @@ class Candidates(ExitStack):
         self._lengths.append(split_allocation.microseconds(rows))
         if self._settings.max_hours_per_speaker is not None:
             ids = rows["id"].to_pylist()
-            self._turns.append(speaker_hours.turns(self._settings.seed, ids))
+            self._turns.append(weights.speaker_turns(self._settings.seed, ids))
             self._published.append(published)
         words = words_of(rows) if self._texts else pa.nulls(len(rows), pa.string())
         named = {"id": rows["id"], **columns_of(rows, self._texts), WORDS: words}

@@ -1,4 +1,4 @@
-"""Dataset weights: which share of a dataset's clips is packaged.
+"""Which share of a dataset's clips is packaged by its weight, and how many hours of a speaker.
 
 `package.weights: {podcasts: 0.3}` packages 0.3 of the clips of the dataset that passed all rules
 and drops the others as `package.weight`, with the clip's draw as value and the weight as threshold.
@@ -15,12 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from tasks import plugins
-from tasks.base.arrays import Float64s
+from tasks.base.arrays import Bools, Float64s, Int32s, Int64s, UInt64s
 from tasks.base.errors import ConfigError
 from tasks.publish import seeded_hash
+from tasks.publish.choosing.split_allocation import HOUR
 from tasks.settings import PackageSettings
 from tasks.settings.job import Job
 from tasks.storage import long_columns
+from tasks.storage.sorted_keys import first_of_runs
 
 
 def check(job: Job) -> None:
@@ -53,3 +55,31 @@ def draws(settings: PackageSettings, rows: pa.Table) -> tuple[Float64s, ...]:
     if len(some):
         draw[some] = _draws(settings, rows["id"].take(some).to_pylist())
     return draw, weight
+
+
+# Caps per speaker: packages at most `package.max_hours_per_speaker` of each speaker.
+#
+# A speaker's clips are ordered: first published ones, then others, both by a seeded draw. The
+# first that exceeds the cap and all after it are dropped as `package.speaker_hours`; each one's
+# value is the speaker's hours up to its end. A clip's draw depends on the seed and its id alone,
+# so a higher cap only adds clips, and what is published stays while its speaker has the same name
+# and cap. Clips without a speaker are not counted.
+
+
+def speaker_turns(seed: int, ids: Iterable[str]) -> UInt64s:
+    """The draw of each clip."""
+    return seeded_hash.draws(f"{seed}:speaker_hours", ids)
+
+
+def over_hours(
+    speaker: Int32s, turn: UInt64s, length: Int64s, published: Bools, most: float
+) -> tuple[Bools, Float64s]:
+    """Which clips do not fit into `most` hours of their speakers, and the speaker's hours up to the
+    end of each. `speaker`: its number, -1 for none; `length`: in µs."""
+    order = np.lexsort((turn, ~published, speaker))
+    summed = np.cumsum(length[order])
+    first = first_of_runs(speaker[order])
+    before = np.maximum.accumulate(np.where(first, summed - length[order], 0))
+    hours = np.empty(len(order))
+    hours[order] = (summed - before) / HOUR
+    return (speaker >= 0) & (hours > most), hours

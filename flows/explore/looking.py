@@ -38,7 +38,7 @@ class _Places:
 
 
 class Looking(Corpus):
-    """One folder as the only version, with the number 1."""
+    """One folder as the only version, with the number that it was published as; 1 for others'."""
 
     read_only = True
 
@@ -47,16 +47,17 @@ class Looking(Corpus):
         if not versions.is_version(folder):
             data, self._folder = looked_at(folder), home / "looked_at"
             _write(data, self._folder)
+        self._number = int(versions.described(self._folder).get("version", 1))
         super().__init__(folder, home, [folder, self._folder])
         self.shards = _Places(data.locators)  # type: ignore[assignment]
 
     def versions(self) -> list[int]:
         if not versions.is_version(self._folder):
             raise ConfigError(f"{self._folder} holds no dataset any more")
-        return [1]
+        return [self._number]
 
     def place(self, number: int) -> Path:
-        if number != 1:
+        if number != self._number:
             raise Gone(f"there is no version {number} of a folder that stands alone")
         return self._folder
 

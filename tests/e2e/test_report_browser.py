@@ -192,6 +192,15 @@ def test_all_images_load_and_nothing_overflows(page: Any) -> None:
     )
 
 
+def test_names_of_reasons_break_between_words(page: Any) -> None:
+    """At 400 px they broke anywhere: language_uncertai, n."""
+    names = page.locator(".loss .label a, .broken td:nth-child(2), .badge").evaluate_all(
+        "all => all.map(each => each.innerHTML).filter(each => each.includes('_'))"
+    )
+    assert names
+    assert not [name for name in names if "_" in name.replace("_<wbr>", "")]
+
+
 #: The least contrast of words against what is behind them, over the whole page (WCAG 2, 1.4.3).
 CONTRAST = """() => {
   const parse = (c) => c.match(/[\\d.]+/g).map(Number);

@@ -34,9 +34,11 @@ def test_a_version_alone(out: Path, tmp_path: Path) -> None:
     assert newest is not None
     shutil.copytree(newest, tmp_path / "copied")
     shutil.rmtree(out)
+    described = tmp_path / "copied" / "dataset.json"
+    described.write_text(json.dumps({**json.loads(described.read_text()), "version": 7}))
     client = looking(tmp_path / "copied", tmp_path)
     about = get(client, "/api/about")
-    assert (about["version"], about["versions"], about["read_only"]) == (1, [1], True)
+    assert (about["version"], about["versions"], about["read_only"]) == (7, [7], True)
     rows = get(client, "/api/rows")["rows"]
     assert len(rows) == 8
     kept = next(row for row in rows if row["outcome"] == "packaged")

@@ -10,10 +10,14 @@ from flows import settings
 from flows.run import execute, plans, run_folder
 from tasks import pipeline
 from tasks.base.errors import ConfigError
+from tasks.resamplers import soxr_hq
+from tasks.shard_store import recipe
 from tests.helpers import corpus
 
 
-def test_a_run_over_the_limit_does_not_start(tmp_path: Path) -> None:
+def test_a_run_over_the_limit_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     corpus.make(tmp_path / "in", 2)
     sets = ["transcribe.backend.use=fake", "shard.settle_seconds=0", "history=none"]
 
@@ -41,3 +45,13 @@ def test_a_run_over_the_limit_does_not_start(tmp_path: Path) -> None:
     for spared in ("cluster.max_recompute_hours=null", "cluster.max_recompute_hours=1"):
         with execute.opened(asked(spared, changed)):
             pass
+    monkeypatch.setattr(soxr_hq, "VERSION", 99)  # an upgrade, which made PCM again unasked
+    kept = [each for each in vars(recipe).values() if hasattr(each, "cache_clear")]
+    for each in kept:
+        each.cache_clear()
+    again = r"again that an earlier run has done \(.*resample\.resampler"
+    with pytest.raises(ConfigError, match=again), execute.opened(asked(limited)):
+        pass
+    monkeypatch.undo()
+    for each in kept:
+        each.cache_clear()

@@ -190,6 +190,11 @@ class Causes:
     version: list[str]  # only what is published
 
     @property
+    def recoded(self) -> bool:
+        """Whether another model or other code makes PCM now."""
+        return any(c.setting in self.pcm and (c.before, c.after) == _CODE for c in self.all)
+
+    @property
     def published(self) -> list[str]:
         """What may change published clips, even where all that it needs was computed before."""
         before = [*self.limits, *self.pcm, *self.enhanced, *self.texts]

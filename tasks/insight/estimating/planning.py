@@ -378,9 +378,11 @@ class _Scan:
                 self.coming.pop(clip_id, None)
 
     def _was_converted(self, view: ShardView, utterance: FinalUtterance) -> bool:
-        """Whether its PCM was made under the newest run's settings."""
+        """Whether its PCM was made under the newest run's settings, or by its code."""
         if self.before is None or not self.causes.pcm:
             return False
+        if self.causes.recoded:  # what that code called its results, this one cannot tell
+            return bool(view.audio)
         content = samples_of(utterance.cut.recording, self.before.filter)
         old = content, utterance.cut.start, utterance.cut.end
         return recipe.of_audio(self.before.resample, *old) in view.audio

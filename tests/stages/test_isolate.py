@@ -49,7 +49,7 @@ def poisoned(source: Path, out: Path, where: str, how: str) -> Job:
         if where == "filter"
         else {"transcribe": {"backend": {"use": "tests.plugins.poison_asr", **poison}}}
     )
-    timeout = 3.0 if how == "hang" else 60.0
+    timeout = 3.0 if how == "hang" else 200.0
     limit = 700 * MIB if how == "memory" else 8192 * MIB
     package = {"max_failed_fraction": 1.0}
     return corpus.job(
@@ -78,7 +78,7 @@ def test_the_culprit_is_quarantined(
     began = time.monotonic()
     with caplog.at_level(logging.WARNING, "uttermill"):
         done = stage.run(where, job, SHARD, isolate=True)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 100, "a death is seen, and no deadline waited for"
     assert done.computed == COUNT
     assert failures(job, where) == [CODES[how]]
     if how != "memory_error" or where == "transcribe":  # the filter stage catches that itself

@@ -231,6 +231,20 @@ def test_the_time_left_of_a_stalled_stage_does_not_count_up(
     assert bars.standing()[0].left == pytest.approx(2400 * 210 / 1200)
 
 
+def test_a_stage_that_waits_for_another_is_not_said_to_end_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`0:00 left` stood for two minutes beside a filter that had a third of its audio left."""
+    bars = Progress(stream=io.StringIO())
+    now = [time.monotonic()]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    bars.start("filter", 1200)
+    now[0] += 10
+    bars.advance("filter", 800)
+    now[0] += 30
+    assert bars.line().endswith("filter 0.22 of 0.33 h, 20 x real time")
+
+
 def test_no_worker_starts_after_package() -> None:
     bars = Progress(stream=io.StringIO())
     assert bars.line().endswith("the workers start")

@@ -104,6 +104,11 @@ class Patience:
             time.sleep(pause)
         raise AssertionError
 
+    @property
+    def unspent(self) -> bool:
+        """Whether one more sound read would change nothing."""
+        return not self._failed and self._left == _MOST
+
     def _waits(self, error: Exception, pause: float) -> bool:
         """Whether to pause and try again; counts the pause."""
         cause = error.__cause__ or error

@@ -75,7 +75,8 @@ def digests_of_texts(columns: Mapping[str, Sequence[str | bool | None]]) -> list
     for name, values in sorted(columns.items()):
         alike = values.count(values[0]) == count
         forms.append(f'"{name}":' + (_text(values[0]).replace("%", "%%") if alike else "%s"))
-        varied += [] if alike else [map(_text, values)]  # row by row: texts may be long
+        encode: Callable[..., str] = _quoted if {*map(type, values)} == {str} else _text
+        varied += [] if alike else [map(encode, values)]  # row by row: texts may be long
     form = "[{" + ",".join(forms) + "}]"
     rows = zip(*varied, strict=True) if varied else repeat((), count)
     return [hashlib.sha256((form % row).encode("ascii")).hexdigest()[:24] for row in rows]

@@ -212,10 +212,20 @@ def _parsed(line: str, separator: str, whole: bool) -> tuple[list[str], str | No
 
 def records(form: Form) -> Iterator[tuple[int, Record]]:
     """Numbered rows by the names of their columns; a bad row is an error in its place."""
+    for number, cells in rows(form):
+        yield number, cells if isinstance(cells, ValueError) else by_name(form, cells)
+
+
+def by_name(form: Form, cells: Sequence[str]) -> dict[str, object]:
+    return dict(zip(form.names, cells, strict=False))
+
+
+def rows(form: Form) -> Iterator[tuple[int, list[str] | ValueError]]:
+    """Numbered rows as their cells: fewer than columns where the form has several widths, more
+    where the last ones are empty. A bad row is an error in its place."""
     ahead: deque[tuple[int, str | None]] = deque()
     source = lines(form.path, form.encoding)
-    names, skip = form.names, form.header
-    width = len(names)
+    skip, width = form.header, len(form.names)
     parted = form.separator if form.separator in SEPARATORS else None
     while following := ahead.popleft() if ahead else next(source, None):
         number, line = following
@@ -230,12 +240,12 @@ def records(form: Form) -> Iterator[tuple[int, Record]]:
         if skip:
             skip = False
         elif len(cells) == width:
-            yield number, dict(zip(names, cells))  # noqa: B905
+            yield number, cells
         elif line is None:
             most = bounds.megabytes(bounds.MAX_LINE_BYTES)
             yield number, ValueError(f"the line is longer than {most}")
         elif len(cells) in form.widths or (len(cells) > width and not any(cells[width:])):
-            yield number, dict(zip(form.names, cells, strict=False))
+            yield number, cells
         else:
             yield number, ValueError(_width(form, len(cells)))
 

@@ -35,6 +35,9 @@ RESULTS = "results_of_uttermill"  # of files and folders that are skipped
 _NO_PATH = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://|pipe:)")
 #: A relative path that is normal already: no part is empty or begins with a dot.
 _PLAIN = re.compile(r"[^/.:\0][^/:\0]*(?:/[^/.:\0][^/:\0]*)*")
+#: One that is also a recording's name as it stands: ASCII without `~` and backslashes, with an
+#: extension, which tells it from words for a missing value.
+_NAME = re.compile(r"[!-\-0-9;-\[\]-}][ -9;-\[\]-}]*\.[A-Za-z0-9]+")
 
 
 def skip_reason(name: str, system_folders: bool = False) -> str | None:
@@ -159,6 +162,24 @@ def resolve(root: str, written: object) -> str:
             "unsupported", f"outside {root}: a remote list may name only files below its own folder"
         )
     return path if ".." in path.split("/") else os.path.normpath(path)
+
+
+def plain_root(root: str) -> str | None:
+    """What a local root puts before a name that is `is_plain` to give its path, which people may
+    read; None for a root that is not written as `urls.absolute` writes it."""
+    local = os.path.isabs(root) and not storage.is_url(root) and os.path.normpath(root) == root
+    return f"{root.rstrip('/')}/" if local and display_text(root) == root else None
+
+
+def is_plain(written: str) -> bool:
+    """Whether a path in a list is, below a `plain_root`, all that `resolve` and `listed_name` make
+    of it: most of them."""
+    return (
+        _NAME.fullmatch(written) is not None
+        and "//" not in written
+        and "/." not in written
+        and len(written) <= bounds.MAX_PATH_BYTES
+    )
 
 
 def _resolve_object(root: str, written: str) -> str:

@@ -64,11 +64,6 @@ def _recording(line: Line, segments: Collection[Segment], root: str) -> Recordin
     return of_file(name, line.path, one)
 
 
-def alone(line: Line, root: str) -> Recording:
-    """The recording of a file that no other line names."""
-    return by_channel.named(_recording(line, (line.segment,), root), line.channels)
-
-
 @dataclass(slots=True)
 class Group:
     """The lines of one file, by the channels of it that they are about."""

@@ -13,7 +13,7 @@ import stat
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -221,7 +221,7 @@ def names_audio(path: str) -> bool:
     return any(isinstance(n, str) and is_there(layout.root, part.place.path(n)) for n in names)
 
 
-def _objects(path: str) -> Records | None:
+def _objects(path: str) -> Records[Any] | None:
     """The records of a list in JSON; None if it is none."""
     if not path.lower().endswith((".json", ".jsonl")):
         return None

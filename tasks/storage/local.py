@@ -213,7 +213,7 @@ def stat_guard(status: os.stat_result) -> str:
     """`<size>-<mtime in ns>-<inode>-<ctime in ns>` of a source's file: cheap proof that it was not
     touched. Nobody can set back the ctime, in which the system notes every change; it also notes
     a new name, link or right, which changes no bytes."""
-    return f"{own_guard(status)}-{status.st_ctime_ns}"
+    return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}-{status.st_ctime_ns}"
 
 
 def own_guard(status: os.stat_result) -> str:

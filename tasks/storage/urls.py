@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import io
-import math
 import os
 import posixpath
 import re
@@ -213,22 +212,39 @@ def streamed(text: str) -> BinaryIO:
     return file
 
 
+BLOCK = 1 << 16  # bytes of a list that are read at once
 LEAST_OF_LINE = 32  # bytes: a short line takes time, too
 
 
 def lines(text: str) -> Iterator[tuple[int, str | None]]:
-    """The numbered lines of a list, see `numbered`."""
-    with _buffered(text) as file:
-        yield from numbered(file)
-
-
-def numbered(file: BinaryIO, most: float = math.inf) -> Iterator[tuple[int, str | None]]:
     """(number from 1, line) of a list without blank lines; None for a line over the limit.
 
     Bytes that are not UTF-8 become surrogate escapes, so that paths stay exact. Only `\\n` and
-    `\\r\\n` end a line: transcripts may contain Unicode's other separators. ItemError once more
-    than `most` bytes were read.
+    `\\r\\n` end a line: transcripts may contain Unicode's other separators.
     """
+    number = 0
+    with _buffered(text) as file:
+        while block := file.read(BLOCK):
+            block += file.readline(MAX_LINE_BYTES + 1)
+            last = block.rfind(b"\n", 0, -1) + 1  # only the last line may be over the limit
+            too_long = len(block) - last > MAX_LINE_BYTES + block.endswith(b"\n")
+            whole = (block[:last] if too_long else block).decode("utf-8", "surrogateescape")
+            if number == 0:
+                whole = whole.removeprefix("\ufeff")
+            for line in whole.removesuffix("\n").split("\n") if whole else ():
+                number += 1
+                if line.strip():
+                    yield number, line.rstrip("\r")
+            if too_long:
+                number += 1
+                while block and not block.endswith(b"\n"):
+                    block = file.readline(MAX_LINE_BYTES)
+                yield number, None
+
+
+def numbered(file: BinaryIO, most: float) -> Iterator[tuple[int, str | None]]:
+    """`lines` of a list that is read as it is unpacked. ItemError once more than `most` bytes were
+    read."""
     number, room = 0, most
     while chunk := file.readline(MAX_LINE_BYTES + 1):
         number += 1

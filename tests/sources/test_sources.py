@@ -6,7 +6,9 @@ import gzip
 import io
 import itertools
 import json
+import math
 import os
+import random
 import re
 import shutil
 import tarfile
@@ -26,6 +28,7 @@ from tasks.recording.container import as_file
 from tasks.recording.file_kinds import known
 from tasks.recording.names import recording_name, safe_name
 from tasks.settings import Source
+from tasks.storage import urls
 from tasks.storage.bounds import MAX_LINE_BYTES
 from tasks.storage.local import stat_guard
 from tests.helpers import sounding
@@ -861,3 +864,20 @@ def test_a_transport_stream_in_an_archive_is_a_recording_too(tmp_path: Path) -> 
             } | ({f"x.{ending}/day1": "folder"} if kind == "tar" else {})
             with as_file(recording.locator) as file:
                 assert file.read() == sounding.whole("ts")
+
+
+@pytest.mark.parametrize(
+    ("block", "most"), [(1, 5), (2, 5), (5, 5), (7, 1 << 20), (1 << 16, 1 << 20)]
+)
+def test_lines_are_the_same_in_blocks_of_any_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, most: int
+) -> None:
+    """And those of a list that is read line by line, as packed ones are."""
+    monkeypatch.setattr(urls, "BLOCK", block)
+    monkeypatch.setattr(urls, "MAX_LINE_BYTES", most)
+    parts = (b"a", b"\n", b"\n\n", b"\r\n", b"\r", b" \n", b"\xef\xbb\xbf", b"\xff", "ü".encode(),
+             b"12345", b"123456\n", b"\xe2\x80\xa8")  # fmt: skip
+    path, chance = tmp_path / "list", random.Random(block)
+    for count in range(300):
+        path.write_bytes(data := b"".join(chance.choices(parts, k=count % 12)))
+        assert [*urls.lines(str(path))] == [*urls.numbered(io.BytesIO(data), math.inf)], data

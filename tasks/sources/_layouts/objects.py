@@ -14,7 +14,7 @@ from tasks.base.errors import ItemError
 from tasks.sources._audio_places import EXTENSIONS
 from tasks.sources._delimited import Record
 from tasks.sources._layouts.folders import entries, files_below
-from tasks.sources._layouts.rows import Described, FileRow, Found, Records
+from tasks.sources._layouts.rows import Described, FileRow, Found, Records, objects
 from tasks.sources._lists import json_value
 from tasks.storage import bounds, urls
 
@@ -92,7 +92,7 @@ def _plain(text: str) -> str:
     return text
 
 
-def json_list(path: str) -> Records:
+def json_list(path: str) -> Records[dict[str, object]]:
     """The objects of a file that is one list of them, whatever its size."""
 
     def rows() -> Iterator[tuple[int, Record]]:
@@ -102,7 +102,7 @@ def json_list(path: str) -> Records:
             else:
                 yield number, ValueError("not a JSON object")
 
-    return Records(rows)
+    return objects(rows)
 
 
 def _audios(path: str, opening: re.Pattern[str] = _AUDIOS) -> Iterator[tuple[str | None, object]]:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from tasks.recording.names import display_text
-from tasks.sources import _columns
+from tasks.sources import _columns, _delimited
 from tasks.sources._audio_places import AS_WRITTEN, Place, place_of
-from tasks.sources._delimited import Form, Record, records
+from tasks.sources._delimited import Form, Record
 from tasks.sources._lists import cell_field, json_object
 from tasks.storage import urls
 
+BLOCK = 64  # rows that are read at once
+
+#: A row as its file has it: cells, or an object of JSON.
+Row = TypeVar("Row")
 #: Names of the columns of each role, the preferred first.
 Roles = Mapping[str, tuple[str, ...]]
 
@@ -52,20 +56,46 @@ class FileRow(NamedTuple):
 Rows = Callable[[], Iterator[FileRow]]
 
 
-class Records:
-    """The records of one file, numbered; its first ones are read once."""
+class Records(Generic[Row]):
+    """The rows of one file, numbered; its first ones are read once. `column`: the values of a
+    column in some rows, None where a row has none; `record`: all that a row has, by name."""
 
-    def __init__(self, rows: Callable[[], Iterator[tuple[int, Record]]]) -> None:
-        self._rows = rows
+    def __init__(
+        self,
+        rows: Callable[[], Iterator[tuple[int, Row | ValueError]]],
+        column: Callable[[Sequence[Row], str], list[object]],
+        record: Callable[[Row], dict[str, object]],
+    ) -> None:
+        self.rows, self.column, self.record = rows, column, record
 
-    def __iter__(self) -> Iterator[tuple[int, Record]]:
-        return self._rows()
+    def blocks(self) -> Iterator[tuple[list[tuple[int, Row | ValueError]], list[Row]]]:
+        """Some rows that follow each other, and those of them that can be read."""
+        numbered = self.rows()
+        while block := [*islice(numbered, BLOCK)]:
+            yield block, [row for _, row in block if not isinstance(row, ValueError)]
 
     @cached_property
     def head(self) -> list[dict[str, object]]:
         """The first records that can be read."""
-        looked = islice(self, _columns.LOOKED)
-        return [record for _, record in looked if not isinstance(record, ValueError)]
+        looked = islice(self.rows(), _columns.LOOKED)
+        return [self.record(row) for _, row in looked if not isinstance(row, ValueError)]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some rows of a file, which follow each other. `numbered`: all of them; `columns`: the audio
+    of those that can be read, and what they say of each of ROLES; `records`: what they have."""
+
+    file: str
+    numbered: Sequence[tuple[int, object]]
+    columns: Sequence[Sequence[object]]
+    records: Callable[[], Iterator[dict[str, object]]]
+
+    def rows(self) -> Iterator[FileRow]:
+        described = map(Described, *self.columns, self.records())
+        for number, row in self.numbered:
+            what = row if isinstance(row, ValueError) else next(described)
+            yield FileRow(self.file, number, what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,48 +104,47 @@ class Part:
     rows that name none."""
 
     file: str
-    records: Records
+    records: Records[Any]
     roles: Roles
     place: Place = AS_WRITTEN
     speaker: str | None = None
     language: str | None = None
 
-    def rows(self) -> Iterator[FileRow]:
+    def blocks(self) -> Iterator[Block]:
         """Its rows by role, for which audio is named from the root."""
-        audio = self.roles["audio"][0]
-        taken = [self.roles.get(role, ()) for role in ROLES]
-        alone = [names[0] if len(names) == 1 else None for names in taken]
-        further = [(place, names) for place, names in enumerate(taken) if len(names) > 1]
-        given = [("speaker", self.speaker), ("language", self.language)]
-        stated = [(ROLES.index(role), value) for role, value in given if value is not None]
-        moved = self.place != AS_WRITTEN
-        for number, record in self.records:
-            if isinstance(record, ValueError):
-                yield FileRow(self.file, number, record)
-                continue
-            values = [None if name is None else record.get(name) for name in alone]
-            for place, names in further:
-                values[place] = _first(record, names)
-            for place, value in stated:
-                if values[place] in (None, ""):
-                    values[place] = value
-            named = _path_in(record.get(audio))
-            named = self._named(named) if moved else named
-            text, speaker, language, key, start, end, duration, channel = values
-            described = Described(
-                named, text, speaker, language, key, start, end, duration, channel, record
-            )
-            yield FileRow(self.file, number, described)
+        for numbered, rows in self.records.blocks():
+            columns = [self._named(rows), *(self._column(role, rows) for role in ROLES)]
+            yield Block(self.file, numbered, columns, partial(map, self.records.record, rows))
+
+    def rows(self) -> Iterator[FileRow]:
+        """`blocks`, row by row."""
+        for block in self.blocks():
+            yield from block.rows()
 
     def audio(self) -> Iterator[object]:
         """The audio of its rows alone."""
-        audio, moved = self.roles["audio"][0], self.place != AS_WRITTEN
-        for _, record in self.records:
-            if not isinstance(record, ValueError):
-                named = _path_in(record.get(audio))
-                yield self._named(named) if moved else named
+        for _, rows in self.records.blocks():
+            yield from self._named(rows)
 
-    def _named(self, name: object) -> object:
+    def _column(self, role: str, rows: Sequence[Any]) -> list[object]:
+        """What some rows say of a role."""
+        names = self.roles.get(role, ())
+        stated = {"speaker": self.speaker, "language": self.language}.get(role)
+        if not names:
+            return [stated] * len(rows)
+        columns = [self.records.column(rows, name) for name in names]
+        values = columns[0] if len(names) == 1 else [*map(_first, *columns)]
+        if stated is not None:
+            values = [stated if value in (None, "") else value for value in values]
+        return values
+
+    def _named(self, rows: Sequence[Any]) -> list[object]:
+        """The audio of some rows, from the root."""
+        named = self.records.column(rows, self.roles["audio"][0])
+        values = [name if isinstance(name, str) else _path_in(name) for name in named]
+        return values if self.place == AS_WRITTEN else [*map(self._moved, values)]
+
+    def _moved(self, name: object) -> object:
         is_name = isinstance(name, str) and name.strip()
         return self.place.path(str(name).strip()) if is_name else name
 
@@ -125,10 +154,9 @@ def _path_in(audio: object) -> object:
     return audio.get("path") if isinstance(audio, dict) and not audio.get("bytes") else audio
 
 
-def _first(record: dict[str, object], names: tuple[str, ...]) -> object:
-    """The value of the first of these columns that has one."""
-    for name in names:
-        value = record.get(name)
+def _first(*values: object) -> object:
+    """The first of these values that is not absent."""
+    for value in values:
         if value is not None and (not isinstance(value, str) or cell_field(value) is not None):
             return value
     return None
@@ -175,11 +203,20 @@ def of_parts(
     return Found(layout, root, rows, (f"{title} ({files}): {columns}",), tuple(parts), whole)
 
 
-def delimited(form: Form) -> Records:
-    return Records(lambda: records(form))
+def delimited(form: Form) -> Records[list[str]]:
+    def column(rows: Sequence[list[str]], name: str) -> list[object]:
+        place = form.names.index(name) if name in form.names else len(form.names)
+        return [cells[place] if place < len(cells) else None for cells in rows]
+
+    return Records(partial(_delimited.rows, form), column, partial(_delimited.by_name, form))
 
 
-def json_lines(path: str) -> Records:
+def objects(rows: Callable[[], Iterator[tuple[int, Record]]]) -> Records[dict[str, object]]:
+    """Rows that have names for their values, as in JSON."""
+    return Records(rows, lambda some, name: [row.get(name) for row in some], lambda row: row)
+
+
+def json_lines(path: str) -> Records[dict[str, object]]:
     """The records of a list with one JSON object per line."""
 
     def rows() -> Iterator[tuple[int, Record]]:
@@ -189,7 +226,7 @@ def json_lines(path: str) -> Records:
             except ValueError as error:
                 yield number, error
 
-    return Records(rows)
+    return objects(rows)
 
 
 def placed(part: Part, root: str, folders: Sequence[str]) -> tuple[Part, int]:

@@ -21,6 +21,7 @@ from tasks.sources._layouts.rows import (
     Roles,
     delimited,
     json_lines,
+    objects,
     of_parts,
     placed,
 )
@@ -191,7 +192,7 @@ def _is_vox_list(name: str) -> bool:
     return re.fullmatch(r"asr_\w+\.tsv", name) is not None
 
 
-def _located(form: Form, folder: str, below: str) -> Records:
+def _located(form: Form, folder: str, below: str) -> Records[dict[str, object]]:
     """The records of a table whose `id` is the name of the audio, with its path as `audio`."""
     paths: dict[str, str] = {}
 
@@ -204,7 +205,7 @@ def _located(form: Form, folder: str, below: str) -> Records:
                 record["audio"] = paths.get(name, os.path.join(below, name))
             yield number, record
 
-    return Records(rows)
+    return objects(rows)
 
 
 def mls(folder: str) -> Found | None:
@@ -226,7 +227,7 @@ def mls(folder: str) -> Found | None:
     return of_parts("mls", "MLS", folder, parts) if parts else None
 
 
-def _of_mls(form: Form) -> Records:
+def _of_mls(form: Form) -> Records[dict[str, object]]:
     """Its records with the path of the audio below `audio/`, and the speaker."""
 
     def rows() -> Iterator[tuple[int, Record]]:
@@ -236,7 +237,7 @@ def _of_mls(form: Form) -> Records:
                 record |= {"audio": f"{speaker}/{book}/{record['1']}", "speaker": speaker}
             yield number, record
 
-    return Records(rows)
+    return objects(rows)
 
 
 def emilia(folder: str) -> Found | None:

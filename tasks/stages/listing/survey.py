@@ -304,7 +304,8 @@ class Stated:
     def at(self, batch: Batch) -> None:
         """The next recordings of the source."""
         sound = pc.is_null(batch.rows["error_code"])
-        rows, before = batch.rows.filter(sound), sum(map(len, self._facts))
+        used = batch.rows.select(["path", "text", "speaker", "segments"])
+        rows, before = used.filter(sound), sum(map(len, self._facts))
         textless = pc.and_(pc.is_null(rows["text"]), pc.is_null(rows["segments"]))
         nameless = pc.is_null(rows["speaker"]).to_numpy()
         facts = np.where(textless.to_numpy(), TEXTLESS, 0) | np.where(nameless, NAMELESS, 0)

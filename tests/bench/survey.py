@@ -1,11 +1,13 @@
 """Listing a source and comparing it with what is known: CPU seconds and largest memory.
 
-    python -m tests.bench.survey [--recordings 100000] [--texts] [--table] [--folder FOLDER]
+    python -m tests.bench.survey [--recordings 100000] [--texts] [--folder FOLDER]
+    python -m tests.bench.survey --table [--recordings 100000] [--rounds 1] [--folder FOLDER]
 
 Empty files in folders of a thousand (listing reads no audio), with `--texts` a text beside each,
 and an OUT that knows them all. Each step runs in a process of its own: the first listing, one where
-nothing has changed, and that once more, which finds what the former noted. With `--table` the
-source is a TSV that gives each file a text and a speaker, and is listed for the first time only.
+nothing has changed, and that once more, which finds what the former noted. With `--table`
+three sources are listed for the first time, each `--rounds` times, in turn: the folder, a TSV that
+gives each of its files a text and a speaker, and a folder of as many pairs of a file and a text.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ from tasks.storage.local import stat_guard
 from tests.helpers.memory import peak
 
 EACH = 1000  # files of a folder, and recordings of a shard
+KNOWN = ("known", "again")
+BESIDE = ("files", "rows", "pairs")  # what `--table` lists
 
 
 def tree(root: Path, count: int, texts: bool) -> None:
@@ -48,10 +52,9 @@ def text_of(number: int) -> str:
     return f"This is said in the recording with the number {number}."
 
 
-def job_of(root: Path, out: Path) -> Job:
-    listing = root.with_suffix(".tsv")
-    table = {"kind": "table", "path": str(listing), "root": str(root)}
-    kind = table if listing.exists() else {"kind": "folder", "path": str(root)}
+def job_of(root: Path, out: Path, table: bool = False) -> Job:
+    rows = {"kind": "table", "path": str(root.with_suffix(".tsv")), "root": str(root)}
+    kind = rows if table else {"kind": "folder", "path": str(root)}
     source = Source.model_validate({**kind, "name": "c"})
     return Job(out, (source,), shard=ShardSettings(settle_seconds=0))
 
@@ -88,13 +91,13 @@ def _row(path: Path, name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def step(root: Path, out: Path, known: bool) -> dict[str, Any]:
+def step(root: Path, out: Path, name: str) -> dict[str, Any]:
     from tasks import pipeline
     from tasks.runs.executor import Here
 
     wall, cpu, before = time.monotonic(), time.process_time(), peak()
-    job, listing = job_of(root, out), out / "manifests" / ".listing"
-    if known:  # the whole stage: nothing is to be probed
+    job, listing = job_of(root, out, name == "rows"), out / "manifests" / ".listing"
+    if name in KNOWN:  # the whole stage: nothing is to be probed
         stored = out / "manifests" / "shard"
         there = {path: stat_guard(path.stat()) for path in stored.rglob("*.parquet")}
         found = pipeline.run_shard_stage(job, Here(), listing)
@@ -104,7 +107,7 @@ def step(root: Path, out: Path, known: bool) -> dict[str, Any]:
     else:
         count = shard.survey(job, Index(out), listing).fresh.count
     return {
-        "known" if known else "first": count,
+        name: count,
         "wall_seconds": round(time.monotonic() - wall, 1),
         "cpu_seconds": round(time.process_time() - cpu, 1),
         "peak_mb": round(peak() / 1e6),
@@ -117,23 +120,27 @@ def main() -> None:
     parser.add_argument("--recordings", type=int, default=100_000)
     parser.add_argument("--texts", action="store_true", help="a text beside each recording")
     parser.add_argument("--folder", type=Path, help="where the files are made")
-    parser.add_argument("--table", action="store_true", help="the source is a table of the files")
-    parser.add_argument("--step", choices=("first", "known", "again"), help=argparse.SUPPRESS)
+    parser.add_argument("--table", action="store_true", help="a folder, a table of it, and pairs")
+    parser.add_argument("--rounds", type=int, default=1, help="with --table")
+    parser.add_argument("--step", choices=("first", *KNOWN, *BESIDE), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.step:
         root = options.folder
-        out = root.parent / ("new" if options.step == "first" else "out")
-        print(json.dumps(step(root, out, options.step != "first")))
+        out = root.parent / ("out" if options.step in KNOWN else "new")
+        print(json.dumps(step(root, out, options.step)), flush=True)
+        shutil.rmtree(root.parent / "new", ignore_errors=True)
         return
     home = Path(tempfile.mkdtemp(prefix="uttermill-survey-", dir=options.folder))
     try:
         tree(home / "in", options.recordings, options.texts)
         if options.table:
             write_table(home / "in")
+            tree(home / "pairs", options.recordings, texts=True)
         else:
             remember(home / "in", home / "out")
-        for name in ("first",) if options.table else ("first", "known", "again"):
-            words = ["--step", name, "--folder", str(home / "in")]
+        for name in BESIDE * options.rounds if options.table else ("first", *KNOWN):
+            root = home / ("pairs" if name == "pairs" else "in")
+            words = ["--step", name, "--folder", str(root)]
             subprocess.run([sys.executable, "-m", "tests.bench.survey", *words], check=True)
     finally:
         shutil.rmtree(home)

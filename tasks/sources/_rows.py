@@ -60,7 +60,8 @@ def _key(below: str, audio: object) -> int:
         return 0
     audio = audio.strip().removeprefix(below)
     # Most paths are normal already.
-    return hash(os.path.normpath(audio) if "./" in audio or "//" in audio else audio)
+    odd = "./" in audio or "//" in audio or audio.endswith(("/", "/."))
+    return hash(os.path.normpath(audio) if odd else audio)
 
 
 def _places(keys: Int64s) -> tuple[list[bool], Bools]:

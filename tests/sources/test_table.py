@@ -491,6 +491,12 @@ def test_the_hash_of_a_listed_row_is_that_of_its_canonical_json() -> None:
     assert fingerprints.listed(row) == recipe.digest(row)
 
 
+def test_a_file_is_one_recording_however_its_rows_end_its_name(tmp_path: Path) -> None:
+    items = listed("table", made(tmp_path, "path\na.wav\na.wav/\na.wav/.\n"))
+    assert [item.path for item in items] == ["x.csv:3", "x.csv:4", "a.wav"]
+    assert [r.path for r in recs(items)] == ["a.wav"]
+
+
 #: Rows unlike most others, in JSON: of each, something is to be looked at.
 ODD: tuple[dict[str, Any], ...] = (
     {"path": "gone.wav"}, {"path": "sub"}, {"path": "sub/../0.wav"}, {"path": "./0.wav"},

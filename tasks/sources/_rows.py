@@ -64,13 +64,13 @@ def _key(below: str, audio: object) -> int:
     return hash(os.path.normpath(audio) if odd else audio)
 
 
-def _places(keys: Int64s) -> tuple[list[bool], Bools]:
+def _places(keys: Int64s) -> tuple[Bools, Bools]:
     """Which rows are the last ones of their file, and which the only ones."""
     _, first, counts = np.unique(keys[::-1], return_index=True, return_counts=True)
     last, once = np.zeros((2, len(keys)), bool)
     last[len(keys) - 1 - first] = True
     once[len(keys) - 1 - first] = counts == 1
-    return last.tolist(), once
+    return last, once
 
 
 def _recordings(layout: Found, keys: Int64s, settings: LabelSettings) -> Entries:

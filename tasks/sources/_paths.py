@@ -35,9 +35,9 @@ RESULTS = "results_of_uttermill"  # of files and folders that are skipped
 _NO_PATH = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://|pipe:)")
 #: A relative path that is normal already: no part is empty or begins with a dot.
 _PLAIN = re.compile(r"[^/.:\0][^/:\0]*(?:/[^/.:\0][^/:\0]*)*")
-#: One that is also a recording's name as it stands: ASCII without `~` and backslashes, with an
-#: extension, which tells it from words for a missing value.
-_NAME = re.compile(r"[!-\-0-9;-\[\]-}][ -9;-\[\]-}]*\.[A-Za-z0-9]+")
+#: One that is also a recording's name as it stands: ASCII without `~` and backslashes, or letters
+#: of any script, with an extension, which tells it from words for a missing value.
+_NAME = re.compile(r"[\w!-\-;-\[\]-}][\w -/;-\[\]-}]*\.[A-Za-z0-9]+")
 
 
 def skip_reason(name: str, system_folders: bool = False) -> str | None:

@@ -548,6 +548,7 @@ def test_common_rows_are_not_read_one_by_one(
 ) -> None:
     """A listing of a million took half as long again as that of a folder of as many files."""
     names = [f"{number}.wav" for number in range(200)]
+    names += ["Grüße/naïve 1.wav", "语音/第一.flac", "речь_2.mp3"]
     rows = [f"{name}\tso it is, {name}\tann\n" for name in names]
     path = made(tmp_path, "path\ttext\tspeaker\n" + "".join(rows), *names, name="x.tsv")
     one_by_one = []

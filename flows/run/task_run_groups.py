@@ -32,9 +32,11 @@ from tasks.stages.contract import PER_SHARD
 #: In one flow run, each with three task runs: a Prefect server on SQLite records some 25 of them a
 #: second, and a person reads some hundred lines.
 MOST_GROUPS = 100
-SMALL_SECONDS = 300.0  # of audio: a shard that holds less is small
-FEW_SMALL = 16  # up to this many small shards are shown one by one
-GROUP_SECONDS = 900.0  # least audio of a group of small shards
+SMALL_SECONDS = 1200.0  # of audio: a shard that holds less is small
+#: Up to this many small shards are shown one by one. A task run costs some 0.045 CPU s in the run
+#: and in Prefect's server, which is much where a shard itself takes a second.
+FEW_SMALL = 8
+GROUP_SECONDS = 3600.0  # least audio of a group of small shards
 END_SECONDS = 30.0  # that the end of a run waits until Prefect knows how its last task runs ended
 
 

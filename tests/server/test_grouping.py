@@ -29,22 +29,23 @@ from tests.helpers.shared_server import Server
 
 COUNT = 40
 NAMES = [f"shard-{number:06d}" for number in range(COUNT)]
-MINUTES = dict.fromkeys(NAMES, 60.0)
+MINUTES = dict.fromkeys(NAMES, 240.0)
 
 
 @pytest.mark.parametrize(
     ("count", "each_seconds", "chosen", "size"),
     [
-        (16, 60, False, 1),
-        (17, 60, False, 15),
-        (64, 60, False, 15),
+        (8, 60, False, 1),
+        (9, 60, False, 9),
+        (13, 900, False, 4),
+        (64, 60, False, 60),
         (64, 60, True, 1),  # a size of the user's own
-        (64, 300, False, 1),
+        (64, 1200, False, 1),
         (64, 0, False, 64),
-        (100, 900, False, 1),
-        (101, 900, False, 2),
+        (100, 1200, False, 1),
+        (101, 1200, False, 2),
         (101, 60, True, 2),
-        (1000, 60, False, 15),
+        (1000, 60, False, 60),
         (20_000, 900, False, 200),
         (100_000, 3600, False, 1000),
         (0, 0, False, 1),
@@ -100,7 +101,7 @@ def run(work: Work, width: int = 4) -> tuple[UUID, int, BaseException | None]:
             for _ in range(2):
                 try:
                     return [
-                        observer.step(stage, lambda s=stage: work(s, shard), shard, 60.0)  # type: ignore[misc]
+                        observer.step(stage, lambda s=stage: work(s, shard), shard, 240.0)  # type: ignore[misc]
                         for stage in PER_SHARD
                     ]
                 except CorruptManifest:
@@ -140,11 +141,11 @@ def test_a_group_has_a_task_run_a_stage_and_shows_each_shard(prefect_api: Server
     tasks = recorded(run_id, count)
     assert len(tasks) == count == 3 * 3
     assert {name: state.name for name, state in tasks.items() if name.startswith("tr")} == {
-        "transcribe · 15 shards, 000000 to 000014 · 0.25 h": "Reused",
-        "transcribe · 15 shards, 000015 to 000029 · 0.25 h": "Completed",
-        "transcribe · 10 shards, 000030 to 000039 · 0.17 h": "Completed",
+        "transcribe · 15 shards, 000000 to 000014 · 1.00 h": "Reused",
+        "transcribe · 15 shards, 000015 to 000029 · 1.00 h": "Completed",
+        "transcribe · 10 shards, 000030 to 000039 · 0.67 h": "Completed",
     }
-    told = tasks["filter · 15 shards, 000015 to 000029 · 0.25 h"]
+    told = tasks["filter · 15 shards, 000015 to 000029 · 1.00 h"]
     assert told.message == "45 items computed, 30 reused"
     found = boards(run_id)
     assert set(found) == {
@@ -152,7 +153,7 @@ def test_a_group_has_a_task_run_a_stage_and_shows_each_shard(prefect_api: Server
     }  # fmt: skip
     lines = found["15 shards, 000000 to 000014"].splitlines()
     assert len(lines) == 2 + 15
-    assert "shard-000007 | 0.02 | 3 computed, 2 reused, 0.0 s" in lines[2 + 7]
+    assert "shard-000007 | 0.07 | 3 computed, 2 reused, 0.0 s" in lines[2 + 7]
     assert lines[2 + 7].endswith("| 2 reused |")
 
 
@@ -175,7 +176,7 @@ def test_a_shard_that_fails_is_named_and_the_others_are_not_blamed(
     rows = text.splitlines()[2:]
     assert "**failed**: resample of shard-000003 ended 6 workers" in rows[3]
     assert all("computed" in row for row in rows[:3])
-    assert rows[4] == "| shard-000004 | 0.02 |  |  |  |"
+    assert rows[4] == "| shard-000004 | 0.07 |  |  |  |"
 
 
 class Ended(BaseException):
@@ -220,7 +221,7 @@ def test_damage_that_a_later_stage_finds_is_made_again(prefect_api: Server) -> N
     assert work.calls.count(("filter", NAMES[0])) == work.calls.count(("filter", NAMES[39])) == 2
     tasks = recorded(run_id, count)
     assert len(tasks) == count == 9 + 2
-    assert {"filter · shard 000039 · 0.02 h", "resample · shard 000039 · 0.02 h"} < set(tasks)
+    assert {"filter · shard 000039 · 0.07 h", "resample · shard 000039 · 0.07 h"} < set(tasks)
     assert {state.name for state in tasks.values()} == {"Completed"}
 
 

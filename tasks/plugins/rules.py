@@ -1,7 +1,7 @@
 """Rules as data: limits on measured columns, so that they can be taken again for free.
 
-A filter or text plug-in gives rules, not outcomes. `view.py` applies them to whole tables, which
-makes `what-if` fast and lets the report draw the thresholds in.
+A filter or text plug-in gives rules, not outcomes. They are applied to whole tables, which makes
+`what-if` fast and lets the report draw the thresholds in.
 """
 
 from __future__ import annotations

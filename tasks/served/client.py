@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 
 # Sends one item, a clip or a text, to a server, with retries. The outcome is one of these:
 #
-# answered the JSON object Refused the server works and accepts other items: 400, 413, 422
-# Unanswered no try got a usable answer; a control shows whose fault that is RunError wrong key,
-# address or model, or no server: every item would fail alike
+#     answered     the JSON object
+#     Refused      the server works and accepts other items: 400, 413, 422
+#     Unanswered   no try got a usable answer; a control shows whose fault that is
+#     RunError     wrong key, address or model, or no server: every item would fail alike
 
 FIRST = 4  # requests to begin with
 TICK = 0.1  # s between two looks at whether the run has stopped

@@ -26,13 +26,13 @@ from prefect.types.entrypoint import EntrypointType
 from flows.prepare import prepare
 from flows.run import launch
 from flows.server.door import KEY
-from flows.server.server import using
+from flows.server.server import LocalServer, using
 from flows.settings import parse
 from tasks.base import shelves
 from tests.e2e import service
 from tests.e2e.test_report_browser import CHROMIUM, FLAGS
 from tests.faults.command import Site
-from tests.helpers import corpus, tiers
+from tests.helpers import corpus, prefect_database, tiers
 from tests.helpers.shared_server import Server
 from tests.recording.test_urls import datajuicer, folder, hf_parquet, jsonl, kaldi, tar
 
@@ -113,14 +113,27 @@ def with_all_kinds(site: Site) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, prefect_server: Server) -> Made:
-    site = Site(tmp_path_factory.mktemp("ui"), prefect_server.url)
+def own_server(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of these tests alone. To store a deployment with so large a form, Prefect reads for
+    a moment before it writes, and answers 503 if anybody has written meanwhile, as the other tests
+    do all the time to the server that they share."""
+    home = tmp_path_factory.mktemp("prefect")
+    prefect_database.give(empty_database, home)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PREFECT_HOME", str(home))
+        with LocalServer() as server:
+            yield Server(server.wait_ready(), server.pid, str(home))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, own_server: Server) -> Made:
+    site = Site(tmp_path_factory.mktemp("ui"), own_server.url)
     corpus.make(site.source, 4)
     (site.source / "r00.wav").write_bytes(b"this is no audio")
     file = site.settings("out", filter={"filters": [{"use": "duration", "min": 0.7}]})
     settings = yaml.safe_load(file.read_text())
     parameters = with_all_kinds(site)
-    with using(prefect_server.url):
+    with using(own_server.url):
         launch.run(parse(settings))
         settings["filter"]["segmenter"] = {"use": "vad", "merge": "emilia"}
         deployment, all_kinds = deployed("ui", settings), deployed("all", parameters)
@@ -128,7 +141,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, prefect_server: Server) -> Ma
             run = service.newest(settings["out"])
             which = ArtifactFilter.model_validate({"flow_run_id": {"any_": [run]}})
             (artifact,) = [a for a in client.read_artifacts(artifact_filter=which) if a.key]
-    base = prefect_server.url.removesuffix("/api")
+    base = own_server.url.removesuffix("/api")
     return Made(base, deployment, run, artifact.id, site, all_kinds, parameters)
 
 

@@ -245,8 +245,8 @@ def _remove(out: Path, paths: Iterable[Path]) -> None:
 
 # Which checkpoints of a shard some settings still need, whatever their thresholds are.
 #
-# Measures, PCM and transcripts are found by recipe, as in `shard_view.py`. A part is needed when any
-# of its rows is, and a blob when a part that stays names it.
+# Measures, PCM and transcripts are found by recipe, as in `shard_view.py`. A part is needed when
+# any of its rows is, and a blob when a part that stays names it.
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,12 @@ from tasks.recording.conversation import SpokenTurn
 from tasks.recording.turns import Turn
 from tasks.shard_store import hidden, own_channels
 from tasks.shard_store.shard_view import ShardView
-from tasks.shard_store.utterance import HeardUtterance
+from tasks.shard_store.utterance import FinalUtterance
 
 
 def of(
     view: ShardView,
-    utterance: HeardUtterance,
+    utterance: FinalUtterance,
     words: Sequence[WordRow] | None,
     language: str | None,
     thorough: bool = False,
@@ -30,8 +30,8 @@ def of(
     A turn's text is the source's, where it states one for each stretch, else what was heard.
     `thorough`: the clip has something to hide."""
     cut = utterance.cut
-    channel_turns = view.channel_turns(utterance)
-    in_channels = {one.turn: one for one in own_channels.heard(channel_turns, cut.start, cut.rate)}
+    heard_turns = own_channels.heard(utterance.in_channels, cut.start, cut.rate)
+    in_channels = {one.turn: one for one in heard_turns}
     speech = view.turned(cut.recording)[1] or ()
     stretches = turns.within(speech, cut.start, cut.end)
     place = cut.recording, cut.start, cut.end, cut.rate

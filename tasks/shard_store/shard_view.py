@@ -194,20 +194,22 @@ class ShardView(StoredShard):
 
     def own_turns(self, cut: CutUtterance) -> list[OwnTurn]:
         """The turns of a window that are heard from their own channels."""
-        speech = self.turned(cut.recording)[1] if self._turns_by_channel else None
+        if not self._turns_by_channel:  # most jobs
+            return []
+        speech = self.turned(cut.recording)[1] or ()
 
         def audio(channel: int) -> own_channels.AudioRecipe:
             content = samples_of(cut.recording, self.job.filter, channel)
             return partial(self._channel_recipe, content)
 
         window = cut.start, cut.end
-        return [*own_channels.of(window, cut.rate, speech or (), self._shared_seconds, audio)]
+        return [*own_channels.of(window, cut.rate, speech, self._shared_seconds, audio)]
 
     @cached_property
     def _channel_recipe(self) -> Callable[[str, int, int], str]:
         return recipe.audio_recipes(own_channels.converted(self.job.resample))
 
-    def channel_turns(self, utterance: HeardUtterance) -> list[ChannelTurn]:
+    def channel_turns(self, utterance: HeardUtterance) -> tuple[ChannelTurn, ...]:
         """The turns of a window that was heard, with what is stored of their own channels."""
         language = utterance.transcript["language"] if utterance.transcript else None
         stored: list[ChannelTurn] = []
@@ -216,7 +218,7 @@ class ShardView(StoredShard):
             wanted = self._transcript_recipes(turn.audio, language, company)
             rows = self.audio.get(turn.audio), self.transcripts.get(wanted)
             stored.append(ChannelTurn(turn, wanted, language, *rows))
-        return stored
+        return tuple(stored)
 
     @cached_property
     def _enhancing(self) -> bool:
@@ -358,8 +360,7 @@ class ShardView(StoredShard):
             texts = self._text_values.of(utterance, row, spoken, answers, aligned)
             outcome = self._outcome_by_text(cut, texts, judge)
         request, muted = None, None
-        in_channels = self.channel_turns(utterance) if _is_kept(outcome) else []
-        unheard = tuple(turn for turn in in_channels if turn.unheard)
+        in_channels = self.channel_turns(utterance) if _is_kept(outcome) else ()
         if self._mutes:
             of_turns = own_channels.heard(in_channels, cut.start, cut.rate)
             dropped = outcome.outcome == "dropped"
@@ -372,10 +373,11 @@ class ShardView(StoredShard):
             request = llm_answers.request_for(self.job, utterance)
         answer = self.transcripts.get(request.recipe) if request else None
         unanswered_llm = request is not None and answer is None
-        if unanswered_llm or unaligned or unheard:
-            outcome = UNHEARD
         facts = texts, answer, muted, unanswered_llm, aligned, unaligned
-        return FinalUtterance(cut, utterance, outcome, *facts, unheard=unheard)
+        final = FinalUtterance(cut, utterance, outcome, *facts, in_channels=in_channels)
+        if unanswered_llm or unaligned or final.unheard:
+            return replace(final, outcome=UNHEARD)
+        return final
 
     def _alignment(self, utterance: HeardUtterance) -> tuple[TranscriptRow | None, bool]:
         """The source's text with the times of its words; whether these are asked for, and not

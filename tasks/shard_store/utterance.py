@@ -187,4 +187,9 @@ class FinalUtterance:
     aligned: TranscriptRow | None = None  # its source's text with the times of words
     unaligned: bool = False  # these are asked for, and not there
     unanswered: tuple[TextRequest, ...] = ()  # what plug-ins on text ask, and nobody answered
-    unheard: tuple[ChannelTurn, ...] = ()  # turns whose own channels nobody heard
+    in_channels: tuple[ChannelTurn, ...] = ()  # its turns, as they are heard in their own channels
+
+    @property
+    def unheard(self) -> list[ChannelTurn]:
+        """Turns whose own channels nobody heard."""
+        return [turn for turn in self.in_channels if turn.unheard]

@@ -212,7 +212,7 @@ def _turns(
 ) -> list[object]:
     """The turns of each clip, by the words that are published of it."""
     return [
-        clip_turns.of(view, u.heard, clip.words, _heard(u)["language"], _most(view.job, u) > 0)
+        clip_turns.of(view, u, clip.words, _heard(u)["language"], _most(view.job, u) > 0)
         if u
         else None
         for u, clip in zip(packaged, clips, strict=True)

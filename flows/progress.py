@@ -29,7 +29,7 @@ from tasks.runs.results import Sharded
 
 EVERY = 30.0  # s between two lines if there are no bars
 STALLED = 120.0  # s without progress, after which no time left is told
-WAITS = 5.0  # s beyond the time that was left, after which none is told
+WAITS = 5.0  # s that a stage may take longer than was told, before no time left is told
 
 
 @contextmanager
@@ -91,8 +91,8 @@ class Standing:
     @property
     def left(self) -> float | None:
         """Wall seconds left at the speed until it last did something, which count down from then
-        on; None while that is unknown, where it has stalled, and where it still waits at their end:
-        nothing says when it goes on."""
+        on; None while that is unknown, where it has stalled, and once they are over while the stage
+        is not: nothing tells when it will go on."""
         computed = self.done - self.reused
         paced = self.seconds - self.still
         if computed <= 0 or paced <= 0 or self.still > STALLED:

@@ -33,7 +33,7 @@ def channels_of(row: RecordingRow) -> Channels | None:
 
 
 def file_channel(row: RecordingRow, channel: int) -> Channels:
-    """Which of its file one of the channels is that are heard of a recording."""
+    """Which channel of its file is number `channel` of those heard of a recording."""
     picked = channels_of(row)
     return (channel if picked is None else picked[channel],)
 

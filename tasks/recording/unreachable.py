@@ -106,7 +106,7 @@ class Patience:
 
     @property
     def unspent(self) -> bool:
-        """Whether one more sound read would change nothing."""
+        """Whether another read that succeeds would change nothing here."""
         return not self._failed and self._left == _MOST
 
     def _waits(self, error: Exception, pause: float) -> bool:

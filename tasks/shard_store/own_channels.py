@@ -128,8 +128,8 @@ def _moved(row: TranscriptRow, later: float) -> list[WordRow] | None:
 
 
 def faults(turns: Iterable[ChannelTurn]) -> str:
-    """Which turns keep to the words of the window, and why the first of each channel does; empty:
-    none."""
+    """How many turns of each channel keep the words of the window, and why the first of them does;
+    empty if none do."""
     by_channel: dict[int, list[str]] = {}
     for one in turns:
         if fault := one.fault:

@@ -104,7 +104,7 @@ def _redescribed(old: RecordingRow, row: RecordingRow) -> RecordingRow:
 
 
 def _probed(old: RecordingRow) -> bool:
-    """Whether its error is of its bytes, which probing found: its source told none."""
+    """Whether its error was found by probing its bytes, and not stated by its source."""
     listed = {**old, "present": True, "error_code": None, "error_detail": None}
     return fingerprints.listed(listed) == old["listed"]
 

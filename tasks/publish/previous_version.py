@@ -18,7 +18,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
@@ -135,7 +135,7 @@ def read(out: Path, file: str) -> pa.Table:
 
 
 def shards(out: Path, file: str) -> list[OutputShard]:
-    rows: list[plan.OutputShardRow] = json.loads(read(out, file).schema.metadata[b"shards"])
+    rows = json.loads(read(out, file).schema.metadata[b"shards"])
     return [plan.from_row(row) for row in rows]
 
 
@@ -158,7 +158,7 @@ def tell(digests: pa.Table, runs: Sequence[Sequence[Any]], shards: Sequence[Outp
     """The bytes of a part's file. `runs`: (split, generation, rows) of each output shard."""
     metadata = {
         "groups": json.dumps([list(run) for run in runs]),
-        "shards": json.dumps([plan.to_row(replace(shard, unchanged=())) for shard in shards]),
+        "shards": json.dumps([asdict(replace(shard, unchanged=())) for shard in shards]),
     }
     return arrow_bytes(digests.replace_schema_metadata(metadata))
 

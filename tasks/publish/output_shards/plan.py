@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,26 +40,6 @@ SHARD = pa.schema(
         "unchanged": pa.list_(FILE),
     }
 )
-
-
-class FileRow(TypedDict):
-    """FILE."""
-
-    path: str
-    sha256: str
-    size: int
-
-
-class OutputShardRow(TypedDict):
-    """SHARD."""
-
-    format: str
-    split: str
-    number: int
-    group: int  # its record batch in rows.arrow
-    clips: int
-    files: Sequence[str]
-    unchanged: Sequence[FileRow]
 
 
 def write(
@@ -96,7 +77,7 @@ def write(
 
 def save_shards(folder: Path, shards: list[OutputShard]) -> None:
     """Write the output shards of a part into its local folder."""
-    entries = pa.Table.from_pylist([to_row(shard) for shard in shards], schema=SHARD)
+    entries = pa.Table.from_pylist([asdict(shard) for shard in shards], schema=SHARD)
     _save(folder / "shards.arrow", entries, [1] * len(shards))
 
 
@@ -162,25 +143,10 @@ def _load(path: Path, number: int) -> pa.RecordBatch:
         return pa.ipc.open_file(file).get_batch(number)
 
 
-def to_row(shard: OutputShard) -> OutputShardRow:
-    return {
-        "format": shard.format,
-        "split": shard.split,
-        "number": shard.number,
-        "group": shard.group,
-        "clips": shard.clips,
-        "files": shard.files,
-        "unchanged": [
-            {"path": file.path, "sha256": file.sha256, "size": file.size}
-            for file in shard.unchanged
-        ],
-    }
-
-
-def from_row(row: OutputShardRow) -> OutputShard:
+def from_row(row: Mapping[str, Any]) -> OutputShard:
+    """The output shard of a row (SHARD)."""
     unchanged = tuple(PublishedFile(**file) for file in row["unchanged"])
-    place = row["format"], row["split"], row["number"], row["group"], row["clips"]
-    return OutputShard(*place, tuple(row["files"]), unchanged)
+    return OutputShard(**{**row, "files": tuple(row["files"]), "unchanged": unchanged})
 
 
 def parts(staging: Path) -> list[int]:

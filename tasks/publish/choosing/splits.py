@@ -128,7 +128,8 @@ def assign(
 
     RunError if two lists name clips that belong together, or leave nothing for train.
     """
-    names, kinds = _published_names(settings, before)
+    published_names, kinds = names_in(before)
+    names = sorted({REST, *settings.splits} | published_names)
     nodes = Nodes(clips.names, KINDS, rows)
     length = clips.length[rows]
     text = _applied(settings, nodes, length, kinds)
@@ -207,13 +208,13 @@ def kinds_apart(disjoint: Sequence[str] | None, read: bool) -> set[str]:
     return {AUDIO.get(name, name) for name in disjoint}
 
 
-def _published_names(settings: PackageSettings, before: SplitTable) -> tuple[list[str], set[str]]:
-    """Names of all splits, asked for or published, sorted; and the kinds in `splits.parquet`."""
-    names, kinds = {REST, *settings.splits}, set[str]()
-    for part in before(["kind", "split"]):
+def names_in(table: SplitTable) -> tuple[set[str], set[str]]:
+    """Names of the splits in a `splits.parquet`, and its kinds."""
+    names, kinds = set[str](), set[str]()
+    for part in table(["kind", "split"]):
         names |= set(pc.unique(part["split"]).to_pylist())
         kinds |= set(pc.unique(part["kind"]).to_pylist())
-    return sorted(names), kinds
+    return names, kinds
 
 
 def _parted(nodes: Nodes, of_node: Sides, splits: int) -> _Parting:
@@ -278,11 +279,9 @@ def _known_texts(text: Int32s, of_node: Sides, parting: _Parting) -> _Texts:
     of_text = of_node[nodes]
     most = parting.most
     published = parting.kept & (parting.component < 0) & (most >= 0) & (number >= 0)
-    high, low = np.full(len(of_text), -1, np.int16), np.full(len(of_text), np.iinfo(np.int16).max)
-    np.maximum.at(high, number[published], most[published])
-    np.minimum.at(low, number[published], most[published])
-    splits = np.where((of_text < 0) & (high == low), high, of_text)
-    return _Texts(number, splits.astype(np.int16))
+    texts = np.where(published, number, np.int32(-1))
+    side, torn = components.agreed(texts, most, len(of_text))
+    return _Texts(number, np.where((of_text < 0) & ~torn[:-1], side[:-1], of_text))
 
 
 def _settled(

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.base.arrays import Bools, Float64s, Int32s, Int64s
-from tasks.publish.choosing.components import Sides
+from tasks.publish.choosing.components import Sides, agreed
 from tasks.publish.choosing.split_input import WORDS, Candidates
 from tasks.scoring import near_texts
 
@@ -73,18 +73,16 @@ def united(
     hours = np.bincount(group[component[component >= 0]], length[component >= 0], groups)
     members = np.bincount(group[:count], minlength=groups)
     side = np.concatenate([of_component[:count], text_split])
-    low, high = np.full(groups, np.iinfo(np.int16).max), np.full(groups, -1)
-    np.minimum.at(low, group[side >= 0], side[side >= 0])
-    np.maximum.at(high, group[side >= 0], side[side >= 0])
-    whole = (low >= high) & (hours <= length.sum() / 2)
+    side_of_group, torn = (column[:-1] for column in agreed(group, side, groups))
+    whole = ~torn & (hours <= length.sum() / 2)
     whole[group[component[listed & (component >= 0)]]] = False
-    whole |= (members == 1) & (low >= high)
+    whole |= (members == 1) & ~torn
     alone = np.where(whole[group[:count]], group[:count], groups + np.arange(count))
     names, unit = np.unique(alone, return_inverse=True)
     split = np.full(len(names) + 1, -1, np.int16)
     votes = _most_time(component[has], text_split[text[has]], length[has], count)
     side_of_component = np.where(of_component[:count] >= 0, of_component[:count], votes)
-    split[unit] = np.where(whole[group[:count]], high[group[:count]], side_of_component)
+    split[unit] = np.where(whole[group[:count]], side_of_group[group[:count]], side_of_component)
     unit_of_clip = np.append(unit, -1).astype(np.int32)[component]
     return Units(unit_of_clip, split)
 
@@ -166,15 +164,11 @@ def grouped(
     group[text[text >= 0]] = number[: len(rows)][text >= 0]
     sides = np.concatenate([split, *staying])
     of_group = np.concatenate([group, number[len(rows) :]])
-    has = (sides >= 0) & (of_group >= 0)
     count = int(number.max(initial=-1)) + 1
-    low, high = np.full(count, np.iinfo(np.int16).max, np.int16), np.full(count, -1, np.int16)
-    np.minimum.at(low, of_group[has], sides[has])
-    np.maximum.at(high, of_group[has], sides[has])
-    whole = (high < 0) | (low == high)
-    alone = (group < 0) | ~whole[group]
+    side_of_group, torn = agreed(of_group, sides, count)
+    alone = (group < 0) | torn[group]
     name = np.where(alone, count + np.arange(len(split)), group)
     groups, unit = np.unique(name, return_inverse=True)
     of_unit = np.full(len(groups), -1, np.int16)
-    of_unit[unit] = np.where(alone, split, np.append(high, -1)[group])
+    of_unit[unit] = np.where(alone, split, side_of_group[group])
     return np.append(unit, -1).astype(np.int32)[text], of_unit

@@ -199,10 +199,7 @@ def split_faults(
     people in turns are over all recordings."""
     faults = []
     with Names(KINDS) as named:
-        names, kinds = set[str](), set[str]()
-        for part in table(["kind", "split"]):
-            names |= set(pc.unique(part["split"]).to_pylist())
-            kinds |= set(pc.unique(part["kind"]).to_pylist())
+        names, kinds = splits.names_in(table)
         wanted = splits.kinds_apart(disjoint, "text" in kinds)
         for part in rows():
             names |= set(pc.unique(part["split"]).to_pylist())

@@ -44,7 +44,6 @@ class Foreseen:
     job: Job
     scratch: Path
     batches: Sequence[ShardBatch]
-    rejecting: Sequence[int]  # numbers of the batches with corpus-wide rejections
 
     @property
     def columns(self) -> list[str]:
@@ -76,7 +75,7 @@ class Foreseen:
     def utterances(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Columns of `outcome_table.schema_of` of all utterances, a batch at a time; with outcomes
         by corpus-wide rules, which reject pending ones too."""
-        for batch, outcomes in self._rejected():
+        for batch, outcomes in corpus_rejections.by_batch(self.scratch, self.batches):
             table = batch.outcomes({*columns, "id", "outcome"})
             stays = pc.equal(table["outcome"], PENDING)
             if outcomes is not None:
@@ -87,7 +86,7 @@ class Foreseen:
 
     def ledger(self) -> Iterator[pa.Table]:
         """The ledger, a batch at a time, whose recordings are whole and in order."""
-        for batch, outcomes in self._rejected():
+        for batch, outcomes in corpus_rejections.by_batch(self.scratch, self.batches):
             rows = batch.ledger(range(shard_batches.SLICES))
             rows = rows.drop_columns([recording_digests.KEY])
             if outcomes is not None:
@@ -96,18 +95,9 @@ class Foreseen:
 
     def rejected(self) -> Iterator[str]:
         """Ids of the utterances that rules on the whole corpus reject."""
-        for _, outcomes in self._rejected():
+        for _, outcomes in corpus_rejections.by_batch(self.scratch, self.batches):
             if outcomes is not None:
                 yield from outcomes["id"].to_pylist()
-
-    def _rejected(self) -> Iterator[tuple[ShardBatch, pa.Table | None]]:
-        """Each batch with its corpus-wide rejections (`rejections.OUTCOMES`), if it has any."""
-        saved = tables.arrow_batches(self.scratch / corpus_rejections.FILE)
-        for number, batch in enumerate(self.batches):
-            outcomes = None
-            if number in self.rejecting:
-                outcomes = pa.Table.from_batches([next(saved)]).select(rejections.OUTCOMES.names)
-            yield batch, outcomes
 
 
 @contextmanager
@@ -128,8 +118,8 @@ def version(
                 batch_outcomes.decide(job, batch, strict=False, listings=listings)
             batches.append(batch)
         shard_batches.list_in(scratch, batches)
-        chosen = next_version.choose(job, scratch)
-        yield Foreseen(job, scratch, batches, chosen.rejecting)
+        next_version.choose(job, scratch)
+        yield Foreseen(job, scratch, batches)
 
 
 def ledger(job: Job, shards: Sequence[str]) -> Iterator[pa.Table]:

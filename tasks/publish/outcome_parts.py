@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,32 +20,26 @@ from tasks.storage import tables
 PART = re.compile(rf"{shard_batches.KEY_NAME.pattern}(-[0-9a-f]{{16}})?")
 
 
-def note(job: Job, scratch: Path, rejecting: Sequence[int], manifests: str | None = None) -> None:
-    """Update the table to the run's shard batches; `rejecting`: numbers of those with corpus-wide
-    rejections. Parts whose names exist already stay. `manifests`: the hash of the names of all
-    checkpoints, if the run has listed them."""
+def note(job: Job, scratch: Path, manifests: str | None = None) -> None:
+    """Update the table to the run's shard batches. Parts whose names exist already stay.
+    `manifests`: the hash of the names of all checkpoints, if the run has listed them."""
     home = outcome_table.place(job.out)
-    index_of_batch = {number: place for place, number in enumerate(rejecting)}
     outcome_table.unseal(job.out)
     existing = {path.name for path in storage.names(home, ".parquet") if PART.fullmatch(path.stem)}
     names = []
-    with tables.arrow(scratch / corpus_rejections.FILE) as file:
-        saved = pa.ipc.open_file(file)
-        for number, batch in enumerate(shard_batches.listed(scratch)):
-            name, outcomes = batch.home.name, None
-            if number in index_of_batch:
-                record_batch = saved.get_batch(index_of_batch[number])
-                outcomes = pa.Table.from_batches([record_batch]).drop_columns(["group"])
-                text = repr(outcomes.to_pylist()).encode()
-                name = f"{name}-{hashlib.sha256(text).hexdigest()[:16]}"
-            names.append(f"{name}.parquet")
-            if names[-1] not in existing:
-                data = batch.data(shard_batches.OUTCOMES)
-                if outcomes is not None:
-                    table = pq.read_table(pa.BufferReader(data))
-                    table = rejections.entered(table, "id", outcomes)
-                    data = tables.parquet(table, compression="zstd")
-                storage.write_atomic(home / names[-1], data)
+    for batch, outcomes in corpus_rejections.by_batch(scratch, shard_batches.listed(scratch)):
+        name = batch.home.name
+        if outcomes is not None:
+            text = repr(outcomes.to_pylist()).encode()
+            name = f"{name}-{hashlib.sha256(text).hexdigest()[:16]}"
+        names.append(f"{name}.parquet")
+        if names[-1] not in existing:
+            data = batch.data(shard_batches.OUTCOMES)
+            if outcomes is not None:
+                table = pq.read_table(pa.BufferReader(data))
+                table = rejections.entered(table, "id", outcomes)
+                data = tables.parquet(table, compression="zstd")
+            storage.write_atomic(home / names[-1], data)
     for name in existing.difference(names):
         storage.remove(home / name)
     outcome_table.seal(job, names, manifests)

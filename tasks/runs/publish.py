@@ -135,10 +135,10 @@ def gather(
     it, and `tables`, the digests of its tables' files. `manifests`: see `outcome_parts.note`."""
     shard_batches.list_in(scratch, batches)
     chosen = executor.call(next_version.choose, job, scratch)
-    executor.call(outcome_parts.note, job, scratch, chosen.rejecting, manifests)
+    executor.call(outcome_parts.note, job, scratch, manifests)
     newest = versions.newest(job.out)
     staging = versions.stage(job.out, versions.number(newest) + 1 if newest else 1)
-    ledger = executor.call(ledger_layout.plan, job, scratch, bool(chosen.rejecting))
+    ledger = executor.call(ledger_layout.plan, job, scratch)
     executor.map(
         ledger_parts.write, [(job, scratch, some, staging, newest) for some in ledger.calls]
     )

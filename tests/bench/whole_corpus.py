@@ -161,7 +161,7 @@ def steps(job: Job, scratch: Path, clips: int) -> Iterator[tuple[str, int, float
         yield f"{name}: choose", count, cpu, rss
         digest = ""
         if not job.package.splits:
-            planned, cpu, rss = in_process(ledger_layout.plan, job, scratch, False)
+            planned, cpu, rss = in_process(ledger_layout.plan, job, scratch)
             digest = planned.fingerprint
             yield f"{name}: ledger", count, cpu, rss
         gathered, cpu, rss = in_process(gather, job, scratch, chosen, digest)

@@ -76,15 +76,14 @@ def corpus_wide(
     return rejected.filter(pc.greater_equal(rejected["at"], 0)), frozen
 
 
-def save(scratch: Path, batches: Sequence[ShardBatch], rejected: pa.Table) -> list[int]:
-    """Save SAVED from REJECTED, for each shard batch with any; returns the batches' numbers."""
+def save(scratch: Path, batches: Sequence[ShardBatch], rejected: pa.Table) -> None:
+    """Save SAVED from REJECTED, for each shard batch with any."""
     begins = first_rows(batches)
     rejected = rejected.take(np.argsort(rejected["at"].to_numpy(), kind="stable"))
     place = rejected["at"].to_numpy()
     edges = np.searchsorted(place, begins)
-    rejecting = np.flatnonzero(np.diff(edges)).tolist()
     with storage.of(scratch).writing(scratch) as home, tables.writing(home / FILE, SAVED) as out:
-        for number in rejecting:
+        for number in np.flatnonzero(np.diff(edges)).tolist():
             some = rejected.slice(int(edges[number]), int(edges[number + 1] - edges[number]))
             rows = some["at"].to_numpy() - begins[number]
             batch = batches[number]
@@ -99,4 +98,17 @@ def save(scratch: Path, batches: Sequence[ShardBatch], rejected: pa.Table) -> li
             table = table.append_column("group", pa.array(np.full(len(some), number, np.int32)))
             [record_batch] = table.cast(SAVED).combine_chunks().to_batches()
             out.write_batch(record_batch)
-    return rejecting
+
+
+def by_batch(
+    scratch: Path, batches: Sequence[ShardBatch]
+) -> Iterator[tuple[ShardBatch, pa.Table | None]]:
+    """Each shard batch with what `save` saved of it; None: nothing of it is rejected."""
+    saved = tables.arrow_batches(scratch / FILE)
+    following = next(saved, None)
+    for number, batch in enumerate(batches):
+        outcomes = None
+        if following is not None and following["group"][0].as_py() == number:
+            outcomes = pa.Table.from_batches([following]).drop_columns(["group"])
+            following = next(saved, None)
+        yield batch, outcomes

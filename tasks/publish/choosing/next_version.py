@@ -50,7 +50,6 @@ class Choice:
     frozen: JsonObject  # bounds of corpus-wide rules, for dataset.json
     split_lists: ListDescriptions  # for dataset.json
     firsts: dict[str, str]  # the first id of each split
-    rejecting: list[int]  # numbers of the shard batches with corpus-wide rejections
     changed: list[str]  # shards with recordings that changed during the run
 
 
@@ -92,12 +91,12 @@ def choose(job: Job, scratch: Path) -> Choice:
         del among, open_rows, passed, selected, stay, places
     else:
         selection.warn_of_lost_splits(newest)
-    rejecting = corpus_rejections.save(scratch, batches, rejected)
+    corpus_rejections.save(scratch, batches, rejected)
     del rejected
     clips = corpus_clips.load(batches, linked)
     corpus_clips.save(scratch, clips, first_rows, split, names, linked.names if linked else [])
     changed = [shard for batch in batches for shard in batch.facts["changed"]]
-    return Choice(frozen, lists, first_ids, rejecting, changed)
+    return Choice(frozen, lists, first_ids, changed)
 
 
 def _first_ids(

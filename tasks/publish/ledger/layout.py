@@ -60,12 +60,11 @@ class LedgerPlan(NamedTuple):
     fingerprint: str  # a hash of all rows
 
 
-def plan(job: Job, scratch: Path, has_rejections: bool) -> LedgerPlan:
-    """Save the workers' tasks; `has_rejections`: there are corpus-wide ones."""
+def plan(job: Job, scratch: Path) -> LedgerPlan:
+    """Save the workers' tasks."""
     batches = shard_batches.listed(scratch)
     now = recordings_now(batches)
-    if has_rejections:
-        enter_outcomes(scratch, batches, now)
+    has_rejections = enter_outcomes(scratch, batches, now)
     most, rows = job.package.table_rows, int(now.rows.sum())
     newest = versions.newest(job.out)
     parts = []
@@ -255,13 +254,13 @@ def recordings_now(batches: Sequence[ShardBatch]) -> Now:
     return now
 
 
-def enter_outcomes(scratch: Path, batches: Sequence[ShardBatch], now: Now) -> None:
-    """Update the digests of recordings that corpus-wide rejections touch."""
-    for record_batch in tables.arrow_batches(scratch / corpus_rejections.FILE):
-        batch, outcomes = (
-            batches[record_batch["group"][0].as_py()],
-            pa.Table.from_batches([record_batch]),
-        )
+def enter_outcomes(scratch: Path, batches: Sequence[ShardBatch], now: Now) -> bool:
+    """Update the digests of recordings that corpus-wide rejections touch; whether there are any."""
+    any_rejected = False
+    for batch, outcomes in corpus_rejections.by_batch(scratch, batches):
+        if outcomes is None:
+            continue
+        any_rejected = True
         accounts = batch.table("accounts.arrow", (KEY, "overlaps"))
         # Where spans overlap, a rejection moves samples between rows.
         moved = pc.is_in(outcomes[KEY], accounts[KEY].filter(accounts["overlaps"]).combine_chunks())
@@ -275,6 +274,7 @@ def enter_outcomes(scratch: Path, batches: Sequence[ShardBatch], now: Now) -> No
             account = recording_digests.of_ledger(ledger_rows.with_outcomes(rows, overlapping))
             place = np.searchsorted(now.keys, account[KEY].to_numpy())
             now.digests[place] = account["digest"].to_numpy()
+    return any_rejected
 
 
 def compare(parts: Sequence[LedgerPart], now: Now) -> tuple[list[Old], Bools]:

@@ -4,17 +4,13 @@ the new ones."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import audio
-from tasks.base.errors import ItemError
 from tasks.base.schema import RecordingRow
-from tasks.insight.estimating import asked_apart
+from tasks.insight.estimating import headers
 from tasks.publish.dataset import telephone
-from tasks.recording import Locator
 
 SAMPLE = 60  # new files, spread over all
 PATIENCE = 10.0  # s for these
@@ -25,8 +21,8 @@ def sentences(fresh: Sequence[RecordingRow], listings: Iterable[pa.Table]) -> It
     RECORDINGS."""
     nameless = [row for row in fresh if not row["speaker"] and not row["error_code"]]
     sample = nameless[:: -(-len(nameless) // SAMPLE) or 1]
-    answers = asked_apart.answers(__name__, [row["locator"] for row in sample], PATIENCE)
-    rates = [cast(int, rate) for rate in answers if rate is not None]
+    answers = headers.read([row["locator"] for row in sample], PATIENCE)
+    rates = [header["rate"] for header in answers if header is not None]
     for table in listings:
         theirs = table.filter(pc.and_(table["present"], pc.is_null(table["speaker"])))
         rates += theirs["header_rate"].drop_null().to_pylist()
@@ -34,14 +30,3 @@ def sentences(fresh: Sequence[RecordingRow], listings: Iterable[pa.Table]) -> It
     if warning := telephone.sentence(narrow, len(rates) - narrow):
         few = "" if len(sample) == len(nameless) else f"Of {len(rates)} that were looked at, "
         yield few + warning
-
-
-def rate(locator: Locator) -> int | None:
-    try:
-        return audio.probe(locator).rate
-    except (ItemError, OSError):
-        return None
-
-
-if __name__ == "__main__":
-    asked_apart.serve(rate)

@@ -97,11 +97,13 @@ def lengths(rows: Sequence[RecordingRow]) -> dict[str, float]:
     rates: dict[str, tuple[int, float]] = {}  # bytes, seconds by extension
     sound = [row for row in rows if not row["error_code"]]
     answers = headers.read([row["locator"] for row in sound[:HEADERS]])
-    for row, length in zip(sound, answers, strict=False):
-        if length is None:
+    for row, header in zip(sound, answers, strict=False):
+        if header is None:
+            continue
+        if (length := header["seconds"]) is None:
             seconds[row["recording"]] = seconds_of({**row, "header_seconds": None})
-        elif length is not False:
-            seconds[row["recording"]] = float(length)
+        else:
+            seconds[row["recording"]] = length
             size, total = rates.get(_ending(row), (0, 0.0))
             rates[_ending(row)] = size + row["size"], total + length
     for row in sound[len(answers) :]:

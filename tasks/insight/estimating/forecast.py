@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TypedDict
 
 import numpy as np
@@ -317,11 +318,7 @@ class Forecast:
     @property
     def _cold(self) -> bool:
         """Whether first units must count because there are hardly any others."""
-        laps = [
-            lap
-            for recording_laps in self.spent.laps.get("filter", {}).values()
-            for lap in recording_laps
-        ]
+        laps = [*chain(*self.spent.laps.get("filter", {}).values())]
         return 2 * sum(lap.cold for lap in laps) > len(laps)
 
     def work(self, stages: Sequence[str], what: str) -> Interval | None:
@@ -360,12 +357,7 @@ class Forecast:
     def computing(self) -> float | None:
         """CPU time per wall time of the sample's work: far below a worker's number of threads if it
         waits for a GPU, a server, or other programs on the machine."""
-        laps = [
-            lap
-            for stage_laps in self.spent.laps.values()
-            for recording_laps in stage_laps.values()
-            for lap in recording_laps
-        ]
+        laps = [*chain(*(laps for stage in self.spent.laps.values() for laps in stage.values()))]
         wall = sum(lap.wall for lap in laps)
         return round(sum(lap.cpu for lap in laps) / wall, 3) if wall else None
 
@@ -392,7 +384,6 @@ class Forecast:
         names = sorted({m.dataset for m in self.members})
         wall, disk, kept = self.wall(), self.disk(), self.kept()
         cpu = self.work(list(self.spent.kinds), "cpu")
-        audio = self.audio()
         later = max(0.0, kept.expected - self.sizes.published)
         return {
             "hours": {
@@ -416,7 +407,7 @@ class Forecast:
             "computing": self.computing(),
             "disk_bytes": disk.as_dict(0),
             "disk_parts": {
-                "audio": round(audio.expected),
+                "audio": round(self.audio().expected),
                 "package": {name: round(size * later) for name, size in self.sizes.formats.items()},
             },
             "confidence": CONFIDENCE,

@@ -1,9 +1,9 @@
-"""Lengths of new recordings by their headers."""
+"""What headers of new recordings say: their lengths and rates."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import TypedDict, cast
 
 from tasks import audio
 from tasks.base.errors import ItemError
@@ -12,22 +12,27 @@ from tasks.recording import Locator
 
 PATIENCE = 10.0  # s for all headers; the rest is estimated from file sizes
 
-#: Seconds; None: the header does not tell; False: it cannot be read.
-Length = float | None | bool
+
+class Header(TypedDict):
+    """Of a recording that can be read."""
+
+    seconds: float | None  # None: the header does not tell
+    rate: int
 
 
-def read(locators: Sequence[str], patience: float = PATIENCE) -> list[Length]:
-    """The length of each recording, as `asked_apart.answers`."""
-    return cast(list[Length], asked_apart.answers(__name__, locators, patience))
+def read(locators: Sequence[str], patience: float = PATIENCE) -> list[Header | None]:
+    """The header of each recording, as `asked_apart.answers`; None: it cannot be read."""
+    return cast(list[Header | None], asked_apart.answers(__name__, locators, patience))
 
 
-def length(locator: Locator) -> Length:
+def header(locator: Locator) -> Header | None:
     try:
-        header = audio.probe(locator)
+        probed = audio.probe(locator)
     except (ItemError, OSError):
-        return False
-    return None if header.frames is None else header.frames / header.rate
+        return None
+    seconds = None if probed.frames is None else probed.frames / probed.rate
+    return {"seconds": seconds, "rate": probed.rate}
 
 
 if __name__ == "__main__":
-    asked_apart.serve(length)
+    asked_apart.serve(header)

@@ -20,13 +20,7 @@ from tasks.base.arrays import FixedBytes
 from tasks.base.errors import ItemError
 from tasks.base.schema import RecordingRow
 from tasks.filter import todo as cuts_lacking
-from tasks.insight.estimating import (
-    band_sample,
-    channel_sample,
-    failure_refusal,
-    removal_refusal,
-    rewritten_clips,
-)
+from tasks.insight.estimating import band_sample, channel_sample, refusals, rewritten_clips
 from tasks.insight.estimating.changes import Causes, Change, found_since, may_choose_others
 from tasks.insight.estimating.expected import Expected, lengths
 from tasks.publish import foreseen, safeguards
@@ -134,9 +128,9 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     other = described is None or described["settings"] != whole_job.settings_of(job)
     other = other or bool(causes.people)
     totals = (scan.stages, causes.all, removed, surveyed.ignored, len(shards), clips, other, unread)
-    refusal = removal_refusal.refusal(job, listed, newest)
+    refusal = refusals.of_removals(job, listed, newest)
     unusable = [*_unusable(listed, header)]
-    refusal = refusal or failure_refusal.refusal(job, surveyed, listed, newest, unusable)
+    refusal = refusal or refusals.of_failures(job, surveyed, listed, newest, unusable)
     if refusal is None and not clips[1] and not any(scan.stages[name].compute for name in HEARD):
         refusal = safeguards.nothing_left_in_words(job)
     datasets = plugins.datasets(job.sources)
@@ -264,12 +258,8 @@ class _Scan:
             self.unjudged += len(unjudged)
             heard = {u.cut.company for u in unjudged if u.cut.company}
             for utterance in utterances:
-                self._count(
-                    view,
-                    utterance,
-                    seen,
-                    utterance.heard.companion or utterance.cut.company in heard,
-                )
+                in_window = utterance.heard.companion or utterance.cut.company in heard
+                self._count(view, utterance, seen, in_window)
 
     def _count(
         self, view: ShardView, utterance: FinalUtterance, seen: set[str], in_window: bool

@@ -26,16 +26,14 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tasks import storage
 from tasks.accounting import summary
 from tasks.base.arrays import UInt64s
 from tasks.base.errors import RunError
 from tasks.base.json_types import Arrived, Balance, DatasetJson, JsonObject
-from tasks.base.schema import UTTERANCES_FILE
 from tasks.formats import Hashes
-from tasks.publish import corpus_labels, leaks, previous_version, row_digests, safeguards, speakers
+from tasks.publish import corpus_labels, previous_version, row_digests, safeguards, speakers
 from tasks.publish.choosing import corpus_clips, splits
 from tasks.publish.choosing.next_version import Choice
 from tasks.publish.dataset import datacard
@@ -106,7 +104,10 @@ def gather(
     planned, needed = parts.save(
         job, scratch, laid_out, chosen_clips, columns, former.version, former.linkable, damaged
     )
-    _tables(scratch, staging, job)
+    for name in (splits.FILE, speakers.FILE):
+        if storage.exists(scratch / name):  # it is asked for
+            with storage.of(staging).writing(staging, job.scratch) as home:
+                tables.write_parquet(home / name, tables.arrow_batches(scratch / name))
     loads = layout.loads_of(laid_out, chosen_clips.clips.seconds)
     return Gathered(
         version=former.number + 1,
@@ -138,19 +139,16 @@ def _with_columns(
 ) -> tuple[corpus_clips.Chosen, ClipColumns]:
     """The chosen clips, with digests of their rows that depend on the speakers' names and on labels
     by the corpus; and what their rows get besides."""
-    spoken = None
+    clips, spoken = chosen_clips.clips, None
+    content = clips.content
     if chosen_clips.speakers:
-        content = speakers.content(
-            chosen_clips.clips.content, chosen_clips.clips.speaker, chosen_clips.speakers
-        )
-        chosen_clips = chosen_clips._replace(clips=chosen_clips.clips._replace(content=content))
-        spoken = speakers.names_of(chosen_clips.clips.speaker, pa.array(chosen_clips.speakers))
+        content = speakers.content(content, clips.speaker, chosen_clips.speakers)
+        spoken = speakers.names_of(clips.speaker, pa.array(chosen_clips.speakers))
     if corpus_labels.chosen(job):
-        content = corpus_labels.content(job, chosen_clips.clips.content, scratch)
-        chosen_clips = chosen_clips._replace(clips=chosen_clips.clips._replace(content=content))
-    content, derived = chosen_clips.clips.content, parts.derived(job, batches, chosen_clips.clips)
-    if derived:
-        content = content * np.uint64(0x9E3779B97F4A7C15) ^ row_digests.of_rows(pa.table(derived))
+        content = corpus_labels.content(job, content, scratch)
+    chosen_clips = chosen_clips._replace(clips=clips._replace(content=content))
+    if derived := parts.derived(job, batches, clips):
+        content = row_digests.joined(content, row_digests.of_rows(pa.table(derived)))
     return chosen_clips, ClipColumns(content, derived, spoken)
 
 
@@ -194,39 +192,25 @@ def _former(
 def _laid_out(
     job: Job, chosen_clips: corpus_clips.Chosen, former: _Former, content: UInt64s
 ) -> list[layout.ShardClips]:
-    """The output shards; `content`: digests of the clips' rows."""
+    """The output shards, with what is the same as in the newest version; `content`: digests of the
+    clips' rows."""
     clips = layout.LayoutClips(
         chosen_clips.clips.high, chosen_clips.clips.seconds, chosen_clips.split, chosen_clips.names
     )
     laid_out = layout.lay_out_clips(
         clips, job.package, former.number + 1, former.clips, former.settings
     )
-    if former.version is None or former.clips is None:
+    if (before := former.version) is None:
         return laid_out
-    return _compared(laid_out, former.version, content)
-
-
-def _compared(
-    shards: list[layout.ShardClips], before: Published, content: UInt64s
-) -> list[layout.ShardClips]:
-    """The output shards, with what is the same as in the newest version."""
     firsts = {(shard.split, shard.number): shard.first for shard in before.shards}
-    compared = []
-    for shard in shards:
-        if shard.whole and shard.before is not None:
-            first = firsts[shard.split, shard.before]
-            then = before.content[first : first + len(shard.rows)]
-            if np.array_equal(content[shard.rows], then):
-                shard = replace(shard, same=True)
-        compared.append(shard)
-    return compared
 
+    def is_same(shard: layout.ShardClips) -> bool:
+        if not shard.whole or shard.before is None:
+            return False
+        first = firsts[shard.split, shard.before]
+        return np.array_equal(content[shard.rows], before.content[first : first + len(shard.rows)])
 
-def _tables(scratch: Path, staging: Path, job: Job) -> None:
-    """Stage `splits.parquet` and `speakers.parquet`, if they are asked for."""
-    for name, table in corpus_clips.tables_of(scratch):
-        with storage.of(staging).writing(staging, job.scratch) as home:
-            tables.write_parquet(home / name, table)
+    return [replace(shard, same=is_same(shard)) for shard in laid_out]
 
 
 def fingerprint(job: Job, chosen_clips: corpus_clips.Chosen, ledger: str, chosen: Choice) -> str:
@@ -257,14 +241,16 @@ def publish(job: Job, gathered: Gathered) -> Path:
     RunError if the tables on disk are not those that were gathered."""
     staging = storage.place(gathered.staging)
     digests = gathered.tables
-    notes = _notes(staging, gathered)
+    folders = (staging / plan.PLAN / plan.part_name(part.number) for part in gathered.parts)
+    notes = [  # for the next version; before the plan is removed
+        (part.name, part.file or storage.read(folder / "told.arrow"))
+        for part, folder in zip(gathered.parts, folders, strict=True)
+    ]
     with finished(job, staging, [*digests]) as (home, hashes):
         for name, expected in digests.items():
             if storage.hashed(home / name) != expected:
                 raise RunError(f"{name} changed after it was written; check the disk")
-        datacard.write(
-            job, replace(gathered, leaks=_leaks(job, home), pii=_pii(home)), home, hashes | digests
-        )
+        datacard.write(job, gathered, home, hashes | digests)
         staged = {*hashes, *digests, splits.FILE, speakers.FILE}
         version = versions.publish(job.out, staging, gathered.version, home, staged)
     seal = versions.described(version)[datacard.SEAL]
@@ -272,40 +258,3 @@ def publish(job: Job, gathered: Gathered) -> Path:
     previous_version.save(job.out, notes, ledger, firsts, seal, job.package.seed)
     previous_version.save_guards(job.out, version)
     return version
-
-
-def _pii(home: Path) -> dict[str, int]:
-    """How many clips of the version in `home` have personal data, and how much of each kind; empty
-    if nobody asked."""
-    table, total = home / UTTERANCES_FILE, dict[str, int]()
-    names = [n for n in tables.schema(table).names if n == "pii" or n.startswith("pii_")]
-    kinds = [name for name in names if name not in ("pii", "pii_untimed")]
-    if "pii" not in names:
-        return {}
-    for part in tables.row_groups(table, ["pii", *kinds]):
-        clips = pc.sum(pc.greater(part["pii"], 0)).as_py() or 0
-        total["clips"] = total.get("clips", 0) + clips
-        for name in kinds:
-            kind = name.removeprefix("pii_")
-            total[kind] = total.get(kind, 0) + int(pc.sum(part[name]).as_py() or 0)
-    return total
-
-
-def _leaks(job: Job, home: Path) -> leaks.Leaks:
-    """What the splits of the version in `home` share with train."""
-    table = home / UTTERANCES_FILE
-    names = {n for part in tables.row_groups(table, ["split"]) for n in part["split"].unique()}
-    splits_in_use = [name.as_py() for name in names]
-    columns = leaks.columns(tables.schema(table).names)
-    linked, parts = leaks.linked(home, columns), tables.row_groups(table, columns)
-    return leaks.of_utterances(splits_in_use, parts, job.package.memory, job.scratch, linked)
-
-
-def _notes(staging: Path, gathered: Gathered) -> list[tuple[str, str | bytes]]:
-    """The note on each part of the version, for the next one; before the plan is removed."""
-    notes: list[tuple[str, str | bytes]] = []
-    for part in gathered.parts:
-        folder = staging / plan.PLAN / plan.part_name(part.number)
-        note = part.file or storage.read(folder / "told.arrow")
-        notes.append((part.name, note))
-    return notes

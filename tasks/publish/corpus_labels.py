@@ -16,6 +16,7 @@ from tasks import corpus, plugins, storage
 from tasks.base.arrays import UInt64s
 from tasks.base.json_types import JsonObject
 from tasks.plugins.contracts import Measuring
+from tasks.publish import row_digests
 from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tasks.shard_store import recipe, whole_job
@@ -58,5 +59,4 @@ def content(job: Job, codes: UInt64s, scratch: Path) -> UInt64s:
         (whole_job.settings_of_plugin(shelf, plugin), frozen.get(f"{shelf}.{plugin.use}"))
         for shelf, plugin in chosen(job)
     ]
-    digest = np.uint64(int(recipe.digest(what)[:16], 16))
-    return codes * np.uint64(0x9E3779B97F4A7C15) ^ digest
+    return row_digests.joined(codes, np.uint64(int(recipe.digest(what)[:16], 16)))

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tasks import storage
+from tasks.base.schema import UTTERANCES_FILE
 from tasks.publish import speakers
 from tasks.publish.choosing import split_input
 from tasks.publish.choosing.components import KINDS
@@ -35,6 +36,15 @@ Leaks = dict[str, dict[str, int]]
 def columns(stored: Collection[str]) -> list[str]:
     """The columns of utterances that leaks are counted by, of those that are stored."""
     return [*COLUMNS, *({TURNS} & {*stored})]
+
+
+def of_version(version: Path, memory: str, scratch: Path | None) -> Leaks:
+    """What the splits of a version share with train."""
+    table = version / UTTERANCES_FILE
+    names = {n for part in tables.row_groups(table, ["split"]) for n in part["split"].unique()}
+    asked = columns(tables.schema(table).names)
+    parts, links = tables.row_groups(table, asked), linked(version, asked)
+    return of_utterances([name.as_py() for name in names], parts, memory, scratch, links)
 
 
 def linked(version: Path, columns: Collection[str]) -> Speakers | None:

@@ -108,6 +108,11 @@ def folded(start: UInt64s, table: pa.Table, names: Sequence[str]) -> UInt64s:
     return digests
 
 
+def joined(codes: UInt64s, more: UInt64s | np.uint64) -> UInt64s:
+    """A digest of each row from two."""
+    return codes * np.uint64(0x9E3779B97F4A7C15) ^ more
+
+
 def mixed(codes: UInt64s) -> UInt64s:
     """The finaliser of SplitMix64: each bit depends on all."""
     codes = (codes ^ (codes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,8 +12,6 @@ import pyarrow as pa
 from tasks import storage
 from tasks.base.arrays import Float64s, Int16s, Int32s, Int64s, UInt64s
 from tasks.base.errors import RunError
-from tasks.publish import speakers
-from tasks.publish.choosing import splits
 from tasks.publish.outcomes.shard_batches import VOICE, ShardBatch
 from tasks.publish.speakers import Speakers
 from tasks.storage import long_columns, tables
@@ -145,10 +143,3 @@ def rows_of(batches: Sequence[ShardBatch], clips: CorpusClips, columns: Sequence
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     return long_columns.take(pa.concat_tables(pieces), back)
-
-
-def tables_of(scratch: Path) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
-    """`splits.parquet` and `speakers.parquet` of the next version, if requested."""
-    for name in (splits.FILE, speakers.FILE):
-        if storage.exists(scratch / name):
-            yield name, tables.arrow_batches(scratch / name)

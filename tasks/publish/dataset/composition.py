@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -133,6 +134,20 @@ def of_annotations(table: Path) -> dict[str, JsonObject]:
         hours = {"value": row["value"], "hours": row["hours"], "utterances": row["utterances"]}
         declared[row["label"]].setdefault("values", []).append(hours)
     return declared
+
+
+def of_personal_data(table: Path) -> dict[str, int]:
+    """How many clips of `utterances.parquet` have personal data, and how much of each kind; empty
+    if nobody asked."""
+    names, counts = tables.schema(table).names, Counter[str]()
+    if "pii" not in names:
+        return counts
+    kinds = [name for name in names if name.startswith("pii_") and name != "pii_untimed"]
+    for part in tables.row_groups(table, ["pii", *kinds]):
+        counts["clips"] += pc.sum(pc.greater(part["pii"], 0)).as_py() or 0
+        for name in kinds:
+            counts[name.removeprefix("pii_")] += int(pc.sum(part[name]).as_py() or 0)
+    return counts
 
 
 def _stated(part: pa.Table, name: str) -> pa.ChunkedArray:

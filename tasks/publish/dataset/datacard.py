@@ -26,6 +26,7 @@ from tasks.base.json_types import (
     Summary,
 )
 from tasks.base.schema import DATASET_FILE, UTTERANCES_FILE
+from tasks.publish import leaks
 from tasks.publish.dataset import card_readme, composition, croissant, dialogues
 from tasks.publish.planned_columns import labels_kept, turns_kept
 from tasks.settings import Plugin
@@ -54,8 +55,6 @@ class VersionFacts:
     layout: dict[str, str | int] = field(default_factory=dict)
     frozen: JsonObject = field(default_factory=dict)  # bounds of corpus-wide rules
     split_lists: dict[str, ListDescription] = field(default_factory=dict)
-    leaks: dict[str, dict[str, int]] = field(default_factory=dict)  # of splits into train
-    pii: dict[str, int] = field(default_factory=dict)  # hidden or kept places in texts, by kind
     tars: dict[str, int] = field(default_factory=dict)  # how many, by split
 
 
@@ -99,9 +98,8 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
     """dataset.json without its files: counts, hours, speakers, settings, recipes."""
     ledger = gathered.totals.sums
     counts = gathered.summary
-    clips = composition.of_utterances(
-        tables.row_groups(staging / UTTERANCES_FILE, composition.COLUMNS)
-    )
+    table = staging / UTTERANCES_FILE
+    clips = composition.of_utterances(tables.row_groups(table, composition.COLUMNS))
     facts: DatasetJson = {
         "format": 1,
         "version": gathered.version,
@@ -134,12 +132,11 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
     }
     if differences := mixed.recorded(job.out):
         facts["mixed"] = differences
-    if gathered.leaks:
-        facts["leaks"] = gathered.leaks
+    if shared := leaks.of_version(staging, job.package.memory, job.scratch):
+        facts["leaks"] = shared
     if names := labels_kept(job):
-        rows = tables.row_groups(staging / UTTERANCES_FILE, composition.LABEL_COLUMNS)
+        rows = tables.row_groups(table, composition.LABEL_COLUMNS)
         facts["labels"] = composition.of_labels(rows, names)
-    table = staging / UTTERANCES_FILE
     if turns_kept(job):
         columns_there = {*tables.schema(table).names}
         columns = [name for name in dialogues.COLUMNS if name in columns_there]
@@ -148,8 +145,8 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
         facts["annotations"] = annotated
     if features := _features(job):
         facts["features"] = features
-    if gathered.pii:
-        facts["pii"] = gathered.pii
+    if personal := composition.of_personal_data(table):
+        facts["pii"] = personal
     if models := _models(job):
         facts["models"] = models
     if reviews := decisions.described(job):

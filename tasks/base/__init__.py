@@ -1,2 +1,2 @@
-"""What every room uses and that uses no other: errors, columns, logs, types, limits of the
-machine."""
+"""What every room uses: errors, columns, logs, types, limits of the machine. Imports no other
+room."""

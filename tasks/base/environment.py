@@ -16,21 +16,20 @@ from pathlib import Path
 
 #: Set by the client that spawns workers; absent where workers are started by hand.
 VERSION_VARIABLE = "UTTERMILL_VERSION"
-#: Set by a client that spawns workers for one run: what its settings reach, as JSON (see
+#: Set by a client that spawns workers for one run: the modules that its settings need, as JSON (see
 #: `tasks.plugins.engines`). Empty or absent where workers may serve any run.
 ENGINES_VARIABLE = "UTTERMILL_ENGINES"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def no_telemetry() -> None:
-    """ONNX Runtime brings a telemetry client that starts when it is imported; nothing here may
-    phone home."""
+    """ONNX Runtime starts a telemetry client when it is imported; this keeps it off."""
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
 def visible_gpus() -> str | None:
-    """CUDA_VISIBLE_DEVICES: names of GPUs by comma, "" for none, None for all. The cluster sets it
-    for each of its workers."""
+    """CUDA_VISIBLE_DEVICES: GPU names separated by commas, "" for none, None for all. The cluster
+    sets it for each worker."""
     return os.environ.get("CUDA_VISIBLE_DEVICES")
 
 
@@ -40,37 +39,38 @@ def client_version() -> str | None:
 
 
 def engines() -> dict[str, str] | None:
-    """Modules that this worker loads before its first task, each with an attribute whose reading
-    loads it; None: all that any run may reach."""
+    """Modules that this worker loads before its first task; reading the attribute named beside each
+    loads it. None: load everything that any run may need."""
     value = os.environ.get(ENGINES_VARIABLE)
     return json.loads(value) if value else None
 
 
 def secret(name: str) -> str:
-    """A key that the settings name (`api_key_env`); "" if it is not set."""
+    """The value of the variable that settings name (`api_key_env`); "" if it is not set."""
     return os.environ.get(name, "")
 
 
 def cache() -> Path:
     """The user's cache: `$XDG_CACHE_HOME`, else `~/.cache`."""
     base = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG standard wants relative paths ignored.
+    # The XDG standard says to ignore relative paths.
     return Path(base) if os.path.isabs(base) else Path.home() / ".cache"
 
 
 def set_temporary_folder(folder: Path) -> None:
-    """Where this process and its children put temporary files."""
+    """Set where this process and its children put temporary files."""
     os.environ["TMPDIR"] = str(folder)
 
 
 def of_child() -> dict[str, str]:
-    """The environment for a Python process that imports from where this one does."""
+    """The environment for a Python child process, with this process's import path."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
 
 
 @contextmanager
 def setting(name: str, value: str | None) -> Iterator[None]:
-    """Set a variable for a library that has no option for it, then restore it; None: leave it."""
+    """Set a variable for a library that has no option for it, then restore it; None: change
+    nothing."""
     if value is None:
         yield
         return
@@ -87,8 +87,9 @@ def setting(name: str, value: str | None) -> Iterator[None]:
 
 @contextmanager
 def with_home() -> Iterator[None]:
-    """A user without HOME whom no list of users has either, as in a container that runs under any
-    number, gets `/` for a home, as login gives it: libraries ask for one when imported."""
+    """Gives a user who has neither HOME nor a passwd entry, as in a container that runs under an
+    arbitrary uid, the home `/`, as login does: some libraries need a home when they are
+    imported."""
     try:
         Path.home()
     except RuntimeError:
@@ -100,9 +101,9 @@ def with_home() -> Iterator[None]:
 
 @contextmanager
 def loopback_without_proxy() -> Iterator[None]:
-    """Servers on this machine are reached directly, whichever proxy leads to others: `http_proxy`
-    without `no_proxy` is common in companies, and no proxy there knows this machine's loopback."""
-    # Libraries read the name in small letters first.
+    """Bypass proxies for this machine's servers: companies often set `http_proxy` without
+    `no_proxy`, and no proxy can reach this machine's loopback."""
+    # Libraries read the lower-case name first.
     exceptions = os.environ.get("no_proxy", os.environ.get("NO_PROXY", ""))
     missing = [host for host in LOOPBACK if host not in exceptions.split(",")]
     value = ",".join([*filter(None, [exceptions]), *missing])

@@ -43,8 +43,8 @@ class RunError(MillError):
 
 class NothingLeft(RunError):
     """Nothing is left to package. `reasons` as in a summary (`<stage>.<reason>`: items, seconds);
-    `ignored`: number of files left out of the listing, by reason; `notes`: the first recordings
-    that failed, then what each source was taken for, in words."""
+    `ignored`: number of files skipped while listing, by reason; `notes`: the first recordings that
+    failed, then what kind of source each was taken for, in words."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class OutLocked(MillError):
 
 
 class CorruptManifest(MillError):
-    """The file `path` is not what was committed, and must be discarded."""
+    """The file `path` differs from what was committed, and must be discarded."""
 
     def __init__(self, message: str, path: str = "") -> None:
         super().__init__(message, path)
@@ -92,8 +92,8 @@ class CorruptManifest(MillError):
 
 
 class UnsafePlace(MillError, ValueError):
-    """A name that data holds leads out of its folder, or over a link. A ValueError, too: a note
-    with such a name is as useless as one that is no JSON."""
+    """A name in data leads out of its folder, or over a link. Also a ValueError: a file that holds
+    such a name is as useless as one that is not JSON."""
 
 
 class ConservationError(MillError):
@@ -104,12 +104,12 @@ class ItemError(MillError):
     """One bad item: it fails, and the run goes on. `code` is stable and goes to the ledger;
     `detail` is a sentence for people.
 
-    `decoded`: samples (native rate) decoded before the error; they are accounted for as failed.
+    `decoded`: samples (native rate) decoded before the error; they count as failed.
     """
 
     def __init__(self, code: str, detail: str = "", decoded: int = 0, rate: int = 0) -> None:
-        detail = masking.text(detail)  # it is kept in manifests
-        # Exception needs all arguments; otherwise the error does not survive pickling.
+        detail = masking.text(detail)  # manifests keep it
+        # Exception needs all arguments: pickling rebuilds the error from them.
         super().__init__(code, detail, decoded, rate)
         self.code = code
         self.detail = detail
@@ -124,7 +124,7 @@ MOST_DETAIL = 500  # characters of a detail that are kept; a library may quote a
 
 
 def shortened(detail: str) -> str:
-    """As much of a detail as manifests and the ledger keep."""
+    """The part of a detail that manifests and the ledger keep."""
     return detail[:MOST_DETAIL]
 
 
@@ -164,8 +164,8 @@ CODES = {
     "person": "a person decided so: `uttermill review export` says who and why",
 }
 
-#: Codes of failures that are no fault of the item. They count in the version that is published
-#: then, and each run tries the items again by itself.
+#: Codes of failures that are not the item's fault. They count in the version that is being
+#: published, and every run tries the items again.
 PASSING = (UNREACHABLE, KILLED)
 #: Codes of failures that may be temporary, because the machine or a remote recogniser caused them;
 #: `shard.retry` tries such items again.

@@ -1,7 +1,7 @@
-"""Dataclasses of which there is one for each utterance: frozen to the type checker alone.
+"""Dataclasses for one object per utterance: frozen only to the type checker.
 
-Python makes a `frozen=True` one by a call for each field, at three times the cost; and its
-`cached_property` takes a lock (until 3.12), which costs more than most of what is worked out.
+Python sets each field of a `frozen=True` dataclass by a call, at three times the cost. Its
+`cached_property` takes a lock (until 3.12), which costs more than computing most values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ else:
     import dataclasses
 
     class cached_property:
-        """`functools.cached_property`; two threads may both work a value out."""
+        """`functools.cached_property` without the lock: two threads may both compute a value."""
 
         def __init__(self, work):
             self.work, self.__doc__ = work, work.__doc__

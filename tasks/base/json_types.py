@@ -1,4 +1,4 @@
-"""JSON data: types of open objects and of the shapes that several modules read; and its parser."""
+"""JSON data: types of open objects and of shapes that several modules read; and the parser."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
-#: An object from a file or an answer whose keys are open, such as settings of plug-ins. Where the
-#: keys are known, use a TypedDict.
+#: An object whose keys are open, such as settings of plug-ins. Where the keys are fixed, use a
+#: TypedDict.
 JsonObject: TypeAlias = dict[str, Any]
 
 
@@ -16,7 +16,7 @@ JsonValue: TypeAlias = "str | int | float | Sequence[JsonValue] | Mapping[str, J
 
 
 class Reason(TypedDict):
-    """What a reason has taken."""
+    """What one reason cost."""
 
     items: int
     seconds: float
@@ -32,8 +32,8 @@ class Summary(TypedDict):
 
 
 class Arrived(TypedDict):
-    """Recordings that the version before does not have: how many, how many of them failed, and
-    utterances of them by outcome."""
+    """Recordings that the previous version does not have: their number, how many failed, and their
+    utterances by outcome."""
 
     recordings: int
     packaged: int
@@ -49,12 +49,12 @@ class PublishedEntry(TypedDict):
 
 
 class HoursBy(TypedDict):
-    """Items and hours of one combination of the columns that were asked for."""
+    """Items and hours of one combination of the requested columns."""
 
     outcome: NotRequired[str]
     stage: NotRequired[str]
     reason: NotRequired[str]
-    dataset: NotRequired[str | None]  # of speakers over all recordings: None
+    dataset: NotRequired[str | None]  # None for speakers linked over all recordings
     language: NotRequired[str | None]
     split: NotRequired[str]
     speaker: NotRequired[str]
@@ -104,8 +104,8 @@ class WindowsBySpeakers(TypedDict):
 
 
 class Dialogues(TypedDict):
-    """Of clips that hold turns. `turns` without backchannels; an offset is the time from one
-    person's turn to the next one's, below 0 in overlap; `shares` of the time, where measured."""
+    """Clips that hold turns. `turns` excludes backchannels; an offset is the time from one person's
+    turn to the next person's, negative in overlap; `shares` of the time, where measured."""
 
     windows: int
     turns: int
@@ -129,7 +129,7 @@ class Speakers(TypedDict):
     count: int
     hours_known: float
     hours_unknown: float
-    largest: NotRequired[list[SpeakerHours]]  # of a version's, not of a split's
+    largest: NotRequired[list[SpeakerHours]]  # of a version, not of a split
 
 
 class SplitFacts(TypedDict):
@@ -140,7 +140,7 @@ class SplitFacts(TypedDict):
 
 
 class Composition(TypedDict):
-    """What a version's clips are."""
+    """The clips of a version."""
 
     splits: dict[str, SplitFacts]
     packaged: list[PackagedHours]
@@ -149,7 +149,7 @@ class Composition(TypedDict):
 
 
 class Balance(TypedDict):
-    """How evenly the trainer's readers are loaded."""
+    """How evenly the tars spread over the trainer's readers."""
 
     readers: int
     tars: int
@@ -158,7 +158,7 @@ class Balance(TypedDict):
 
 
 class ListDescription(TypedDict):
-    """A list of a split."""
+    """The list that defines a split."""
 
     sha256: str
     names: int
@@ -167,7 +167,7 @@ class ListDescription(TypedDict):
 
 
 class ModelLicence(TypedDict):
-    """A model that touched the version, beside the recognisers'."""
+    """A model other than a recogniser that the version depends on."""
 
     name: str
     licence: str
@@ -186,7 +186,7 @@ class Reviews(TypedDict):
 
 
 class DatasetJson(Summary, Composition):
-    """dataset.json of a version: its facts, and its files once they are all written."""
+    """dataset.json of a version: its facts and, once all are written, its files."""
 
     format: int
     version: int
@@ -196,8 +196,8 @@ class DatasetJson(Summary, Composition):
     balance: Balance
     frozen: JsonObject  # by plug-in
     split_lists: dict[str, ListDescription]
-    formats: dict[str, int | str]  # their versions; with the hash of a model that they compute with
-    features: NotRequired[JsonObject]  # what they compute, by format
+    formats: dict[str, int | str]  # versions, with the hash of a model that one computes with
+    features: NotRequired[JsonObject]  # what each format computes
     licences: dict[str, str | None]  # of the datasets
     weights_licences: dict[str, str | None]
     models: NotRequired[list[ModelLicence]]
@@ -205,18 +205,18 @@ class DatasetJson(Summary, Composition):
     recipes: JsonObject
     leaks: NotRequired[dict[str, dict[str, int]]]  # of splits into train
     pii: NotRequired[dict[str, int]]  # clips and places by kind
-    labels: NotRequired[list[LabelHours]]  # of each label the values with the most hours
+    labels: NotRequired[list[LabelHours]]  # the values with the most hours of each label
     dialogues: NotRequired[Dialogues]
     annotations: NotRequired[dict[str, JsonObject]]  # by column: kind, meaning, hours by label
     reviews: NotRequired[Reviews]
     libraries: dict[str, str]
-    mixed: NotRequired[list[str]]  # what workers differed in
+    mixed: NotRequired[list[str]]  # what differed between workers
     files: NotRequired[dict[str, PublishedEntry]]
     sealed: NotRequired[str]
 
 
 def parsed(text: str | bytes) -> Any:
-    """JSON as Python has it; ValueError if it is none, or nested too deeply."""
+    """The parsed JSON; ValueError if it is invalid or nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""Codes of languages, as settings and lists give them, and what to write for a name.
+"""Language codes as settings and lists write them, and which code belongs to a name.
 
 A code is ISO 639-1, or 639-3 where there is none, with or without script and region: `en`, `yue`,
 `zh-Hant-TW`, `en_us`.
@@ -26,8 +26,8 @@ sinhala si sinhalese si slovak sk slovenian sl somali so spanish es sundanese su
 swedish sv tagalog tl tajik tg tamil ta tatar tt telugu te thai th tibetan bo turkish tr turkmen tk
 ukrainian uk urdu ur uzbek uz valencian ca vietnamese vi welsh cy yiddish yi yoruba yo
 """
-#: The three letters of ISO 639-2 and 639-3 for the same languages, and the two that recognisers
-#: know them by.
+#: The three-letter codes of ISO 639-2 and 639-3 for the same languages, each before the two-letter
+#: code that recognisers use.
 _THREE_LETTERS = """
 afr af alb sq amh am ara ar arm hy asm as aze az bak ba baq eu bel be ben bn bod bo bos bs bre br
 bul bg bur my cat ca ces cs chi zh cmn zh cym cy cze cs dan da deu de dut nl ell el eng en est et
@@ -64,7 +64,7 @@ def base(language: str) -> str:
 
 
 def fault(language: str) -> str | None:
-    """Why it is no code, with what to write; None if it looks like one."""
+    """Why this is not a language code, and what to write instead; None if it looks like one."""
     if _CODE.fullmatch(language.strip()):
         return None
     code = suggestion(language)
@@ -73,18 +73,18 @@ def fault(language: str) -> str | None:
     return f"{language!r} is not a language code; write {instead}"
 
 
-#: Codes that say of no language which it is (ISO 639-2: undetermined, several, none, no code).
+#: Codes that name no language (ISO 639-2: undetermined, several, none, no code).
 _NO_LANGUAGE = frozenset(("und", "mul", "zxx", "mis"))
-#: Mandarin, of which recognisers and lists write both codes: each stays as it is written.
+#: Mandarin: recognisers and lists use both codes, so each stays as written.
 _BOTH = frozenset(("cmn",))
 
 
 @lru_cache(maxsize=1000)
 @lru_cache(1024)
 def read(language: str) -> str | None:
-    """The code of a language as lists write it: a code (`en`, `en_US`, which stay), three letters
-    where there are two (`eng`), or an English name (`English`, `Chinese (Taiwan)`); "" for a code
-    that says of none; None if it is nothing of these."""
+    """The code of a language as lists write it. Codes (`en`, `en_US`) stay; three letters with a
+    two-letter form (`eng`) and English names (`English`, `Chinese (Taiwan)`) become codes. "" for a
+    code that names no language; None if it is none of these."""
     language = language.strip()
     plain = base(language)
     if plain in _NO_LANGUAGE or language.lower() in ("unknown", "n/a"):
@@ -99,8 +99,8 @@ def read(language: str) -> str | None:
 
 
 def suggestion(language: str) -> str | None:
-    """The code of a language that is given by its English name (`English`, `Chinese (Taiwan)`) or
-    by three letters instead of two; None if it is neither."""
+    """The code for an English name (`English`, `Chinese (Taiwan)`) or for three letters with a
+    two-letter form; None for anything else."""
     words = re.findall(r"[^\W\d_]+", language.lower())
     named = next((OF_NAMES[word] for word in words if word in OF_NAMES), None)
     code = named or _SHORTER.get(base(language))
@@ -108,7 +108,7 @@ def suggestion(language: str) -> str | None:
 
 
 def unknown(language: str) -> str:
-    """The complaint of a recogniser that does not know it."""
+    """A recogniser's error message for a language that its model lacks."""
     code = suggestion(language)
     instead = f'; write "{code}"' if code else ""
     return f"the model does not know the language {language!r}{instead}"

@@ -1,4 +1,4 @@
-"""The one logger of uttermill: what a run says beside its results."""
+"""The logger of uttermill, and ways to silence, thin and redirect it."""
 
 import logging
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ log = logging.getLogger("uttermill")
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Inside, nothing is said: for checks that are made again where what they say counts."""
+    """Suppress all logging inside: for checks that run again later, where their messages count."""
     log.disabled = True
     try:
         yield
@@ -21,7 +21,7 @@ def silent() -> Iterator[None]:
 
 @contextmanager
 def once() -> Iterator[None]:
-    """Inside, the same words are said once: for answers whose parts come to the same findings."""
+    """Log each message only once inside: for work whose parts report the same finding."""
     spoken = set[str]()
 
     def is_new(record: logging.LogRecord) -> bool:
@@ -39,7 +39,7 @@ def once() -> Iterator[None]:
 
 @contextmanager
 def sent_to(handler: logging.Handler, form: str) -> Iterator[None]:
-    """Inside, the handler gets every record, without credentials, in this form."""
+    """Inside, the handler gets every record in this format, with credentials masked."""
     handler.setFormatter(logging.Formatter(form))
     handler.addFilter(masking.Filter())
     log.addHandler(handler)

@@ -1,11 +1,11 @@
 """Hides credentials wherever settings or messages leave the process.
 
-Of a URL only what is known to be harmless is shown: `scheme://host/path`, and a few fields of its
-query (PUBLIC). All else of it may grant access, whatever its name: user and password, the rest of
-the query, parameters, the fragment. Beside URLs, values of settings named like a secret are hidden,
-and what follows such a name and `=`. Everything that writes settings or messages uses this module:
-the models when they are serialised (dataset.json, the settings of a run, Prefect's parameters),
-every `MillError`, and every log record.
+Of a URL only the parts known to be harmless stay: `scheme://host/path`, and a few fields of its
+query (PUBLIC). Everything else may grant access, whatever its name: user and password, other query
+fields, parameters, the fragment. Outside URLs, values of settings named like a secret are hidden,
+and so is what follows such a name and `=`. Everything that writes settings or messages uses this
+module: the models when they are serialised (dataset.json, the settings of a run, Prefect's
+parameters), every `MillError`, and every log record.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _SECRET_NAME = re.compile(_SECRET, re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _ASSIGNED = re.compile(rf"(?<![\w-])({_SECRET}=)[^\s&;,'\"]+", re.IGNORECASE)
 
-#: Where a URL begins, also one with a slash too few, or without its scheme before `user:word@`.
+#: The start of a URL, also with one slash missing, or without a scheme before `user:word@`.
 _START = (
     r"(?:[A-Za-z][A-Za-z0-9+.-]{0,30}://|(?:https?|s3a?|gc?s|az|abfss?|s?ftp|smb):[/\\]"
     r"|(?<![\w:/\\.-])[/\\]{2}(?=[^\s/\\:@]{0,64}:\S{0,512}@))[/\\]*"
 )
 _URL = re.compile(rf"(?P<start>{_START})(?P<rest>\S*)")
 _WHOLE_URL = re.compile(rf"(?P<start>\s*{_START})(?P<rest>.*)", re.DOTALL)
-#: A password with a space in it ends later than a URL does.
+#: A password that contains a space reaches beyond the end of the URL.
 _SPACED = re.compile(
     rf"({_START}[^\s/@:]{{0,64}}:(?!\d{{1,5}}\b)(?:[^\s@]{{1,256}}\s|[\t\r\n])[^@]{{0,256}})(?=@)"
 )
-#: A host and its port, or an access point of S3, with the marks that a sentence sets around it; no
-#: `%`, which hides others.
+#: A host and port, or an S3 access point, with the punctuation that a sentence puts around it; no
+#: `%`, which hides other characters.
 _HOST = re.compile(
     r"[^\w@%:.\[-]*+(?:\[[0-9A-Fa-f:.]+\]|arn:[\w:.-]*+|[\w.-]*+)(?::\d{1,5})?[^\w@%]*"
 )
@@ -60,7 +60,7 @@ def is_secret(name: str) -> bool:
 
 
 def text(words: str) -> str:
-    """A text without the credentials in it; anything else unchanged."""
+    """The text with credentials hidden."""
     if "//" in words or ":" in words:
         words = _SPACED.sub(lambda match: f"{_start(match[1])}{HIDDEN}", words)
         words = _URL.sub(_shown, words)
@@ -68,13 +68,13 @@ def text(words: str) -> str:
 
 
 def address(words: str) -> str:
-    """The same of a text that is one URL: it ends with the text, whatever stands in it."""
+    """A text that is one URL, masked up to its end, even if it contains spaces."""
     match = _WHOLE_URL.fullmatch(words)
     return _shown(match) if match else text(words)
 
 
 def is_address(words: str) -> bool:
-    """Whether a text is a URL, or means to be one."""
+    """Whether the text is a URL, or meant to be one."""
     return _WHOLE_URL.fullmatch(words) is not None
 
 
@@ -95,8 +95,8 @@ def _shown(match: re.Match[str]) -> str:
 
 
 def _without_user(rest: str) -> str:
-    """What follows `scheme://` without user and password, in which a slash may stand, too; nothing
-    of it if its host is none."""
+    """What follows `scheme://`, with user and password hidden, even if they contain a slash; all of
+    it is hidden if the host is not valid."""
     host = re.split(r"[/?#\\]", rest, maxsplit=1)[0]
     before, sign, behind = rest.rpartition("@")
     if _CONTAINER.fullmatch(host):
@@ -107,7 +107,7 @@ def _without_user(rest: str) -> str:
 
 
 def _public(fields: str) -> str:
-    """The fields of a query that may be shown, and that there are others."""
+    """The public fields of a query, and `***` if there are others."""
     given = [field for field in re.split("[&;]", fields) if field]
     public = [field for field in given if _PUBLIC_FIELD.fullmatch(field)]
     return "&".join([*public, *([HIDDEN] if len(public) < len(given) else [])])
@@ -119,13 +119,13 @@ def sentence(words: str) -> str:
 
 
 def lines(words: str) -> str:
-    """The same of several lines, such as a traceback."""
+    """Masks a text of several lines, such as a traceback, line by line."""
     return "\n".join(map(sentence, words.split("\n")))
 
 
 def value(data: Any, name: str = "") -> Any:
-    """JSON-like data without secrets: strings named like a secret become `***`, others are masked.
-    Numbers stay: `max_sig` is a limit."""
+    """JSON-like data without secrets: strings under a secret's name become `***`, others are
+    masked. Numbers stay: `max_sig` is a limit."""
     if isinstance(data, dict):
         return {
             text(key) if isinstance(key, str) else key: value(

@@ -1,7 +1,8 @@
-"""How much memory this process may take, and how often the kernel killed for want of it.
+"""How much memory this process may use, and how many processes the kernel killed for lack of it.
 
 Slurm's `--mem`, systemd's `MemoryMax` and containers put a process into a control group below the
-file system's top. The limit of each group on the way up counts, so all of them are read, v1 and v2.
+root of the control group file system. The limit of every group up to the root counts, so all of
+them are read, v1 and v2.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from typing import NamedTuple
 import psutil
 
 ROOT = Path("/")
-#: Files with a limit in bytes; v2 says `max` for none, v1 a number beyond all memory.
+#: Files with a limit in bytes. No limit: `max` in v2, a number beyond all memory in v1.
 FILES = {"cgroup": ("memory.limit_in_bytes",), "cgroup2": ("memory.max", "memory.high")}
-#: Files that count the processes that the kernel killed for want of memory.
+#: Files that count processes killed for lack of memory.
 KILLS = {"cgroup": "memory.oom_control", "cgroup2": "memory.events"}
 
 
@@ -29,7 +30,7 @@ class Limit(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A control group for memory: its files lie in `folder`; `name` as /proc/self/cgroup has it."""
+    """A control group for memory. `folder` holds its files; `name` is as in /proc/self/cgroup."""
 
     kind: str  # cgroup, cgroup2: the file system's type
     folder: Path
@@ -37,36 +38,35 @@ class Group(NamedTuple):
 
 
 def of_run(root: Path = ROOT) -> Limit:
-    """The least that all processes of this group may take together. `root`: of the file system."""
+    """The lowest limit on all processes of this group together. `root`: of the file system."""
     limits = [Limit(psutil.virtual_memory().total, "the machine's memory"), *_of_groups(root)]
-    if (size := of_process(resource.RLIMIT_RSS)) is not None:  # which no kernel enforces
+    if (size := of_process(resource.RLIMIT_RSS)) is not None:  # no kernel enforces it
         limits.append(Limit(size, "ulimit -m"))
     return min(limits)
 
 
 def of_process(kind: int) -> int | None:
-    """A limit of each single process by its number in `resource`, bytes; None: as much as there
-    is."""
+    """A limit on each single process, bytes, by its number in `resource`; None: unlimited."""
     soft = resource.getrlimit(kind)[0]
     return None if soft == resource.RLIM_INFINITY else soft
 
 
 def kills(root: Path = ROOT) -> int:
-    """Processes that the kernel has killed for want of memory: in this process's groups and, where
-    it says so, on the machine. A number to compare with an earlier one."""
+    """Processes that the kernel has killed for lack of memory: in this process's groups and, where
+    the kernel counts them, on the machine. Only differences between two calls mean something."""
     files = [group.folder / KILLS[group.kind] for group in groups(root)]
     return sum(_named(path, "oom_kill") or 0 for path in (*files, root / "proc/vmstat"))
 
 
 def groups(root: Path = ROOT) -> list[Group]:
-    """The process's groups for memory, each from the leaf up to the top that is mounted here."""
+    """The process's memory groups, each from the leaf up to the top that is mounted."""
     result: list[Group] = []
     named = _names(root)
     for kind, (top, place) in _mounts(root).items():
         if (name := named.get(kind)) is None:
             continue
         inside = os.path.relpath(name, top)
-        # A group beside or above what is mounted cannot be seen: its top is the nearest.
+        # A group beside or above the mounted one is invisible: the nearest visible one is the top.
         parts = () if ".." in (*Path(top).parts, *Path(inside).parts) else Path(inside).parts
         for length in range(len(parts), -1, -1):
             below = Path(*parts[:length])
@@ -79,7 +79,7 @@ def _of_groups(root: Path) -> Iterator[Limit]:
         for file in FILES[kind]:
             if (size := _number(folder / file)) is not None:
                 yield Limit(size, f"{file} of the cgroup {name}")
-        if kind == "cgroup":  # also of groups above the mount, as in a container
+        if kind == "cgroup":  # includes groups above the mount, as in a container
             size = _named(folder / "memory.stat", "hierarchical_memory_limit")
             if size is not None:
                 yield Limit(size, f"the memory limit above the cgroup {name}")
@@ -98,7 +98,7 @@ def _names(root: Path) -> dict[str, str]:
 
 
 def _mounts(root: Path) -> dict[str, tuple[str, str]]:
-    """By kind: which group is mounted, and where. Of several mounts, the last lies on top."""
+    """By kind: which group is mounted, and where. Of several mounts the last one counts."""
     mounts: dict[str, tuple[str, str]] = {}
     for line in _lines(root / "proc/self/mountinfo"):
         mount, _, file_system = line.partition(" - ")
@@ -120,7 +120,7 @@ def _number(path: Path) -> int | None:
 
 
 def _named(path: Path, name: str) -> int | None:
-    """The number behind a name at the begin of a line."""
+    """The number after a name at the start of a line."""
     for line in _lines(path):
         first, _, rest = line.partition(" ")
         if first == name and rest.isdecimal():

@@ -1,4 +1,5 @@
-"""Former names of modules that plug-ins of users import: they work for one release, and say so."""
+"""Former names of modules that users' plug-ins import: they work for one release, with a
+warning."""
 
 from __future__ import annotations
 
@@ -50,13 +51,13 @@ class _Moved(MetaPathFinder, Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """It has been run under its own name; that stays its specification."""
+        """The module has already run under its new name; restore that specification."""
         assert module.__spec__ is not None
         module.__spec__ = module.__spec__.loader_state
 
 
 def now(former: str) -> str | None:
-    """Today's name of a module that had another; None if it had none."""
+    """The current name of a renamed module; None if it was not renamed."""
     for old, new in MOVED.items():
         if former == old or former.startswith(f"{old}."):
             return new + former[len(old) :]
@@ -64,6 +65,6 @@ def now(former: str) -> str | None:
 
 
 def install() -> None:
-    """Former names can be imported in this process from here on."""
+    """Make the former names importable in this process."""
     if not any(isinstance(finder, _Moved) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Moved())  # before a package's own folder, where parts are found
+        sys.meta_path.insert(0, _Moved())  # before the finder that looks in a package's folder

@@ -1,4 +1,4 @@
-"""What stands on the shelves: a plug-in's file is its registration. Imports nothing of ours."""
+"""The built-in plug-ins: a plug-in is registered by its file. Imports nothing of ours."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ SHELVES = (
 
 
 def names(shelf: str) -> list[str]:
-    """Plug-ins that stand on a shelf, sorted."""
+    """The plug-ins of one kind, sorted."""
     folder = Path(__file__).parents[1] / shelf
     return sorted(m.name for m in pkgutil.iter_modules([str(folder)]) if not m.name.startswith("_"))

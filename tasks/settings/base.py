@@ -8,17 +8,17 @@ A field is one of four kinds:
     SECRET       marks a Field that grants access: a `SecretStr` with a name that
                  `masking.is_secret` knows
 
-A text among settings may name code, a file, an address or a variable. So parameters that come from
-a form or an API may differ from a deployment's settings file only in numbers, choices, and texts
-that are marked as harmless (`flows/flow_parameters.py`):
+A text among settings may name code, a file, an address or a variable. So parameters from a form or
+an API may differ from a deployment's settings file only in numbers, choices, and texts that are
+marked as harmless (`flows/flow_parameters.py`):
 
     WORDS        says something, and names nothing that is opened, called or run
     READ         what is read as a source: it may be another below the folders of the file's
     WRITE        where results go: likewise
     FIXED        as the settings file has it, even if that is the default
 
-Serialising hides secrets and the credentials of URLs (`masking.py`): settings that are written
-down, by us or by Prefect, never hold them; objects in memory and on their way to workers do.
+Serialising hides secrets and the credentials of URLs (`masking.py`): settings that we or Prefect
+write down never hold them; objects in memory and those sent to workers do.
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ FORMS = Path(__file__).with_name("forms.json")  # written by `python -m tests.pa
 
 
 def Threshold(default: Any, description: str, mark: JsonDict | None = None, **limits: Any) -> Any:
-    """A setting that decides what is kept or published; changes recompute nothing.
-
-    `mark`: another role or form, such as `SECRET`; `limits`: as of `pydantic.Field`."""
+    """A setting that decides what is kept or published; changing it recomputes nothing. `mark`:
+    another role or form, such as `SECRET`; `limits`: as of `pydantic.Field`."""
     kind = THRESHOLD | (mark or {})
     return Field(default, description=description, json_schema_extra=kind, **limits)
 
 
 def Transient(default: Any, description: str, mark: JsonDict | None = None, **limits: Any) -> Any:
-    """A setting that changes speed or looks, and no result. Arguments as of `Threshold`."""
+    """A setting that changes speed or looks, and no result. Arguments as for `Threshold`."""
     kind = TRANSIENT | (mark or {})
     return Field(default, description=description, json_schema_extra=kind, **limits)
 
 
 class Masked(BaseModel):
-    """Base of models that are written down: no secrets in them, and no input in their errors."""
+    """Base of models that get written: no secrets in the output, no input values in error
+    messages."""
 
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
 
@@ -84,7 +84,7 @@ class StageSettings(Masked):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
     def recipe(self) -> JsonObject:
-        """The part that can change an output: unmarked fields only, as JSON values."""
+        """The fields that can change an output (the unmarked ones), as JSON values."""
         return {
             name: value
             for name, value in self.model_dump(mode="json").items()
@@ -99,7 +99,8 @@ def role(model: type[BaseModel], field: str) -> str | None:
 
 
 def form(model: type[BaseModel], field: str) -> str | None:
-    """`words`, `read`, `write` or `fixed`; None: only a settings file gives the field's texts."""
+    """`words`, `read`, `write` or `fixed`; None: the field's texts come from a settings file
+    only."""
     extra = model.model_fields[field].json_schema_extra
     return str(extra["form"]) if isinstance(extra, dict) and "form" in extra else None
 
@@ -117,22 +118,22 @@ class Plugin(Masked):
 
 
 def named(value: object) -> object:
-    """A plug-in's name alone stands for the plug-in with its defaults."""
+    """Expand a plug-in's bare name to the plug-in with its defaults."""
     return {"use": value} if isinstance(value, str) else value
 
 
 def as_data(value: object) -> object:
-    """A plug-in as a settings file gives it."""
+    """A plug-in in the form of a settings file."""
     return {"use": value.use, **value.options} if isinstance(value, Plugin) else named(value)
 
 
 class Shelf:
-    """Annotates the type of a plug-in or source with what a form offers: one alternative for each
-    plug-in with its settings; plug-ins with the same settings share one.
+    """Adds to a type what a form offers: one alternative for each plug-in with its settings;
+    plug-ins with the same settings share one.
 
     `listed`: for the entries of a list, where Prefect's form shows alternatives as bare JSON. Such
-    an entry also gets a type and properties: those that all plug-ins of the shelf have. (The form
-    sends all that it shows, and a plug-in refuses settings of another.)
+    an entry also gets a type and the properties that all plug-ins of the kind have. (The form sends
+    all that it shows, and a plug-in refuses settings of another.)
     """
 
     def __init__(self, name: str, title: str, listed: bool = False) -> None:
@@ -165,6 +166,7 @@ class Shelf:
 
 @cache
 def _forms() -> dict[str, list[JsonObject]]:
-    """The plug-ins' forms, written beforehand: loading all takes a second, and a run needs few."""
+    """The plug-ins' forms, generated in advance: loading all plug-ins takes a second, and a run
+    needs few."""
     forms: dict[str, list[JsonObject]] = json.loads(FORMS.read_text("utf-8"))
     return forms

@@ -39,7 +39,7 @@ class Job:
     resample: ResampleSettings = field(default_factory=ResampleSettings)
     transcribe: TranscribeSettings = field(default_factory=TranscribeSettings)
     package: PackageSettings = field(default_factory=PackageSettings)
-    reviews: Pinned | None = None  # decisions by people; None: those of OUT as they are when asked
+    reviews: Pinned | None = None  # decisions by people; None: OUT's current ones
     only: frozenset[str] | None = None  # recordings to work on: a sample; None: all of a shard
     number: int = 0  # of the run in OUT
     scratch: Path | None = None  # disposable; None: no hand-over cache
@@ -50,7 +50,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What one unit of a sample took, s; `cold`: the first of its stage in its process."""
+    """What one unit of a sample took, s; `cold`: the first one of its stage in its process."""
 
     recording: str
     audio: float
@@ -70,10 +70,10 @@ class Cost:
     wall: float
     cpu: float  # user and system time of all threads, and of child processes that ended in it
     rss_before: int
-    rss_peak: int  # the most during the call; where the kernel cannot say, of its begin and end
+    rss_peak: int  # the peak during the call; if the kernel keeps none, of begin and end
     gpu: str | None = None
     gpu_percent: float | None = None  # mean share of time in which it was busy
-    gpu_memory: int | None = None  # the most that was in use on the device, by anyone
+    gpu_memory: int | None = None  # the peak on the device, of all processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Done:
     seconds: float = 0.0
     wall: float = 0.0
     load: float = 0.0  # of `wall`: until the model was in memory
-    spent: tuple[Spent, ...] = ()  # unit by unit, where `Job.only` asks for a sample
+    spent: tuple[Spent, ...] = ()  # unit by unit, where `Job.only` selects a sample
     cost: Cost | None = None  # by the worker
     new: bool = False  # something was published, even if every part of it was there already
 
@@ -96,8 +96,8 @@ class Done:
         return self.computed > 0 or self.new
 
     def after(self, before: Done) -> Done:
-        """Both, where the stage ran again after a repair: its times add up; an item counts once, as
-        computed if either computed it."""
+        """Both results combined, when a stage ran again after a repair: times add up; an item
+        counts once, as computed if either run computed it."""
         items = self.computed + self.reused
         computed = min(items, before.computed + self.computed)
         return replace(

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, field_validator
 from tasks.settings.base import WORDS, Plugin, Shelf, StageSettings, Threshold, Transient, named
 
 SPLIT_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
-REST = "train"  # the split of all clips that no other split gets
+REST = "train"  # the split of all clips that are in no other one
 
 #: `wenet` stands for `{use: wenet}`.
 Format = Annotated[
@@ -24,7 +24,7 @@ Format = Annotated[
 
 
 class Split(StageSettings):
-    """What a split other than `train` gets: a number of hours, or what a list names."""
+    """The contents of a split other than `train`: a number of hours, or what a list names."""
 
     hours: float | None = Threshold(None, "Audio hours, about.", gt=0)
     list: str | None = Threshold(
@@ -35,7 +35,7 @@ class Split(StageSettings):
 
 
 class ClipChoice(StageSettings):
-    """Clips by what they are: of one of the names, in each kind that has some."""
+    """Selects clips that match one of the names in every field that has any."""
 
     speaker: tuple[str, ...] = Threshold(
         (), "Speakers, as in `utterances.parquet`; or `dataset/speaker`.", mark=WORDS
@@ -54,12 +54,13 @@ class ClipChoice(StageSettings):
 
 
 def keeps_speakers_apart(splits: object, disjoint: Collection[str] | None) -> bool:
-    """Whether there are splits of which no two may have a speaker in common."""
+    """Whether there are splits and no two of them may share a speaker."""
     return bool(splits) and (disjoint is None or "speaker" in disjoint)
 
 
 def check_splits(value: object) -> object:
-    """The value, or ValueError: `{name: fraction | {hours: …} | {list: …}}`."""
+    """The unchanged value of `splits`; ValueError unless it is `{name: fraction | {hours: …} |
+    {list: …}}`."""
     if not isinstance(value, dict):
         raise ValueError("write {dev: 0.05, test: {hours: 2}}")
     for name, share in value.items():
@@ -91,7 +92,7 @@ def _is_share(share: object) -> bool:
 
 
 def check_weights(value: object) -> object:
-    """The value, or ValueError: `{dataset: share}`."""
+    """The unchanged value of `weights`; ValueError unless it is `{dataset: share}`."""
     if not isinstance(value, dict):
         raise ValueError("write {<dataset>: 0.5}")
     for name, weight in value.items():

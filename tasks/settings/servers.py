@@ -12,10 +12,10 @@ from tasks.settings.base import WORDS, StageSettings, Transient
 
 
 class ServerSettings(StageSettings):
-    """How to reach a server, and limits on requests. Of these, only the model's name belongs to a
-    recipe, and callers add it: `recipe()` leaves it out."""
+    """How to reach a server, and limits on requests. Only the model's name belongs to a recipe, and
+    callers add it: `recipe()` leaves it out."""
 
-    PATH: ClassVar[str] = ""  # behind the base address; may be given with it
+    PATH: ClassVar[str] = ""  # follows the base address; `url` may include it
 
     url: str | None = Transient(None, "Base address, such as http://gpu-box:8000/v1.")
     model: str | None = Transient(
@@ -74,7 +74,7 @@ class ServerSettings(StageSettings):
 
 
 class ChatSettings(ServerSettings):
-    """How a language model on any server with OpenAI's `/v1/chat/completions` is asked."""
+    """Requests to a language model on any server with OpenAI's `/v1/chat/completions`."""
 
     PATH: ClassVar[str] = "/chat/completions"
 

@@ -2,7 +2,7 @@
 
 One name a line, UTF-8: the id of an utterance, a recording (`dataset/path`), the source's own key,
 or a speaker (with or without `dataset/`). A named clip brings along every clip that must stay in
-its split (`tasks/publish/choosing/splits.py`). A version depends on what a list says, not on its
+its split (`tasks/publish/choosing/splits.py`). A version depends on a list's contents, not on its
 path.
 """
 
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from tasks.base.errors import ConfigError
 from tasks.settings.package import PackageSettings, Split
 
-MOST_BYTES = 128 << 20  # of a list: a million names have half as many
+MOST_BYTES = 128 << 20  # of a list: a million names take half of it
 
 
 @dataclass(frozen=True, slots=True)
 class SplitList:
-    """The names on one split's list, each once, sorted."""
+    """The names of one split's list, sorted, without repeats."""
 
     split: str
     names: tuple[str, ...]

@@ -1,10 +1,9 @@
-"""The settings of sources, and of the stages shard, filter and resample, with their defaults.
+"""Settings of sources, and of the stages shard, filter and resample, with their defaults.
 
 Those of transcribe and package are in files of these names, beside this one.
 
 The CLI, the flow's parameters, the UI's form, the deployment file and the tests all use these
-models. Plug-ins are named `{use: <file on the shelf>, ...its own settings}`; `tasks.plugins`
-checks those.
+models. Plug-ins are named `{use: <file name>, ...its own settings}`; `tasks.plugins` checks those.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Source(Masked):
         return dict(self.model_extra or {})
 
 
-#: A source in the settings of a run, whose form shows what its kind has.
+#: A source in the settings of a run; its form shows the settings of each kind.
 AnySource = Annotated[Source, Shelf("sources", "Source", listed=True)]
 
 
@@ -95,13 +94,13 @@ class SourceSettings(StageSettings):
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """Names of the labels that it keeps."""
+        """Names of the labels that the source keeps."""
         return ()
 
     @field_validator("language")
     @classmethod
     def _as_code(cls, language: str | None) -> str | None:
-        """What cannot be read stays, and is refused before a run."""
+        """Names become codes. What cannot be read stays, and is refused before a run."""
         return (language_codes.read(language) if language else None) or language
 
 
@@ -183,7 +182,7 @@ class FilterSettings(StageSettings):
 
     @property
     def all_filters(self) -> tuple[Plugin, ...]:
-        """The filters of the list, and `decode_faults`, which no list leaves out."""
+        """The filters of the list, and `decode_faults`, which always runs."""
         listed = next((p for p in self.filters if p.use == DAMAGE), Plugin(use=DAMAGE))
         limits = {"max": None} if self.damaged == "keep" else {}
         damage = Plugin.model_validate({"use": DAMAGE, **limits, **listed.options})

@@ -24,7 +24,7 @@ class Bounds(StageSettings):
         return (self.min is None or value >= self.min) and (self.max is None or value <= self.max)
 
 
-#: Scores of the first recogniser that may say whether further ones are asked.
+#: Scores of the first recogniser that may decide whether further ones run.
 DOUBTS = ("avg_logprob", "no_speech_probability", "compression_ratio", "language_probability")
 
 
@@ -122,8 +122,8 @@ class TranscribeSettings(StageSettings):
     @model_validator(mode="before")
     @classmethod
     def _first_of_several(cls, data: object) -> object:
-        """`backends: [a, b]` sets `backend: a`; a list of one is the same as `backend` alone. The
-        default beside a list says nothing: forms send it."""
+        """`backends: [a, b]` sets `backend: a`; a list of one is the same as `backend` alone.
+        `backend` may keep its default beside a list, because forms send defaults."""
         given = data.get("backends") if isinstance(data, dict) else None
         if not isinstance(data, dict) or not isinstance(given, list | tuple) or not given:
             return data

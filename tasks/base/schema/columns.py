@@ -1,7 +1,7 @@
-"""Arrow's columns of a row's type: a TypedDict says once what Python and Parquet hold.
+"""Arrow schemas from TypedDicts: one declaration for what Python and Parquet hold.
 
-A column is annotated with its meaning and its unit: `Annotated[int, "first sample", "samples"]`;
-with an Arrow type beside them where it is not that of the Python type.
+A column is annotated with its meaning and unit: `Annotated[int, "first sample", "samples"]`; and
+with an Arrow type if the Python type's default does not fit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated, Any, NotRequired, Union, get_args, get_origin, get
 
 import pyarrow as pa
 
-#: What Arrow has for a value of Python's type.
+#: The default Arrow type of each Python type.
 _OF_PYTHON: dict[Any, pa.DataType] = {
     str: pa.string(),
     int: pa.int64(),
@@ -30,13 +30,13 @@ def about(field: pa.Field) -> tuple[str, str]:
 
 
 def published(schema: pa.Schema) -> list[str]:
-    """The columns of a version's rows that `package.publish` names: formats with free fields hold
-    them beside those that they ask for."""
+    """The columns of a version's rows that `package.publish` names; formats with free fields write
+    them beside the fields that they require."""
     return [field.name for field in schema if b"published" in (field.metadata or {})]
 
 
 def _plain(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """An annotation without `NotRequired`, `Annotated` and `None`; and what is annotated."""
+    """An annotation without `NotRequired`, `Annotated` and `None`; and the annotated notes."""
     notes: tuple[Any, ...] = ()
     while get_origin(hint) in (NotRequired, Annotated):
         hint, *more = get_args(hint)
@@ -47,7 +47,7 @@ def _plain(hint: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def arrow_type(hint: Any) -> pa.DataType:
-    """The Arrow type of an annotation: pairs in a list are a map, a TypedDict is a struct."""
+    """The Arrow type of an annotation: a list of pairs becomes a map, a TypedDict a struct."""
     hint, notes = _plain(hint)
     for note in notes:
         if isinstance(note, pa.DataType):
@@ -64,8 +64,8 @@ def arrow_type(hint: Any) -> pa.DataType:
 
 
 def schema_of(row: type) -> pa.Schema:
-    """The columns of a table whose rows are of this type, in the order of its fields, each with its
-    unit and meaning."""
+    """The schema of a table with rows of this type: columns in the order of its fields, with units
+    and meanings."""
     fields = []
     for name, hint in _hints(row).items():
         doc, unit = ([note for note in _plain(hint)[1] if isinstance(note, str)] + ["", ""])[:2]

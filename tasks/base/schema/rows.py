@@ -1,8 +1,8 @@
 """The rows of every table: each column's type, meaning and unit (`columns.schema_of` reads them).
 
-`NotRequired`: who makes a row may leave the column out, and it is null then; a part that an earlier
-release wrote may lack it. A row with an `error_code` has null in what an item has that did not
-fail. Annotations here say what the other rows hold.
+`NotRequired`: code that makes a row may leave the column out; it is null then, and parts written by
+an earlier release may lack it. A row with an `error_code` has null in all columns that only a
+successful item has; annotations describe the other rows.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple, NotRequired, TypedDict
 
 import pyarrow as pa
 
-#: A row of any of these tables, to hand on or to look a column up by name.
+#: A row of any of these tables, where only columns are looked up by name.
 AnyRow = Mapping[str, object]
 
 #: Measures by column, as a column of type map holds them.
@@ -73,7 +73,7 @@ class StatedTurnRow(TypedDict):
 
 
 class RecordingRow(TypedDict):
-    """One row a recording; the newest part of a shard is the shard as it is now."""
+    """One row a recording; the newest part of a shard holds its current rows."""
 
     recording: Annotated[str, "dataset name and path in it; identifies the recording"]
     dataset: Dataset
@@ -119,7 +119,7 @@ class RecordingRow(TypedDict):
 
 
 class FaultRow(TypedDict):
-    """Damage of a recording, in samples at native rate; `shifts`: what follows has a wrong time."""
+    """Damage of a recording, in samples at native rate. `shifts`: later times are wrong."""
 
     start: int
     end: int
@@ -139,7 +139,7 @@ class TurnRow(TypedDict):
 
 
 class CutRow(TypedDict):
-    """One row a recording (kind `recording`) and one a span of it. Items of the filter
+    """One row for a recording (kind `recording`) and one for each span of it. Items of the filter
     stage."""
 
     cut: Annotated[str, "recipe of the recording's cuts"]
@@ -196,7 +196,7 @@ class AudioRow(TypedDict):
 
 
 class EnhancedRow(AudioRow):
-    """The same with rows of enhanced PCM, whose `measures` are null where the PCM is as it was."""
+    """Rows of enhanced PCM; `measures` are null where enhancement changed nothing."""
 
     measures: NotRequired[Annotated[Pairs | None, "DNSMOS before and after, of an enhanced clip"]]
 
@@ -211,8 +211,8 @@ class WordRow(TypedDict):
 
 
 class ClipTurnRow(TypedDict):
-    """A turn of a clip that holds several, in seconds of the clip; `text` and `words` are null
-    where the times of words are not known."""
+    """A turn of a clip that holds several, in seconds of the clip; `text` and `words` are null if
+    word times are unknown."""
 
     speaker: str
     number: int
@@ -224,8 +224,8 @@ class ClipTurnRow(TypedDict):
 
 
 class LabelledTurnRow(ClipTurnRow):
-    """A turn in versions of which a source keeps labels: those of its longest segment, and of the
-    recording what this does not say."""
+    """A turn in versions whose sources keep labels: those of its longest segment, completed by
+    those of the recording."""
 
     labels: LabelPairs | None
 
@@ -280,8 +280,8 @@ class TranscriptRow(TypedDict):
 
 
 class LedgerRow(TypedDict):
-    """One row for every span of every recording; an undecodable recording is one row of 0
-    seconds."""
+    """One row for every span of every recording; a single row of 0 seconds for a recording that
+    cannot be decoded."""
 
     recording: Recording
     source_path: SourcePath
@@ -360,7 +360,7 @@ class UtteranceRow(TypedDict):
 
 
 class Published(NamedTuple):
-    """What `package.publish` names of a clip, by column, and the types of the columns."""
+    """The columns that `package.publish` names: a clip's values, and the columns' types."""
 
     values: Mapping[str, object]
     types: Mapping[str, pa.DataType]
@@ -376,7 +376,7 @@ class ReferenceWordsRow(TypedDict):
 
 
 class ClipRow(UtteranceRow, ReferenceWordsRow):
-    """A clip on its way into a version: where its PCM lies, and columns that some settings add."""
+    """A clip on its way into a version: where its PCM is, and columns that some settings add."""
 
     work_shard: NotRequired[str | None]
     blob: NotRequired[str | None]
@@ -395,8 +395,8 @@ class ClipRow(UtteranceRow, ReferenceWordsRow):
 
 
 class SplitRow(TypedDict):
-    """One row for each speaker, recording, PCM and, where texts are kept apart, text that was
-    ever on a side; only where splits are asked for. A speaker is named with its dataset:
+    """One row for each speaker, recording, PCM and, where texts are kept apart, text that was ever
+    assigned to a split; only where there are splits. A speaker's name includes its dataset:
     `dataset/speaker`."""
 
     kind: Annotated[str, "speaker, recording, pcm or text"]
@@ -405,8 +405,8 @@ class SplitRow(TypedDict):
 
 
 class SpeakerRow(TypedDict):
-    """One row for each person whom a diarizer tells apart in a recording, also of recordings
-    that are gone; only where speakers are linked over recordings."""
+    """One row for each person that a diarizer finds in a recording, including removed recordings;
+    only where speakers are linked over recordings."""
 
     speaker: Annotated[str, "who it is, over all recordings: `speaker` of the utterances"]
     recording: Recording
@@ -416,8 +416,8 @@ class SpeakerRow(TypedDict):
 
 
 class MetricRow(TypedDict):
-    """One row for each call of a run to a worker: a stage of a shard, a piece of the package, a
-    batch of the listing. In OUT/runs/<id>/metrics.parquet, never in a dataset."""
+    """One row for each worker call of a run: a stage of a shard, a piece of the package, a batch of
+    the listing. In OUT/runs/<id>/metrics.parquet, never in a dataset."""
 
     stage: Annotated[str, "shard, filter, resample, transcribe or package"]
     step: Annotated[str, "run; probe of the listing; the steps of the package"]

@@ -34,7 +34,7 @@ LABELS = arrow_type(rows.LabelPairs)
 TURN, CLIP_TURN = arrow_type(rows.TurnRow), arrow_type(rows.ClipTurnRow)
 LABELLED_TURN = arrow_type(rows.LabelledTurnRow)
 
-#: Describes a version, names its files, and is its last one: a version exists once it does.
+#: Describes a version and names its files. Written last: a version exists once this file does.
 DATASET_FILE = "dataset.json"
 #: The tables of a version, each a file or a folder of parts.
 UTTERANCES_FILE, LEDGER_FILE = "utterances.parquet", "ledger.parquet"

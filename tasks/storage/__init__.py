@@ -7,7 +7,7 @@
     regular     files, and nothing else         temporary               folders that go again
     owners      who may not write, in words     probe                   what OUT's disk must do
 
-A `Store` is asked with full places; the functions here do the same for a single place.
+A `Store` takes full places; the functions here do the same for a single place.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tasks.storage.urls import is_url, place
 
 LOCAL = Local()
 OBJECTS = Objects()
-HASH = re.compile(r"[0-9a-f]{16}")  # how the names of files begin that hold their own hash
+HASH = re.compile(r"[0-9a-f]{16}")  # start of the name of a file named by its hash
 Result = TypeVar("Result")
 
 
@@ -45,14 +45,15 @@ def read(path: Path) -> bytes:
 
 
 def read_bounded(path: Path) -> bytes:
-    """A small file, which may come from others, or an object. ValueError if it is too large."""
+    """A small file or object, which may come from others. ValueError if it is too large."""
     if not of(path).remote and of(path).size(path) > MAX_JSON_BYTES:
         raise ValueError(f"{path} has more than {MAX_JSON_BYTES >> 20} MiB")
     return read(path)
 
 
 def read_json(path: Path) -> Any:
-    """The JSON in such a file; ValueError also if it is none, or nested too deeply."""
+    """The JSON in a file, read by `read_bounded`; ValueError also if it is invalid or nested too
+    deeply."""
     return parsed(read_bounded(path))
 
 
@@ -67,12 +68,12 @@ def remove(path: Path) -> None:
 
 
 def names(folder: Path, ending: str = "") -> list[Path]:
-    """Files right in a folder, sorted by name; none when there is no folder."""
+    """Files directly in a folder, sorted by name; none when there is no folder."""
     return of(folder).names(folder, ending)
 
 
 def named_by_hash(folder: Path, ending: str) -> list[Path]:
-    """Those of the files whose names are their hashes: others are not ours."""
+    """The files of `names` that are named by their hash: others are not ours."""
     return [path for path in names(folder, ending) if HASH.fullmatch(path.stem)]
 
 
@@ -87,8 +88,8 @@ def is_folder(path: Path) -> bool:
 
 
 def refuse_links(folder: Path) -> None:
-    """UnsafePlace if anything below a folder is neither a file nor a folder, for what follows links
-    that it meets."""
+    """UnsafePlace if anything below a folder is neither a file nor a folder; for code that follows
+    links."""
     store = of(folder)
     for name, guard in () if store.remote else store.guards(folder):
         if not guard:
@@ -99,14 +100,14 @@ def refuse_links(folder: Path) -> None:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Write a file that is complete and durable once it has its name."""
+    """Write a file that gets its name only once it is complete and durable."""
     with of(path).staged(path.parent) as (handle, publish):
         handle.write(data)
         publish(lambda _: path.name)
 
 
 def query(path: Path, what: Callable[[Path], Result]) -> Result:
-    """`what(path)`, for commands that only look: ConfigError if the store cannot be reached."""
+    """`what(path)`, for commands that only read: ConfigError if the store cannot be reached."""
     try:
         return what(path)
     except RunError as error:

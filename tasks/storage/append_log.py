@@ -4,8 +4,8 @@
     FOLDER/00000001      on a store: what one writer appended at once, after the lines of PATH
     FOLDER/00000002      the next; each is put only where nothing lies yet
 
-Objects cannot grow. Of two writers that take the same number the store lets one put it, and the
-other takes the next; so nothing is lost, and what was read once remains a prefix of the file.
+Objects cannot grow. If two writers take the same number, the store accepts one put, and the other
+takes the next number; so nothing is lost, and what was once read remains a prefix of the file.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tasks.base.errors import ConfigError
 from tasks.storage import owners, probe, regular
 from tasks.storage.objects import Objects
 
-KEPT = 20_000  # objects whose bytes a process remembers: they never change
-AT_ONCE = 8  # objects missing of a folder, above which all of it is read by one question
+KEPT = 20_000  # objects that a process caches: they never change
+AT_ONCE = 8  # missing objects above which the whole folder is read by one request
 
 _store = Objects()
 _known: dict[str, bytes] = {}
@@ -29,7 +29,7 @@ _known: dict[str, bytes] = {}
 
 def append(path: Path, folder: Path, data: bytes) -> None:
     """Append lines, all or none. ConfigError if the file may not be written, or if a store lets
-    objects be written over, since two writers could then lose what the other wrote."""
+    objects be overwritten: two writers could then lose each other's lines."""
     if not isinstance(path, Path):
         _put(folder, data)
         return
@@ -49,7 +49,7 @@ def append(path: Path, folder: Path, data: bytes) -> None:
             written = 0
             while written < len(data):
                 written += os.write(handle, data[written:])
-        except OSError:  # a full disk: no half of it stays
+        except OSError:  # a full disk: remove the half that was written
             os.ftruncate(handle, size)
             raise
         os.fsync(handle)
@@ -58,8 +58,8 @@ def append(path: Path, folder: Path, data: bytes) -> None:
 
 
 def read(path: Path, folder: Path) -> bytes:
-    """Everything appended so far, in order. NotAFile if something else has the name: it would be
-    taken for none."""
+    """Everything appended so far, in order. NotAFile if something other than a file has the name:
+    it would pass for an empty log."""
     if isinstance(path, Path):
         regular.check(path, follows=False)
     try:
@@ -78,7 +78,7 @@ def _put(folder: Path, data: bytes) -> None:
         try:
             return _store.put(path, data, exclusive=True)
         except FileExistsError:
-            if _store.read(path) == data:  # ours: the answer was lost, and it was put again
+            if _store.read(path) == data:  # ours: the answer to the first put was lost
                 return None
             number += 1
 

@@ -19,13 +19,13 @@ _UNKNOWN = (errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.ENOTSUP)
 
 
 class HashedFile:
-    """A binary file that hashes what is written through it (sequential writes only)."""
+    """A binary file that hashes what is written to it (sequential writes only)."""
 
     def __init__(self, raw: BinaryIO) -> None:
         self.raw = raw
         self.sha = hashlib.sha256()
         self.size = 0
-        self.closed = False  # pyarrow asks; the owner closes `raw`
+        self.closed = False  # pyarrow reads it; the owner closes `raw`
 
     def write(self, data: ReadableBuffer) -> int:
         view = memoryview(data).cast("B")
@@ -36,7 +36,7 @@ class HashedFile:
 
     @property
     def name(self) -> str:
-        """The first 16 hex digits of the sha256 of what was written."""
+        """The first 16 hex digits of the sha256 of the bytes written."""
         return self.sha.hexdigest()[:16]
 
 
@@ -45,15 +45,15 @@ def staged(folder: Path) -> Iterator[tuple[HashedFile, Callable[[Callable[[str],
     """A temp file in a local folder, and `publish`, which fsyncs and renames it."""
     folder.mkdir(parents=True, exist_ok=True)
     temp = folder / f".{secrets.token_hex(8)}.tmp"
-    with temp.open("xb") as raw:  # never through a link, and with what the umask leaves
+    with temp.open("xb") as raw:  # never through a link, and with the umask's rights
         handle = HashedFile(raw)
 
         def publish(name_of: Callable[[str], str]) -> Path:
             raw.flush()
             os.fsync(raw.fileno())
             final = folder / name_of(handle.name)
-            # The folder is not synced: a rename that a power cut undoes is work done again, never
-            # a wrong result. A version's folders are synced when it is published.
+            # The folder is not synced: a power cut that undoes a rename costs work, never a wrong
+            # result. A version's folders are synced when it is published.
             os.replace(temp, final)
             return final
 
@@ -69,8 +69,8 @@ def fsync(path: Path) -> None:
     try:
         os.fsync(fd)
     except OSError as error:
-        # SMB and FUSE may know no sync of a folder: they make a rename durable by themselves, or
-        # have nothing that could.
+        # SMB and FUSE may not support fsync of a folder: they make renames durable by themselves,
+        # or cannot at all.
         if error.errno not in _UNKNOWN or not stat.S_ISDIR(os.fstat(fd).st_mode):
             raise
     finally:

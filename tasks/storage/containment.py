@@ -1,10 +1,10 @@
-"""Names that data holds and that become places: each stays in its folder.
+"""Keeps names that come from data inside their folder.
 
-Rows of manifests, lists of files and notes on versions hold names. Whoever writes into an OUT
-chooses them, and links in it too, so such a name becomes a place by `inside` alone.
+Rows of manifests, lists of files and notes on versions hold names. Anybody who writes into an OUT
+chooses them, and can put links there, so only `inside` turns such a name into a place.
 
-The folder that holds the names may be reached by links: OUT, or one of its folders on a larger
-disk (`check`). Below it nothing of ours is a link, except `datasets/latest`.
+The folder that holds the names may be reached by links: OUT, or one of its folders on a larger disk
+(`check`). Below it nothing of ours is a link, except `datasets/latest`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from pathlib import Path
 
 from tasks.base.errors import ConfigError, UnsafePlace
 
-#: What a run makes in its OUT.
+#: The folders that a run makes in its OUT.
 OUT_FOLDERS = ("manifests", "audio", "datasets", "runs")
 DECISIONS_FILE = "reviews.jsonl"  # of people, in OUT
 LATEST = "latest"  # in datasets/: names the newest version
 _STEP = re.compile(r"[^\x00-\x1f\x7f/\\]+")
-#: Most names; the others are looked at step by step.
+#: Matches most names; the others are checked step by step.
 _PLAIN = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}/){0,6}[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
-_LONGEST, _LONGEST_STEP = 4096, 255  # bytes, as file systems and object stores have them
+_LONGEST, _LONGEST_STEP = 4096, 255  # bytes, the limits of file systems and object stores
 _SHOWN = 80  # characters of a name in a message
 
-#: What a run keeps right in these folders of OUT.
+#: What a run keeps directly in these folders of OUT.
 _KEPT = {
     "manifests": r"shard|filter|resample|transcribe|package|known|\.listing|index\.json",
     "manifests/package": r"decided|published|decisions\.parquet|decisions\.json",
@@ -51,7 +51,7 @@ def inside(home: Path, name: str) -> Path:
 
 
 def check_name(name: str) -> None:
-    """UnsafePlace if a name leads out of the folder that it is for, or can be no file's."""
+    """UnsafePlace if a name leads out of its folder, or cannot be a file's name."""
     if isinstance(name, str) and _PLAIN.fullmatch(name):
         return
     if not isinstance(name, str) or not all(map(_is_step, name.split("/"))):
@@ -69,10 +69,10 @@ def _is_step(step: str) -> bool:
 
 
 def check(out: Path) -> None:
-    """ConfigError if a link leads out of an OUT where a command would follow it.
+    """ConfigError if a command would follow a link out of an OUT.
 
-    OUT's own folders may be links to another disk: the user's own (or root's), to folders that
-    hold nothing but what uttermill keeps there.
+    OUT's own folders may be links to another disk, made by the user or root, to folders that hold
+    only uttermill's files.
     """
     if not isinstance(out, Path):
         return
@@ -100,8 +100,8 @@ def check(out: Path) -> None:
 
 
 def _strangers(folder: Path, kept: re.Pattern[str]) -> Iterator[str]:
-    """Names right in a folder that are not of `kept`; not what file systems and browsers of files
-    leave there."""
+    """Names directly in a folder that do not match `kept`, without what file systems and file
+    managers leave behind."""
     for entry in _entries(folder):
         name = entry.name
         if not kept.fullmatch(name) and name[:1] != "." and name != "lost+found":

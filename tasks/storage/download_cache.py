@@ -1,7 +1,7 @@
 """Local copies of remote objects, for libraries that read files. Unnamed, so a kill leaves none.
 
-A process caches the newest few, up to a bound. The guard of the object (size, time and ETag) is
-part of a copy's key, so an object that was overwritten is fetched again.
+A process caches the most recently used, up to a bound. The guard of the object (size, time and
+ETag) is part of a copy's key, so an overwritten object is fetched again.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import IO, BinaryIO
 
 from tasks.storage.store_errors import FileSystem, protocols
 
-#: Bytes and files that a process caches, besides the copy fetched last.
+#: Bytes and files that a process caches, besides the last copy.
 CACHED_BYTES, CACHED_FILES = 256 << 20, 64
 BLOCK = 8 << 20
-#: Where an open file without a name can be opened again, with a position of its own.
+#: Where an unnamed open file can be opened again, with its own position.
 _BY_NUMBER = "/proc/self/fd"
 
 Key = tuple[str, str, int | None, int | None]
@@ -72,7 +72,7 @@ def cached(
             _cached.move_to_end(name)
             return copied.opened()
     copy = _fetch(files, key, offset, length, size)
-    if not guard:  # nothing would tell whether the object has changed
+    if not guard:  # without it a change would go unnoticed
         try:
             return copy.opened()
         finally:
@@ -91,7 +91,7 @@ def cached(
 
 
 def kept(files: FileSystem, key: str, guard: str) -> Path:
-    """A path to a copy that lasts as long as the process, for libraries that want a path."""
+    """A path to a copy that lasts as long as the process, for libraries that need a path."""
     name = (f"{protocols(files)[0]}://{key}", guard, None, None)
     with _lock:
         if name not in _kept:
@@ -100,7 +100,7 @@ def kept(files: FileSystem, key: str, guard: str) -> Path:
 
 
 def fetched(files: FileSystem, key: str) -> BinaryIO:
-    """An uncached copy of a whole object as it is now; the caller closes it."""
+    """An uncached copy of a whole object; the caller closes it."""
     copy = _fetch(files, key, None, None, None)
     try:
         return copy.opened()

@@ -2,13 +2,13 @@
 
     OUT/.lock/00000007      who holds OUT, how often that run renewed it, and whether it has ended
 
-The highest number counts. A run takes the next number once the last run has ended or is dead; when
-two try, the store lets one of them put it. Objects are never overwritten by another run, so a run
-that was thought dead finds a higher number than its own: it has lost OUT, and publishes nothing.
+The highest number counts. A run takes the next number once the last run has ended or is dead; if
+two try, the store accepts one put. Runs never overwrite each other's objects, so a run wrongly
+taken for dead finds a number higher than its own: it has lost OUT, and publishes nothing.
 
-An owner on this machine and in this container lives while its process does. Any other lives while
+An owner on this machine and in this container lives as long as its process. Any other lives while
 it renews, watched for LEASE seconds on the watcher's own clock: clocks of two machines are never
-compared. In the end, a version is decided by the exclusive put of its dataset.json.
+compared. In the end, the exclusive put of dataset.json decides who publishes a version.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from tasks.base.logs import log
 from tasks.storage.objects import Objects
 
 RENEW = 5.0  # s between renewals
-LEASE = 30.0  # s without a renewal after which an owner counts as dead, also to itself
+LEASE = 30.0  # s without a renewal until an owner counts as dead, also to itself
 FOLDER = ".lock"
-TRIES = 20  # while other runs take it and end
+TRIES = 20  # attempts while other runs take and release OUT
 
 _store = Objects()
 
 
 class Owner(TypedDict, total=False):
-    """Who holds OUT, as JSON; of a lock on a folder only the first four."""
+    """The run that holds OUT, as JSON; a lock on a folder has only the first four fields."""
 
     pid: int
     host: str
@@ -46,13 +46,13 @@ class Owner(TypedDict, total=False):
     command: str
     machine: str | None  # see `_machine`
     began: float  # of the process, s since 1970
-    token: str  # of one attempt
+    token: str  # random, one per attempt
     beat: int  # renewals so far
     ended: bool
 
 
 class Lease:
-    """OUT, held by this process under a number."""
+    """Holds OUT for this process under a number."""
 
     def __init__(self, out: Path, number: int, owner: Owner) -> None:
         self.out, self.number, self.owner = out, number, owner
@@ -69,7 +69,7 @@ class Lease:
             try:
                 if _newest(self.out) != self.number:
                     return self._lose("another run has taken it")
-                began = time.monotonic()  # the store may have written it long before it answers
+                began = time.monotonic()  # the store may write long before it answers
                 _write(self.out, self.number, {**self.owner, "beat": beat})
                 self.renewed = began
             except Exception as error:  # whatever it is, the next renewal may succeed
@@ -98,14 +98,14 @@ class Lease:
             )
 
     def end(self) -> None:
-        """Give OUT back, within LEASE seconds; otherwise the lease runs out after this process."""
+        """Release OUT, waiting at most LEASE seconds; if that fails, the lease expires."""
         self._stop.set()
         self._thread.join(LEASE)
         if self._thread.is_alive():
             log.warning("the lock of %s was not released: the store does not answer", self.out)
 
 
-#: What this process holds, by the text of OUT.
+#: This process's leases, by OUT as text.
 _mine: dict[str, Lease] = {}
 
 
@@ -148,12 +148,12 @@ def _take(out: Path, owner: Owner) -> Lease:
         try:
             _write(out, last + 1, owner, exclusive=True)
         except FileExistsError:
-            # Another run was quicker, or an answer was lost and the library put it again.
+            # Another run was quicker, or an answer was lost and the library repeated the put.
             if (_read(out, last + 1) or {}).get("token") != owner["token"]:
                 continue
         _prove_exclusive(out, last + 1, owner)
         numbers = _numbers(out)
-        if max(numbers, default=0) > last + 1:  # others took it, ended and went on meanwhile
+        if max(numbers, default=0) > last + 1:  # other runs have taken and released it meanwhile
             continue
         for number in numbers:
             if number <= last:
@@ -163,7 +163,7 @@ def _take(out: Path, owner: Owner) -> Lease:
 
 
 def _prove_exclusive(out: Path, number: int, owner: Owner) -> None:
-    """ConfigError when the store lets an object be put twice, so that nothing can be locked."""
+    """ConfigError if the store accepts a second exclusive put, so that locking is impossible."""
     try:
         _write(out, number, owner, exclusive=True)
     except FileExistsError:
@@ -209,11 +209,11 @@ def _runs_here(owner: Owner) -> bool:
 
 
 def _machine() -> str | None:
-    """The booted kernel and the container: processes with the same answer see each other."""
+    """The booted kernel and the container: processes with equal results can see each other."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
-    except OSError:  # not Linux: renewals alone tell
+    except OSError:  # not Linux: only renewals prove life
         return None
 
 
@@ -240,7 +240,7 @@ def _read(out: Path, number: int) -> Owner | None:
     try:
         owner: Owner = json.loads(_store.read(_path(out, number)))
         return owner
-    except FileNotFoundError:  # a newer one has taken its place
+    except FileNotFoundError:  # a newer one has replaced it
         return None
 
 

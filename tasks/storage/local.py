@@ -60,7 +60,7 @@ class Local:
             return False
         try:
             os.link(old, new)
-        except OSError:  # no folder yet, a dead worker's link, or no links here
+        except OSError:  # no folder yet, a dead worker's link, or links unsupported
             new.parent.mkdir(parents=True, exist_ok=True)
             self.detach(new)
             self.fetch(old, new)
@@ -74,7 +74,7 @@ class Local:
             shutil.rmtree(folder)
 
     def clear(self, folder: Path) -> None:
-        if folder.is_symlink():  # what it leads to is nobody's scratch
+        if folder.is_symlink():  # its target is not our scratch folder
             folder.unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -122,12 +122,12 @@ class Local:
 
     def guards(self, folder: Path) -> Iterator[tuple[str, str]]:
         for name, entry in _walked(folder):
-            with suppress(FileNotFoundError):  # the temporary file of a worker that is late
+            with suppress(FileNotFoundError):  # a late worker's temporary file
                 status = entry.stat(follow_symlinks=False)
                 yield name, own_guard(status) if stat.S_ISREG(status.st_mode) else ""
 
     def temporaries(self, folder: Path) -> Iterator[Path]:
-        if folder.is_symlink():  # what lies there may be anybody's
+        if folder.is_symlink():  # the files there may be anybody's
             return iter(())
         names = (name for name, _ in _walked(folder))
         return (folder / name for name in names if is_temporary(name))
@@ -204,27 +204,27 @@ class Local:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether this is the name of a file that is being written (`tasks.storage.atomic`)."""
+    """Whether a file of this name is still being written (`tasks.storage.atomic`)."""
     last = name.rpartition("/")[2]
     return last.startswith(".") and last.endswith(".tmp")
 
 
 def stat_guard(status: os.stat_result) -> str:
     """`<size>-<mtime in ns>-<inode>-<ctime in ns>` of a source's file: cheap proof that it was not
-    touched. Nobody can set back the ctime, in which the system notes every change; it also notes
-    a new name, link or right, which changes no bytes."""
+    changed. The ctime cannot be set back; the system updates it on every change, also of a name,
+    link or right, which changes no bytes."""
     return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}-{status.st_ctime_ns}"
 
 
 def own_guard(status: os.stat_result) -> str:
-    """The same without the ctime, for files of OUT: versions are linked."""
+    """`stat_guard` without the ctime, for files of OUT: linking them into versions changes it."""
     return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
 
 
 @contextmanager
 def _or_missing(path: str | Path) -> Iterator[None]:
-    """What is no regular file counts as not there: a link may lead anywhere, and a pipe or a device
-    may never end."""
+    """Treat anything but a regular file as missing: a link may lead anywhere, and reading a pipe or
+    a device may never end."""
     try:
         yield
     except regular.NotAFile as error:
@@ -232,7 +232,7 @@ def _or_missing(path: str | Path) -> Iterator[None]:
 
 
 def _opened(path: str | Path, flags: int = os.O_RDONLY) -> int:
-    """A descriptor of a file to read."""
+    """A file descriptor for reading."""
     with _or_missing(path):
         return regular.written(path, flags)
 

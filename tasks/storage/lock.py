@@ -1,7 +1,7 @@
 """One run at a time in an OUT: a lock of the kernel on a folder, a lease on an object store.
 
-A dead owner holds nothing: the kernel drops its lock, and its lease runs out (`lease.py`). On a
-network file system without `flock` between hosts, the lock excludes runs on one host only.
+A dead owner holds nothing: the kernel drops its lock, and its lease expires (`lease.py`). On a
+network file system without `flock` between hosts, the lock excludes only runs on the same host.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ NAME = ".lock"
 
 
 def hold(out: Path) -> AbstractContextManager[None]:
-    """Hold OUT for this process; makes OUT if needed. `OutLocked` names the run that holds it."""
+    """Hold OUT for this process, creating it if needed. `OutLocked` names the run that holds it."""
     locked = lease.hold if storage.of(out).remote else _locked
     return locked(out, _owner())
 
 
 def refuse_held(out: Path) -> None:
-    """`OutLocked` if a run holds OUT now; for commands that only look, and may not write there."""
+    """`OutLocked` if a run holds OUT now; for commands that only read, and may lack the right to
+    write."""
     if storage.of(out).remote:
         lease.refuse_held(out)
         return
@@ -51,11 +52,11 @@ def refuse_held(out: Path) -> None:
 
 @contextmanager
 def _locked(out: Path, owner: lease.Owner) -> Iterator[None]:
-    """The file stays: removing it would let two runs lock two files of one name."""
+    """The lock file stays: removing it would let two runs lock two files of one name."""
     path = out / NAME
     try:
         out.mkdir(parents=True, exist_ok=True)
-        # Not inherited by workers or servers: a child that outlives a killed run holds nothing.
+        # Not inherited by workers or servers: a child that outlives a killed run must not hold it.
         descriptor = regular.written(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise ConfigError(f"cannot write to {out}: {owners.told(error, path)}") from error
@@ -87,6 +88,6 @@ def _owner() -> lease.Owner:
 def _held(out: Path) -> OutLocked:
     try:
         owner = lease.describe(json.loads(storage.read(out / NAME)))
-    except (OSError, ValueError):  # it is writing these lines just now
+    except (OSError, ValueError):  # that run is just writing them
         owner = "a run that has just started"
     return OutLocked(f"another run holds {out}: {owner}")

@@ -1,11 +1,11 @@
 """Columns with more text than fits in one Arrow array.
 
 Offsets of `string` have 32 bits, so an array ends at 2 GiB: 33 million hashes, 20 million paths. A
-column of many chunks may be longer, and is read and filtered as such; operations that join its
-chunks (`take`, `combine_chunks`) fail, however much memory there is. Tables of a whole corpus go
-through these functions instead, which give the same types. A table of one shard, one judged group
+column of many chunks may be longer, and can be read and filtered; operations that join its chunks
+(`take`, `combine_chunks`) fail, however much memory there is. Tables of a whole corpus go through
+these functions instead, which keep the types. A table of one shard, one judged group
 (`shard_batches.AT_ONCE` shards) or one part of a version (some `package.table_rows` rows) is far
-from it.
+smaller.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def take(table: pa.Table, rows: NDArray[np.integer]) -> pa.Table:
-    """These rows, in this order. A column is in one chunk, unless it is too long for that."""
+    """These rows, in this order. Each column is one chunk, unless it is too long for that."""
     columns = []
     for column in table.columns:
         wide = column.cast(_wide(column.type)).combine_chunks()
@@ -42,7 +42,7 @@ def _pieces(column: pa.Array, rows: NDArray[np.integer], kind: pa.DataType) -> I
 
 
 def _wide(kind: pa.DataType) -> pa.DataType:
-    """The type with offsets of 64 bits."""
+    """The same type with 64-bit offsets."""
     types = pa.types
     if types.is_string(kind):
         return pa.large_string()
@@ -60,13 +60,13 @@ def _wide_field(field: pa.Field) -> pa.Field:
 
 
 def coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    """The different values of a column, in the order in which they come first, and which of them
-    each row has. All different values fit one array."""
+    """The column, dictionary-encoded: its distinct values in order of first appearance, and the
+    index of each row's value. The distinct values must fit one array."""
     return column.dictionary_encode().combine_chunks()
 
 
 def joined(pieces: list[NDArray[Scalar]]) -> NDArray[Scalar]:
-    """One array from one or more pieces; releases the pieces, since both would take twice the
+    """The pieces as one array; empties the list, since both together would take twice the
     memory."""
     whole = np.concatenate(pieces)
     pieces.clear()

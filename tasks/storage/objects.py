@@ -1,8 +1,7 @@
 """The object store: any scheme of fsspec that can put an object exclusively.
 
-Nothing is renamed there: a PUT is atomic, and an object that must not exist yet is put with
-`If-None-Match: *`. Spans of objects are read many at once: each request costs about as much as a
-megabyte.
+Nothing is renamed: a PUT is atomic, and `If-None-Match: *` makes it fail if the object exists. Many
+spans of objects are read at once: each request costs about as much as a megabyte.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ from tasks.storage.store_errors import (
 )
 
 SHA256 = "uttermill-sha256"  # name of the hash among an object's metadata
-AHEAD_BYTES = 16 << 20  # that are fetched at once
-IN_MEMORY = 16 << 20  # bytes of a staged file that is put at once
+AHEAD_BYTES = 16 << 20  # fetched at once
+IN_MEMORY = 16 << 20  # bytes up to which a staged file is put from memory
 
 
 @contextmanager
 def spans_ahead(folder: Path, wanted: Sequence[Span]) -> Iterator[ReadSpan]:
-    """Fetches the next `AHEAD_BYTES` of `wanted` at once."""
+    """Reads spans, fetching the next `AHEAD_BYTES` of `wanted` at once."""
     places = {span: place for place, span in enumerate(wanted)}
     fetched: dict[Span, bytes | None] = {}
 
@@ -65,7 +64,7 @@ def spans_ahead(folder: Path, wanted: Sequence[Span]) -> Iterator[ReadSpan]:
 
 
 def read_spans(folder: Path, wanted: Sequence[Span]) -> list[bytes | None]:
-    """Bytes of spans below a folder, all at once; see `ReadSpan`."""
+    """The bytes of spans below a folder, fetched together; see `ReadSpan`."""
     files, key = files_in(folder)
     for name in {name for name, _, _ in wanted}:
         inside(folder, name)
@@ -269,13 +268,13 @@ class Objects:
             files.pipe_file(key, data, mode="create" if exclusive else "overwrite")
 
     def put_file(self, source: Path, path: Path) -> None:
-        """A local file, which appears at once, as by `put`; it is not held in memory."""
+        """Put a local file atomically, without holding it in memory."""
         with asking(path) as (files, key):
             files.put_file(str(source), key, mode="overwrite")
 
     def upload(self, source: Path, path: Path) -> None:
-        """Put a local file exclusively; FileExistsError if another object exists. An object with
-        the same bytes is accepted: a worker that was thought dead may have put it."""
+        """Put a local file exclusively; FileExistsError if a different object exists. An object
+        with the same bytes is accepted: a worker wrongly taken for dead may have put it."""
         sha256, _ = Local().hashed(source)
         files, key = files_in(path)
         about = {"Metadata": {SHA256: sha256}} if "s3" in protocols(files) else {}
@@ -289,7 +288,7 @@ class Objects:
                 raise
 
     def upload_all(self, home: Path, folder: Path, but: Iterable[str] = ()) -> None:
-        """Put all files of a local folder, except some; RunError if a different object exists."""
+        """Put all files of a local folder except `but`; RunError if a different object exists."""
         left_out = set(but)
         for path in sorted(p for p in home.rglob("*") if p.is_file()):
             name = path.relative_to(home).as_posix()
@@ -303,9 +302,9 @@ class Objects:
                 ) from None
 
     def link(self, old: Path, new: Path, sha256: str, size: int, guard: str = "") -> bool:
-        """Copies within the store, never over an existing object: a worker that wakes up late does
-        not write into a version. If `upload` left the hash with the object, that and the size are
-        proof, since overwriting an object overwrites its metadata. Otherwise all of it is read."""
+        """Copies within the store, never over an existing object, so that a late worker cannot
+        write into a version. If `upload` stored the hash with the object, hash and size are proof,
+        since overwriting an object replaces its metadata. Otherwise the whole object is read."""
         files, key = files_in(old)
         try:
             if self.exists(new):
@@ -323,7 +322,7 @@ class Objects:
 
 
 def _ls(folder: Path, kind: str | None = None) -> list[Entry]:
-    """fsspec's entries right in a folder: all, or those of kind `file` or `directory`."""
+    """fsspec's entries directly in a folder: all, or only those of type `file` or `directory`."""
     with asking(folder) as (files, key):
         try:
             entries = files.ls(key, detail=True)

@@ -1,4 +1,4 @@
-"""What the system refuses, in words: who owns what this user may not use, which disk is full."""
+"""Errors of the operating system in words: who owns a refused file, which disk is full."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 @contextmanager
 def naming(*places: Path) -> Iterator[None]:
-    """Inside, the error of a full disk that names no file, as that of a write does not, names the
-    place with the least room."""
+    """If the disk is full and the error names no file, as that of a write does not, add the place
+    with the least room."""
     try:
         yield
     except OSError as error:
@@ -35,7 +35,7 @@ def _room(place: Path) -> float:
 
 
 def sentence(error: OSError) -> str:
-    """What happened, where, and for a full disk and a refused access the remedy."""
+    """What happened and where; for a full disk and a refused access also the remedy."""
     words = told(error, ".")
     if error.errno in FULL or isinstance(error, PermissionError) or not error.filename:
         return words
@@ -44,18 +44,18 @@ def sentence(error: OSError) -> str:
 
 
 def told(error: OSError, path: str | Path) -> str:
-    """The error's words, without its number, and of a full disk and a refused access where (the
-    file that it names, else `path`) and what to do; of the latter also to whom that file belongs,
-    or the nearest folder above it that is there."""
+    """The error's words, without its number. For a full disk also where (the file that it names,
+    else `path`) and what to do; for a refused access also who owns the file, or the nearest
+    existing folder above it."""
     if error.errno in FULL:
         place = os.fsdecode(error.filename or path)
-        words = os.strerror(error.errno)  # a library adds its own words
+        words = os.strerror(error.errno)  # a library puts its own words into strerror
         return f"no space left on {place} ({words}): free some, then run it again to continue"
     words = error.strerror or str(error)
     if not isinstance(error, PermissionError):
         return words
     path = Path(os.fsdecode(error.filename or path))
-    with suppress(OSError):  # a folder above it may not be looked into
+    with suppress(OSError):  # a folder above it may be unreadable
         while not os.path.lexists(path) and path != path.parent:
             path = path.parent
         status = os.lstat(path)
@@ -70,7 +70,7 @@ def told(error: OSError, path: str | Path) -> str:
 
 
 def words(error: Exception, path: str | Path) -> str:
-    """`told` of an error of the system; any other's own words."""
+    """`told` for an error of the system; otherwise the error's own words."""
     return told(error, path) if isinstance(error, OSError) else str(error)
 
 

@@ -1,8 +1,8 @@
-"""What the file system of an OUT must be able to do, tried out there before any work.
+"""Tests before any work whether the file system of OUT can do what a run needs.
 
 Without symbolic links `datasets/latest` is a small file, without hard links files are copied, and
-nothing needs chmod. The rest has no honest substitute: a rename is what makes a version appear
-whole, a lock is what keeps two runs apart.
+nothing needs chmod. The rest has no substitute: a rename makes a version appear whole, a lock keeps
+two runs apart.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ LOCKS = (
 
 
 def check(out: Path) -> None:
-    """ConfigError that names the first thing that a run will need and that cannot be done in this
-    folder; OSError if nothing can be written there."""
-    # By its name it is a file that is being written (`local.is_temporary`).
+    """ConfigError that names the first operation that a run needs and that fails in this folder;
+    OSError if nothing can be written there."""
+    # Its name marks it as a file that is being written (`local.is_temporary`).
     with tempfile.TemporaryDirectory("x.tmp", ".", out, ignore_cleanup_errors=True) as name:
         home = Path(name)
         new, old, folder = home / ".new.tmp", home / ".old.tmp", home / "folder"
@@ -56,7 +56,7 @@ def check(out: Path) -> None:
 
 
 def no_locks(place: Path, error: OSError) -> ConfigError:
-    """The refusal of a file system on which `flock` fails."""
+    """The error for a file system on which `flock` fails."""
     return ConfigError(f"the file system of {place} has no locks ({error.strerror}), {LOCKS}")
 
 

@@ -1,6 +1,6 @@
-"""How a folder appears as a whole: by one rename on a file system, by a seal on an object store.
+"""Makes a folder appear as a whole: by one rename on a file system, by a seal on an object store.
 
-`versions.py` says what is published; `Renamed` and `Sealed`, which have the same methods, say how.
+`versions.py` decides what is published; `Renamed` and `Sealed`, with the same methods, publish it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tasks.storage.objects import Objects
 VERSION = re.compile(r"v[0-9]{4,}")  # name of a version's folder
 
 STAGING = ".staging"
-ASIDE = ".pruned-"  # before the name of a folder that is being removed
+ASIDE = ".pruned-"  # prefix of the name of a folder that is being removed
 
 
 def named(latest: Path) -> str | None:
-    """The version whose name an object holds, or a small file."""
+    """The name of a version that an object or a small file holds; None if it holds none."""
     try:
         name = storage.read_bounded(latest).decode("utf-8", "replace").strip()
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -44,7 +44,7 @@ class Sealed:
     datasets/v0002/dataset.json    the seal, put last and exclusively: one run publishes a number
     datasets/latest                names the newest version, put after it
 
-    Every object of a version is put exclusively, so a worker that was thought dead overwrites
+    Every object of a version is put exclusively, so a worker wrongly taken for dead overwrites
     nothing.
     """
 
@@ -55,7 +55,7 @@ class Sealed:
         return self.store.exists(version / DATASET_FILE)
 
     def staging(self, version: Path) -> Path:
-        return version  # `clean` emptied it: a worker cannot tell whether OUT's lock is lost
+        return version  # `clean` emptied it; workers cannot check OUT's lock
 
     @contextmanager
     def finishing(
@@ -86,7 +86,7 @@ class Sealed:
         try:
             self.store.put(version / DATASET_FILE, seal, exclusive=True)
         except FileExistsError:
-            # After a lost answer, the library puts again and meets its own object.
+            # After a lost answer, the library repeats the put and meets its own object.
             if self.store.read(version / DATASET_FILE) != seal:
                 raise RunError(
                     f"another run has published {version.name} in the meantime; nothing was "
@@ -94,9 +94,9 @@ class Sealed:
                 ) from None
         try:
             self._check(version, {**files, DATASET_FILE: {"bytes": len(seal)}}, new=())
-        except RunError:  # the run that holds OUT now has begun the same number
+        except RunError:  # the run that holds OUT now writes the same version
             with suppress(FileNotFoundError):
-                # Else that run has published it.
+                # Otherwise that run has published it.
                 if self.store.read(version / DATASET_FILE) == seal:
                     self.store.remove(version / DATASET_FILE)
             raise
@@ -104,7 +104,7 @@ class Sealed:
     def _check(
         self, version: Path, files: Mapping[str, PublishedEntry], new: Iterable[str]
     ) -> None:
-        """RunError if the store does not hold exactly `files`; `new` ones are read back."""
+        """RunError unless the store holds exactly `files`; `new` ones are read back and hashed."""
         present = {
             file.path.relative_to(version).as_posix(): file.size
             for file in self.store.files(version)
@@ -127,7 +127,7 @@ class Sealed:
         return home / name if name else None
 
     def check(self, home: Path) -> None:
-        """An object is replaced, whatever it holds."""
+        """Nothing to check: an object is replaced, whatever it holds."""
 
     def point(self, home: Path, version: Path) -> None:
         if self.latest(home) != version:
@@ -162,11 +162,11 @@ class Renamed:
     """
 
     def complete(self, version: Path) -> bool:
-        """Whether a folder with the name of a version is published."""
+        """Whether a version's folder is published."""
         return True
 
     def staging(self, version: Path) -> Path:
-        """The folder in which a version is prepared; a local one is made, empty."""
+        """The folder in which a version is prepared, created empty."""
         staging = version.with_name(STAGING)
         storage.LOCAL.clear(staging)
         staging.mkdir(parents=True)
@@ -182,8 +182,8 @@ class Renamed:
     ) -> Iterator[Path]:
         """A local folder in which the last files of a version are written.
 
-        It holds the staged files `read`, the folders of all files in `sizes`, and, of the given
-        size in bytes, files that stand for those of `sizes` that have one.
+        It holds the staged files `read`, the folders of all files in `sizes`, and placeholders for
+        the files with a size in `sizes`, of that many bytes.
         """
         yield staging
 
@@ -192,20 +192,20 @@ class Renamed:
     ) -> None:
         """Make the version appear, durable and complete, or not at all.
 
-        `finished` is what `finishing` gave; `staged` names what was in `staging` before. RunError
-        if another run published the same version, or wrote into it.
+        `finished`: the folder from `finishing`; `staged`: names that were in `staging` before it.
+        RunError if another run published the same version, or wrote into it.
         """
         for folder, _, names in os.walk(staging):
             for name in names:
                 path = Path(folder) / name
-                if path.stat().st_nlink == 1:  # else it is a published version's, and durable
+                if path.stat().st_nlink == 1:  # others are published, and durable
                     fsync(path)
             fsync(Path(folder))
         os.rename(staging, version)
         fsync(version.parent)
 
     def latest(self, home: Path) -> Path | None:
-        """The version that `home/latest` names; None if there is none: it may lead nowhere else."""
+        """The version that `home/latest` names; None if it names nothing in `home`."""
         name = self._named(home / LATEST)
         exists = VERSION.fullmatch(name) and name in storage.of(home).folders(home)
         return (home / name).resolve() if exists else None
@@ -214,7 +214,7 @@ class Renamed:
         return os.readlink(latest) if latest.is_symlink() else named(latest) or ""
 
     def check(self, home: Path) -> None:
-        """ConfigError if `home/latest` is something that `point` does not replace."""
+        """ConfigError if `home/latest` is something that `point` must not replace."""
         link = home / LATEST
         if link.is_dir() and not link.is_symlink():
             raise ConfigError(
@@ -224,7 +224,7 @@ class Renamed:
             )
 
     def point(self, home: Path, version: Path) -> None:
-        """Let `home/latest` name a version. ConfigError as by `check`."""
+        """Make `home/latest` name a version. ConfigError as by `check`."""
         self.check(home)
         link = home / LATEST
         if self._named(link) == version.name:
@@ -233,14 +233,15 @@ class Renamed:
         temp.unlink(missing_ok=True)
         try:
             temp.symlink_to(version.name)
-        except OSError:  # a file system without links says so in one of many ways
+        except OSError:  # file systems without links raise various errors
             storage.write_atomic(link, version.name.encode())
         else:
             os.replace(temp, link)
         fsync(home)
 
     def follow(self, path: Path) -> Path:
-        """The version itself where `latest` was named; ConfigError if it names none."""
+        """The version that `latest` names, or the path itself; ConfigError if `latest` names
+        none."""
         if path.name == LATEST and path.parent.name == "datasets" and _is_name(path):
             version = self.latest(path.parent)
             if version is None:
@@ -251,17 +252,17 @@ class Renamed:
         return path.resolve()
 
     def clean(self, home: Path) -> None:
-        """Remove a dead run's leftovers of a version that it did not publish."""
+        """Remove what a dead run left of an unpublished version."""
         storage.LOCAL.clear(home / STAGING)
 
     def leftovers(self, home: Path) -> Iterator[Path]:
-        """What `clean` removes, and leftovers of a dead `withdraw`."""
+        """What `clean` removes, and what a dead `withdraw` left."""
         if (home / STAGING).is_dir():
             yield home / STAGING
         yield from sorted(home.glob(f"{ASIDE}*"))
 
     def withdraw(self, folders: Iterable[Path]) -> None:
-        """Remove folders, each at once: a kill leaves it published, or a leftover."""
+        """Remove folders, each atomically: a kill leaves it published, or a leftover."""
         aside = {path: path.with_name(ASIDE + path.name) for path in folders}
         for path, name in aside.items():
             os.rename(path, name)

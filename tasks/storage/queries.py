@@ -1,9 +1,9 @@
-"""DuckDB: the place that opens it for all but `flows/explore/sandbox.py`, where a person's SQL may
-do less; and the one that writes names and texts of others into SQL.
+"""DuckDB: opens every database except that of `flows/explore/sandbox.py`, where a person's SQL may
+do less; and quotes foreign names and texts in SQL.
 
-Tables of the whole corpus are sorted, joined and grouped by it: beyond its limit of memory it
-works in temporary files. A column's name, a folder's and a text come from files that somebody else
-may have made, so none is SQL. Should one become it all the same, it reaches no other file.
+It sorts, joins and groups tables of the whole corpus: beyond its memory limit it uses temporary
+files. Names of columns and folders, and texts, come from files that others may have made, so all of
+them are quoted. Should one become SQL all the same, it reaches no other file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tasks.base import process_memory
 from tasks.base.arrays import Int64s
 from tasks.base.errors import ConfigError, RunError
 
-if TYPE_CHECKING:  # loading it takes some tens of MB, which only processes that ask it need
+if TYPE_CHECKING:  # it takes tens of MB; only some processes need it
     from duckdb import DuckDBPyConnection
 
 MEMORY = "1GB"
@@ -29,22 +29,22 @@ CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
     "allow_community_extensions": False,
-    "python_enable_replacements": False,  # a name in SQL is never a variable of this process
+    "python_enable_replacements": False,  # names in SQL never mean variables of this process
 }
 
 
 def identifier(name: str) -> str:
-    """A column's or a table's name, whatever it holds."""
+    """A column's or a table's name, quoted."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """A text where DuckDB takes no bound value, as in a view."""
+    """A quoted text, where DuckDB takes no bound value, as in a view."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def is_pattern(path: Path) -> bool:
-    """Whether DuckDB takes a path of Parquet files for a pattern."""
+    """Whether DuckDB would read a path of Parquet files as a glob pattern."""
     return not {*"*?[]{}"}.isdisjoint(str(path))
 
 
@@ -55,12 +55,12 @@ def connect(
     name: str = ":memory:",
     threads: int | None = None,
 ) -> DuckDBPyConnection:
-    """A database, in memory or in a file `name` of the folder `home`, which reaches the files there
-    and below `readable`, and no other; links are followed first. Nothing that it or a cursor of it
-    runs can change that."""
+    """A database in memory, or in the file `name` of the folder `home`. It can read files in `home`
+    and below `readable`, and no others; links are resolved first. No SQL run in it can change
+    that."""
     import duckdb
 
-    # DuckDB's binding prints at the end of the process whatever of it no search has removed.
+    # At exit, DuckDB's binding reports objects that were not collected.
     process_memory.search_at_exit()
     folders = [str(home), *map(str, readable)]
     try:
@@ -83,8 +83,8 @@ def connect(
 
 @contextmanager
 def tables(memory: str = MEMORY, scratch: Path | None = None) -> Iterator[DuckDBPyConnection]:
-    """A database of tables that are made in it; beyond `memory` they lie in a temporary folder in
-    `scratch` (TMPDIR, if None). One thread. RunError if memory or disk are too small."""
+    """A database for temporary tables; beyond `memory` they go to a temporary folder in `scratch`
+    (TMPDIR, if None). One thread. RunError if memory or disk are too small."""
     import duckdb
 
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
@@ -103,7 +103,7 @@ def tables(memory: str = MEMORY, scratch: Path | None = None) -> Iterator[DuckDB
 
 @contextmanager
 def given(database: DuckDBPyConnection, rows: pa.Table) -> Iterator[None]:
-    """Queries may ask `rows`, as the table `given`."""
+    """Inside, queries can use `rows` as the table `given`."""
     database.register("given", rows)
     try:
         yield
@@ -112,19 +112,19 @@ def given(database: DuckDBPyConnection, rows: pa.Table) -> Iterator[None]:
 
 
 def add(database: DuckDBPyConnection, table: str, rows: pa.Table) -> None:
-    """Append rows to a table that has their columns."""
+    """Append rows to a table with the same columns."""
     with given(database, rows):
         database.execute(f"INSERT INTO {table} BY NAME SELECT * FROM given")
 
 
 def joined(database: DuckDBPyConnection, rows: pa.Table, sql: str) -> pa.Table:
-    """The answer to a query that asks `rows`, too, as the table `given`."""
+    """The result of a query that uses `rows` as the table `given`."""
     with given(database, rows):
         return database.sql(sql).to_arrow_table()
 
 
 def column(database: DuckDBPyConnection, sql: str, *values: object) -> Int64s:
-    """A query's only column, of integers and no nulls."""
+    """The only column of a query's result: integers without nulls."""
     [numbers] = database.execute(sql, list(values)).fetchnumpy().values()
     return np.asarray(numbers, np.int64)
 
@@ -132,8 +132,8 @@ def column(database: DuckDBPyConnection, sql: str, *values: object) -> Int64s:
 def order(
     texts: Iterable[pa.Array | pa.ChunkedArray], memory: str = MEMORY, scratch: Path | None = None
 ) -> Int64s:
-    """The numbers of texts, given some at a time, in the order of their bytes; equal ones as they
-    came. Beyond `memory`, they lie in `scratch`."""
+    """The indices that sort texts by their bytes; equal ones keep their order. `texts`: in chunks;
+    beyond `memory`, they lie in `scratch`."""
     with tables(memory, scratch) as database:
         database.execute("CREATE TABLE texts (number BIGINT, text VARCHAR)")
         first = 0

@@ -1,7 +1,7 @@
-"""Redirects: followed at the same HTTP server, refused to another one; of S3 never followed.
+"""Redirects: followed within one HTTP server, refused to any other; never followed for S3.
 
-A setting names a host. Were its answers followed elsewhere, it could have read what this machine
-reaches and it does not: the services of a cloud's own network, say.
+A setting names a host. If its redirects were followed anywhere, that host could read what only this
+machine can reach: the internal services of a cloud, say.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Redirected(OSError):
-    """A server sends us to another one; `strerror` names both."""
+    """A server redirects to another one; `strerror` names both."""
 
 
 async def _client(**options: Any) -> aiohttp.ClientSession:
@@ -27,7 +27,7 @@ async def _client(**options: Any) -> aiohttp.ClientSession:
 
 
 async def _same_host(_: object, __: object, asked: aiohttp.TraceRequestRedirectParams) -> None:
-    """Refuse another scheme, host or port. aiohttp calls it before it goes there."""
+    """Refuse a redirect to another scheme, host or port. aiohttp calls it before following."""
     from yarl import URL
 
     to = asked.response.headers.get("Location") or asked.response.headers.get("URI")
@@ -44,7 +44,7 @@ async def _same_host(_: object, __: object, asked: aiohttp.TraceRequestRedirectP
 
 def options(scheme: str) -> Mapping[str, object]:
     """fsspec's options for a scheme. ImportError if its library is missing."""
-    if scheme in ("http", "https"):  # links of a listing lead to files below it only
+    if scheme in ("http", "https"):  # follow a listing's links only to files below it
         return {"get_client": _client, "same_scheme": False}
     if scheme in ("s3", "s3a"):
         from tasks.storage.s3_session import Staying
@@ -54,7 +54,7 @@ def options(scheme: str) -> Mapping[str, object]:
 
 
 def refuse(error: BaseException | None) -> None:
-    """Raise the `Redirected` that an error of a library hides, if there is one."""
+    """Raise the `Redirected` among an error's causes, if there is one."""
     while error is not None:
         if isinstance(error, Redirected):
             raise error

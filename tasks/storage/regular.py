@@ -1,7 +1,7 @@
-"""Opens files of ours as what they must be, regular ones, whatever lies under their names.
+"""Opens our files only if they are regular files.
 
-OUT may be shared. A link in place of a file would lead a write elsewhere, a named pipe would block
-its reader for ever, and opening a device may do anything.
+OUT may be shared. A link in place of a file would redirect a write, a named pipe would block its
+reader for ever, and opening a device may do anything.
 """
 
 from __future__ import annotations
@@ -24,37 +24,38 @@ _KINDS = {
 
 
 class NotAFile(ConfigError):
-    """Something else has the name of a file."""
+    """Something other than a regular file has the name of a file."""
 
 
 def written(path: str | Path, flags: int, mode: int = 0o666) -> int:
-    """A descriptor of a file that is written in place; less the umask, a new one has `mode`.
-    NotAFile for anything else, a link to a file included. Serves `open` as its `opener`."""
+    """A descriptor of a file to write in place; a new one gets `mode` less the umask. NotAFile for
+    anything else, including a link to a file. Can be the `opener` of `open`."""
     return _opened(path, flags | os.O_NOFOLLOW, mode, follows=False)
 
 
 def read(path: str | Path, flags: int = os.O_RDONLY) -> int:
-    """A descriptor of a file that is only read, so a link to one will do. NotAFile for anything
-    else. Serves `open` as its `opener`."""
+    """A descriptor of a file to read, or of a link to one. NotAFile for anything else. Can be the
+    `opener` of `open`."""
     return _opened(path, flags, 0, follows=True)
 
 
 def status(path: str | Path, follows: bool = False) -> os.stat_result:
-    """The status of a file; NotAFile if something else has its name."""
+    """The status of a regular file; NotAFile for anything else."""
     result = os.stat(path, follow_symlinks=follows)
     _refuse_others(result, path)
     return result
 
 
 def check(path: str | Path, follows: bool = True) -> None:
-    """NotAFile if something else has this name; nothing if the name is free."""
+    """NotAFile if something other than a regular file has this name; nothing if the name is
+    free."""
     with suppress(FileNotFoundError, NotADirectoryError):
         status(path, follows)
 
 
 def _opened(path: str | Path, flags: int, mode: int, follows: bool) -> int:
     check(path, follows)  # opening a device may already do harm
-    # Of what has taken the name since then, a link is refused and a pipe is not waited for.
+    # If something took the name since the check: a link is refused, and a pipe does not block.
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, mode)
     try:
         _refuse_others(os.fstat(descriptor), path)

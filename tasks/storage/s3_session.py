@@ -1,6 +1,6 @@
-"""S3's HTTP sessions, which follow no redirect; imported where a URL of S3 is named.
+"""S3's HTTP sessions that follow no redirect; imported only when a URL of S3 is used.
 
-A module of its own, because workers get the class by its name.
+A module of its own, because workers unpickle the class by its name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from aiobotocore.httpsession import AIOHTTPSession
 
 
 class Staying(AIOHTTPSession):  # type: ignore[misc]  # it has no types
-    """aiobotocore's session follows redirects, unlike botocore's, which finds a bucket's region by
+    """aiobotocore's session follows redirects; botocore's does not, and finds a bucket's region by
     itself."""
 
     async def _get_session(self, proxy_url: str | None) -> SimpleNamespace:

@@ -1,4 +1,4 @@
-"""Sorted keys, looked up many at once; and rows sorted by keys, more of them than fit in memory."""
+"""Looks up many keys among sorted ones at once; and sorts more rows than fit in memory."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tasks.storage import long_columns
 Key = TypeVar("Key", bound=np.generic)
 Value = TypeVar("Value", bound=np.signedinteger)
 
-BATCH = 1 << 20  # keys that are looked up together
-CACHED = 1 << 16  # keys among which lookups are fast in any order
+BATCH = 1 << 20  # keys per lookup
+CACHED = 1 << 16  # number of sorted keys up to which lookups are fast in any order
 
 AT_ONCE = 1 << 18  # rows, about
 
 
 def index_in(ordered: NDArray[Key], wanted: NDArray[Key]) -> Int64s:
-    """The index of each wanted key among sorted ones; -1 if it is not there."""
+    """The index of each wanted key in `ordered`; -1 if it is missing."""
     if not len(ordered):
         return np.full(len(wanted), -1, np.int64)
     index = np.searchsorted(ordered, wanted)
@@ -37,7 +37,7 @@ def index_in(ordered: NDArray[Key], wanted: NDArray[Key]) -> Int64s:
 
 
 def value_of(ordered: NDArray[Key], values: NDArray[Value], wanted: NDArray[Key]) -> NDArray[Value]:
-    """The value of each wanted key, given those of sorted keys; -1 if it is not there."""
+    """The value of each wanted key (`values` belong to `ordered`); -1 if it is missing."""
     index = index_in(ordered, wanted)
     result = np.full(len(wanted), -1, values.dtype)
     result[index >= 0] = values[index[index >= 0]]
@@ -58,7 +58,8 @@ def places_of(high: UInt64s, low: UInt64s, among_high: UInt64s, among_low: UInt6
 
 
 def _searched(among: UInt64s, keys: UInt64s) -> Int64s:
-    """`np.searchsorted`: looks keys up in their order, so that memory is read from end to end."""
+    """`np.searchsorted`, with keys looked up in sorted order so that memory access is
+    sequential."""
     if len(among) < CACHED:
         return np.searchsorted(among, keys)
     order = np.argsort(keys)
@@ -68,7 +69,7 @@ def _searched(among: UInt64s, keys: UInt64s) -> Int64s:
 
 
 def first_of_runs(*columns: NDArray[np.generic]) -> Bools:
-    """For sorted columns, whether each row differs from the row before it."""
+    """For sorted columns: whether each row differs from the previous one."""
     first = np.ones(len(columns[0]), bool)
     first[1:] = False
     for column in columns:
@@ -77,7 +78,7 @@ def first_of_runs(*columns: NDArray[np.generic]) -> Bools:
 
 
 def hashes(names: Iterable[str], head: str = "") -> UInt64s:
-    """The first sixteen bytes of the sha256 of `head` and each name; uint64 [names, 2]."""
+    """The first sixteen bytes of the sha256 of `head` followed by each name; uint64 [names, 2]."""
     start = hashlib.sha256(head.encode())
     digests = bytearray()
     for name in names:
@@ -88,8 +89,8 @@ def hashes(names: Iterable[str], head: str = "") -> UInt64s:
 
 
 def bounds(sample: list[str], count: int) -> FixedBytes:
-    """Bounds of ranges for `Sorted`. `sample`: some of the names, evenly; `count`: about how many
-    rows there are."""
+    """Range bounds for `Sorted`. `sample`: an even sample of the names; `count`: the approximate
+    number of rows."""
     ranges = min(-(-count // AT_ONCE), len(sample) + 1)
     names = sorted(name.encode() for name in sample)
     return np.array(
@@ -98,12 +99,11 @@ def bounds(sample: list[str], count: int) -> FixedBytes:
 
 
 class Sorted(ExitStack):
-    """Rows, added some at a time, in the order of some columns, the first of which are names or
-    numbers.
+    """Sorts rows, added in chunks, by some columns; the first must hold names or numbers.
 
-    Rows go to temporary files in `folder` by ranges of these, and each range is sorted by itself:
-    a range and `most` rows are in memory. The ranges do not affect the result. A single range stays
-    in memory, as it is sorted there anyway.
+    Rows go to temporary files in `folder` by ranges of the first column, and each range is sorted
+    by itself: memory holds one range and `most` rows. The ranges do not affect the result. A single
+    range stays in memory, where it is sorted anyway.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Sorted(ExitStack):
         self._rows = 0
 
     def add(self, rows: pa.Table) -> None:
-        """The next rows; of equal ones, those that were added first come first."""
+        """Add rows; equal rows keep the order in which they were added."""
         self._waiting.append(rows.select(self._schema.names).cast(self._schema))
         self._rows += len(rows)
         if self._rows >= self._most:
@@ -155,7 +155,7 @@ class Sorted(ExitStack):
             self._writers[number].write_table(rows.slice(int(edges[number]), size))
 
     def tables(self) -> Iterator[pa.Table]:
-        """All rows in their order; at least one table."""
+        """All rows, sorted; at least one table."""
         self._write()
         for writer, file in zip(self._writers, self._files, strict=True):
             writer.close()

@@ -1,4 +1,4 @@
-"""What every store can do, whether it keeps files in folders or objects in a bucket."""
+"""The interface of every store, for files in folders and for objects in a bucket."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from tasks.storage.atomic import HashedFile
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Name below a folder, first byte, end.
+#: Name below a folder, first byte, end byte.
 Span = tuple[str, int, int]
 #: The bytes of a span: fewer where the file is too short, None if it is gone.
 ReadSpan = Callable[[Span], bytes | None]
-#: Publishes a staged file under the name made of the first 16 hex digits of its sha256.
+#: Publishes a staged file; the given function makes its name from the first 16 hex digits of its
+#: sha256.
 Publish = Callable[[Callable[[str], str]], Path]
 
 
@@ -24,37 +25,37 @@ class File(NamedTuple):
     """A file or an object. Hard links to one file share `inode`; `links` counts all of them."""
 
     path: Path
-    size: int  # bytes; of a symbolic link its own
+    size: int  # bytes; for a symbolic link of the link itself
     inode: object
     links: int
 
 
 class Store(Protocol):
-    """Reads, writes, lists and removes what lies at places of one kind.
+    """Reads, writes, lists and removes files or objects.
 
-    A link, or what else is no regular file, is no file: it is neither read nor listed as one. Where
-    a method takes a folder and names in it, these may come from data (`containment.inside`).
+    Only regular files count: links and special files are neither read nor listed. Where a method
+    takes a folder and names in it, the names may come from data (`containment.inside`).
 
-    A missing file or object raises FileNotFoundError, unless said otherwise. If an object store is
-    unreachable or refuses access, every method raises RunError.
+    A missing file or object raises FileNotFoundError, unless stated otherwise. If an object store
+    is unreachable or refuses access, every method raises RunError.
     """
 
     @property
     def remote(self) -> bool:
-        """Whether each question is a request over the network."""
+        """Whether each call is a request over the network."""
 
     # Whole files
 
     def read(self, path: Path) -> bytes: ...
 
     def read_all(self, folder: Path) -> dict[str, bytes]:
-        """Every file right in a folder, by name; meant for small ones."""
+        """The bytes of every file directly in a folder, by name; for small files."""
 
     def hashed(self, path: Path) -> tuple[str, int]:
         """(sha256, bytes) of a file, read in blocks."""
 
     def write(self, path: Path, data: bytes) -> None:
-        """Write a scratch file, which only this run reads: it need not survive a crash."""
+        """Write a scratch file for this run only: it need not survive a crash."""
 
     def staged(self, folder: Path) -> AbstractContextManager[tuple[HashedFile, Publish]]:
         """A file to write, and `publish`, which makes it complete and durable under its name.
@@ -66,10 +67,10 @@ class Store(Protocol):
         """Call before rewriting `path`, which may be a hard link into a published version."""
 
     def link(self, old: Path, new: Path, sha256: str, size: int, guard: str = "") -> bool:
-        """Make `new` the published file `old`, without a copy where possible.
+        """Make `new` a link to the published file `old`, or a copy where links are impossible.
 
-        False when `old` has changed: its bytes are checked, so damage does not spread. A local file
-        that still has the `guard` it was published with (see `guards`) is trusted without reading
+        False when `old` has changed: its bytes are hashed, so that damage does not spread. A local
+        file that still has the `guard` of its publication (see `guards`) is trusted without reading
         it.
         """
 
@@ -80,30 +81,31 @@ class Store(Protocol):
         """Remove a folder with its contents, if it exists."""
 
     def clear(self, folder: Path) -> None:
-        """Remove a folder that is no longer needed, as far as possible."""
+        """Remove a folder that is no longer needed, as far as that works."""
 
     # Listings
 
     def exists(self, path: Path) -> bool:
-        """Whether there is a file."""
+        """Whether the file exists."""
 
     def is_folder(self, path: Path) -> bool:
-        """Whether there is a folder; in a bucket: anything below it."""
+        """Whether the folder exists; in a bucket: whether anything lies below it."""
 
     def size(self, path: Path) -> int:
         """Bytes of a file."""
 
     def sizes(self, folder: Path) -> Callable[[str], int]:
-        """Gives the bytes of files right in a folder, by name; -1 if there is none.
+        """A function from the name of a file directly in a folder to its bytes; -1 if it is
+        missing.
 
-        Each file is looked at once, or all of them by one request.
+        Sizes are read once for each file, or for all files by one request.
         """
 
     def names(self, folder: Path, ending: str = "") -> list[Path]:
-        """Files right in a folder, sorted by name; none when there is no folder."""
+        """Files directly in a folder, sorted by name; none when there is no folder."""
 
     def folders(self, folder: Path) -> list[str]:
-        """Names of the folders right in a folder, sorted; none when there is no folder."""
+        """Names of the folders directly in a folder, sorted; none when there is no folder."""
 
     def tree(self, folder: Path) -> list[str]:
         """Relative names of all files below a folder, sorted."""
@@ -115,7 +117,7 @@ class Store(Protocol):
         """(relative name, guard) of all files below a folder.
 
         A guard changes whenever the bytes may have changed: size, times and inode of a file; size,
-        time and ETag of an object. It is empty for a link, or what else is no regular file.
+        time and ETag of an object. It is empty for anything but a regular file.
         """
 
     def temporaries(self, folder: Path) -> Iterator[Path]:
@@ -127,25 +129,25 @@ class Store(Protocol):
         """Reads spans of files below a folder, best in the order of `wanted`."""
 
     def arrow(self, path: Path) -> AbstractContextManager[pa.NativeFile]:
-        """A file that pyarrow reads parts of."""
+        """A file from which pyarrow reads parts."""
 
     def mounted(self, place: Path) -> Path | None:
-        """A file or folder as a path that any program of this machine may read in place; None if
-        it has none."""
+        """A path at which any program of this machine can read a file or folder in place; None if
+        there is none."""
 
     def local(self, path: Path) -> Path:
-        """A local path; of an object, to a copy that lasts as long as this process."""
+        """A local path; for an object, of a copy that lasts as long as this process."""
 
     def reading(
         self, folder: Path, wanted: Iterable[str], scratch: Path | None = None
     ) -> AbstractContextManager[Path]:
-        """A local folder with these files of `folder`: itself, or a temporary copy."""
+        """A local folder with these files of `folder`: the folder itself, or a temporary copy."""
 
     def writing(self, folder: Path, scratch: Path | None = None) -> AbstractContextManager[Path]:
-        """A local folder whose files are in `folder` afterwards: itself, or one to upload.
+        """A local folder whose files end up in `folder`: the folder itself, or one to upload.
 
-        Temporary copies lie in `scratch`, if this machine has such a folder: the next run
-        removes what a killed one leaves there. RunError if another run has put another object.
+        Temporary copies lie in `scratch`, if this machine has that folder: the next run removes
+        what a killed one leaves there. RunError if another run has put a different object.
         """
 
     def fetch(self, path: Path, target: Path) -> None:

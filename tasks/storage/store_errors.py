@@ -13,11 +13,11 @@ from typing import Any, BinaryIO, NamedTuple, Protocol, TypeAlias, cast
 from tasks.base.errors import RunError
 from tasks.storage import redirects
 
-#: Answers of S3 to a condition that does not hold, or to two conditional puts at the same time.
+#: S3's error codes for a condition that fails, and for two conditional puts at the same time.
 _CONDITION = {"PreconditionFailed", "ConditionalRequestConflict"}
 _ARCHIVED = "InvalidObjectState"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE)
-#: Libraries whose errors say that a store is away or refuses us.
+#: Libraries whose errors mean that a store is unreachable or refuses access.
 _NETWORK = {
     *("botocore", "aiobotocore", "aiohttp", "s3fs", "gcsfs", "google", "adlfs", "azure"),
     *("asyncio", "requests", "urllib3"),
@@ -25,15 +25,15 @@ _NETWORK = {
 
 
 class Away(RunError):
-    """A store that cannot be reached, or refuses us: perhaps not for long."""
+    """A store that cannot be reached, or refuses access; it may pass."""
 
 
 class Archived(RunError):
-    """An object in cold storage: it cannot be read before it is restored."""
+    """An object in cold storage: it must be restored before it can be read."""
 
 
 class ObjectState(NamedTuple):
-    """The state of an object by a listing; `guard` changes whenever its bytes may have changed."""
+    """The state of an object in a listing; `guard` changes whenever its bytes may have changed."""
 
     size: int
     guard: str
@@ -41,7 +41,7 @@ class ObjectState(NamedTuple):
 
 @contextmanager
 def store_errors(what: object) -> Iterator[None]:
-    """Wraps every request to a store: raises its errors as ours."""
+    """Wraps every request to a store: translates its errors into ours."""
     try:
         yield
     except Exception as error:
@@ -69,13 +69,14 @@ def store_errors(what: object) -> Iterator[None]:
 
 @contextmanager
 def asking(place: Path) -> Iterator[tuple[FileSystem, str]]:
-    """The file system of a remote place, and the key in it; raises errors of requests as ours."""
+    """The file system of a remote place, and the key in it; translates errors of requests into
+    ours."""
     with store_errors(place):
         yield files_in(place)
 
 
 def _codes(error: BaseException | None) -> Iterator[str]:
-    """S3's error codes of an error and of its causes."""
+    """The S3 error codes of an error and of its causes."""
     while error is not None:
         answer = getattr(error, "response", None)  # botocore's ClientError; may not be installed
         if isinstance(answer, dict):
@@ -88,7 +89,7 @@ def _short(error: Exception) -> str:
 
 
 def state_of(entry: Entry) -> ObjectState:
-    """Size and guard from fsspec's entry of an object; no guard if the store offers nothing that
+    """Size and guard from fsspec's entry of an object; the guard is empty if nothing in it
     distinguishes versions."""
     when = _first(entry, "LastModified", "last_modified", "Last-Modified", "mtime", "updated")
     tag = _first(entry, "ETag", "etag", "md5Hash", "Content-MD5", "content_md5")
@@ -115,23 +116,22 @@ def under(files: FileSystem, key: str) -> dict[str, ObjectState]:
     }
 
 
-# The part of fsspec's file systems that is used here; its own have no types.
+# The part of fsspec's file systems that we use; fsspec has no types.
 
-#: What a listing says of an object: `name`, `size`, `type` (`file` or `directory`), and what else
-#: the store tells.
+#: A listing's entry: `name`, `size`, `type` (`file` or `directory`), and whatever else the store
+#: returns.
 Entry: TypeAlias = Mapping[str, Any]
 
 
 class FileSystem(Protocol):
-    """`fsspec.AbstractFileSystem`; keys are without the scheme. Calls belong in
-    `store_errors.store_errors`."""
+    """`fsspec.AbstractFileSystem`; keys have no scheme. Wrap calls in `store_errors`."""
 
     protocol: str | tuple[str, ...]
 
     def info(self, path: str) -> Entry: ...
 
     def metadata(self, path: str) -> Mapping[str, str]:
-        """s3fs only: what was stored with the object."""
+        """s3fs only: the metadata stored with the object."""
 
     def ls(self, path: str, detail: bool) -> list[Entry]: ...
 

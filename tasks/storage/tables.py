@@ -1,4 +1,4 @@
-"""Parquet and Arrow files of any place, for pyarrow; remote objects are copied first."""
+"""Parquet and Arrow files at any place; remote objects are copied first."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Opened = Callable[[Path], AbstractContextManager[pa.NativeFile]]
 
 @contextmanager
 def writing(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchFileWriter]:
-    """An Arrow file in a local folder, whose record batches are read one by one."""
+    """A writer of an Arrow file in a local folder; readers load its record batches one by one."""
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as out:
         yield out
 
 
 def write_arrow(path: Path, parts: Iterable[pa.Table]) -> None:
-    """An Arrow file in a local folder: a record batch for each part, of which there is at least
-    one."""
+    """Write an Arrow file into a local folder, with record batches from each part; needs at least
+    one part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     tables = iter(parts)
     first = next(tables)
@@ -57,18 +57,18 @@ def arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def parquet(table: pa.Table, **options: object) -> bytes:
-    """The bytes of a Parquet file; `options` as `pyarrow.parquet.write_table` takes them."""
+    """The bytes of a Parquet file; `options` as for `pyarrow.parquet.write_table`."""
     target = io.BytesIO()
     pq.write_table(table, target, **options)
     return target.getvalue()
 
 
-ROW_GROUP = 1 << 20  # rows, as pyarrow has it by default
+ROW_GROUP = 1 << 20  # rows, pyarrow's default
 
 
 def write_parquet(path: Path, tables: Iterable[pa.Table | pa.RecordBatch]) -> None:
-    """A Parquet file in a local folder from parts of a table, of which ROW_GROUP rows are held:
-    the bytes that `pyarrow.parquet.write_table` gives for the whole."""
+    """Write a Parquet file into a local folder from parts of a table, holding ROW_GROUP rows at a
+    time; the same bytes as `pyarrow.parquet.write_table` of the whole."""
     rows: pa.Table | None = None
     out: pq.ParquetWriter | None = None
     try:
@@ -87,13 +87,14 @@ def write_parquet(path: Path, tables: Iterable[pa.Table | pa.RecordBatch]) -> No
 
 
 def of_rows(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.Table:
-    """What `pa.Table.from_pylist` gives of rows that have all columns, at a third of its cost."""
+    """`pa.Table.from_pylist` for rows that have all columns, at a third of its cost."""
     columns = (pa.array([*map(itemgetter(field.name), rows)], field.type) for field in schema)
     return pa.table([*columns], schema=schema)
 
 
 def mappings(column: pa.ChunkedArray) -> list[dict[str, float | None]]:
-    """A column of maps; what `to_pylist` gives, with nothing for a null, at a fifth of its cost."""
+    """`to_pylist` of a column of maps as dictionaries, at a fifth of its cost; a null becomes an
+    empty one."""
     maps: list[dict[str, float | None]] = []
     for chunk in column.chunks:
         edges = chunk.offsets.to_pylist()
@@ -107,8 +108,8 @@ def mappings(column: pa.ChunkedArray) -> list[dict[str, float | None]]:
 
 
 def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """A table of another release, perhaps, with just these columns; nulls where it has none."""
-    if table.schema.equals(schema, check_metadata=True):  # of most, and there are many small ones
+    """A table, perhaps of another release, with exactly these columns; missing ones are null."""
+    if table.schema.equals(schema, check_metadata=True):  # most do, and there are many small ones
         return table
     columns = [
         table[field.name].cast(field.type)
@@ -120,7 +121,7 @@ def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def parts(path: Path) -> list[Path]:
-    """The files of a table: itself, or those of a folder of parts, in their order."""
+    """The files of a table: the path itself, or the files of a folder of parts, in order."""
     path = storage.inside(path.parent, path.name)
     return storage.names(path, ".parquet") or [path]
 
@@ -132,10 +133,10 @@ def read(
     read_dictionary: Sequence[str] = (),
     opened: Opened = arrow,
 ) -> pa.Table:
-    """The table of a place, which may be a folder of parts, or some of it; `read_dictionary`:
-    columns that repeat few values; `opened` opens each file.
+    """Read a table, or some of it, from a file or a folder of parts. `read_dictionary`: columns
+    with few distinct values; `opened` opens each file.
 
-    Without `filters` it is read without `read_table`, which imports all of pyarrow.dataset.
+    Without `filters` it avoids `read_table`, which imports all of pyarrow.dataset.
     """
     chosen, repeated = None if columns is None else [*columns], [*read_dictionary]
     tables = []
@@ -155,20 +156,20 @@ def read(
 def batches(
     path: Path, columns: Sequence[str], rows: int = 65536, opened: Opened = arrow
 ) -> Iterator[pa.RecordBatch]:
-    """Columns of a file, or of a folder of parts, a batch at a time."""
+    """Columns of a file, or of a folder of parts, in batches."""
     for part in parts(path):
         with opened(part) as source, pq.ParquetFile(source) as file:
             yield from file.iter_batches(batch_size=rows, columns=list(columns))
 
 
 def portions(path: Path, columns: Sequence[str], opened: Opened = arrow) -> Iterator[pa.Table]:
-    """The same as tables, with the columns in this order."""
+    """`batches` as tables, with the columns in this order."""
     parts_of_table = batches(path, columns, opened=opened)
     return (pa.Table.from_batches([batch]).select(columns) for batch in parts_of_table)
 
 
 def schema(path: Path) -> pa.Schema:
-    """`pyarrow.parquet.read_schema` of a place, which may be a folder of parts."""
+    """`pyarrow.parquet.read_schema` of a file or of a folder of parts."""
     with arrow(parts(path)[0]) as file:
         return pq.read_schema(file)
 
@@ -176,7 +177,7 @@ def schema(path: Path) -> pa.Schema:
 def row_groups(
     path: Path, columns: Sequence[str] | None = None, opened: Opened = arrow, **options: object
 ) -> Iterator[pa.Table]:
-    """The rows of a table, or of these columns, a row group at a time."""
+    """The rows of a table, or of these columns, one row group at a time."""
     wanted = None if columns is None else list(columns)
     for part in parts(path):
         with opened(part) as file, pq.ParquetFile(file, **options) as table:
@@ -185,7 +186,7 @@ def row_groups(
 
 
 class Slices:
-    """Ranges of the rows of a table that may have many parts; each is read on demand."""
+    """Reads ranges of rows of a table that may have many parts, on demand."""
 
     def __init__(self, path: Path) -> None:
         self.files = parts(path)
@@ -196,7 +197,7 @@ class Slices:
         self._held: tuple[int, pa.Table] | None = None
 
     def read(self, first: int, count: int) -> pa.Table:
-        """Rows `first` to `first + count`; best asked for in order."""
+        """Rows `first` to `first + count`; fastest in ascending order."""
         slices, start = [], 0
         for number, rows in enumerate(self.rows):
             low, high = max(first - start, 0), min(first + count - start, rows)

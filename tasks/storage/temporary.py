@@ -1,9 +1,9 @@
-"""Temporary folders of processes, and what killed ones left of theirs.
+"""Temporary folders of processes; removes those of killed processes.
 
-A folder has a name that nobody can foretell and belongs to its user alone (0700). Its file `lock`
-says that we made it, and is locked while its process lives. TMPDIR may be shared, so anyone may
-have made a folder with our prefix: only a real folder of this user's with such a file is removed.
-It is emptied as the open folder that was looked at, so that nobody can swap it for a link.
+A folder has an unpredictable name and belongs to its user alone (0700). Its file `lock` marks it as
+ours, and is locked while its process lives. TMPDIR may be shared, so anyone may have made a folder
+with our prefix: only a real folder of this user with such a file is removed. It is emptied through
+the descriptor that was checked, so that nobody can swap it for a link.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 PREFIX = "uttermill-run-"
 LOCK = "lock"
 MARK = b"A temporary folder of uttermill, which removes it when its process has ended.\n"
-EMPTY_SECONDS = 60.0  # after which an empty folder is that of a process killed while making it
+EMPTY_SECONDS = 60.0  # age at which an empty folder is a killed process's
 REMOVE_SECONDS = 5.0
 
 
@@ -32,7 +32,7 @@ def scratch(prefix: str = PREFIX, home: Path | None = None) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=home))
     try:
         with (folder / LOCK).open("xb", buffering=0) as lock:
-            with suppress(OSError):  # no locks here: then nobody takes the folder for a dead one's
+            with suppress(OSError):  # without locks, no process removes another's folder
                 fcntl.flock(lock, fcntl.LOCK_EX)
             lock.write(MARK)
             _remove_dead(folder.parent, prefix)
@@ -42,7 +42,7 @@ def scratch(prefix: str = PREFIX, home: Path | None = None) -> Iterator[Path]:
 
 
 def is_ours(folder: Path) -> bool:
-    """Whether this is a real folder of this user's, which nobody else can have put there."""
+    """Whether this is a real folder of this user, which nobody else can have put there."""
     try:
         status = os.lstat(folder)
     except OSError:
@@ -54,7 +54,7 @@ def _remove_dead(home: Path, prefix: str) -> None:
     with suppress(OSError):  # TMPDIR may refuse to be listed
         for name in os.listdir(home):
             if name.startswith(prefix):
-                with suppress(OSError):  # it lives, is another's, or is no folder
+                with suppress(OSError):  # it is in use, another user's, or not a folder
                     _remove_if_dead(home / name)
 
 
@@ -65,7 +65,7 @@ def _remove_if_dead(folder: Path) -> None:
             return
         try:
             lock = os.open(LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=inside)
-        except FileNotFoundError:  # it is being made just now, or its process was killed then
+        except FileNotFoundError:  # it is just being made, or its maker was killed
             if time.time() - status.st_mtime > EMPTY_SECONDS:
                 folder.rmdir()
             return
@@ -85,7 +85,7 @@ def _is_mark(lock: int) -> bool:
 
 
 def _remove(folder: Path) -> None:
-    """Remove this process's folder. Repeated for a while: a dying worker may still write."""
+    """Remove this process's folder. Retries for a while: a dying worker may still write."""
     until = time.monotonic() + REMOVE_SECONDS
     while True:
         with suppress(OSError), _opened(folder) as inside:
@@ -97,8 +97,8 @@ def _remove(folder: Path) -> None:
 
 
 def _empty(folder: int) -> None:
-    """Remove what is in an open folder, the lock last: a kill meanwhile leaves a folder that is
-    known for a dead process's."""
+    """Remove the contents of an open folder, the lock last: after a kill meanwhile, the rest is
+    still recognised as a dead process's."""
     with os.scandir(folder) as scanned:
         entries = [entry for entry in scanned if entry.name != LOCK]
     for entry in entries:
@@ -112,7 +112,8 @@ def _empty(folder: int) -> None:
 
 @contextmanager
 def _opened(folder: Path) -> Iterator[int]:
-    """A folder, and no link to one; `rmdir` by its path then removes an empty one at worst."""
+    """Opens a folder, never through a link; `rmdir` by path then removes an empty folder at
+    worst."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         yield descriptor

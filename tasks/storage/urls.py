@@ -1,9 +1,9 @@
 """Places and files by path or by URL (`s3://bucket/key`).
 
-A place is a `pathlib.Path`, or for a URL universal-pathlib's `UPath`. Both take the same steps
-(`/`, `name`, `parent`). Whoever reads or writes asks the store of a place, see `tasks.storage.of`.
-Files that sources name are texts, because a path need not be UTF-8: the rest of this module.
-Nothing remote is imported before a URL is named.
+A place is a `pathlib.Path`, or for a URL universal-pathlib's `UPath`. Both support the same
+operations (`/`, `name`, `parent`). Read and write a place through its store, see
+`tasks.storage.of`. Names of files in sources stay texts, because a path need not be UTF-8: the rest
+of this module. Nothing remote is imported before a URL is used.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from tasks.storage.local import stat_guard
 from tasks.storage.store_errors import FileSystem, ObjectState, state_of, store_errors
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-#: Stores that settings may name. Other file systems of fsspec read this machine, or run through
-#: another one (`simplecache`, `zip`, `reference`, `local`).
+#: Stores that settings may name. Other file systems of fsspec read this machine, or wrap another
+#: one (`simplecache`, `zip`, `reference`, `local`).
 SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "hdfs", "hf", "http", "https")
 
 
@@ -37,7 +37,7 @@ def is_url(text: str) -> bool:
 
 
 def place(text: str) -> Path:
-    """An absolute place, without asking the network.
+    """An absolute place; uses no network.
 
     ConfigError as `checked`, or if a URL needs a library that is missing.
     """
@@ -54,7 +54,7 @@ def place(text: str) -> Path:
         path = UPath(text, **_options(scheme))
     except (ImportError, ValueError) as error:
         raise ConfigError(_no_library(text, error)) from None
-    return cast(Path, path)  # no Path, but it has the same steps; stores do the rest
+    return cast(Path, path)  # not a Path, but with the same operations; stores do the rest
 
 
 def _no_library(text: str, error: Exception) -> str:
@@ -64,9 +64,9 @@ def _no_library(text: str, error: Exception) -> str:
 
 
 def checked(text: str) -> str:
-    """A path or URL that settings or a command name, as it is. ConfigError for a URL that holds
-    what may grant access, which would be kept with the results; that is none, though it means to
-    be; or that is of no store."""
+    """The unchanged path or URL from settings or a command. ConfigError for a URL that may contain
+    credentials, which would be kept with the results; for a malformed URL; and for one of no
+    supported store."""
     if not masking.is_address(text) and "::" not in text.split("/")[0]:
         return text
     shown = masking.address(text)
@@ -98,8 +98,8 @@ def normal(url: str) -> str:
 
 
 def files_of(url: str) -> tuple[FileSystem, str]:
-    """fsspec's file system of a URL, and the path in it. A name in a list may hold `::`, which
-    would chain file systems in `fsspec.core.url_to_fs`."""
+    """fsspec's file system of a URL, and the path in it. Avoids `fsspec.core.url_to_fs`, in which a
+    `::` in a list's name would chain file systems."""
     scheme = url.split("://")[0]
     try:
         import fsspec
@@ -111,25 +111,26 @@ def files_of(url: str) -> tuple[FileSystem, str]:
 
 
 def _options(scheme: str) -> dict[str, Any]:
-    """Of fsspec's file system."""
-    # Its listings cache would show a store as it was.
+    """Options of fsspec's file system."""
+    # Its listings cache would show an outdated state of the store.
     return {"use_listings_cache": False, **redirects.options(scheme)}
 
 
 def absolute(text: str) -> str:
     """An absolute path, links kept, or a normal URL. ConfigError as `normal`."""
     if text.startswith("/") and not text.endswith("/") and "//" not in text and "/." not in text:
-        return text  # most of them
+        return text  # most paths
     return normal(text) if is_url(text) else os.path.abspath(text)
 
 
 def real(text: str) -> str:
-    """A path of settings without links, or a normal URL. ConfigError as `checked`."""
+    """A path from settings with links resolved, or a normal URL. ConfigError as `checked`."""
     return normal(text) if is_url(checked(text)) else os.path.realpath(text)
 
 
 def named(text: str) -> bool:
-    """Whether anything has this name, a broken link too; of a URL, a usable object."""
+    """Whether anything has this name, including a broken link; for a URL, whether a usable object
+    does."""
     if not is_url(text):
         return os.path.lexists(text)
     try:
@@ -139,9 +140,9 @@ def named(text: str) -> bool:
 
 
 def state(text: str) -> ObjectState:
-    """Size and guard of a file or object, without opening it; the guard is empty if its server says
-    nothing that tells versions apart. OSError if there is none, or something else of that name;
-    ValueError if no file can have the name."""
+    """Size and guard of a file or object, without opening it; the guard is empty if the server
+    sends nothing that distinguishes versions. OSError if it is missing or not a file; ValueError if
+    no file can have the name."""
     if is_url(text):
         return object_state(text)
     result = os.stat(text)
@@ -151,15 +152,15 @@ def state(text: str) -> ObjectState:
 
 
 def guard(text: str, file: BinaryIO | None = None) -> str:
-    """A short text that changes whenever the bytes of a file or object may have changed; `file`: it
-    is open. OSError if it cannot be reached."""
+    """A short text that changes whenever the bytes of a file or object may have changed. `file`:
+    the open file, if there is one. OSError if it cannot be reached."""
     if is_url(text):
         return object_state(text).guard
     return stat_guard(os.fstat(file.fileno()) if file else os.stat(text))
 
 
 def status(text: str) -> os.stat_result:
-    """`os.stat` of a path; of a URL only kind and size. FileNotFoundError."""
+    """`os.stat` of a path; only kind and size for a URL. FileNotFoundError."""
     if not is_url(text):
         return os.stat(text)
     files, key = files_of(text)
@@ -184,7 +185,7 @@ def matching(pattern: str) -> list[str]:
 
 
 def object_state(url: str) -> ObjectState:
-    """FileNotFoundError if there is no such object."""
+    """Size and guard of an object. FileNotFoundError if there is none."""
     files, key = files_of(url)
     with suppress(FileNotFoundError), store_errors(url):
         entry = files.info(key)
@@ -194,7 +195,7 @@ def object_state(url: str) -> ObjectState:
 
 
 def fetched(url: str, offset: int | None = None, length: int | None = None) -> BinaryIO:
-    """A local copy of an object, or of a range of bytes of it, as it is now."""
+    """A local copy of the current state of an object, or of a range of its bytes."""
     files, key = files_of(url)
     with store_errors(url):
         entry = state_of(files.info(key))
@@ -212,8 +213,8 @@ def streamed(text: str) -> BinaryIO:
     return file
 
 
-BLOCK = 1 << 16  # bytes of a list that are read at once
-LEAST_OF_LINE = 32  # bytes: a short line takes time, too
+BLOCK = 1 << 16  # bytes of a list read at once
+LEAST_OF_LINE = 32  # bytes: the least that a line counts, since short lines cost time too
 
 
 def lines(text: str) -> Iterator[tuple[int, str | None]]:
@@ -243,8 +244,8 @@ def lines(text: str) -> Iterator[tuple[int, str | None]]:
 
 
 def numbered(file: BinaryIO, most: float) -> Iterator[tuple[int, str | None]]:
-    """`lines` of a list that is read as it is unpacked. ItemError once more than `most` bytes were
-    read."""
+    """`lines` of a list that is unpacked while it is read. ItemError once it holds more than `most`
+    bytes."""
     number, room = 0, most
     while chunk := file.readline(MAX_LINE_BYTES + 1):
         number += 1

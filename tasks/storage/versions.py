@@ -1,9 +1,9 @@
-"""Dataset versions: OUT/datasets/v0001 and so on, complete or not there, never changed after.
+"""Dataset versions: OUT/datasets/v0001 and so on; complete or absent, never changed afterwards.
 
 `latest` names the newest. How they are published depends on the store, see `publication.py`.
 
-Parquet has no checksum here, so damage may be read as other values: files that the next version
-builds on are first compared with the hashes in dataset.json (`Proved`).
+Our Parquet files have no checksums, so damage may be read as other values: files that the next
+version builds on are first compared with the hashes in dataset.json (`Proved`).
 """
 
 from __future__ import annotations
@@ -55,13 +55,14 @@ def _published(out: Path) -> Iterator[Path]:
 
 
 def described(version: Path) -> DatasetJson:
-    """dataset.json of a version; ConfigError when the folder is none, RunError for damage."""
+    """dataset.json of a version; ConfigError if the folder is not a version, RunError for
+    damage."""
     return _object(version, text_of(version))
 
 
 def files(version: Path) -> Mapping[str, PublishedEntry]:
-    """Hash and size of each file of a version, by its name. Not to be changed: a process parses
-    the text of many thousand files once."""
+    """Hash and size of each file of a version, by name. Do not change the result: it is cached,
+    because it may hold many thousand files."""
     entries: Mapping[str, PublishedEntry] = _parsed(version, text_of(version))["files"]
     return entries
 
@@ -99,18 +100,19 @@ def latest(out: Path) -> Path | None:
 
 
 def named(place: Path) -> Path:
-    """The version that a place means: itself, what `latest` is, or the newest of an OUT."""
+    """The version that a place stands for: itself, the target of `latest`, or the newest of an
+    OUT."""
     version = publication.of(place).follow(place)
     return version if is_version(version) else latest(place) or version
 
 
 def is_version(place: Path) -> bool:
-    """Whether a published version lies there."""
+    """Whether the place is a published version."""
     return storage.exists(place / DATASET_FILE)
 
 
 def stage(out: Path, number: int) -> Path:
-    """The staging folder of a version, without a dead run's leftovers."""
+    """The staging folder of a version, without leftovers of a dead run."""
     return publication.of(out).staging(numbered(out, number))
 
 
@@ -123,7 +125,7 @@ def publish(out: Path, staging: Path, number: int, finished: Path, staged: Colle
 
 
 def point_latest(out: Path) -> None:
-    """Let `latest` name the newest version, as a run that died after publishing could not."""
+    """Make `latest` name the newest version; a run that died after publishing may not have."""
     if (version := newest(out)) is not None:
         publication.of(out).point(home(out), version)
 
@@ -134,19 +136,19 @@ def check(out: Path) -> None:
 
 
 def clean(out: Path) -> None:
-    """Remove a dead run's leftovers of a version; only while holding OUT's lock."""
+    """Remove what a dead run left of a version; only while holding OUT's lock."""
     publication.of(out).clean(home(out))
 
 
 def beyond(out: Path, keep: int) -> list[Path]:
-    """Published versions older than the newest `keep`; never what `latest` names."""
+    """Published versions older than the newest `keep`, except the one that `latest` names."""
     named = latest(out)
     return [path for path in all_of(out)[:-keep] if named is None or path.name != named.name]
 
 
 class Proved:
-    """Opens files of a version for `tables`; RunError for one that differs from what was
-    published."""
+    """Opens files of a version for `tables`; RunError for a file that differs from the published
+    one."""
 
     def __init__(self, version: Path) -> None:
         self.version = version
@@ -160,19 +162,19 @@ class Proved:
             yield file
 
     def is_whole(self, path: Path) -> bool:
-        """Whether a file is as it was published."""
+        """Whether a file is unchanged since it was published."""
         with tables.arrow(path) as file:
             return self._is_whole(path, file)
 
     def holds(self, name: str) -> bool:
-        """Whether the version has a file of this name, as it was published."""
+        """Whether the version has a file of this name, unchanged since it was published."""
         try:
             return self.is_whole(storage.inside(self.version, name))
         except (FileNotFoundError, UnsafePlace):
             return False
 
     def name_of(self, path: Path) -> str:
-        """Its name in the version."""
+        """The file's name in the version."""
         return path.relative_to(self.version).as_posix()
 
     def _is_whole(self, path: Path, file: pa.NativeFile) -> bool:

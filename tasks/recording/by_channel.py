@@ -1,4 +1,4 @@
-"""Recordings of the channels of a file: a source that names channels lists one for each."""
+"""One recording for each channel of a file that a source names."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _WORDS = {"left": 0, "l": 0, "right": 1, "r": 1} | {name: n for n, name in enume
 
 
 def number(text: str) -> int | None:
-    """A channel as it is written, as a number; None: it names none."""
+    """The number of a channel written as a number, a letter or a side; None for anything else."""
     return int(text) if text.isdecimal() else _WORDS.get(text.casefold())
 
 
 def side(text: str, names: Container[str]) -> Channels | None:
-    """A channel as NIST's files and Kaldi's write it: A, B, or a number, from 1 unless 0 is among
-    the names that the file has."""
+    """A channel as NIST's files and Kaldi's write it: A, B, or a number, counted from 1 unless 0 is
+    among the file's `names`."""
     channel = number(text)
     if channel is None:
         return None
@@ -27,8 +27,8 @@ def side(text: str, names: Container[str]) -> Channels | None:
 def named(
     recording: Recording, channels: Channels | None, others: Collection[Channels | None] = ()
 ) -> Recording:
-    """The recording of these channels of a file, `call.wav#1`. `others`: what else the source
-    names of it. Where that is nothing, channel 0 keeps the file's name, as it may be all."""
+    """The recording of these channels of a file, `call.wav#1`. `others`: what else the source names
+    of the file. If nothing else, channel 0 keeps the file's name, since it may be its only one."""
     if channels is None:
         return recording
     where = replace(recording.locator, channels=channels)
@@ -39,7 +39,7 @@ def named(
 
 
 def divided(recording: Recording) -> Iterator[Recording]:
-    """A recording for each channel that segments name, with those segments."""
+    """One recording for each channel that segments name, with those segments."""
     groups: dict[Channels | None, list[Segment]] = {}
     for segment in recording.segments or ():
         groups.setdefault(segment.channels, []).append(segment)

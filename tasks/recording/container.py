@@ -24,12 +24,12 @@ from tasks.storage import redirects, regular, urls
 Read = TypeVar("Read", bound=Callable[..., object])
 
 DIGEST_BLOCK = 1 << 20
-TO_THE_END = 1 << 62  # a length beyond any file's
+TO_THE_END = 1 << 62  # longer than any file
 
 
 class Source(io.RawIOBase):
-    """A local file that keeps the error with which a read of it failed: decoders hide it, or take
-    the place for the file's end."""
+    """A local file that remembers the error of a failed read: decoders hide it, or take it for the
+    end of the file."""
 
     def __init__(self, file: io.FileIO) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Source(io.RawIOBase):
 
 
 def failure(file: BinaryIO) -> OSError | None:
-    """With what error a read of an open file failed, if one did."""
+    """The error of a failed read of an open file; None if none failed."""
     return getattr(file, "failure", None)
 
 
@@ -87,7 +87,7 @@ class _ByteRange(PositionedReader):
 
 
 class Window(_ByteRange):
-    """A byte range of an open file that others may read meanwhile; closing it leaves that open."""
+    """A byte range of an open file that others may read too; closing the window leaves it open."""
 
     def __init__(self, file: BinaryIO, offset: int, length: int) -> None:
         super().__init__(offset, length)
@@ -103,7 +103,7 @@ class Window(_ByteRange):
 
 
 class SubFile(Window):
-    """A byte range of a file that it opens and closes itself (a tar member, read in place)."""
+    """A byte range of a file that this object opens and closes (a tar member, read in place)."""
 
     def __init__(self, path: str, offset: int, length: int) -> None:
         file = open_regular(path)
@@ -116,7 +116,7 @@ class SubFile(Window):
 
 
 class Held(_ByteRange):
-    """Bytes in memory, without a copy."""
+    """Bytes in memory, read without copying the whole."""
 
     def __init__(self, data: pa.Buffer) -> None:
         super().__init__(0, len(data))
@@ -147,7 +147,7 @@ def as_file(locator: Locator) -> BinaryIO:
 
 
 def unpacked(path: str, packing: str) -> stream_copy.Unpacked:
-    """A compressed tar as it is unpacked: seekable; `stream_copy` says what that takes."""
+    """A compressed tar, unpacked while it is read: seekable; for the cost, see `stream_copy`."""
     try:
         return stream_copy.opened(path, packing, open_regular)
     except FileNotFoundError as error:
@@ -217,7 +217,7 @@ def size_of(file: BinaryIO) -> int:
 
 
 def undisturbed(read: Read) -> Read:
-    """For functions that look into an open file: its position stays as it was before."""
+    """Decorates functions that look into an open file: restores its position."""
 
     @wraps(read)
     def looked(file: BinaryIO, *args: object) -> object:
@@ -246,7 +246,7 @@ def digest(locator: Locator) -> tuple[str, int]:
 def _parquet_cell(locator: Locator) -> pa.Buffer:
     """The bytes of one cell of a Parquet file: an Audio struct {bytes, path} or plain binary.
 
-    Of its row group it holds one page, and a batch of cells.
+    Memory holds one page of its row group, and a batch of cells.
     """
     column, row = locator.column or "audio", locator.row
     assert row is not None

@@ -1,9 +1,9 @@
-"""A conversation: stretches of speech as turns, and what is counted of them.
+"""Conversations: turns from stretches of speech, and statistics of turns.
 
-A diarizer's stretches of one person with up to JOIN_S of pause between them are one turn. A turn of
-up to BACKCHANNEL_S inside another's is a backchannel ("yeah"). All others take the floor: the
+A diarizer's stretches of one person with pauses of up to JOIN_S are one turn. A turn of up to
+BACKCHANNEL_S inside another person's is a backchannel ("yeah"). All others take the floor: the
 offset of a floor transfer is the time from the end of one person's turn to the start of the next
-one's, below 0 where they overlap.
+person's, negative in overlap.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tasks.recording.turns import Turn, merged, overlap, voices_in
 
 JOIN_S = 1.0
 BACKCHANNEL_S = 1.0
-LEAST_S = 0.25  # of a clip, to be one who speaks in it
+LEAST_S = 0.25  # s of speech in a clip, to count as one of its speakers
 
 
 @dataclass(frozen=True, slots=True)
 class SpokenTurn:
-    """Samples `start` to `end` in which `speaker`, the number of a voice, has its turn."""
+    """A turn of the voice number `speaker`, from sample `start` to `end`."""
 
     start: int
     end: int
@@ -30,7 +30,7 @@ class SpokenTurn:
 
 
 def spoken_turns(turns: Sequence[Turn], rate: int) -> tuple[SpokenTurn, ...]:
-    """The turns of a conversation, in order of their starts; in and out in samples at `rate`."""
+    """The turns of a conversation, by start; input and output in samples at `rate`."""
     ranges: dict[int, list[tuple[int, int]]] = {}
     for turn in turns:
         ranges.setdefault(turn.speaker, []).append((turn.start, turn.end))
@@ -46,7 +46,7 @@ def spoken_turns(turns: Sequence[Turn], rate: int) -> tuple[SpokenTurn, ...]:
 
 
 def _inside(number: int, joined: Sequence[tuple[int, int, int]]) -> bool:
-    """Whether another person's turn is longer than this one, and holds it."""
+    """Whether a longer turn of another person contains this one."""
     start, end, speaker = joined[number]
     return any(
         other != speaker and low <= start and end <= high and high - low > end - start
@@ -56,8 +56,8 @@ def _inside(number: int, joined: Sequence[tuple[int, int, int]]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of the turns of a clip. Lengths of turns and offsets of floor transfers in samples, without
-    backchannels; `spoken`: of each speaker."""
+    """Statistics of the turns of a clip. Lengths of turns and offsets of floor transfers in
+    samples, without backchannels; `spoken`: samples of each speaker."""
 
     lengths: tuple[int, ...]
     offsets: tuple[int, ...]
@@ -69,7 +69,7 @@ class Counts:
 
 
 def counts(turns: Sequence[Turn], samples: int, rate: int) -> Counts:
-    """Of a clip of `samples`, whose turns begin at its first one (`turns.within`)."""
+    """Statistics of a clip of `samples`; its turns count from its first sample (`turns.within`)."""
     floor = [turn for turn in spoken_turns(turns, rate) if not turn.backchannel]
     spoken = voices_in(turns, 0, samples)
     return Counts(

@@ -1,4 +1,4 @@
-"""Faults: damage that a decoder reported, and where it is in the recording's samples."""
+"""Faults: damage that a decoder reported, and its place in the recording, in samples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Fault:
     """Samples `start` to `end` (native rate, as delivered) are damaged or were replaced by silence.
 
     `start == end`: something is missing between two samples. `shifts`: its length is unknown, so
-    everything after it has a wrong time.
+    everything after it has the wrong time.
     """
 
     start: int
@@ -20,18 +20,21 @@ class Fault:
     shifts: bool = False
 
     def moved(self, base: int, scale: float) -> Fault:
-        """This fault in a longer stream where its own starts at `base`; `scale` converts rates."""
+        """The same fault in a longer stream in which its own starts at `base`; `scale` converts
+        rates."""
         start, end = (base + round(edge * scale) for edge in (self.start, self.end))
         return replace(self, start=start, end=end)
 
 
 def touching(faults: Iterable[Fault], start: int, end: int) -> int:
-    """Number of faults that the samples `start` to `end` touch, or follow if the fault shifts."""
+    """Number of faults within or next to samples `start` to `end`, and of earlier faults that
+    shift."""
     return len(_near(faults, start, end))
 
 
 def words(faults: Iterable[Fault], start: int, end: int, rate: int) -> str:
-    """The same faults as text for people, the first three with their times in the recording."""
+    """The faults that `touching` counts, as text: the first three with their times in the
+    recording."""
     near = _near(faults, start, end)
     shown = [f"{f.what} ({f.start / rate:.2f} to {f.end / rate:.2f} s)" for f in near[:3]]
     more = [f"{len(near) - 3} more"] if len(near) > 3 else []
@@ -43,8 +46,8 @@ def _near(faults: Iterable[Fault], start: int, end: int) -> list[Fault]:
 
 
 def merged(faults: Iterable[Fault], gap: int = 0) -> list[Fault]:
-    """Sorted by start; faults that are at most `gap` samples apart are joined, so that counts do
-    not depend on the decoder."""
+    """The faults by start; those at most `gap` samples apart become one, so that counts do not
+    depend on the decoder."""
     joined: list[Fault] = []
     for fault in sorted(faults, key=lambda f: (f.start, f.end)):
         if joined and fault.start <= joined[-1].end + gap:

@@ -1,8 +1,9 @@
-"""What a file is: audio by its extension, or by its first bytes something that no decoder opens.
+"""Tells what a file is: audio by its extension, or by its first bytes something that no decoder
+opens.
 
-The only list of extensions; it imports no decoder. Left out on purpose: `raw`, `pcm` and `vox` (no
+The only list of extensions; imports no decoder. Deliberately missing: `raw`, `pcm` and `vox` (no
 header, so the rate is unknown) and `ts` (more often TypeScript than a transport stream; in folders
-its first bytes tell).
+its first bytes decide).
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ _LIBSNDFILE = (
 _FFMPEG_AUDIO = "m4a m4b aac adts wma amr awb ac3 eac3 ape wv tta mka dts ra"
 _FFMPEG_VIDEO = "mp4 m4v webm mkv mov avi flv wmv asf 3gp 3g2 mpg mpeg mts m2ts vob ogv rm rmvb"
 
-#: Lower case, without the dot. Of video files, the sound track is read.
+#: Lower case, without the dot. Video files are read for their sound.
 KNOWN_EXTENSIONS = frozenset(f"{_LIBSNDFILE} {_FFMPEG_AUDIO} {_FFMPEG_VIDEO}".split())
 
-HEAD = 4096  # bytes that tell
-_PACKET, _SYNC = 188, 0x47  # bytes of a packet of a transport stream, and its first one
-LEAST = 12  # bytes; the shortest header of a format has more
+HEAD = 4096  # bytes that identify a file
+_PACKET, _SYNC = 188, 0x47  # a transport stream's packet: its bytes, and its first byte
+LEAST = 12  # bytes; every format's header is longer
 _COMPRESSED = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bzip2",
@@ -40,8 +41,8 @@ def known(name: str) -> bool:
 
 
 def is_transport_stream(head: bytes) -> bool:
-    """Whether a file begins with packets of an MPEG transport stream, 188 bytes each: three, or all
-    of a shorter one."""
+    """Whether a file begins with packets of an MPEG transport stream, 188 bytes each: three, or as
+    many as a shorter one has."""
     return len(head) >= _PACKET and set(head[: 3 * _PACKET : _PACKET]) == {_SYNC}
 
 
@@ -51,7 +52,7 @@ def compression(head: bytes) -> str | None:
 
 
 def packing(head: bytes) -> str | None:
-    """How a file is packed, with a remedy; None if it is not."""
+    """How a file is packed, and what to do about it; None if it is not."""
     if packed := compression(head):
         return f"compressed with {packed}; decompress it first"
     for magic, name in _ARCHIVES.items():
@@ -61,8 +62,8 @@ def packing(head: bytes) -> str | None:
 
 
 def in_words(head: bytes) -> str | None:
-    """What the first HEAD bytes, at least one, show a file to be that is no audio, with a remedy;
-    None: they do not tell."""
+    """What a file is that is not audio, judged by its first HEAD bytes (at least one), and what to
+    do about it; None if they do not show it."""
     if len(head) < LEAST:
         return f"it has {len(head)} byte{'s' * (len(head) > 1)}, too few for audio; get it again"
     if packed := packing(head):
@@ -82,7 +83,7 @@ def _is_text(head: bytes) -> bool:
     try:
         text = head.decode()
     except UnicodeDecodeError as error:
-        if error.start < len(head) - 3:  # else a character is cut at the end
+        if error.start < len(head) - 3:  # a later error is a character cut at the end
             return False
         text = head[: error.start].decode()
     return all(char.isprintable() or char in "\t\n\r\f\ufeff" for char in text)

@@ -1,7 +1,7 @@
 """Guards: short texts that change whenever the bytes of a file or object may have changed.
 
-A local file's guard is its size, mtime, inode and ctime; an object's is what its store says about
-the version. Comparing guards is cheap; only a file whose guard changed is hashed again.
+A local file's guard is its size, mtime, inode and ctime; an object's comes from its store.
+Comparing guards is cheap; only a file whose guard changed is hashed again.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from tasks.recording import unreachable
 from tasks.storage import urls
 from tasks.storage.store_errors import ObjectState
 
-UNPROVEN = "?"  # ends a stored guard under which the file was not hashed
-#: A local file's guard (`tasks.storage.local.stat_guard`): what earlier releases stored, which is
-#: all but the ctime, and in it the time of the file's last change.
+UNPROVEN = "?"  # suffix of a stored guard under which the file was not hashed
+#: A local file's guard (`tasks.storage.local.stat_guard`). Group 1: the part that earlier releases
+#: stored, without the ctime; group 2: the mtime.
 LOCAL_GUARD = re.compile(r"(\d+-(-?\d+)-\d+)(?:-\d+\??)?")
 
 
 def identity(guard: str) -> str:
-    """A local file's guard without the ctime, which a new name for the file changes. Other guards
-    as they are."""
+    """A local file's guard without the ctime, which changes with the file's name. Other guards are
+    returned unchanged."""
     local = LOCAL_GUARD.fullmatch(guard)
     return local[1] if local else guard
 
 
 def adopted(former: str, now: str) -> str:
-    """The guard to store of a file with the guard `now`, whose digest was taken under `former`."""
+    """The guard to store for a file with the guard `now` that was hashed under `former`."""
     return now if now == former else now + UNPROVEN
 
 
@@ -68,8 +68,8 @@ def _state(path: str) -> ObjectState:
 
 
 def stat_error(error: OSError) -> tuple[str, str]:
-    """(code, detail) of a failed `os.stat`: `missing` if nothing is there; `unreachable` where that
-    may pass, else `unreadable`."""
+    """(code, detail) of a failed `os.stat`: `missing` if nothing has the name; `unreachable` for a
+    passing error, else `unreadable`."""
     gone = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
     code = (
         "missing"

@@ -17,14 +17,14 @@ def utterance_id(
 
     Matches `[A-Za-z0-9_-]+`: WeNet splits a member's name at the last dot, WebDataset at the first,
     and USTAR names hold 100 bytes. The hash covers dataset, path and the source's own key, because
-    cleaning may make two paths equal. It is always present, so that an id never depends on which
-    other recordings exist. It has 64 bits: among a million clips of equal length whose names hold
-    no ASCII, 32 bits would collide.
+    cleaning may make two paths equal. It is always present, so that an id never depends on other
+    recordings. It has 64 bits: with 32, ids would collide among a million clips of equal length
+    whose names hold no ASCII.
     """
     return f"{_head(dataset, path, source_id)}-{round(start * 1000):08d}-{round(end * 1000):08d}"
 
 
-@lru_cache(maxsize=1024)  # asked for with each utterance of a recording
+@lru_cache(maxsize=1024)  # called for each utterance of a recording
 def _head(dataset: str, path: str, source_id: str | None) -> str:
     unique = hashlib.sha256(f"{dataset}\0{path}\0{source_id or ''}".encode()).hexdigest()[:16]
     head, _, tail = path.rpartition(".")
@@ -32,10 +32,10 @@ def _head(dataset: str, path: str, source_id: str | None) -> str:
     return "-".join(part for part in (dataset[:30], stem, unique) if part)
 
 
-#: Name of a speaker over all recordings: it belongs to no dataset.
+#: The name of a speaker linked over all recordings; it has no dataset.
 OVER_ALL = re.compile(r"spk_[0-9a-f]{16}")
 
 
 def speaker_over_all(digest: str) -> str:
-    """The name that hex digits give."""
+    """The speaker's name for these hex digits."""
     return f"spk_{digest[:16]}"

@@ -1,7 +1,7 @@
-"""How long a recording may be, and how much audio may come out of its bytes.
+"""Limits on the length of a recording, and on the audio that its bytes may expand to.
 
-A decoder stops one sample after the most that is allowed. So what is stored of a recording that was
-decoded further tells what a lower limit would have left of it.
+A decoder stops one sample after the limit. So the stored length of a recording that was decoded
+further shows what a lower limit would have left of it.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from tasks.settings import FilterSettings
 #: Codes of recordings beyond a limit.
 TOO_LONG, EXPANDS = "too_long", "expands"
 REFUSED = (TOO_LONG, EXPANDS)
-#: Of any recording so much may be decoded, s, whatever it expands to: a silent clip is no bomb.
+#: Seconds that may be decoded of any recording, however far it expands: a silent clip is not a
+#: bomb.
 FREE_SECONDS = 600.0
-WIDTH = 2  # bytes of a sample, as expansion counts
-#: Containers whose header counts samples. Where it gives a bit rate, or nothing, FFmpeg estimates a
-#: length from the first frames: no reason to refuse a recording.
+WIDTH = 2  # bytes of a sample, when expansion is computed
+#: Containers whose header counts samples. For others FFmpeg estimates the length from a bit rate or
+#: the first frames, too roughly to refuse a recording.
 _COUNTED = ("wav", "wavex", "rf64", "w64", "aiff", "caf", "flac", "wv", "tta", "ape", "mov")
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a recording is beyond a limit: `value` was measured or stated, `threshold` is allowed.
+    """A recording beyond a limit: `value` was measured or stated, `threshold` is the limit.
     `decoded`: samples."""
 
     code: str
@@ -35,7 +36,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Hours of a recording, and bytes of 16-bit audio that may come out of one encoded byte."""
+    """Most hours of a recording, and most bytes of 16-bit audio from one encoded byte."""
 
     hours: float
     expansion: float
@@ -45,20 +46,21 @@ class Limits:
         return cls(settings.max_hours, settings.max_expansion)
 
     def most(self, rate: int, channels: int, size: int) -> int:
-        """Samples that may be decoded of a recording of `size` bytes."""
+        """Most samples that may be decoded from a recording of `size` bytes."""
         expanded = int(self.expansion * size / (WIDTH * channels))
         return min(int(self.hours * 3600 * rate), max(expanded, int(FREE_SECONDS * rate)))
 
     def of_decoded(self, rate: int, channels: int, size: int, decoded: int) -> Refusal | None:
-        """Why a recording is refused of which at least `decoded` samples were decoded."""
+        """The refusal of a recording of which at least `decoded` samples were decoded; None if it
+        is within the limits."""
         past = self.most(rate, channels, size) + 1
         return self._refusal(rate, channels, size, past, past) if decoded >= past else None
 
     def of_header(
         self, form: str, rate: int, channels: int, size: int, seconds: float
     ) -> Refusal | None:
-        """Why a recording is refused by its header, before anything is decoded; `form`: its
-        format."""
+        """The refusal of a recording by its header, before decoding; None if it may be decoded.
+        `form`: its format."""
         stated = round(seconds * rate)
         if form.split("/")[0] not in _COUNTED or stated <= self.most(rate, channels, size):
             return None

@@ -1,7 +1,6 @@
-"""Entries of a source's listing: recordings, where their bytes are, and the segments given with
-them.
+"""Entries of a source's listing: recordings, where their bytes are, and their segments.
 
-Nobody changes one; use `dataclasses.replace`. Those of which there are millions are not frozen: a
+Treat them as immutable; use `dataclasses.replace`. Types with millions of objects are not frozen: a
 frozen dataclass of so many fields takes six times as long to make, half of a listing's time.
 """
 
@@ -23,14 +22,13 @@ class Locator:
 
     A whole file (`path`), a byte range of it (`offset`, `length`: a tar member), or a cell of a
     Parquet file (`row`, `column`). `path` may hold surrogate escapes for names that are not UTF-8
-    (`os.fsdecode`); `dumps` preserves them. `track`: of its audio tracks, from 0; None: the one
-    that is flagged as default, or the first that is not silent. `channels`: those that are decoded;
-    None: all of them. `or_only`: where the file has one channel, it is the one that is meant.
-    `apart` (the setting, apart or auto) and `every_track`: the file is to be divided when it is
-    probed. `silenced`: samples that are NaN or infinite are read as zero; None: they are an error.
-    `packing`: `zip`, `gzip` or `zstd`.
-    Of a ZIP archive, `offset` is where the member's header is and `length` its bytes there; it
-    holds `unpacked` bytes of the checksum `crc`. In a compressed tar, both count unpacked bytes.
+    (`os.fsdecode`); `dumps` preserves them. `track`: audio track, from 0; None: the one flagged as
+    default, or the first that is not silent. `channels`: channels to decode; None: all. `or_only`:
+    if the file has a single channel, take that one. `apart` (the setting, apart or auto) and
+    `every_track`: divide the file when it is probed. `silenced`: read NaN and infinite samples as
+    zero; None: they are an error. `packing`: `zip`, `gzip` or `zstd`. In a ZIP archive, `offset` is
+    the member's header and `length` its packed bytes; `unpacked` and `crc` are its size and
+    checksum. In a compressed tar, `offset` and `length` count unpacked bytes.
     """
 
     path: str
@@ -50,7 +48,7 @@ class Locator:
 
     def dumps(self) -> str:
         """JSON without the fields that are None."""
-        if _BESIDES(self) == _NONE:  # most of them
+        if _BESIDES(self) == _NONE:  # most locators
             return f'{{"path": {json.encoder.encode_basestring_ascii(self.path)}}}'
         fields = ((name, getattr(self, name)) for name in self.__slots__)
         return json.dumps({name: value for name, value in fields if value is not None})
@@ -63,14 +61,14 @@ class Locator:
         return cls(**fields)
 
 
-#: What a locator says besides its path.
+#: All fields of a locator except its path.
 _BESIDES = attrgetter(*Locator.__slots__[1:])
 _NONE = (None,) * len(Locator.__slots__[1:])
 
 
 @dataclass(frozen=True, slots=True)
 class TimedWord:
-    """A word as the source writes it, and when it is said: seconds of the recording."""
+    """A word as the source writes it, and its time in seconds of the recording."""
 
     word: str
     start: float
@@ -80,10 +78,8 @@ class TimedWord:
 @dataclass(slots=True, unsafe_hash=True)
 class Segment:
     """A span of a recording that the source names, in seconds; `end` None means to the end.
-
-    `words`: its words with times, in order, where the source has them. `channels`: of the file,
-    those that the segment is of; None: the source does not say. `labels`: no part of its identity.
-    """
+    `words`: its words with times, in order, if the source has them. `channels`: the file's channels
+    that the segment belongs to; None: unstated. `labels` do not count in comparisons."""
 
     start: float
     end: float | None
@@ -103,7 +99,7 @@ class Recording:
     `source_path` is the original path for people (an absolute path, or `archive.tar!member`).
     `guard` changes whenever the bytes may have changed (`recording.guard`). `error` is (code,
     detail) if the listing already shows that the recording is unusable: a missing file, a Kaldi
-    pipe. `length`: seconds from its start that the source asks for; None: all of it.
+    pipe. `length`: use only this many seconds from its start; None: all of it.
     """
 
     path: str

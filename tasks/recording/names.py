@@ -1,6 +1,6 @@
 """Names of recordings and files as valid UTF-8 text: exact, unique and reversible.
 
-File names are bytes. Python shows those that are not UTF-8 with surrogate escapes
+File names are bytes. Python decodes those that are not UTF-8 with surrogate escapes
 (`os.fsdecode`), which manifests, JSON and terminals cannot hold.
 """
 
@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 
-REST = "!rest"  # ends the name of what could not be listed of a container
+REST = "!rest"  # suffix for the part of a container that could not be listed
 _ESCAPE = re.compile(rb"\\x[0-9a-f]{2}")
 
 #: A valid name that ends like a hashed one is hashed too, so that no file can forge another's name.
@@ -20,10 +20,10 @@ _LOOKS_HASHED = re.compile(r"~[0-9a-f]{12}\Z")
 def printable(path: str) -> str:
     """A file name as valid UTF-8 for manifests.
 
-    A valid name that holds no `\\xNN` is returned as it is. Otherwise bytes that are not UTF-8
-    become `\\xNN`, and every backslash becomes `\\x5c`: so each `\\xNN` is a byte of the name.
+    A valid name without `\\xNN` is returned unchanged. In others, bytes that are not UTF-8 become
+    `\\xNN`, and every backslash becomes `\\x5c`, so each `\\xNN` is one byte of the name.
     """
-    if path.isascii() and "\\" not in path:  # most of them
+    if path.isascii() and "\\" not in path:  # most paths
         return path
     raw = os.fsencode(path)
     shown = raw.replace(b"\\", rb"\x5c").decode("utf-8", "backslashreplace")
@@ -55,8 +55,8 @@ def is_utf8(raw: str) -> bool:
 def recording_name(raw: str) -> str:
     """The dataset's name of a recording from its raw relative path: valid UTF-8, unique, stateless.
 
-    Valid names stay as they are. Others are escaped and get a hash of their bytes, so that the
-    byte 0xFF and a file literally called `\\xff` differ, whichever of them is listed first.
+    Valid names stay unchanged. Others are escaped and get a hash of their bytes, so that the byte
+    0xFF and a file literally called `\\xff` differ, in whatever order they are listed.
     """
     if is_utf8(raw) and not ("~" in raw and _LOOKS_HASHED.search(raw)):
         return raw

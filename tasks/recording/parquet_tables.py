@@ -1,7 +1,7 @@
-"""Parquet files of others, read in batches whose memory is bounded before it is taken.
+"""Foreign Parquet files, read in batches whose memory is bounded in advance.
 
-A page of 2 GB may lie in 20 kB, and a dictionary of one value of 8 MB may stand for a million rows.
-pyarrow allocates what the header of a page claims, and the footer need not say the same ("struct
+A page of 2 GB may compress to 20 kB, and a dictionary with one value of 8 MB may stand for a
+million rows. pyarrow allocates what a page's header claims, and the footer need not agree ("struct
 PageHeader" in parquet.thrift of apache/parquet-format; Thrift's compact protocol): so the headers
 are read first.
 """
@@ -22,23 +22,23 @@ from tasks.storage import bounds
 from tasks.storage.bounds import megabytes
 
 MAX_HEADER_BYTES = 1 << 20
-MAX_DEPTH = 16  # of what a header holds
+MAX_DEPTH = 16  # of structs in a header
 
 Source: TypeAlias = pa.NativeFile | BinaryIO
 
 MAX_FOOTER_BYTES = 32 << 20
-#: Pages of columns that are listed: one of each is held at once.
+#: Total of the largest pages of the listed columns: one of each is in memory at once.
 MAX_LISTED_BYTES = 64 << 20
-#: A page of audio has so many bytes, or `bounds.FOLD` times what it has on disk.
+#: Largest page of audio, or `bounds.FOLD` times its size on disk.
 MAX_AUDIO_BYTES = 256 << 20
-#: Of the cells before the one that is wanted: they take time, not memory.
+#: Most bytes of cells before the wanted one: they cost time, not memory.
 MAX_PASSED_BYTES = 16 << 30
-ROWS = 1024  # of a batch
+ROWS = 1024  # in a batch
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Bytes of a page in the file and in memory, and how many rows it has: none of a dictionary."""
+    """Bytes of a page in the file and in memory, and its rows: 0 for a dictionary."""
 
     packed: int
     plain: int
@@ -46,8 +46,8 @@ class Page:
 
 
 def pages_of(source: Source, column: pq.ColumnChunkMetaData) -> Iterator[Page]:
-    """The pages of a column, which is in no list, of a row group. ItemError if they do not lie
-    where the footer says."""
+    """The pages of a column (not a list column) in a row group. ItemError if they are not where the
+    footer says."""
     position = column.data_page_offset
     if column.has_dictionary_page and 0 < column.dictionary_page_offset < position:
         position = column.dictionary_page_offset
@@ -71,7 +71,7 @@ def _page(source: Source, position: int) -> tuple[Page, int]:
             page = Page(packed=fields[3], plain=fields[2], rows=rows)
             if min(page.packed, page.plain, page.rows) >= 0:
                 return page, header.at
-        except IndexError:  # the header is longer, or the file ends in it
+        except IndexError:  # the header is longer, or the file ends within it
             if size < MAX_HEADER_BYTES and len(header.data) == size:
                 size *= 16
                 continue
@@ -81,8 +81,8 @@ def _page(source: Source, position: int) -> tuple[Page, int]:
 
 
 class _Compact:
-    """Integers and structs of Thrift's compact protocol, by the numbers of their fields; the rest
-    is passed over. IndexError where the data ends too soon, ValueError for what is none."""
+    """Reads integers and structs of Thrift's compact protocol, by field number, and skips the rest.
+    IndexError if the data ends too soon, ValueError if it is invalid."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
@@ -108,7 +108,7 @@ class _Compact:
             self._skip(self._varint())
         elif kind in (3, 7):
             self._skip(1 if kind == 3 else 8)
-        elif kind not in (1, 2):  # the truth of a field is its kind
+        elif kind not in (1, 2):  # a boolean field's value is in its kind
             raise ValueError
         return None
 
@@ -144,8 +144,8 @@ class _Compact:
 
 
 class Table:
-    """An open Parquet file. ItemError `unreadable` if it is none, or larger in memory than a table
-    of its size may be."""
+    """An open Parquet file. ItemError `unreadable` if it is invalid, or larger in memory than a
+    file of its size may be."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -178,7 +178,8 @@ class Table:
             )
 
     def listed(self, group: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Columns of texts and numbers of a row group. ItemError if their pages are too large."""
+        """Columns of texts and numbers of a row group, in batches. ItemError if their pages are too
+        large."""
         largest, plain, packed = [0], 0, 0
         for name in names:
             largest.append(0)
@@ -191,7 +192,7 @@ class Table:
         return self._batches(group, names, max(largest))
 
     def cells(self, group: int, name: str) -> Iterator[pa.RecordBatch]:
-        """A column of audio of a row group. ItemError if a page expands too far."""
+        """A column of audio of a row group, in batches. ItemError if a page expands too far."""
         largest = 0
         for page in self._pages(group, name):
             most = max(MAX_AUDIO_BYTES, bounds.FOLD * page.packed)
@@ -201,7 +202,7 @@ class Table:
         return self._batches(group, [name], largest)
 
     def column(self, group: int, name: str) -> pq.ColumnChunkMetaData | None:
-        """What the footer says of a column in a row group, if there is one."""
+        """The footer's entry for a column in a row group, if there is one."""
         number = self._number.get(name)
         return None if number is None else self.groups[group].column(number)
 
@@ -218,7 +219,8 @@ class Table:
             )
 
     def _batches(self, group: int, names: Sequence[str], largest: int) -> Iterator[pa.RecordBatch]:
-        """`largest`: bytes of a page. A value has no more, however often it is repeated."""
+        """`largest`: bytes of the largest page; no value is longer, however often it is
+        repeated."""
         rows = max(1, min(ROWS, bounds.BATCH_BYTES // max(largest, 1)))
         try:
             for batch in self.file.iter_batches(

@@ -13,11 +13,11 @@ OPENING = "\"'“‘«„¿¡([{「『《"
 
 
 def spelled(segment: Segment) -> tuple[TimedWord, ...]:
-    """The segment's words in the spelling of its text: each with the punctuation and the spaces
-    that precede the next word, so that all joined are the text.
+    """The segment's words in the spelling of its text: each with the punctuation and spaces up to
+    the next word, so that all of them joined are the text.
 
-    Alignments are often without case and punctuation. Where the text does not have the words in
-    their order, they stand as they are, with spaces between them.
+    Alignments often lack case and punctuation. If the text does not contain the words in their
+    order, they stay unchanged, with spaces between them.
     """
     words = segment.words or ()
     starts = _found(segment.text or "", words)
@@ -40,7 +40,7 @@ class PartTexts:
 
     def between(self, index: int, start: float, end: float) -> str | None:
         """Text of the words of a segment whose middle lies in `start` to `end`, in seconds of the
-        recording; None if the words have no times or the part is not inside the segment."""
+        recording; None if the words have no times or the part reaches beyond the segment."""
         segment = self._segments[index]
         last = math.inf if segment.end is None else segment.end
         if not segment.words or start < segment.start - SLACK or end > last + SLACK:
@@ -54,10 +54,10 @@ class PartTexts:
 
 
 def _found(text: str, words: tuple[TimedWord, ...]) -> list[int] | None:
-    """Where each word begins in the text, or None if one is missing. Only punctuation and
-    spaces may stand between two words."""
+    """The start of each word in the text; None if one is missing, or if anything but punctuation
+    and spaces lies between two words."""
     plain = text.lower()
-    if not words or len(plain) != len(text):  # a few capitals have longer small letters
+    if not words or len(plain) != len(text):  # a few capitals have longer lower-case forms
         return None
     starts: list[int] = []
     position = 0

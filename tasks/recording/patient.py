@@ -1,5 +1,5 @@
-"""Containers that are read while sources are listed: a read that fails because a disk, a share or a
-store does is made again, from the file opened anew (`tasks.recording.unreachable`)."""
+"""Reads containers while sources are listed: a read that fails because of a disk, a share or a
+store is repeated on the file opened anew (`tasks.recording.unreachable`)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from tasks.base.errors import ItemError
 from tasks.recording import unreachable
 from tasks.storage import Away, urls
 
-# A read-only file that keeps its own position in bytes that come from elsewhere.
-
 
 class PositionedReader(io.RawIOBase):
-    """Subclasses say how long it is, and what stands at a position."""
+    """A read-only file with its own position. Subclasses give its length, and the bytes at a
+    position."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +25,7 @@ class PositionedReader(io.RawIOBase):
 
     @abstractmethod
     def _length(self) -> int:
-        """Bytes up to its end; asked only where somebody needs the end."""
+        """Length in bytes; called only when the end is needed."""
 
     @abstractmethod
     def _read_at(self, position: int, size: int) -> bytes:
@@ -67,8 +66,8 @@ Result = TypeVar("Result")
 
 
 def opened(path: str) -> BinaryIO:
-    """A file or object, opened for reading. Opening and reading raise ItemError `unreachable` if
-    they fail in the end, `unreadable` for what does not pass; Away where a store fails."""
+    """A file or object, opened for reading. Opening and reading raise ItemError: `unreachable` if
+    retries fail, `unreadable` if the error is permanent; Away if a store fails."""
     return cast(BinaryIO, _Patient(path))
 
 
@@ -94,14 +93,14 @@ class _Patient(PositionedReader):
 
     def _patiently(self, work: Callable[[BinaryIO], Result]) -> Result:
         try:
-            return self._once(work)  # of a million sound reads, none costs more than that
+            return self._once(work)  # the common case: no overhead
         except (ItemError, Away) as error:
             if not unreachable.passes(error):
                 raise
         try:
             return unreachable.patience.read(partial(self._once, work))
         except ItemError as error:
-            if isinstance(error.__cause__, Away):  # its other containers are away, too
+            if isinstance(error.__cause__, Away):  # its other containers are unreachable, too
                 raise error.__cause__ from None
             raise
 

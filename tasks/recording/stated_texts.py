@@ -1,5 +1,4 @@
-"""What the source says of who says what, and how, in a span of a recording, by its segments with
-speakers."""
+"""Texts and labels that the source's segments with speakers give for a span of a recording."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ MOST_BEYOND = 0.15
 def in_span(
     segments: Sequence[Segment], start: int, end: int, rate: int
 ) -> list[tuple[int, int, str]] | None:
-    """(start, end, text) of the segments in samples `start` to `end`, in order of time and in
-    samples from `start` on; None if there is none, one reaches beyond, or one has no text."""
+    """(start, end, text) of the segments in samples `start` to `end`, by time, in samples from
+    `start` on; None if there is none, one reaches beyond, or one has no text."""
     texts = []
     for segment, low, high in _touching(segments, start, end, rate):
         if low < start or high > end + MOST_BEYOND * rate or not segment.text:
@@ -27,7 +26,8 @@ def in_span(
 def labels_in_span(
     segments: Sequence[Segment], start: int, end: int, rate: int
 ) -> list[tuple[int, int, dict[str, str]]]:
-    """(start, end, labels) of the segments in samples `start` to `end`, likewise."""
+    """(start, end, labels) of the segments in samples `start` to `end`, clipped to the span and in
+    samples from `start` on."""
     return [
         (max(low, start) - start, min(high, end) - start, dict(segment.labels))
         for segment, low, high in _touching(segments, start, end, rate)

@@ -1,7 +1,7 @@
-"""Compressed tars, unpacked as far as they are read: in the file, their members have no place.
+"""Compressed tars, unpacked as far as they are read: their members have no offset in the file.
 
-A copy is a temporary file without a name. It grows while it is read, and all readers of a process
-share it, so that a process unpacks an archive once.
+A copy is an unnamed temporary file. It grows while it is read, and all readers of a process share
+it, so that a process unpacks an archive once.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from tasks.recording.patient import PositionedReader
 from tasks.recording.unreachable import item_error
 from tasks.storage import bounds, urls
 
-#: What is unpacked, as `file_kinds.compression` calls it.
+#: Supported compressions, as named by `file_kinds.compression`.
 PACKINGS = ("gzip", "zstd")
-LEFT_FREE = 1 << 30  # bytes of the temporary folder's disk
-_CHECKED = 64 << 20  # bytes after which its room is looked at again
-_BLOCK = 1 << 16  # at most so much before damage is lost
-_COPIES = 2  # of a process at a time, beside those that are being read
+LEFT_FREE = 1 << 30  # bytes that stay free on the temporary folder's disk
+_CHECKED = 64 << 20  # bytes between two checks of the free space
+_BLOCK = 1 << 16  # bytes: at most this much before damage is lost
+_COPIES = 2  # cached by a process, besides those in use
 
 
 class _Copy:
-    """What has been unpacked of a file. `wrong`: why no more can be."""
+    """The unpacked part of a file. `wrong`: why no more can be unpacked."""
 
     def __init__(self, path: str, packing: str, open_file: Callable[[str], BinaryIO]) -> None:
         self.size = 0
@@ -73,7 +73,7 @@ class _Copy:
                     self.wrong = ItemError("truncated", f"{what} ({error}); get it again")
 
     def _start_again(self) -> None:
-        """At the next try: a stream that failed has lost its place."""
+        """Start over at the next try: a failed stream has lost its place."""
         self._stream = None
         self.size = 0
 
@@ -111,7 +111,7 @@ def _unpacking(file: BinaryIO, packing: str) -> BinaryIO:
 
 
 class Unpacked(PositionedReader):
-    """A compressed file as it is unpacked, to read and seek in. Its length is what can be unpacked;
+    """A compressed file, seekable, unpacked while it is read. Its length is what can be unpacked;
     `wrong` says why that is not all of it."""
 
     def __init__(self, copy: _Copy) -> None:
@@ -123,7 +123,7 @@ class Unpacked(PositionedReader):
         return self._copy.wrong
 
     def reached(self, position: int) -> int:
-        """Bytes that are unpacked, at least up to `position` if they can be."""
+        """The number of unpacked bytes, after unpacking up to `position` if possible."""
         self._copy.reach(position)
         return self._copy.size
 
@@ -140,7 +140,7 @@ _lock = threading.Lock()
 
 
 def opened(path: str, packing: str, open_file: Callable[[str], BinaryIO]) -> Unpacked:
-    """A compressed file as it is unpacked. OSError if it is not there."""
+    """A compressed file, unpacked while it is read. OSError if it is missing."""
     key = (path, urls.guard(path))
     with _lock:
         if key not in _copies:

@@ -1,7 +1,7 @@
-"""Which audio track of a recording's file is read, and which of its channels, by its row.
+"""The audio track of a recording's file that is read, and its channels, from the recording's row.
 
-Both are found once, when a recording is probed. The track is kept in its format,
-`matroska/flac#1`; rows of before name none: the first one was read.
+Both are determined once, when a recording is probed. The track is part of the format,
+`matroska/flac#1`; rows of earlier releases have none: they read the first one.
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ from tasks.base.schema import RecordingRow
 from tasks.recording.locator import Channels, Locator
 from tasks.settings import FilterSettings
 
-NOT_READ = "its audio track"  # the note on a track begins so
+NOT_READ = "its audio track"  # start of the note on a track
 _NOT_READ = re.compile(rf"{NOT_READ} (\d+)")
 
 
 def noted(form: str, track: int) -> str:
-    """A header's format with the track, counted from 0, unless it is the first."""
+    """A header's format, followed by the track, from 0, unless it is the first."""
     return f"{form}#{track}" if track else form
 
 
 def track_of(row: RecordingRow) -> int:
-    """The track of a recording that was probed."""
+    """The track of a probed recording."""
     return int((row["format"] or "").partition("#")[2] or 0)
 
 
 def channels_of(row: RecordingRow) -> Channels | None:
-    """The channels that are heard of a recording that was probed; None: all of its file."""
+    """The channels used of a probed recording; None: all channels of its file."""
     return tuple(row.get("channels") or ()) or None
 
 
 def file_channel(row: RecordingRow, channel: int) -> Channels:
-    """Which channel of its file is number `channel` of those heard of a recording."""
+    """The file's number of channel `channel` among those used."""
     picked = channels_of(row)
     return (channel if picked is None else picked[channel],)
 
 
 def channel_of(row: RecordingRow) -> int | None:
-    """The one channel that is heard; None: several, or all of the file."""
+    """The channel used, if it is a single one; None: several, or all of the file."""
     channels = channels_of(row)
     return channels[0] if channels is not None and len(channels) == 1 else None
 
 
 def part_of(row: RecordingRow) -> tuple[int | None, int | None]:
-    """(track, channel) of its file that a recording is: None for the first track, and for a mix.
-    One that cannot be probed is what its source asked for."""
+    """(track, channel) of the file: None for the first track, and for a mix. For a recording that
+    cannot be probed, what its source asked for."""
     track, channel = track_of(row) or None, channel_of(row)
     if row["error_code"] is None or (track, channel) != (None, None):
         return track, channel
@@ -56,21 +56,20 @@ def part_of(row: RecordingRow) -> tuple[int | None, int | None]:
 
 
 def not_read(note: str) -> int | None:
-    """The track of a note that says that it is not read; None for another note."""
+    """The track in a note about a track that is not read; None for another note."""
     number = _NOT_READ.match(note)
     return int(number[1]) if number else None
 
 
 def locator_of(row: RecordingRow, settings: FilterSettings, channel: int | None = None) -> Locator:
-    """Where the bytes of a recording that was probed are, what of them is read, and how. `channel`:
-    the one of those heard that is read; None: all."""
+    """The locator of a probed recording, with its track and channels. `channel`: read only this one
+    of the channels used; None: all of them."""
     where, silenced = Locator.loads(row["locator"]), settings.non_finite == "silence" or None
     channels = channels_of(row) if channel is None else file_channel(row, channel)
     return replace(where, track=track_of(row), channels=channels, silenced=silenced)
 
 
 def may_be_non_finite(row: RecordingRow) -> bool:
-    """Whether samples of a recording that was probed may be NaN or infinite: not those of codecs
-    of integers."""
+    """Whether samples of a probed recording may be NaN or infinite: never with integer codecs."""
     codec = (row["format"] or "").partition("#")[0].rpartition("/")[2]
     return codec.startswith("pcm_f") or not codec.startswith(("pcm_", "flac"))

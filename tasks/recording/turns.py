@@ -11,11 +11,11 @@ from typing import TypeVar
 class Turn:
     """Samples `start` to `end` of a recording, at its native rate, in which one person speaks.
 
-    `speaker`: number of the voice in the recording, from 0 in the order of first words; `name`:
-    what the source calls it. `confidence`: cosine of the turn's embedding and the mean of its
-    speaker's; None if it is too short for one. `voice`: the embedding, float16 [192]. `both`: the
-    probability that a second voice speaks too, uint8 of 255, in equal parts of the turn; empty if
-    it is not known. `channel`: of the recording as it is decoded, where the person speaks in one.
+    `speaker`: number of the voice in the recording, from 0 by first words; `name`: the source's
+    name for it. `confidence`: cosine of the turn's embedding and the mean of its speaker's; None if
+    the turn is too short. `voice`: the embedding, float16 [192]. `both`: the probability that a
+    second voice speaks too, uint8 of 255, in equal parts of the turn; empty if unknown. `channel`:
+    of the decoded recording, where each person has one.
     """
 
     start: int
@@ -32,9 +32,9 @@ class Turn:
 class Voices:
     """The turns of a recording, and how the job cuts at them; times in samples, native rate.
 
-    `shortest`: of the stretches in which one person speaks, those that are kept; `mixed`: clips may
-    hold several voices; `edge`: left out on each side where another speaker is next; `second`: the
-    largest probability of a second voice in a clip.
+    `shortest`: least length of a stretch of one person; `mixed`: clips may hold several voices;
+    `edge`: margin next to another speaker; `second`: the largest probability of a second voice in a
+    clip.
     """
 
     turns: tuple[Turn, ...]
@@ -49,7 +49,7 @@ Time = TypeVar("Time", int, float)  # in samples, or s
 
 
 def merged(ranges: Iterable[tuple[Time, Time]], gap: float = 0) -> list[tuple[Time, Time]]:
-    """The union of ranges, in order; those that are at most `gap` apart become one."""
+    """The union of ranges, in order; ranges at most `gap` apart become one."""
     union: list[tuple[Time, Time]] = []
     for start, end in sorted(ranges):
         if union and start <= union[-1][1] + gap:
@@ -60,7 +60,7 @@ def merged(ranges: Iterable[tuple[Time, Time]], gap: float = 0) -> list[tuple[Ti
 
 
 def within(turns: Sequence[Turn], start: int, end: int) -> tuple[Turn, ...]:
-    """The parts of turns in [start, end), from `start` on."""
+    """The parts of turns in [start, end), relative to `start`."""
     return tuple(
         replace(
             turn,
@@ -81,7 +81,7 @@ def _parts(turn: Turn) -> Iterator[tuple[float, float, int]]:
 
 
 def name_of(turns: Sequence[Turn], speaker: int, recording: str) -> str:
-    """What the source calls a voice, else its number in the recording of this path."""
+    """The source's name for a voice, else `recording#number`."""
     name = next((turn.name for turn in turns if turn.speaker == speaker), None)
     return name or f"{recording}#{speaker + 1}"
 
@@ -97,7 +97,7 @@ def doubtful(turns: Sequence[Turn], most: float) -> list[Range]:
 
 
 def voices_in(turns: Sequence[Turn], start: int, end: int) -> dict[int, int]:
-    """How many samples of [start, end) each speaker speaks in."""
+    """Samples of each speaker's speech in [start, end)."""
     ranges: dict[int, list[Range]] = {}
     for turn in turns:
         low, high = max(turn.start, start), min(turn.end, end)

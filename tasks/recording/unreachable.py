@@ -1,6 +1,6 @@
-"""Reads that fail through no fault of the item: its disk, share, network or store is away, or a
-right is missing. What is there may be sound, so it is read again: after a pause, and by the next
-run.
+"""Reads that fail through no fault of the item: its disk, share, network or store is unreachable,
+or a right is missing. The item itself may be good, so it is read again: after a pause, and by the
+next run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tasks.storage import Away, redirects
 
 Result = TypeVar("Result")
 
-#: Errors that tell about a name or a file itself. All others come from what lies between.
+#: Errors of a name or a file itself. All others come from what lies between.
 _OWN = {
     *(errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EISDIR),
     *(errno.EINVAL, errno.EILSEQ, errno.EOVERFLOW, errno.EFBIG, errno.ENXIO),
@@ -25,15 +25,15 @@ _OWN = {
 _LASTING = (errno.EACCES, errno.EPERM)  # nobody grants a right within seconds
 _PAUSES = (0.5, 1.0, 2.0)  # s before a failed read is tried again
 _TRIES = (*_PAUSES, None)
-_SLOW = 10.0  # s: a read that fails only then has been patient itself
-_MOST = 60.0  # s of pauses that a process may make; each sound read gives _BACK of it back
+_SLOW = 10.0  # s: a read that takes this long to fail has retried by itself
+_MOST = 60.0  # s of pauses per process; each successful read returns _BACK of it
 _BACK = 0.1
-_OUTAGE = 5  # items in a row after which a store is away
+_OUTAGE = 5  # failed items in a row after which a store counts as unreachable
 _WORDS = re.compile(r"it cannot be read \((.*?)\)")
 
 
 def passes(error: Exception) -> bool:
-    """Whether an error may be gone at the next try."""
+    """Whether an error may have passed at the next try."""
     if isinstance(error, ItemError):
         return error.code == UNREACHABLE
     if isinstance(error, OSError) and not isinstance(error, redirects.Redirected):
@@ -44,7 +44,8 @@ def passes(error: Exception) -> bool:
 
 @contextmanager
 def listed() -> Iterator[None]:
-    """For reads of a file that was there when it was listed: if it is gone, its share may be."""
+    """For reads of a file that existed when it was listed: if it is missing now, its share may
+    be."""
     try:
         yield
     except (ItemError, OSError) as error:
@@ -57,8 +58,8 @@ def listed() -> Iterator[None]:
 
 
 def item_error(error: Exception) -> ItemError:
-    """A failed read as `unreachable` or `unreadable`, in words, without a number and the path,
-    which stands beside it."""
+    """A failed read as `unreachable` or `unreadable`, in words, without the error number and the
+    path, which callers show beside it."""
     what = f"it cannot be read ({getattr(error, 'strerror', None) or error})"
     if isinstance(error, PermissionError) and not isinstance(error, redirects.Redirected):
         what += "; let the account that runs this read it"
@@ -72,19 +73,16 @@ def why(detail: str) -> str:
 
 
 class Patience:
-    """Reads again what could not be read. A process has one, so that hundreds of failures cost no
-    more pauses than one: after an item that pauses did not help, none is made until something can
-    be read again."""
+    """Repeats failed reads. One object per process, so that hundreds of failures cost no more
+    pauses than one: once pauses have not helped an item, none follow until a read succeeds."""
 
     def __init__(self) -> None:
         self._left = _MOST
         self._failed = 0  # items in a row
 
     def read(self, work: Callable[[], Result]) -> Result:
-        """What `work` returns. It is called again while it raises ItemError `unreachable` or Away.
-
-        The last ItemError in the end; Away where a store has given nothing for long.
-        """
+        """The result of `work`, which is repeated while it raises ItemError `unreachable` or Away.
+        If that does not help: the last ItemError, or Away if a store keeps failing."""
         for pause in _TRIES:
             began = time.monotonic()
             try:
@@ -119,5 +117,5 @@ class Patience:
         return True
 
 
-#: Of this process.
+#: This process's only one.
 patience = Patience()

@@ -1,4 +1,4 @@
-"""A recording that is a whole file, as most sources list them."""
+"""A recording that is a whole file, as in most sources."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _NOTHING = Segment(0, None)
 
 
 def of_file(path: str, file: str, segment: Segment = _NOTHING) -> Recording:
-    """The recording `path` of its source, which is all of `file`, an absolute path or a URL, as the
-    file is now. `segment`: what the source says of it, with its length as `end`; add more by
+    """The recording `path` of its source that is all of `file`, an absolute path or a URL, in its
+    current state. `segment`: the source's data about it, with its length as `end`; add more by
     `dataclasses.replace`."""
     state = file_state(file)
     return Recording(

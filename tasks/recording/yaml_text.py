@@ -14,14 +14,14 @@ from tasks.base.json_types import JsonValue
 from tasks.recording.names import display_text, is_utf8
 
 MOST_BYTES = 256 << 10
-#: Keys and values, counted wherever an alias repeats them: ten aliases of ten are a thousand.
+#: Keys and values, counted again at each alias: ten aliases of ten are a thousand.
 MOST_NODES = 100_000
 MOST_DEPTH = 100
 MOST_DIGITS = 400  # of a number; no float has more before its point
 
 
 def load(text: str, what: str) -> Any:
-    """The value of a text; ConfigError, which begins with `what`, if it cannot be used."""
+    """The parsed value of a text. ConfigError that begins with `what` if it cannot be used."""
     if len(text) > MOST_BYTES:
         raise ConfigError(f"{what} is longer than {MOST_BYTES >> 10} KiB; is it a settings file?")
     try:
@@ -35,7 +35,7 @@ def load(text: str, what: str) -> Any:
         raise ConfigError(f"{what} is not YAML: {error.problem or error.context}{place}") from None
     except RecursionError:
         raise ConfigError(f"{what} is nested too deeply") from None
-    except yaml.YAMLError as error:  # a character that no YAML has
+    except yaml.YAMLError as error:  # a character that YAML forbids
         raise ConfigError(f"{what} is not YAML: {_first_line(error)}") from None
     if too_much:
         raise ConfigError(
@@ -46,13 +46,13 @@ def load(text: str, what: str) -> Any:
 
 
 def on_one_line(value: JsonValue) -> str:
-    """A JSON value as `--set` takes it: `[a, {b: 1}]`."""
+    """A JSON value in the form that `--set` takes: `[a, {b: 1}]`."""
     text = yaml.safe_dump(value, default_flow_style=True, width=10**6, sort_keys=False)
     return text.removesuffix("\n").removesuffix("\n...")
 
 
-#: What PyYAML's constructors trip over: a date of month 99, `!!timestamp` of nothing, `!!bool` of
-#: another word, `!!int` without a digit, a number of 200 parts to the base of 60.
+#: Errors that PyYAML's constructors raise: for a date of month 99, `!!timestamp` of nothing,
+#: `!!bool` of another word, `!!int` without a digit, a number of 200 parts to the base of 60.
 _STUMBLES = (ValueError, AttributeError, LookupError, OverflowError)
 
 
@@ -68,11 +68,11 @@ def _first_line(error: Exception) -> str:
 
 
 def _nodes(node: yaml.Node, counts: dict[int, int], depth: int = 0) -> int:
-    """How many nodes a tree has in which each alias is written out; MOST_NODES and more if it is
-    too deep or endless. `counts`: those of the nodes that were counted, by identity."""
+    """Number of nodes of a tree with every alias written out; more than MOST_NODES if it is too
+    deep or endless. `counts`: results so far, by the nodes' identity."""
     if id(node) in counts:
         return counts[id(node)]
-    counts[id(node)] = MOST_NODES + 1  # until it is counted: for an alias of itself
+    counts[id(node)] = MOST_NODES + 1  # until it is counted: catches an alias of itself
     if depth > MOST_DEPTH:
         return MOST_NODES + 1
     if node.tag in _NUMBERS and len(node.value) > MOST_DIGITS:
@@ -88,7 +88,7 @@ _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """Refuses a key that stands twice in a mapping: PyYAML takes the last one and tells nobody."""
+    """Refuses a repeated key in a mapping: PyYAML silently takes the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -102,10 +102,10 @@ class _UniqueKeys(yaml.SafeLoader):
 
 
 def refuse_what_json_cannot_hold(value: object, place: str, depth: int = 0) -> None:
-    """Settings are stored as JSON, here and in Prefect: refuse values that JSON would change, and
-    what is nested too deeply.
+    """Settings are stored as JSON, by us and by Prefect: refuse values that JSON would change, and
+    deep nesting.
 
-    Paths of folders may be any bytes; `check` says which folder has to be renamed.
+    Paths of folders may be any bytes; `check` names the folder to rename.
     """
     if depth > MOST_DEPTH:
         raise ConfigError(f"{place[:100]}… is nested more than {MOST_DEPTH} deep")

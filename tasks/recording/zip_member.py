@@ -1,7 +1,7 @@
-"""Members of ZIP archives: what the archive's directory says of them, and their bytes.
+"""Members of ZIP archives: their entries in the archive's directory, and their bytes.
 
-The directory is read entry by entry. The standard library holds all of it, and refuses all of an
-archive for one name that it cannot read.
+The directory is read entry by entry. The standard library holds all of it in memory, and refuses a
+whole archive for one unreadable name.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _LONGEST_COMMENT = 1 << 16
 _STORED, _DEFLATED = 0, 8
 _METHODS = {9: "Deflate64", 12: "bzip2", 14: "LZMA", 93: "zstd", 95: "xz", 99: "AES encryption"}
 _ENCRYPTED = 1
-_LARGE = 0xFFFFFFFF  # the number stands in the entry's extra field
+_LARGE = 0xFFFFFFFF  # the number is in the entry's extra field
 _BLOCK = 1 << 20
-#: Bytes that a range needs beside the member's own.
+#: Most bytes that a member's header takes.
 HEADERS = _HEADER.size + 2 * 0xFFFF
-_HELD = 64 << 20  # bytes of a member in memory; a larger one is unpacked into a file without a name
+_HELD = 64 << 20  # bytes of a member in memory; a larger one goes to an unnamed file
 DAMAGED = "its checksum in the archive is another: it is damaged; get the archive again"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A member by the archive's directory. `error`: (code, detail) of one that cannot be read."""
+    """A member's entry in the archive's directory. `error`: (code, detail) if it cannot be read."""
 
     name: str
     offset: int
@@ -54,8 +54,8 @@ class Entry:
 
 
 def entries(file: BinaryIO, most: int) -> Iterator[Entry]:
-    """Members in the order of the directory. ItemError where it, or its rest, cannot be read, or
-    names more than `most` members."""
+    """Members in the order of the directory. ItemError if the directory, or the rest of it, cannot
+    be read, or names more than `most` members."""
     start, size, shift = _directory(file)
     position, number = start, 0
     while position < start + size:
@@ -76,7 +76,7 @@ def entries(file: BinaryIO, most: int) -> Iterator[Entry]:
 
 
 def _directory(file: BinaryIO) -> tuple[int, int, int]:
-    """Where the directory begins, its bytes, and how far the archive begins after the file does."""
+    """Start of the directory, its size, and the offset of the archive in the file; bytes."""
     total = file.seek(0, os.SEEK_END)
     low = max(total - _LONGEST_COMMENT - _END.size, 0)
     file.seek(low)
@@ -95,9 +95,9 @@ def _directory(file: BinaryIO) -> tuple[int, int, int]:
 
 
 def _large_end(file: BinaryIO, end: int) -> tuple[int, int, int] | None:
-    """Size and offset of the directory and where the record lies that gives them in 64 bits; None
-    if there is none. It may stand further back than its place says, where something was put before
-    the archive."""
+    """Size and offset of the directory from the 64-bit record, and that record's place; None if
+    there is none. The record may lie behind its stated place, if something was put before the
+    archive."""
     before = end - _END_64_PLACE.size
     if before < _END_64.size:
         return None
@@ -118,7 +118,7 @@ def _entry(fields: tuple[int, ...], name: bytes, extra: bytes, shift: int) -> En
     _, system, _, flags, method, _, _, crc, packed, size, *_ = fields
     attributes, offset = fields[15:17]
     size, packed, offset = _large(extra, size, packed, offset)
-    mode = attributes >> 16 if system >> 8 == 3 else 0  # by Unix
+    mode = attributes >> 16 if system >> 8 == 3 else 0  # of Unix archives
     kind = "folder" if name.endswith(b"/") else "link" if stat.S_ISLNK(mode) else "file"
     return Entry(
         _name(name),
@@ -132,12 +132,12 @@ def _entry(fields: tuple[int, ...], name: bytes, extra: bytes, shift: int) -> En
 
 
 def _name(name: bytes) -> str:
-    """Names are UTF-8, with or without the flag that says so; others keep their bytes."""
+    """Names are UTF-8, with or without the flag for it; others keep their bytes."""
     return name.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
 
 
 def _large(extra: bytes, size: int, packed: int, offset: int) -> tuple[int, int, int]:
-    """The three numbers, of which those that need 64 bits stand in the extra field."""
+    """The three numbers; those that need 64 bits come from the extra field."""
     position = 0
     while position + 4 <= len(extra):
         tag, length = struct.unpack_from("<2H", extra, position)
@@ -165,7 +165,7 @@ def _refusal(flags: int, method: int, packed: int, size: int) -> tuple[str, str]
 
 
 def opened(file: BinaryIO, locator: Locator) -> BinaryIO:
-    """A member's bytes as a seekable file of its own. ItemError where they are damaged."""
+    """A member's bytes as a seekable file of its own. ItemError if they are damaged."""
     file.seek(locator.offset or 0)
     head = file.read(_HEADER.size)
     if len(head) < _HEADER.size or head[:4] != b"PK\x03\x04":
@@ -188,7 +188,7 @@ def opened(file: BinaryIO, locator: Locator) -> BinaryIO:
 
 
 def _blocks(file: BinaryIO, method: int, packed: int, most: int) -> Iterator[bytes]:
-    """Unpacked blocks; at most a block more than `most` bytes."""
+    """Unpacked blocks, ending at most one block after `most` bytes."""
     unpack = zlib.decompressobj(-zlib.MAX_WBITS) if method == _DEFLATED else None
     left, given = packed, 0
     while left and given <= most:

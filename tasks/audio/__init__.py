@@ -38,8 +38,8 @@ _ENCODING = {
 
 
 def __getattr__(name: str) -> Any:
-    """What needs PyAV and libsndfile (0.1 s) is imported when it is first asked for: the process of
-    a run on workers lists, plans and publishes without them."""
+    """PyAV and libsndfile take 0.1 s to import, so what needs them is imported on first use: the
+    main process of a run on workers lists, plans and publishes without them."""
     if name not in _DECODING | _ENCODING:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from tasks.audio import encoding, stream

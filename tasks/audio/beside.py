@@ -1,5 +1,5 @@
-"""How loud the other channels of a file are beside the one that is heard, while it is decoded; and
-that channel without what leaks into it from them."""
+"""Compares a channel with the file's other channels while it is decoded, and removes their leakage
+from it."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from tasks.base.arrays import Float32s, Float64s
 
 FRAME = 0.02  # s
 SILENT = 1e-12  # power, -120 dBFS
-LOUDER = 10.0  # dB by which another channel is louder where this one holds only what leaks from it
-ECHO = 12  # frames for which what leaks may come later
-SOFTER = 1e-2  # what is left of it, -40 dB: zeros would click
+LOUDER = 10.0  # dB by which another channel is louder when this one holds only leakage from it
+ECHO = 12  # frames by which leakage may be delayed
+SOFTER = 1e-2  # gain for leakage, -40 dB: zeros would click
 
 
 class Beside:
-    """Levels of frames of FRAME: of the channel that is heard, and of the loudest other one."""
+    """Levels of frames of FRAME s: of the channel in use, and of the loudest other one."""
 
     def __init__(self, rate: int, channel: int) -> None:
-        self.start = 0  # first sample of the recording that was decoded
+        self.start = 0  # first decoded sample of the recording
         self.size, self._channel = max(round(rate * FRAME), 1), channel
-        self._rest: Float64s | None = None  # power sums of the frame that is not full yet
+        self._rest: Float64s | None = None  # power sums of the incomplete frame
         self._count = 0  # samples in it
         self._frames = [np.empty((0, 2), np.float32)]
 
     def push(self, block: Float32s) -> None:
-        """All channels of the file, float32 [n, channels]."""
+        """Add a block with all channels of the file, float32 [n, channels]."""
         power = np.square(block, dtype=np.float64)
         lead = min((self.size - self._count) % self.size, len(block)) if self._count else 0
         if self._rest is not None and lead:
@@ -55,15 +55,15 @@ class Beside:
         return self.frames(low, max((end - self.start) // self.size, low))
 
     def frames(self, low: int, high: int) -> Float32s:
-        """The same of these frames, counted from the first that was decoded."""
+        """dBFS [frames, 2] of frames `low` to `high`, counted from the first decoded one."""
         if len(self._frames) > 1:  # joined once for all clips
             self._frames = [np.concatenate(self._frames)]
         return self._frames[0][low:high]
 
 
 class Unleaked:
-    """A channel for what listens to it: all but silent where another one is LOUDER, now or just
-    before, so that the other side of a call is not cut as speech of this one."""
+    """A channel, attenuated where another one is LOUDER now or was just before, so that the other
+    side of a call is not cut as speech of this one."""
 
     def __init__(self, beside: Beside) -> None:
         self._beside, self._frame = beside, 0
@@ -71,7 +71,8 @@ class Unleaked:
         self._before = np.full(ECHO, -np.inf, np.float32)  # levels of the others
 
     def push(self, block: Float32s) -> Float32s:
-        """float32 [n, 1], which `beside` has had, to the samples [m, 1] that are now known."""
+        """Takes float32 [n, 1] that `beside` has already got; returns the finished samples [m,
+        1]."""
         size = self._beside.size
         pending = np.concatenate([self._pending, block])
         count = len(pending) // size
@@ -88,11 +89,11 @@ class Unleaked:
         return frames.reshape(-1, 1)
 
     def finish(self) -> Float32s | None:
-        """The remaining samples; None: all were given."""
+        """The remaining samples; None if there are none."""
         return self._pending if len(self._pending) else None
 
     def of(self, blocks: Iterable[Float32s]) -> Iterator[Float32s]:
-        """All of these blocks, none of them empty."""
+        """All of these blocks, processed; none of them empty."""
         for block in blocks:
             if len(heard := self.push(block)):
                 yield heard

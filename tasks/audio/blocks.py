@@ -1,4 +1,4 @@
-"""Blocks of samples: cut anew, and checked."""
+"""Blocks of samples: regrouping, energy, and a check for finite values."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 
 from tasks.audio.types import Samples
 
-BLOCK_FRAMES = 65536  # of a decoded block
+BLOCK_FRAMES = 65536  # frames of a decoded block
 BLOCK_VALUES = 1 << 21  # frames x channels of a block: 8 MB for any number of channels
-ROW = 4096  # samples that are summed up at once
+ROW = 4096  # samples summed at once
 
 
 def regroup(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:
@@ -33,8 +33,8 @@ def regroup(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:
 
 
 def energy(samples: Samples) -> float:
-    """Sum of the squares of contiguous samples; infinite or NaN where that overflows float32."""
-    # In rows: BLAS gives a longer product to all cores.
+    """Sum of the squares of contiguous samples; infinite or NaN if it overflows float32."""
+    # In rows: BLAS spreads longer products over all cores.
     flat = samples.reshape(-1)
     cut = len(flat) - len(flat) % ROW
     rows, rest = flat[:cut].reshape(-1, ROW), flat[cut:]
@@ -44,8 +44,8 @@ def energy(samples: Samples) -> float:
 
 def all_finite(samples: Samples) -> bool:
     """Whether no sample is NaN or infinite."""
-    # A NaN or an infinity makes a sum of squares one, too, and sums take one pass over memory. Sums
-    # of large, finite samples may overflow: those are looked at one by one.
+    # A NaN or an infinity makes the sum of squares non-finite, and that takes one pass over memory.
+    # Large finite samples may overflow the sum: then every sample is checked.
     if samples.flags.c_contiguous and math.isfinite(energy(samples)):
         return True
     return bool(np.isfinite(samples).all())

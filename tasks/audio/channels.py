@@ -1,4 +1,4 @@
-"""The mix of a recording's channels, for segmenters and for the PCM, and whether they cancel.
+"""Mixes a recording's channels, for segmenters and for the PCM, and detects channels that cancel.
 
 Mono, stereo and channels without known places are mixed as their mean, others by their weights.
 
@@ -19,20 +19,17 @@ from tasks.base.arrays import Float32s
 #: From this many channels on, numpy adds eight values of a row at once and rounds differently.
 MANY = 8
 
-#: Channels whose sum has less than this part of the loudest one's power, -40 dB, are the same sound
-#: with its sign reversed: their mean is next to nothing.
+#: If the sum of the channels has less than this part of the loudest one's power (-40 dB), they are
+#: the same sound with opposite sign, and their mean is almost nothing.
 CANCELLED = 1e-4
-STRETCH = 1 << 14  # samples of which `Heard` takes one channel, or the mix
+STRETCH = 1 << 14  # samples for which `Heard` decides between mix and loudest channel
 
 
 def mean(
     samples: Float32s, dtype: DTypeLike = np.float64, weights: Weights | None = None
 ) -> Float32s:
     """float32 [n, channels] to float32 [n], summed in `dtype`: by weights, or without them bit for
-    bit what numpy's mean gives.
-
-    In float64, two channels at full scale lose no bit.
-    """
+    bit numpy's mean. In float64, two channels at full scale lose no bit."""
     count = samples.shape[1]
     if weights is not None and count > 1:
         return _weighted(samples, dtype, weights)
@@ -42,8 +39,8 @@ def mean(
         means: Float32s = samples.mean(axis=1, dtype=dtype).astype(np.float32)
         return means
     if count == 2:
-        # The sum of two float32 rounds the same directly and through float64, which has more than
-        # twice the bits; only a sum too large for float32 needs float64.
+        # Two float32 sum to the same value directly and through float64, which has more than twice
+        # the bits; only sums too large for float32 need float64.
         with np.errstate(over="ignore", invalid="ignore"):
             half = samples[:, 0] + samples[:, 1]
         half *= np.float32(0.5)
@@ -67,16 +64,16 @@ def _weighted(samples: Float32s, dtype: DTypeLike, weights: Weights) -> Float32s
 
 
 class Heard:
-    """A stream of blocks as something that listens hears it: the mix of the channels, or where
-    they cancel each other the loudest one, lest speech pass for silence. Fixed stretches are
-    judged, so that the result does not depend on the blocks."""
+    """The mix of the channels for detectors, block by block; where the channels cancel each other,
+    the loudest one, so that speech does not pass for silence. Decides by fixed stretches, so that
+    the result does not depend on the blocks."""
 
     def __init__(self, dtype: DTypeLike = np.float64, weights: Weights | None = None) -> None:
         self._dtype, self._weights = dtype, weights
         self._pending: Float32s | None = None
 
     def push(self, block: Float32s) -> Float32s:
-        """float32 [n, channels] to the samples [m] that are now known."""
+        """Takes float32 [n, channels]; returns the finished samples [m]."""
         if block.shape[1] == 1:
             return block[:, 0]
         pending = block if self._pending is None else np.concatenate([self._pending, block])
@@ -94,7 +91,7 @@ class Heard:
         count = samples.shape[1]
         shares = [count * weight for weight in self._weights or ()] or count * [1.0]
         least = energy(mixed) * count**2 / CANCELLED
-        # Of all channels: cheaper than of each.
+        # The energy of all channels together is cheaper than of each.
         if not least < energy(samples) * max(shares) ** 2:
             return mixed
         channels = samples.T.copy()
@@ -106,8 +103,8 @@ class Heard:
 
 
 class Listened:
-    """Blocks for what listens to a recording, float32 [n, channels]: as they are, since it mixes
-    them by `Heard`, or already mixed to [n, 1] where the places of the channels are known."""
+    """Blocks for detectors, float32 [n, channels]: unchanged, since detectors mix them by `Heard`,
+    or already mixed to [n, 1] if the channels have known positions."""
 
     def __init__(self, weights: Weights | None) -> None:
         self._ear = None if weights is None else Heard(weights=weights)
@@ -116,12 +113,12 @@ class Listened:
         return block if self._ear is None else self._ear.push(block)[:, None]
 
     def finish(self) -> Float32s | None:
-        """The remaining samples; None: all were given."""
+        """The remaining samples; None if there are none."""
         rest = None if self._ear is None else self._ear.finish()
         return None if rest is None or not len(rest) else rest[:, None]
 
     def of(self, blocks: Iterable[Float32s]) -> Iterator[Float32s]:
-        """All of these blocks, none of them empty."""
+        """All of these blocks, processed; none of them empty."""
         for block in blocks:
             if len(listened := self.push(block)):
                 yield listened

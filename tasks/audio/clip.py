@@ -34,11 +34,11 @@ class Clip:
     source: tuple[Locator, int, int] | None = None
     recording_samples: int | None = None  # length of the recording; None: the clip is all of it
     faults: int | None = None  # in or before the clip, of its recording; None: unknown
-    match: float | None = None  # of its text with the recogniser's; None: it was not cut by a text
+    match: float | None = None  # of its text with the recogniser's; None: not cut by a text
     turns: tuple[Turn, ...] | None = None  # who speaks in it; None: no diarization
     weights: Weights | None = None  # of the channels in their mix; None: the plain mean
     beside: Samples | None = None  # levels of it and of other channels, dBFS [frames, 2]; None: mix
-    #: Signals that several filters share, by name; each is computed by the first that asks.
+    #: Signals that several filters share, by name; the first filter that needs one computes it.
     derived: dict[str, object] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
@@ -77,7 +77,7 @@ class Clip:
         return cls(rate, channels, stop - start, source=source, weights=weights)
 
     def of_recording(self, header_seconds: float | None, recording_bytes: int) -> Clip:
-        """The same clip with facts about its recording."""
+        """The same clip with data about its recording."""
         return replace(self, header_seconds=header_seconds, recording_bytes=recording_bytes)
 
     @property
@@ -112,18 +112,18 @@ class Clip:
 
     @cached_property
     def in_mix(self) -> list[int]:
-        """Numbers of the channels that go into the mix: all but the LFE and heights of a layout."""
+        """Numbers of the channels in the mix: all but the LFE and heights of a layout."""
         weights = self.weights or (1.0,) * self.channels
         return [channel for channel, weight in enumerate(weights) if weight]
 
     def mixed_blocks(self) -> Iterator[Samples]:
-        """`blocks()` of the channels in the mix only, for what judges how each of them sounds."""
+        """`blocks()` of the channels in the mix only, for filters that judge each channel."""
         if len(self.in_mix) == self.channels:
             return self.blocks()
         return (block[:, self.in_mix] for block in self.blocks())
 
     def blocks(self, frames: int = BLOCK_FRAMES) -> Iterator[Samples]:
-        """The same samples in order, float32 [n, channels], n at most `frames`."""
+        """The samples in order, float32 [n, channels], n at most `frames`."""
         if self.pieces is not None:
             for piece in self.pieces:
                 for start in range(0, len(piece), frames):

@@ -1,4 +1,4 @@
-"""Checks that each audio format can be decoded, by encoding half a second and decoding it.
+"""Checks that each audio format can be decoded, by encoding half a second and decoding it again.
 
 It works in memory, without files or system packages; `uttermill doctor` runs it on the workers.
 """
@@ -22,13 +22,13 @@ SNDFILE = {
     "ogg": ("OGG", "VORBIS"),
     "opus": ("OGG", "OPUS"),
 }
-#: Extension to FFmpeg's (container, codec), which PyAV brings along.
+#: Extension to FFmpeg's (container, codec), which PyAV bundles.
 FFMPEG = {"m4a": ("mp4", "aac"), "webm": ("webm", "libopus")}
 FORMATS = (*SNDFILE, *FFMPEG)
 
 
 def versions() -> dict[str, str]:
-    """Versions of the native libraries that decode."""
+    """Versions of the decoding libraries."""
     import av
     import soundfile as sf
 
@@ -37,7 +37,7 @@ def versions() -> dict[str, str]:
 
 
 def fault(kind: str) -> str | None:
-    """The fault of this format; None when a clip comes back with its length and level."""
+    """What is wrong with this format; None if a clip survives with its length and level."""
     tone = (0.5 * np.sin(2 * np.pi * 440 * np.arange(int(HZ * SECONDS)) / HZ)).astype(np.float32)
     try:
         heard, rate = _by_sndfile(kind, tone) if kind in SNDFILE else _by_ffmpeg(kind, tone)

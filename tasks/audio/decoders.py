@@ -1,10 +1,10 @@
-"""The choice between libsndfile and FFmpeg: `opened` gives the decoder for a file.
+"""Chooses between libsndfile and FFmpeg: `opened` gives the decoder for a file.
 
-libsndfile comes first. FFmpeg (PyAV) decodes what libsndfile cannot open; FLAC and MPEG, which it
-reads to the end whatever the header says, but for short FLAC files with the right MD5; and Ogg
-files with damaged or missing pages, because it knows the time of what is left. When libsndfile
-opens a file and then breaks on it, the file has failed: a second decoder that disagrees would make
-the result depend on what is installed. Formats are recognised by content, never by extension.
+libsndfile comes first. FFmpeg (PyAV) decodes what libsndfile cannot open; FLAC (except short files
+with the right MD5) and MPEG, which it reads to the end whatever the header says; and Ogg files with
+damaged or missing pages, because it knows the time of the rest. If libsndfile opens a file and then
+breaks on it, the file has failed: a second decoder that disagrees would make the result depend on
+what is installed. Formats are recognised by content, never by extension.
 
 FFmpeg gets a file object and a list of formats, never a path, so that a playlist or a concat script
 named `.m4a` cannot make it open other files or addresses.
@@ -38,19 +38,18 @@ from tasks.recording.faults import Fault
 
 #: Formats left to FFmpeg. libsndfile reads an MPEG stream only up to a length that it estimates
 #: from the first frames or takes from the Xing header: without an error, it decodes half of a file
-#: of varying bit rate that lacks the header, and the first part of joined files; and its floats
-#: differ by a bit from one decode to the next. FFmpeg reads to the end and trims the encoder's
-#: padding as well. libsndfile also stops a FLAC at the length in its header and ignores frames
-#: whose checksum is wrong; its ALAC goes on after invalid packets; its VOC takes block headers for
-#: audio.
+#: of varying bit rate without that header, and only the first of joined files; and its floats
+#: differ by a bit between decodes. FFmpeg reads to the end, and also trims the encoder's padding.
+#: libsndfile also stops a FLAC at the length in its header and ignores wrong checksums of frames;
+#: its ALAC continues after invalid packets; its VOC reads block headers as audio.
 _FFMPEGS_OWN = ("mp3/", "flac/", "caf/alac", "voc/")
 #: First bytes of a MIDI sample dump. libsndfile reads these, but ignores wrong checksums, writes
-#: each unexpected byte to stdout, and loses the last block of those that it wrote itself in 8 or
-#: 24 bits; FFmpeg does not know them.
+#: each unexpected byte to stdout, and loses the last block of its own files of 8 or 24 bits; FFmpeg
+#: does not support them.
 _SDS = b"\xf0\x7e"
 
 
-_PACK = b"\x00\x00\x01\xba"  # how a program stream begins
+_PACK = b"\x00\x00\x01\xba"  # start of a program stream
 
 #: The oddity of an Ogg file whose recorder was stopped, or that was cut between two pages.
 UNENDED = "its last page does not say that the stream ends there"
@@ -59,7 +58,7 @@ BROKEN = (sf.SoundFileError, av.FFmpegError, OSError, ValueError, EOFError)
 
 
 def _unfinished(decoder: Decoder, file: BinaryIO) -> bool:
-    """Whether libsndfile finds no audio only because its size was never written."""
+    """Whether libsndfile sees no audio only because its size was never written."""
     if decoder.header.frames:
         return False
     audio = promise(file)
@@ -67,18 +66,18 @@ def _unfinished(decoder: Decoder, file: BinaryIO) -> bool:
 
 
 def words_of(error: Exception) -> str:
-    """The words of one of BROKEN, without FFmpeg's number and its `<none>` for a file's name."""
+    """The message of one of BROKEN, without FFmpeg's number and its `<none>` for a file's name."""
     words = getattr(error, "strerror", None) or str(error)
     log = getattr(error, "log", None)
     return f"{words}; {in_words([log])[0]}" if log else words
 
 
 class Suspect(Decoder):
-    """A decoder of a file whose container may show damage without its place.
+    """Decoder of a file whose container may show damage without its place.
 
-    When all is decoded, and unless `explained()` says that the decoder's faults account for it,
-    `what()` describes the damage (None: there is none). The fault begins at `since(samples)`: 0 is
-    the whole recording, anything else its end.
+    After decoding, unless `explained()` says that the decoder's faults account for it, `what()`
+    describes the damage (None: there is none). The fault begins at `since(samples)`: 0 is the whole
+    recording, anything else its end.
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class Suspect(Decoder):
         self.header, self.faults = decoder.header, decoder.faults
 
     def read(self, frames: int) -> Iterator[Samples]:
-        """The decoder's blocks; then damage that it did not find becomes a fault."""
+        """The decoder's blocks; damage that it missed then becomes a fault."""
         decoded = 0
         for block in self._decoder.read(frames):
             decoded += len(block)
@@ -108,7 +107,7 @@ class Suspect(Decoder):
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A decoder, the bytes that it reads, and oddities that lose no audio."""
+    """A decoder, the bytes that it reads, and oddities that cost no audio."""
 
     decoder: Decoder
     file: BinaryIO
@@ -122,7 +121,7 @@ def opened(
     file: BinaryIO, size: int, header_only: bool = False, track: int | None = None
 ) -> Opened:
     """A decoder for a file of `size` bytes; with `header_only` it need not give samples. `track`:
-    as of a Locator. ItemError `unreadable` where no library can open it, or it has no such
+    as in a Locator. ItemError `unreadable` if no library can open the file, or it lacks the
     track."""
     result = _opened_anywhere(file, size, header_only, track)
     if track and result.decoder.header.track != track:
@@ -133,7 +132,7 @@ def opened(
 
 
 def _opened_anywhere(file: BinaryIO, size: int, header_only: bool, track: int | None) -> Opened:
-    """The same, also where other bytes precede the stream."""
+    """`opened`, also where other bytes precede the stream; does not check `track`."""
 
     def behind(places: Sequence[tuple[int, str]]) -> Opened | None:
         for before, name in places:
@@ -161,7 +160,7 @@ def _opened_anywhere(file: BinaryIO, size: int, header_only: bool, track: int | 
 
 @undisturbed
 def _begins_late(file: BinaryIO, result: Opened) -> bool:
-    """Whether FFmpeg found frames behind other bytes: of FLAC without its marker, of a program
+    """Whether FFmpeg found frames behind other bytes: of FLAC without its marker, or of a program
     stream (MPEG-PS) without its header."""
     kind = result.decoder.header.format.partition("/")[0]
     file.seek(0)
@@ -171,7 +170,7 @@ def _begins_late(file: BinaryIO, result: Opened) -> bool:
 
 
 def _opened_at(file: BinaryIO, size: int, header_only: bool, track: int | None) -> Opened:
-    """The same for a stream that begins with the file."""
+    """`opened` for a stream at the start of the file."""
     pages = ogg_pages.scan(file, size)
     if pages is not None:
         notes = [f"{pages.junk} bytes between its pages are no part of it"] if pages.junk else []
@@ -190,7 +189,7 @@ def _opened_at(file: BinaryIO, size: int, header_only: bool, track: int | None) 
 def _within(
     file: BinaryIO, size: int, edges: bare_frames.Edges, header_only: bool, track: int | None
 ) -> Opened:
-    """The same for a file without the bytes at its edges. Tags at its end are no oddity."""
+    """`opened` for a file without the bytes at its edges. Tags at its end are normal."""
     length = size - edges.before - edges.after
     stream = cast(BinaryIO, Window(file, edges.before, length))
     decoder = _unpaged(stream, length, header_only, track)
@@ -225,7 +224,7 @@ def _opened(
     _refuse_sample_dump(file)
     if pages and pages.opus and pages.unended and not pages.faults:
         file = ogg_pages.ended(file, size, pages.unended)  # libsndfile would break at its end
-    # libsndfile closes the pauses of a call up.
+    # libsndfile drops the pauses of a call.
     if not (pages and (pages.faults or pages.leaps)) and not _is_ffmpegs_own(file):
         try:
             decoder = SoundFile(file, size)
@@ -242,7 +241,7 @@ def _opened(
         raise ItemError("unreadable", _why_closed(file, first, words_of(error))) from error
     if pages and pages.faults:
         what = f"{len(pages.faults)} damaged or missing pages"
-        # FFmpeg times the packets of the last page from those before: it sees no hole there.
+        # FFmpeg times the packets of the last page from earlier ones: it sees no hole there.
         seen, tail_only = not pages.before_last, pages.tail_only
         return Suspect(
             ffmpeg,
@@ -251,10 +250,11 @@ def _opened(
             lambda decoded: decoded if tail_only else 0,
         )
     if ffmpeg.header.format.startswith("mp3/"):
-        # Frames rejected in one place explain a wrong checksum. Where the decoder only complained,
-        # it may have decoded other damaged frames without a complaint.
+        # Frames rejected in one place explain a wrong checksum. If the decoder only complained, it
+        # may have decoded other damaged frames silently.
         def since(decoded: int) -> int:
-            # The checksum of a file without its end tells nothing; its frames vouch for the rest.
+            # The checksum of a file without its end proves nothing; intact frames vouch for the
+            # rest.
             end = max(decoded - mp3.FRAME, 0)
             alone = all(fault.start >= end for fault in ffmpeg.faults)
             return end if alone and mp3.ends_within_frame(file, size) else 0
@@ -275,7 +275,7 @@ def _ffmpeg(file: BinaryIO, size: int, leaps: Mapping[int, int], track: int | No
 
 @undisturbed
 def _why_closed(file: BinaryIO, first: str, second: str) -> str:
-    """Why neither library opens a file, by what they said, and what to do."""
+    """Why neither library opens a file, by their messages, and what to do."""
     file.seek(0)
     if what := file_kinds.in_words(file.read(file_kinds.HEAD)):
         return what
@@ -296,19 +296,19 @@ def _refuse_sample_dump(file: BinaryIO) -> None:
 
 @undisturbed
 def _is_ffmpegs_own(file: BinaryIO) -> bool:
-    """Whether a file begins as a FLAC or an MPEG stream; libsndfile's MPEG reader, which writes
-    complaints to the terminal, must not see it."""
+    """Whether a file begins as a FLAC or an MPEG stream; libsndfile's MPEG reader writes to the
+    terminal, so it must not see it."""
     file.seek(mp3.id3_length(file))
     head = file.read(4)
     return head == b"fLaC" or (head[:1] == b"\xff" and len(head) > 1 and head[1] & 0xE0 == 0xE0)
 
 
-# Joined Ogg files (chained streams), each decoded by itself and converted to the first.
+# Joined Ogg files (chained streams): each is decoded by itself and converted to the first.
 
 
 class Chained(Decoder):
-    """Decodes links (offset, length) in order, resampled to the rate of the first one and mixed to
-    its channels. `opened` gives the decoder of a link."""
+    """Decodes links (offset, length) in order, converted to the rate and channels of the first one.
+    `opened` gives the decoder of a link."""
 
     def __init__(
         self,

@@ -17,22 +17,22 @@ from tasks.base.errors import ItemError
 
 MP3_RATES = {8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000}  # Hz
 MP3_LEAST = 64_000  # bit/s
-#: Least and most bit/s by the lowest sample rate: MPEG 1, 2 and 2.5 (ISO/IEC 11172-3, 13818-3).
+#: Least and most bit/s from each sample rate on: MPEG 1, 2 and 2.5 (ISO/IEC 11172-3, 13818-3).
 _MP3_BIT_RATES = {
     32_000: (32_000, 320_000),
     16_000: (8_000, 160_000),
     0: (8_000, 64_000),
 }
 OPUS_RATES = {8000, 12000, 16000, 24000, 48000}  # Hz
-#: What encoders put before a clip, and files tell decoders to leave out: libopus 6.5 ms, at the
-#: 48 kHz in which Ogg counts (RFC 7845, 5.1), LAME samples.
+#: Samples that encoders put before a clip and files mark to be skipped: libopus 6.5 ms, counted at
+#: Ogg's 48 kHz (RFC 7845, 5.1), LAME at the clip's rate.
 DELAYS = {"opus": 312, "mp3": 576}
 OPUS_PACKET = 20_000  # µs
 OPUS_PAGE = 1_000_000  # µs
 
 
 def encodes(suffix: str) -> bool:
-    """Whether the libraries of this machine make files of this kind: flac, opus or mp3."""
+    """Whether this machine's libraries can write this kind of file: flac, opus or mp3."""
     if suffix == "opus":
         return "libopus" in av.codecs_available
     return suffix.upper() in sf.available_formats()
@@ -47,12 +47,11 @@ def write_flac_bytes(pcm: Int16s, rate: int) -> bytes:
 
 def write_mp3_bytes(pcm: Int16s, rate: int, bit_rate: int = 128_000) -> bytes:
     """Mono int16 as MP3 of `bit_rate` bit/s, or the nearest that `rate` allows; `rate` is one of
-    MP3_RATES. From MP3_LEAST on the file holds its length, by which a decoder cuts off the padding:
-    LAME has no room for that in shorter frames. (FFmpeg's writer finds room, and leaves up to 46
-    samples of padding in 4 to 8 % of all clips.)
-    """
+    MP3_RATES. From MP3_LEAST on the file holds its length, so that decoders cut off the padding:
+    shorter frames lack room for that in LAME. (FFmpeg's writer finds room, but leaves up to 46
+    samples of padding in 4 to 8 % of all clips.)"""
     least, most = next(span for above, span in _MP3_BIT_RATES.items() if rate >= above)
-    # libsndfile takes the place of the bit rate between both; its lowest, 1.0, it refuses.
+    # libsndfile takes the bit rate's position between both, but refuses 1.0, the lowest.
     level = min(max((most - bit_rate) / (most - least), 0.0), 0.999)
     memory = io.BytesIO()
     samples = np.ascontiguousarray(pcm, dtype=np.int16)
@@ -69,7 +68,8 @@ def write_mp3_bytes(pcm: Int16s, rate: int, bit_rate: int = 128_000) -> bytes:
 
 
 def write_small_mp3_bytes(pcm: Int16s, rate: int, bit_rate: int) -> bytes:
-    """Mono int16 as MP3 of any `bit_rate`, to listen to a clip; up to 46 samples may follow it.
+    """Mono int16 as MP3 of any `bit_rate`, for listening only: up to 46 samples may follow the
+    clip.
 
     LAME's fastest search: half the CPU.
     """
@@ -84,10 +84,10 @@ def write_small_mp3_bytes(pcm: Int16s, rate: int, bit_rate: int) -> bytes:
 
 def write_opus_bytes(pcm: Int16s, rate: int, bit_rate: int = 32_000) -> bytes:
     """Mono int16 as Opus in Ogg of about `bit_rate` bit/s; `rate` is one of OPUS_RATES. It decodes
-    to as many samples, unless it is shorter than a packet of 20 ms: that is filled up.
+    to as many samples, except that a clip shorter than a packet of 20 ms is filled up.
 
-    A file of one page has no page before its end to count from, and FFmpeg would leave the
-    encoder's delay at its end: a short clip gets shorter pages. Equal samples give equal bytes.
+    With a single page there is no earlier page to count from, and FFmpeg would leave the encoder's
+    delay at the end: a short clip gets shorter pages. Equal samples give equal bytes.
     """
     memory = io.BytesIO()
     page = len(pcm) * 1_000_000 // rate // 3 // OPUS_PACKET * OPUS_PACKET
@@ -111,7 +111,7 @@ def _encode(out: OutputContainer, stream: AudioStream, pcm: Int16s, rate: int) -
 
 
 def stated_delay(data: bytes) -> int | None:
-    """What an Opus or MP3 file says of `DELAYS`; None where it says nothing."""
+    """The delay (see `DELAYS`) that an Opus or MP3 file states; None if it states none."""
     if data.startswith(b"OggS"):
         head = data.find(b"OpusHead")
         return int.from_bytes(data[head + 10 : head + 12], "little") if head >= 0 else None
@@ -119,8 +119,8 @@ def stated_delay(data: bytes) -> int | None:
 
 
 def decode_int16(data: bytes, most: int = -1) -> tuple[Int16s, int]:
-    """Decode a mono file in memory as int16 [n], without any conversion; (samples, Hz). `most`: the
-    samples that are decoded, at most; -1: all.
+    """Decode a mono file in memory to int16 [n], without conversion: (samples, Hz). `most`: samples
+    to decode at most; -1: all.
 
     ItemError `decode_error` if it cannot be decoded.
     """

@@ -1,6 +1,6 @@
 """Decoding with FFmpeg (PyAV): samples in blocks, holes filled with silence, and the faults.
 
-FFmpeg never sees a path or a name, and may open no other file: it judges by content alone.
+FFmpeg never gets a path or a name, and cannot open other files: it judges by content alone.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ _OPTIONS = {
 #: Codecs in which every frame has a checksum; FFmpeg drops the frames whose checksum is wrong.
 CHECKED = {"flac", "wavpack", "tta"}
 DROP_WRONG = "crccheck+explode"
-#: In other codecs FFmpeg reports a fault and decodes on. It checks the checksums of AC-3, of E-AC-3
-#: and of MPEG frames that have one, and the number of bits in each frame.
+#: In other codecs FFmpeg reports a fault and continues. It checks the checksums of AC-3, E-AC-3 and
+#: those MPEG frames that have one, and the number of bits in each frame.
 _REPORT_WRONG = "crccheck+bitstream+buffer"
 
-#: The length that a container states may be this much more than what is there, s.
+#: A container may overstate its length by this much, s.
 _LATE = {"asf": 1.0, "nut": 0.1}
-_SILENT = 1e-6  # power of a frame, -60 dBFS, after which a sender may pause, too
-_FLAC_FRAME = 4608  # most samples of a frame in the subset that nearly all encoders keep to
+_SILENT = 1e-6  # power, -60 dBFS: after a quieter frame a sender may pause
+_FLAC_FRAME = 4608  # most samples of a frame in the streamable subset; nearly all use it
 
 # FFmpeg's messages become faults, or are irrelevant.
 logging.getLogger("libav").addHandler(logging.NullHandler())
@@ -66,11 +66,11 @@ logging.getLogger("libav").propagate = False
 
 
 class FFmpeg(Decoder):
-    """Decoder of one audio stream, in one thread; `notes` name the others.
+    """Decoder of one audio stream, single-threaded; `notes` name the others.
 
-    A packet that FFmpeg rejects is left out, as the program `ffmpeg` does, and is a fault. Rate and
-    channels are those of the first frame; a later part with others is resampled and mixed, as a
-    player does.
+    A packet that FFmpeg rejects is skipped, as by the program `ffmpeg`, and is a fault. Rate and
+    channels are those of the first frame; a later part with others is resampled and mixed, as in a
+    player.
     """
 
     def __init__(
@@ -103,11 +103,11 @@ class FFmpeg(Decoder):
                 what = f"none of its packets can be decoded: {gap.words}; {AGAIN}"
                 raise ItemError("unreadable", what)
             if not gap.packets and not self._checked:
-                gap.messages.clear()  # these messages are about the header, not about samples
+                gap.messages.clear()  # messages about the header, not about samples
             header = header_of(self._name, stream, self._first, size, custom)
             count = len(self._container.streams.audio)
             self.header = replace(header, track=track or 0, tracks=count)
-            # With a picture, the length is that of the longer of both.
+            # With a picture, the stated length is that of the longer of both.
             alone = len(self._container.streams) == 1
             self._unended = self._name == "nut" and told_end(file, size, "nut") is None
             self._stated = self._stated_frames() if alone and not self._unended else None
@@ -129,8 +129,8 @@ class FFmpeg(Decoder):
         self.faults: list[Fault] = self._timeline.faults
 
     def _stated_frames(self) -> int | None:
-        """The length in samples by the header of an ASF, or by the index of a NUT, which states
-        when its last packet begins."""
+        """The length in samples by the header of an ASF, or by the index of a NUT, which holds the
+        start of its last packet."""
         duration = self._container.duration
         if self._name == "nut" and duration is not None and self._first is not None:
             first = self._first.time or 0.0
@@ -139,7 +139,7 @@ class FFmpeg(Decoder):
 
     @property
     def one_place(self) -> bool:
-        """Whether packets were rejected, all close together; known when all is decoded."""
+        """Whether packets were rejected, all close together; valid once all is decoded."""
         return not self._checked and self._timeline.rejected and len(self.faults) == 1
 
     def read(self, frames: int) -> Iterator[Samples]:
@@ -186,7 +186,7 @@ class FFmpeg(Decoder):
                 timeline.longest = max(timeline.longest, frame.samples)
                 timeline.complained = timeline.complained or bool(gap.messages)
                 hole = timeline.missing_before(frame)
-                if self._leaps:  # FFmpeg puts them at another packet of the page, or of the next
+                if self._leaps:  # FFmpeg places them at another packet of this page or the next
                     hole = self._leaps.get(self._packets.number, 0)
                 guess = hole is None and bool(gap.packets)
                 if guess:
@@ -210,7 +210,7 @@ class FFmpeg(Decoder):
             return
         end = timeline.position
         if gap.packets and self._first is not None and not self._checked:
-            # The index of an MP4 also holds the length of what cannot be decoded.
+            # The index of an MP4 counts packets that cannot be decoded, too.
             promised = (self.header.frames or 0) if self._name == "mov" else 0
             lost = self._packets.rejected_samples(gap, timeline.longest)
             hole = max(lost, promised - end)
@@ -227,8 +227,8 @@ class FFmpeg(Decoder):
             self.faults.append(Fault(end, end, f"{short:.1f} s missing at its end"))
 
     def _paused(self, last: av.AudioFrame | None) -> bool:
-        """Whether the sender of a call, not the way, is why packets of Opus are missing: it sends
-        next to nothing before it pauses (DTX), or silence."""
+        """Whether Opus packets are missing because the sender of a call paused, and not because
+        they were lost: before a pause it sends almost nothing (DTX), or silence."""
         if last is None or not self.header.format.endswith("opus"):
             return False
         if self._packets.before <= PAUSE_BYTES:
@@ -254,7 +254,7 @@ class FFmpeg(Decoder):
 
 @undisturbed
 def weights_in(file: BinaryIO) -> Weights | None:
-    """Weights of the channels by the header of an uncompressed file, in the file's own order; None:
+    """Weights of the channels of an uncompressed file, from its header, in the file's order; None:
     the plain mean."""
     file.seek(0)
     try:
@@ -267,8 +267,8 @@ def weights_in(file: BinaryIO) -> Weights | None:
 
 
 def open_container(file: BinaryIO) -> InputContainer:
-    """The container in a file object. ValueError with FFmpeg's messages where it cannot open one;
-    av.FFmpegError where it gives none."""
+    """The container in a file object. ValueError with FFmpeg's messages if it cannot be opened;
+    av.FFmpegError if there are none."""
     with captured() as messages:
         try:
             return av.open(Nameless(file), "r", container_options=_OPTIONS, io_open=_refuse)
@@ -291,9 +291,9 @@ def _chosen(file: BinaryIO) -> int:
 
 
 def audio_stream(container: InputContainer, check: bool, track: int = 0) -> AudioStream:
-    """An audio stream, set to one thread. ItemError `unreadable` if it is not there.
+    """An audio stream, set to one thread. ItemError `unreadable` if it is missing.
 
-    `check`: whether codecs with a checksum in every frame drop the frames in which it is wrong.
+    `check`: whether codecs with a checksum in every frame drop frames with a wrong one.
     """
     if not container.streams.audio:
         raise ItemError("unreadable", "it has no audio stream; take it out of the source")
@@ -320,10 +320,10 @@ def header_of(
     custom: tuple[str, ...] = (),
 ) -> Header:
     """The header of a file of `size` bytes in container `name`, from its first decoded frame.
-    `custom`: places of its channels in an unusual order.
+    `custom`: positions of its channels if their order is unusual.
 
-    The codec's own rate and channels are wrong for HE-AAC, among others: the first frame has the
-    right ones. ItemError `unreadable` where neither has any.
+    The codec's own rate and channels are wrong for HE-AAC, among others; those of the first frame
+    are right. ItemError `unreadable` if neither has any.
     """
     context = stream.codec_context
     layout = first.layout if first is not None else context.layout
@@ -343,8 +343,8 @@ def header_of(
 
 
 def _number_channels(context: AudioCodecContext) -> tuple[str, ...]:
-    """Replace an unusual order of channels by plain numbers, and return it: PyAV frees the list of
-    such an order once for each copy of it, which ends the process."""
+    """Replace an unusual channel order by plain numbers, and return it: PyAV frees the list of such
+    an order once for each copy of it, which crashes the process."""
     layout = context.layout
     custom = layouts.custom(layout.name)
     if custom:
@@ -353,7 +353,7 @@ def _number_channels(context: AudioCodecContext) -> tuple[str, ...]:
     return custom
 
 
-_KEPT: list[AudioLayout] = []  # a few bytes each, never freed here because FFmpeg frees them
+_KEPT: list[AudioLayout] = []  # a few bytes each, kept because FFmpeg frees them itself
 
 
 def _refuse(url: str, flags: int, options: dict[str, str]) -> NoReturn:
@@ -361,8 +361,8 @@ def _refuse(url: str, flags: int, options: dict[str, str]) -> NoReturn:
 
 
 def _codec(container: str, context: AudioCodecContext) -> str:
-    """The codec's name. For a FLAC file its sample format, in libsndfile's words: `duplicate`
-    prefers 24 bits to 16."""
+    """The codec's name; for a FLAC file its sample format, in libsndfile's words, because
+    `duplicate` prefers 24 bits to 16."""
     info = info_in(STREAMINFO + bytes(context.extradata or b"")) if container == "flac" else None
     return context.name if info is None else info.kind
 
@@ -374,14 +374,14 @@ def _promised_frames(stream: AudioStream, first: av.AudioFrame | None, size: int
     return frames if 0 < frames <= size * FRAMES_PER_BYTE else None
 
 
-# The audio track that is read of a file with several: the one that is flagged as default, or the
-# first, unless it is silent; then the next that is not.
+# Chooses among several audio tracks: the one flagged as default, or the first, unless it is silent;
+# then the next that is not.
 
 SILENT = 1e-4  # -80 dBFS: a track without a louder sample is silent
 
 
 def chosen_track(container: InputContainer) -> int:
-    """Number of the track, from 0. The container is read to its end where tracks are silent."""
+    """Number of the track, from 0. Reads the container to its end if tracks are silent."""
     streams = container.streams.audio
     playable = [n for n, stream in enumerate(streams) if stream.codec_context is not None]
     order = sorted(playable, key=lambda track: not _is_default(streams[track]))
@@ -415,7 +415,7 @@ def _sounds(packet: Packet[Stream]) -> bool:
 
 
 def tracks_not_read(container: InputContainer, track: int) -> list[str]:
-    """A sentence for each other track, with its title and language."""
+    """A note for each other track, with its title and language."""
     return [
         f"{NOT_READ} {number}{_words(stream)} is not read; `track: {number}` of the source reads it"
         for number, stream in enumerate(container.streams.audio)

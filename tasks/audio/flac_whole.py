@@ -2,9 +2,8 @@
 
 FFmpeg's FLAC decoder gets the frames without a demuxer, which takes half as long again for a clip
 of some seconds. The usual way through FFmpeg would deliver the same samples and find no fault, so
-whoever reads a file cannot tell which of the two decoded it. Where anything is odd (no MD5, another
-MD5, frames behind those that the header counts, frames that contradict the header), the file is
-left to the usual way.
+readers cannot tell the two apart. Files with any oddity (no MD5, a wrong one, more frames than the
+header counts, frames that contradict the header) go the usual way.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from tasks.recording.faults import Fault
 
 MOST_VALUES = 1 << 21  # samples x channels: 8 MB of float32
 MOST_BYTES = 1 << 23  # pictures and tags included
-MOST_PROBED = 1 << 15  # bytes in which the first frame ends, behind the tags
+MOST_PROBED = 1 << 15  # bytes within which the first frame must end, after the tags
 
 
 class Whole(Decoder):
-    """Decoder of a file that is decoded already."""
+    """Decoder of a file that is already decoded."""
 
     def __init__(self, samples: Samples, info: StreamInfo) -> None:
         self._samples = samples
@@ -47,8 +46,8 @@ class Whole(Decoder):
 
 
 def proved(file: BinaryIO, size: int) -> Whole | None:
-    """A decoder of a short native FLAC file of 16 or 24 bits, if the MD5 in it is that of its
-    samples; None leaves the file, at its start, to another decoder."""
+    """Decoder of a short native FLAC file of 16 or 24 bits with a matching MD5; None leaves the
+    file, at its start, to another decoder."""
     data, info = _begun(file, size, MOST_BYTES)
     if size > MOST_BYTES or info is None or info.md5 is None:
         return None
@@ -57,8 +56,8 @@ def proved(file: BinaryIO, size: int) -> Whole | None:
 
 
 def promised(file: BinaryIO, size: int) -> Whole | None:
-    """The same with its header alone, and no samples, if its first frame decodes and is as that
-    header says; None leaves the file, at its start, to another decoder."""
+    """Decoder with only the header, and no samples, if the first frame decodes and matches the
+    header; None leaves the file, at its start, to another decoder."""
     data, info = _begun(file, size, MOST_PROBED)
     if info is None or not _frames(data, info, first_alone=True):
         return None
@@ -67,10 +66,10 @@ def promised(file: BinaryIO, size: int) -> Whole | None:
 
 @undisturbed
 def _begun(file: BinaryIO, size: int, most: int) -> tuple[bytes, StreamInfo | None]:
-    """The first bytes of a file, at most so many, and what its header says if that is not odd."""
+    """The first `most` bytes of a file, and its header, or None if it is unusual."""
     data = file.read(INFO_BYTES)
     info = info_in(data)
-    # The places of three channels and more may stand among the tags.
+    # From three channels on, tags may give their positions.
     plain = info is not None and info.bits in (16, 24) and info.channels < 3
     if info is None or info.frames is None or not plain:
         return data, None
@@ -80,8 +79,8 @@ def _begun(file: BinaryIO, size: int, most: int) -> tuple[bytes, StreamInfo | No
 
 
 def _frames(data: bytes, info: StreamInfo, first_alone: bool = False) -> list[av.AudioFrame]:
-    """All frames, each decoded, or those in as many bytes as the largest one has; none if anything
-    is odd."""
+    """All decoded frames, or only those within as many bytes as the largest one has; empty if
+    anything is unusual."""
     first = _first_frame(data)
     decoder = AudioCodecContext.create("flac", "r")
     decoder.extradata, decoder.thread_count = data[8:INFO_BYTES], 1
@@ -90,8 +89,8 @@ def _frames(data: bytes, info: StreamInfo, first_alone: bool = False) -> list[av
         largest = int.from_bytes(data[15:18], "big") or len(data)  # 0: the encoder left it out
         packets = [av.Packet(data[first : first + largest])]
     else:
-        # One packet a frame: of one packet with all frames, FFmpeg silently leaves out those behind
-        # a damaged one, which may follow on the last one that the header counts.
+        # One packet per frame: from a packet with all frames, FFmpeg silently drops those behind a
+        # damaged one, and that may lie behind the last one that the header counts.
         packets = decoder.parse(data[first:])
         while rest := decoder.parse(None):
             packets += rest
@@ -105,9 +104,8 @@ def _frames(data: bytes, info: StreamInfo, first_alone: bool = False) -> list[av
 
 
 def _first_frame(data: bytes) -> int:
-    """Where the metadata ends (RFC 9639, 8.1); behind the data if there is more than padding, data
-    of applications, seek points and tags: FFmpeg refuses some of those that libsndfile does not
-    read."""
+    """The end of the metadata (RFC 9639, 8.1); the end of the data if there are blocks other than
+    padding, application data, seek points and tags: FFmpeg refuses some that libsndfile skips."""
     if data[5:8] != b"\0\0\x22":
         return len(data)
     offset, last = INFO_BYTES, bool(data[4] & 0x80)
@@ -120,8 +118,8 @@ def _first_frame(data: bytes) -> int:
 
 
 def _samples(frames: Sequence[av.AudioFrame], info: StreamInfo) -> Samples | None:
-    """float32 [frames, channels]; None: they are not those of the MD5."""
-    # 24 bits lie in the upper ones of 32.
+    """float32 [frames, channels]; None if they do not match the MD5."""
+    # 24-bit samples are in the upper bits of 32.
     kind, form, scale = ("<i2", "s16", 1 << 15) if info.bits == 16 else ("<i4", "s32", 1 << 31)
     width = info.channels * np.dtype(kind).itemsize
     if any(frame.format.name != form for frame in frames):

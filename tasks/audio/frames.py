@@ -1,5 +1,5 @@
-"""FFmpeg's decoded frames as blocks of float32 [n, channels], and the conversion of a part of a
-recording to the rate and channels of its first part."""
+"""FFmpeg's decoded frames as blocks of float32 [n, channels], and the conversion of a recording's
+later parts to the rate and channels of the first."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tasks.audio.channels import mean
 from tasks.audio.layouts import weights_of
 from tasks.audio.types import Samples, Weights
 
-#: PyAV finds the last plane of a frame by what follows the planes: from eight on, anything may.
+#: PyAV finds the last plane by what follows the planes, which is undefined from eight on.
 MOST_PLANES = 7
-MOST_FRAMES = 65_536  # of a block that is converted
+MOST_FRAMES = 65_536  # frames of a block to convert
 #: Sample formats: numpy's type, zero level, full scale.
 _FORMATS = {
     "u8": ("u1", 128.0, 128.0),
@@ -30,14 +30,15 @@ _FORMATS = {
 
 
 class Assembler:
-    """Joins frames, which are short, to blocks of `frames` samples: each costs as much in Python.
+    """Joins short frames into blocks of `frames` samples, since each block costs the same in
+    Python.
 
     Frames with another rate or other channels are converted to `rate` and `channels`.
     """
 
     def __init__(self, rate: int, channels: int, frames: int) -> None:
         self._rate, self._channels, self._frames = rate, channels, frames
-        self._form = (rate, channels)  # of the frames that come in
+        self._form = (rate, channels)  # of the incoming frames
         self._fifo = av.AudioFifo()
         self._converter: PartConverter | None = None
 
@@ -47,11 +48,11 @@ class Assembler:
         return int(self._fifo.samples)
 
     def differs(self, frame: av.AudioFrame) -> bool:
-        """Whether a frame has another rate or other channels than the one before."""
+        """Whether a frame's rate or channels differ from the previous frame's."""
         return (frame.sample_rate, frame.layout.nb_channels) != self._form
 
     def change(self, frame: av.AudioFrame) -> Iterator[Samples]:
-        """All that is held back; the next frames are like this one."""
+        """Everything held back; from now on, frames are like this one."""
         yield from self.finish()
         self._form = (frame.sample_rate, frame.layout.nb_channels)
         same = self._form == (self._rate, self._channels)
@@ -61,8 +62,8 @@ class Assembler:
         )
 
     def push(self, frame: av.AudioFrame) -> Iterable[Samples]:
-        """The blocks that a frame completes. It loses its timestamp."""
-        frame.pts = None  # the fifo raises an error for a gap between two frames
+        """The blocks that a frame completes. The frame loses its timestamp."""
+        frame.pts = None  # the fifo would raise an error for a gap
         before: Iterable[Samples] = ()
         try:
             self._fifo.write(frame)
@@ -77,13 +78,13 @@ class Assembler:
             yield from self._converted(self._fifo.read(self._frames))
 
     def flush(self) -> Iterator[Samples]:
-        """What is held back, but for what the resampler still needs."""
+        """What is held back, except what the resampler still needs."""
         fifo, self._fifo = self._fifo, av.AudioFifo()
         if fifo.samples:
             yield from self._converted(fifo.read())
 
     def finish(self) -> Iterator[Samples]:
-        """All that is held back."""
+        """Everything held back."""
         yield from self.flush()
         if self._converter is not None:
             yield from self._converter.rest()
@@ -118,8 +119,8 @@ def grid(frame: av.AudioFrame, channels: int) -> Samples:
 
 
 def _scaled(values: NDArray[Any], zero: float, full: float) -> NDArray[Any]:
-    """Values of a sample format in units of full scale, each rounded once: to float32, or in
-    float64 to be rounded to it."""
+    """Values in units of full scale, rounded at most once: returned as float32, or in float64 for
+    the caller to round."""
     if full == 1.0:
         return values
     if values.dtype.itemsize in (2, 4) and not zero:  # a power of two scales float32 exactly
@@ -131,7 +132,7 @@ class PartConverter:
     """Converts blocks of a part to `rate` and `channels`, as a player does; `rest` gives what the
     resampler still holds.
 
-    Where the number of channels differs, each channel becomes the mix of the part's own channels.
+    If the number of channels differs, each channel becomes the mix of the part's own channels.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Packets of one audio stream, decoded: the frames, and what went wrong between them."""
+"""Decodes the packets of one audio stream: the frames, and what went wrong between them."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from tasks.audio.types import AGAIN, Header
 from tasks.base.errors import ItemError
 from tasks.recording.faults import Fault, merged
 
-#: FFmpeg's own WavPack encoder gets one checksum of 32-bit samples wrong, and its decoder says so.
+#: FFmpeg's own WavPack encoder writes a wrong checksum of 32-bit samples, and its decoder reports
+#: it.
 EXTRA_BITS = "Extra bits CRC error"
-#: In these, bytes before the first frame and after the last one are padding, tags or a web page
-#: more often than audio.
+#: In these containers, bytes before the first frame and after the last one are more often padding,
+#: tags or a web page than audio.
 LOOSE_END = {"mp3"}
 _TAGS = (b"TAG", b"ID3", b"APETAGEX", b"LYRICSBEGIN")
-#: Frames that follow each other with nothing around them: FFmpeg takes all bytes up to the next
-#: header for one packet.
+#: Streams of bare frames: FFmpeg takes all bytes up to the next header for one packet.
 _BARE = {"mp3", "ac3", "eac3"}
-#: Length of a frame in bytes by its own header, for containers that are nothing but frames.
+#: Length of a frame in bytes by its own header, for containers of bare frames.
 _FRAME_BYTES = {"mp3": frame_bytes, "aac": adts.frame_bytes}
-#: Codecs whose packets hold no run of so many zero bytes before their end: FFmpeg decodes zeros in
-#: place of their data to other sound, mostly without a complaint. Silence is a few bits a frame.
+#: Codecs whose packets never hold this many zero bytes before their end: FFmpeg decodes zeros in
+#: place of data to other sound, mostly without complaint. Silence takes a few bits a frame.
 _WITHOUT_ZEROS, _ZEROS = {"wmav1", "wmav2"}, bytes(32)
-#: FFmpeg's number for a time that it does not know (AV_NOPTS_VALUE), as it stands in a message.
+#: FFmpeg's number for an unknown time (AV_NOPTS_VALUE), as its messages print it.
 _NO_TIME = re.compile(r"(?: at)?(?: [PD]TS)?[ =:]*-9223372036854775808\b", re.IGNORECASE)
-MOST_SAID = 100  # messages that are kept between two frames
-#: Packets that may be rejected in a row, half an hour of AMR: each costs 10 µs, though it
-#: may be of one byte.
+MOST_SAID = 100  # messages kept between two frames
+#: Most packets rejected in a row, half an hour of AMR: each costs 10 µs, even if it is one byte
+#: long.
 MOST_REJECTED = 100_000
-#: Packets that are decoded at a time, and their bytes: a second of speech or less.
+#: Packets per batch, and their bytes: at most a second of speech.
 _BATCH, _BATCH_BYTES = 32, 1 << 16
 
 
@@ -49,11 +49,11 @@ class Gap:
     messages: list[str] = field(default_factory=list)
     packets: int = 0
     size: int = 0  # bytes in those packets
-    frames: int = 0  # of those packets, those as long as the header of their own frame says
+    frames: int = 0  # packets among them whose length matches their frame's header
     astray: bool = False  # the frames of an ADTS stream do not follow each other
 
     def keep(self, messages: Sequence[str]) -> None:
-        """Keep the first messages alone: there may be millions of packets."""
+        """Keep only the first messages: there may be millions of packets."""
         if len(self.messages) < MOST_SAID:
             self.messages += messages[: MOST_SAID - len(self.messages)]
 
@@ -68,7 +68,7 @@ class Gap:
 
 @dataclass(slots=True)
 class _Decoded:
-    """A packet (None: the end), what it was decoded to, and FFmpeg's messages."""
+    """A packet (None: the end), its frames, and FFmpeg's messages."""
 
     packet: Packet[AudioStream] | None
     frames: Sequence[av.AudioFrame] = ()
@@ -77,20 +77,20 @@ class _Decoded:
 
 
 class Packets:
-    """One stream of a container `name`. `break_after`: number of frames before an ADTS stream
-    breaks, as `adts.first_break` finds it."""
+    """The packets of one stream of a container `name`. `break_after`: number of frames before an
+    ADTS stream breaks, from `adts.first_break`."""
 
     def __init__(
         self, container: InputContainer, stream: AudioStream, name: str, break_after: int | None
     ) -> None:
         self._container, self._stream, self._name = container, stream, name
         self._break_after = break_after
-        self._usual = 0  # bytes of the last packet that was decoded
-        self.number = -1  # of the packet of the newest frame
-        self.before = 0  # bytes of the packet before that of the newest frame
+        self._usual = 0  # bytes of the last decoded packet
+        self.number = -1  # of the newest frame's packet
+        self.before = 0  # bytes of the packet before the newest frame's
 
     def frames(self) -> Iterator[tuple[av.AudioFrame | None, Gap]]:
-        """(frame, what happened since the one before) in order; (None, …) at the end."""
+        """(frame, what happened since the previous one) in order; (None, …) at the end."""
         gap, done = Gap(), 0
         codec = self._stream.codec_context.name
         pcm, without_zeros = codec.startswith("pcm_"), codec in _WITHOUT_ZEROS
@@ -127,7 +127,7 @@ class Packets:
     def _decoded(self) -> Iterator[_Decoded]:
         """All packets in order, decoded; the end as one without a packet.
 
-        Several are decoded at a time, but for the first, as who reads a header wants no more:
+        The first is decoded alone, because readers of a header need no more; then in batches:
         catching FFmpeg's messages costs a fifth of decoding a short packet.
         """
         packets = self._container.demux(self._stream)
@@ -163,7 +163,7 @@ class Packets:
     def _reject(self, packet: Packet[AudioStream], error: av.FFmpegError, gap: Gap) -> None:
         data = bytes(packet)
         if self._name in LOOSE_END and data.startswith(_TAGS):
-            gap.messages.clear()  # a tag inside a file that was joined from several
+            gap.messages.clear()  # a tag inside joined files
         elif EXTRA_BITS in str(error):
             raise error
         else:
@@ -174,8 +174,8 @@ class Packets:
             gap.frames += length is not None and length(data) == packet.size
 
     def rejected_samples(self, gap: Gap, samples: int) -> int:
-        """Samples in the rejected packets of a gap, estimated where no time tells: from their
-        number, or from their size against the usual one. A frame has `samples`."""
+        """Samples in the rejected packets of a gap, estimated when there are no times: from their
+        number, or from their size relative to the usual one. A frame has `samples`."""
         lost = gap.packets
         if self._name in _BARE and self._usual and gap.frames < gap.packets:
             lost = max(round(gap.size / self._usual), 1)
@@ -184,7 +184,7 @@ class Packets:
 
 @contextmanager
 def captured() -> Iterator[list[tuple[int, str, str]]]:
-    """The messages about errors that FFmpeg gives, as they come."""
+    """FFmpeg's error messages, as they arrive."""
     av.logging.set_level(av.logging.ERROR)
     av.logging.set_skip_repeated(False)
     try:
@@ -195,7 +195,7 @@ def captured() -> Iterator[list[tuple[int, str, str]]]:
 
 
 def in_words(messages: list[tuple[int, str, str]]) -> list[str]:
-    """FFmpeg's messages in its own words, without the times that it prints where it knows none."""
+    """FFmpeg's messages in its own words, without times that it does not know."""
     return [
         f"{name}: {' '.join(_NO_TIME.sub('', words).split())}"[:100] for _, name, words in messages
     ]
@@ -203,10 +203,10 @@ def in_words(messages: list[tuple[int, str, str]]) -> list[str]:
 
 # The position of a stream that FFmpeg decodes, and the faults in it.
 #
-# What is missing is filled with silence, so that everything after it keeps its time.
+# Missing audio is filled with silence, so that everything after it keeps its time.
 
-#: Containers with exact timestamps, and how much those are rounded, in s. A frame that is later
-#: than the samples before it account for follows a hole. Other containers only estimate times.
+#: Containers with exact timestamps, and how coarsely they are rounded, in s. A frame later than the
+#: preceding samples account for follows a hole. Other containers only estimate times.
 _ROUNDING = {
     "ogg": 0.0025,
     "flac": 0.0025,
@@ -218,34 +218,34 @@ _ROUNDING = {
     "nut": 0.010,
 }
 #: Containers whose timestamps may come from a recorder's clock, and jitter by up to half a frame.
-#: Those that are not above count only where FFmpeg reported an error, to say how much is missing.
+#: Unless listed above, they count only where FFmpeg reported an error, to measure what is missing.
 _CLOCKED = {"mov", "flv", "asf"}
-#: In these, a time that goes back, or ahead by more than _SPLICE, is a splice, as in `ffmpeg`
+#: In these, a time that jumps back, or ahead by more than _SPLICE, is a splice, as in `ffmpeg`
 #: (-dts_delta_threshold).
 _SPLICED, _SPLICE = {"mpegts", "asf"}, 10.0  # s
-#: Most silence filled in, of one recording, s: damaged timestamps could ask for years.
+#: Most silence filled into one recording, s: damaged timestamps could ask for years.
 MOST_FILLED = 3600.0
-MOST_PAUSED = 86_400.0  # s of one recording in which a sender may send nothing
-_PAGE = 1.5  # s; FFmpeg ends a page of FLAC after one
-_MARGIN = 0.1  # s by which the time of a cluster may differ from that of its samples
-#: Faults closer than this are one, s: between them a decoder without checksums invents sound.
+MOST_PAUSED = 86_400.0  # most s of pauses in one recording
+_PAGE = 1.5  # s; FFmpeg ends a page of FLAC after 1 s
+_MARGIN = 0.1  # s by which a cluster's time may differ from its samples'
+#: Faults closer than this are one, s: between them a decoder without checksums produces garbage.
 _NEAR = 0.5
 
 
 @dataclass(slots=True)
 class Timeline:
-    """Counts in samples at the header's rate. `position`: samples delivered so far, silence
-    included."""
+    """All counts in samples at the header's rate. `position`: samples delivered so far, including
+    silence."""
 
     name: str  # of the container
     tick: tuple[int, int]  # unit of its times, a fraction of a second
     header: Header
     checked: bool  # every frame has a checksum
     whole_frames: bool  # no break in the frames of an ADTS stream
-    complained: bool  # FFmpeg reported an error since the last frame whose time is known
+    complained: bool  # FFmpeg reported an error since the last frame with a known time
     faults: list[Fault] = field(default_factory=list)
     position: int = 0
-    expected: float | None = None  # time of the next frame; None: not known
+    expected: float | None = None  # time of the next frame; None: unknown
     timed: int = 0  # samples whose time is known
     longest: int = 0  # samples of the longest frame
     filled: float = 0.0  # s of silence so far
@@ -255,7 +255,8 @@ class Timeline:
     rejected: bool = False  # the decoder rejected packets
 
     def missing_before(self, frame: av.AudioFrame) -> int | None:
-        """Samples missing before a frame by its timestamp, at least 0; None: it tells nothing."""
+        """Samples missing before a frame by its timestamp, at least 0; None if it has no
+        meaning."""
         expected, self.expected = self.expected, None
         if self.changed or (self.name not in _CLOCKED and self.name not in _ROUNDING):
             return None
@@ -265,12 +266,12 @@ class Timeline:
         complained, self.complained = self.complained, False
         pts = frame.pts
         if self.header.format == "ogg/vorbis":
-            # FFmpeg takes a short block after a long one for shorter than it is, and puts it too
-            # late; where it ends is right. Here a tick is a sample.
+            # FFmpeg assumes a short block after a long one to be shorter than it is, and places it
+            # too late; its end is right. Here a tick is a sample.
             pts -= max(frame.samples - frame.duration, 0)
         now = pts * self.tick[0] * frame.sample_rate / self.tick[1]  # rounded once
         self.expected = now + frame.samples
-        # A FLAC frame holds its number; that is a time only if the header states the right frame
+        # A FLAC frame holds its number; that gives a time only if the header states the right frame
         # size.
         sure = complained or (self.name in _ROUNDING and self.name != "flac")
         ahead = 0.0 if expected is None or not sure else now - expected
@@ -285,8 +286,8 @@ class Timeline:
         return round(ahead) if ahead > slack else 0
 
     def add(self, frame: av.AudioFrame, gap: Gap, now: int, filled: bool) -> None:
-        """Note a frame that starts at sample `now`, and the faults in it; `filled`: a hole before
-        it was filled."""
+        """Record a frame that starts at sample `now`, and its faults; `filled`: a hole before it
+        was filled."""
         end = now + frame.samples
         self.rejected = self.rejected or bool(gap.packets)
         if gap.astray:
@@ -299,11 +300,11 @@ class Timeline:
             self.timed = end
 
     def fill(self, hole: int, gap: Gap, guess: bool) -> int:
-        """Samples of silence to deliver for a hole, which `position` then includes; 0 where
+        """Samples of silence to deliver for a hole, which `position` then includes; 0 once
         MOST_FILLED is used up.
 
-        A guess is right where the rejected packets are whole frames. In an MP3 it is right to a
-        frame where it brings the recording to the length in its header, as `check_length` sees.
+        A guess is right if the rejected packets are whole frames. In an MP3 it is right to a frame
+        if it brings the recording to the length in its header; see `check_length`.
         """
         self.guessed = self.guessed or guess
         shifts = guess and not (gap.frames == gap.packets and self.whole_frames)
@@ -315,10 +316,11 @@ class Timeline:
         self.filled += seconds
         delay = 0.0
         if self.header.format == "ogg/flac":
-            # FFmpeg notices a hole only at the end of the page that follows it.
+            # FFmpeg notices a hole only at the end of the next page.
             delay = max(hole, _PAGE * self.header.rate)
         elif self.header.format == "ogg/vorbis":
-            # It puts the first frame after a hole, half of which overlaps with nothing, before it.
+            # FFmpeg places the first frame after a hole, half of which overlaps with nothing,
+            # before it.
             delay = self.longest
         start = max(min(self.timed, self.position - round(delay)), 0)
         self.faults.append(Fault(start, self.position + hole, what, shifts))
@@ -326,8 +328,8 @@ class Timeline:
         return hole
 
     def pause(self, hole: int) -> int:
-        """Samples of silence to deliver for what a sender left out on purpose, which `position`
-        then includes; a fault and 0 where MOST_PAUSED is used up."""
+        """Samples of silence to deliver for a sender's pause, which `position` then includes; a
+        fault and 0 once MOST_PAUSED is used up."""
         self.paused += hole / self.header.rate
         if self.paused > MOST_PAUSED:
             return self.fill(hole, Gap(), guess=False)
@@ -335,7 +337,7 @@ class Timeline:
         return hole
 
     def add_clusters(self, spans: list[tuple[float, float | None]]) -> None:
-        """Add the faults of Matroska clusters (start, end) in s, when all is decoded."""
+        """Add the faults of Matroska clusters (start, end) in s, once all is decoded."""
         rate = self.header.rate
         for start, end in spans:
             first = max(round((start - _MARGIN) * rate), 0)
@@ -344,9 +346,9 @@ class Timeline:
             self.faults.append(Fault(*span, "the checksum of a cluster is wrong"))
 
     def check_length(self, promised: int | None) -> None:
-        """Revise the faults when all is decoded; `promised`: the length in samples by a header
-        that counts frames."""
-        # FFmpeg cuts off less padding, or more, where packets are missing.
+        """Revise the faults once all is decoded. `promised`: the length in samples by a header that
+        counts frames."""
+        # FFmpeg trims less padding, or more, if packets are missing.
         right = promised is not None and abs(self.position - promised) < self.longest
         if self.guessed and right:
             self.faults[:] = [replace(fault, shifts=False) for fault in self.faults]

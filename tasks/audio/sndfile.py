@@ -13,23 +13,23 @@ from tasks.audio.types import FRAMES_PER_BYTE, Header, Nameless, Samples, Weight
 from tasks.recording.container import undisturbed
 from tasks.recording.faults import Fault
 
-RETRY_FRAMES = 1024  # of a block when the part before a break is read again: most samples lost
+RETRY_FRAMES = 1024  # per block when the part before a break is read again: most samples lost
 
-#: Formats in which libsndfile seeks exactly to the sample.
+#: Formats in which libsndfile seeks to the exact sample.
 _SEEKABLE = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "CAF"}
-_HEAD = 512  # bytes in which an Ogg file names its codec and its channels
+_HEAD = 512  # bytes within which an Ogg file names its codec and channels
 _PLAIN = ("PCM_", "FLOAT", "DOUBLE", "ULAW", "ALAW")
 
 
 class SoundFile:
-    """Decoder of a file object of `size` bytes. sf.SoundFileError where libsndfile knows it not."""
+    """Decoder of a file object of `size` bytes. sf.SoundFileError if libsndfile cannot open it."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._bytes = file
         self.faults: list[Fault] = []
         self._file = info = self._open()
         # soundfile seeks to the current position after every read; in OGG and MP3 that is slow and
-        # inexact, and nothing here needs it.
+        # inexact, and we do not need it.
         self._seek = info.seek
         info.seekable = lambda: False
         frames: int | None = info.frames
@@ -48,7 +48,7 @@ class SoundFile:
 
     def _open(self) -> sf.SoundFile:
         # Not by name: soundfile takes `.raw` for headerless PCM, and libsndfile guesses formats by
-        # extension. Nor by descriptor: libsndfile would hide which error a read ended with.
+        # extension. Not by descriptor: libsndfile would hide the error of a failed read.
         return sf.SoundFile(Nameless(self._bytes))
 
     def read(self, frames: int) -> Iterator[Samples]:
@@ -62,7 +62,7 @@ class SoundFile:
             if not len(block):
                 return
             position += len(block)
-            # A short block is a view of memory for a whole one: thousands, of joined files, add up.
+            # A short block is a view of a full one's memory: thousands, of joined files, add up.
             yield block if 2 * len(block) > frames else block.copy()
 
     def skip_to(self, sample: int) -> bool:
@@ -75,7 +75,8 @@ class SoundFile:
         return True
 
     def _until_it_breaks(self, position: int) -> Iterator[Samples]:
-        """Samples from `at` up to the break: an error loses the whole block that it occurs in."""
+        """Samples from `position` up to the break: an error loses the whole block that it occurs
+        in."""
         self._bytes.seek(0)
         with suppress(sf.SoundFileError), self._open() as again:
             done = 0
@@ -92,7 +93,7 @@ class SoundFile:
 def _weights(file: BinaryIO, channels: int) -> Weights | None:
     file.seek(0)
     head = file.read(_HEAD)
-    if head.startswith(b"OggS"):  # libsndfile keeps the order of the codec
+    if head.startswith(b"OggS"):  # libsndfile keeps the codec's order
         return layouts.of_ogg(head, channels)
     weights = ffmpeg.weights_in(file)
     return weights if weights is not None and len(weights) == channels else None

@@ -1,4 +1,4 @@
-"""Decoding a recording block by block, or one span of it."""
+"""Decodes a recording block by block, or one span of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz
 
 
 class Stream:
-    """A recording that is decoded once, in order, up to its limits. `decoded`: samples so far."""
+    """A recording, decoded once, in order, up to its limits. `decoded`: samples so far."""
 
     def __init__(
         self, locator: Locator, header_only: bool = False, limits: Limits | None = None
@@ -42,7 +42,7 @@ class Stream:
                 raise ItemError("empty", f"the file has no bytes; {AGAIN}")
             result = opened(self._file, self._size, header_only, locator.track)
             self._decoder, self._audio, notes = result.decoder, result.file, result.notes
-            if failed := failure(self._file):  # the decoder took the place for the end
+            if failed := failure(self._file):  # the decoder took the failure for the end
                 self._decoder.close()
                 raise failed
         except BaseException as error:
@@ -62,7 +62,7 @@ class Stream:
         self.beside = None if one is None else Beside(self.rate, one[0])
         if locator.every_track:
             notes = [note for note in notes if not note.startswith(NOT_READ)]
-        self.notes = notes  # oddities that lose no audio
+        self.notes = notes  # oddities that cost no audio
         self._lost: list[Fault] = []
         if not LOWEST_RATE <= self.rate <= HIGHEST_RATE:
             self.close()
@@ -72,15 +72,15 @@ class Stream:
 
     @property
     def faults(self) -> list[Fault]:
-        """Damage that decoder and container report, by start; complete when `blocks` has ended."""
+        """Damage that decoder and container report, by start; complete once `blocks` has ended."""
         return merged([*self._decoder.faults, *self._lost])
 
     def blocks(self, frames: int = BLOCK_FRAMES) -> Iterator[Samples]:
-        """float32 [n, channels], n at most `frames`. Samples from a block with a NaN on are counted
-        and not delivered, unless the locator has them silenced.
+        """float32 [n, channels], n at most `frames`. From a block with a NaN on, samples are
+        counted but not delivered, unless the locator silences them.
 
         ItemError `decode_error`, `truncated`, `non_finite`, `empty`, `unreachable`, or that of a
-        limit, with the samples decoded.
+        limit, with the number of samples decoded.
         """
         channels = self.header.picked
         decoded_channels = max(self._decoder.header.channels, 1)
@@ -158,11 +158,11 @@ class Stream:
             self.notes.append(f"its last frame has {audio.half_frame} of {audio.frame} bytes")
 
     def listened(self) -> Listened | Unleaked:
-        """A new ear for what listens to the blocks."""
+        """A new converter of the blocks for detectors."""
         return Listened(self.weights) if self.beside is None else Unleaked(self.beside)
 
     def skip_to(self, sample: int) -> bool:
-        """Seek to a sample and return True; False, without moving, where seeking is not exact."""
+        """Seek to a sample and return True; False, without moving, if seeking is not exact."""
         moved = self._decoder.skip_to(sample)
         if moved and self.beside is not None:
             self.beside.start = sample
@@ -183,15 +183,14 @@ class Stream:
 
 
 def _heard(header: Header, locator: Locator) -> Header:
-    """The header of the channels that are asked for. ItemError `unreadable` if there is no such
-    channel."""
+    """The header of the requested channels. ItemError `unreadable` if one is missing."""
     if locator.channels is None or (locator.or_only and header.channels == 1):
         return header
     return picked(header, *locator.channels)
 
 
 def picked(header: Header, *channels: int) -> Header:
-    """The header of some channels, in order, of a file with this one."""
+    """The header of these channels, in order, of a file with `header`."""
     if channels == (*range(header.channels),):
         return header
     if lacking := [number for number in channels if number >= header.channels]:
@@ -206,7 +205,7 @@ def open_stream(locator: Locator, limits: Limits | None = None) -> Stream:
 
 
 def probe(locator: Locator) -> Header:
-    """The header alone. ItemError as of `open_stream`, and `empty` if it promises no audio."""
+    """Only the header. ItemError as of `open_stream`, and `empty` if it promises no audio."""
     with Stream(locator, header_only=True) as stream:
         if stream.header.frames == 0:
             what = f"the header says that there is no audio; {AGAIN}"
@@ -224,7 +223,7 @@ def read_span(locator: Locator, start: int, stop: int) -> Samples:
 
 
 def read_mix(locator: Locator, start: int, stop: int) -> Samples:
-    """The same mixed to one channel, float32 [stop - start]."""
+    """`read_span` mixed to one channel, float32 [stop - start]."""
     with open_stream(locator) as stream:
         blocks = _span(stream, start, stop)
         return np.concatenate([mean(block, np.float32, stream.weights) for block in blocks])

@@ -1,4 +1,4 @@
-"""What all decoders share: their types, and the file object that they read."""
+"""Types that all decoders share, and the file object that they read."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tasks.recording.faults import Fault
 from tasks.recording.locator import Channels
 
 Samples = NDArray[np.float32]
-#: Of each channel in the mix to one.
+#: The weight of each channel in the mix to mono.
 Weights = tuple[float, ...]
 #: What to do about a file that is damaged or lacks a part.
 AGAIN = "get the file again from where it came from"
-#: No codec packs more samples into a byte; a header that claims more is wrong.
+#: No codec packs more samples into a byte: a header that claims more is wrong.
 FRAMES_PER_BYTE = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the header claims. `frames` None: it gives no length, or an impossible one."""
+    """The claims of a header. `frames` None: it states no length, or an impossible one."""
 
     rate: int
     channels: int
@@ -35,14 +35,14 @@ class Header:
     weights: Weights | None = None  # None: the mix is the plain mean
     track: int = 0  # of the file's audio tracks, from 0
     tracks: int = 1
-    picked: Channels | None = None  # of the file's channels, those that are heard; None: all
+    picked: Channels | None = None  # channels of the file in use; None: all
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What was found. `alone`: share of the speech in which one channel alone is heard;
-    `correlation` of the channels there, at no lag; `cross_talk`: the other side in a channel, dB
-    below itself. None: nothing to measure it by."""
+    """Whether channels hold different voices, and why. `alone`: share of the speech with one
+    channel active alone; `correlation` of the channels there, at no lag; `cross_talk`: level of the
+    other side in a channel, dB below its own. None: not measurable."""
 
     apart: bool
     why: str
@@ -62,28 +62,28 @@ class Sides:
 
 class Decoder(Protocol):
     header: Header
-    faults: list[Fault]  # complete when `read` has ended
+    faults: list[Fault]  # complete once `read` has ended
 
     def read(self, frames: int) -> Iterator[Samples]:
-        """Blocks of at most `frames`, float32 [n, channels], to the end. Raises one of BROKEN, or
-        an ItemError that says more."""
+        """Blocks of at most `frames`, float32 [n, channels], to the end. Raises one of BROKEN, or a
+        more specific ItemError."""
         ...
 
     def skip_to(self, sample: int) -> bool:
-        """Seek to a sample and return True; False, without moving, where seeking is not exact."""
+        """Seek to a sample and return True; False, without moving, if seeking is not exact."""
         return False
 
     def close(self) -> None: ...
 
 
 class Nameless:
-    """A file object as decoders get it: without a name, so that they judge by content only. It
-    raises nothing, because both libraries would print an exception on the terminal, and PyAV would
-    raise it at another file.
+    """A file object for decoders: without a name, so that they judge by content only. It raises
+    nothing, because both libraries would print an exception on the terminal, and PyAV would raise
+    it for another file.
 
-    A failed read is the end of the file to them; who opened the file knows better
-    (`container.failure`). A damaged header may lead to a place that no file has: they take a
-    negative number for an error.
+    Decoders see a failed read as the end of the file; the code that opened the file checks it
+    (`container.failure`). A damaged header may seek to a place that no file has: a negative number
+    is an error to decoders.
     """
 
     def __init__(self, file: BinaryIO) -> None:

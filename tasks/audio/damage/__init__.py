@@ -1,1 +1,1 @@
-"""Damage that decoders do not notice: checksums, lengths and page numbers against the bytes."""
+"""Damage that decoders miss: compares checksums, lengths and page numbers with the bytes."""

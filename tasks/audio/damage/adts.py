@@ -15,7 +15,7 @@ _HEADER = 7
 _BLOCK = 1 << 20
 _LONGEST = 8191  # bytes of a frame
 _ID3V1 = 128
-_SEARCHED = 1 << 16  # bytes after a break in which frames must continue
+_SEARCHED = 1 << 16  # bytes after a break within which frames must continue
 
 
 @undisturbed
@@ -52,13 +52,13 @@ def first_break(file: BinaryIO, size: int) -> int | None:
 
 
 def _goes_on(data: bytes, offset: int) -> bool:
-    """Whether two frames in a row begin here."""
+    """Whether two consecutive frames begin here."""
     length = frame_bytes(data[offset : offset + _HEADER])
     return bool(length and frame_bytes(data[offset + length : offset + length + _HEADER]))
 
 
 def frame_bytes(head: bytes) -> int:
-    """Length of an ADTS frame in bytes by its header; 0 if this is none."""
+    """Length of an ADTS frame in bytes by its header; 0 if this is not a header."""
     if len(head) < _HEADER or head[0] != 0xFF or head[1] & 0xF6 != 0xF0 or head[2] >> 2 & 15 > 12:
         return 0
     length = (head[3] & 3) << 11 | head[4] << 3 | head[5] >> 5

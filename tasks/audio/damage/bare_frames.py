@@ -1,5 +1,5 @@
-"""Streams that are nothing but frames, each with its own length in its header: what is before the
-first and after the last."""
+"""Streams of bare frames, each with its length in its header: finds the bytes before the first
+frame and after the last."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tasks.audio.damage import adts, mp3
 from tasks.audio.damage.told_end import told_end
 from tasks.recording.container import undisturbed
 
-MOST = 1 << 20  # bytes that are searched at either end
-_IN_A_ROW = 3  # frames that follow each other: by chance, one begins every few thousand bytes
+MOST = 1 << 20  # bytes searched at either end
+_IN_A_ROW = 3  # consecutive frames: one seems to begin every few thousand bytes by chance
 _LONGEST_HEADER = 8
 _TRANSPORT = 188
 _TAGS = (b"TAG", b"ID3", b"APETAGEX", b"LYRICSBEGIN")
@@ -19,7 +19,7 @@ _LONGEST_TAG = max(map(len, _TAGS))  # of those names
 
 
 def _ac3(head: bytes) -> int:
-    """Length of a frame of AC-3 or E-AC-3 (ATSC A/52, 5.3 and E.1.2); 0 if it is none."""
+    """Length of a frame of AC-3 or E-AC-3 (ATSC A/52, 5.3 and E.1.2); 0 if this is not a header."""
     if len(head) < 6 or head[:2] != b"\x0b\x77":
         return 0
     if 10 < head[5] >> 3 <= 16:
@@ -43,8 +43,8 @@ def _packet(head: bytes) -> int:
     return _TRANSPORT if head[:1] == b"G" else 0
 
 
-#: FFmpeg's name of a container, how a frame begins in it, its length by its header, and how many
-#: frames have to follow each other.
+#: FFmpeg's name of a container: how a frame begins in it, its length by its header, and how many
+#: consecutive frames are needed.
 _KINDS: dict[str, tuple[bytes, Callable[[bytes], int], int]] = {
     "aac": (b"\xff", adts.frame_bytes, _IN_A_ROW),
     "ac3": (b"\x0b\x77", _ac3, _IN_A_ROW),
@@ -53,12 +53,13 @@ _KINDS: dict[str, tuple[bytes, Callable[[bytes], int], int]] = {
     "mpegts": (b"G", _packet, 5),
     "wv": (b"wvpk", _wavpack, 1),
 }
-#: FFmpeg leaves out what follows the frames of these, or reads it as damage of its own kind.
+#: In these, FFmpeg skips what follows the frames, or reports it as damage itself.
 _LOOSE_END = ("mp3",)
 
 
 class Edges(NamedTuple):
-    """Bytes before the first frame of a file and after the last one, and whether those are tags."""
+    """Bytes before the first frame of a file and after the last one, and whether the latter are
+    tags."""
 
     before: int = 0
     after: int = 0
@@ -67,8 +68,8 @@ class Edges(NamedTuple):
 
 @undisturbed
 def edges(file: BinaryIO, size: int, kind: str) -> Edges:
-    """What is around the frames of a file of `size` bytes, or behind a container that tells its
-    end: in front, from its ID3 tags on. 0 each where there is nothing, or what may be a damaged
+    """The bytes around the frames of a file of `size` bytes, or behind a container that states its
+    end; those in front count ID3 tags. 0 where there are none, or where they may be a damaged
     frame."""
     if end := told_end(file, size, kind):
         file.seek(end)
@@ -91,7 +92,7 @@ def edges(file: BinaryIO, size: int, kind: str) -> Edges:
 
 
 def _first(data: bytes, kind: str, start: int) -> int | None:
-    """Where the first frame begins that others follow."""
+    """The start of the first frame that others follow."""
     magic, length, least = _KINDS[kind]
     place = data.find(magic, start)
     while place >= 0:
@@ -107,8 +108,7 @@ def _first(data: bytes, kind: str, start: int) -> int | None:
 
 
 def _end(data: bytes, kind: str) -> int | None:
-    """Where the last frame that follows others ends; None where there is none, or it is cut
-    short."""
+    """The end of the last frame that follows others; None if there is none, or it is cut short."""
     length = _KINDS[kind][1]
     end = None
     place = _first(data, kind, 0)
@@ -121,7 +121,7 @@ def _end(data: bytes, kind: str) -> int | None:
 
 
 def _may_be_a_frame(data: bytes, end: int, kind: str) -> bool:
-    """Whether what follows the last frame may be one more, with damage in its header."""
+    """Whether the bytes after the last frame may be one more frame with a damaged header."""
     rest = data[end:]
     if rest.startswith(_TAGS) or not any(rest):
         return False

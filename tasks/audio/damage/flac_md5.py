@@ -1,4 +1,4 @@
-"""The MD5 that a FLAC file holds of its samples (RFC 9639, 8.2)."""
+"""The MD5 of the samples that a FLAC file holds (RFC 9639, 8.2)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tasks.audio.damage.mp3 import id3_length
 from tasks.base.arrays import Float32s
 from tasks.recording.container import undisturbed
 
-INFO_BYTES = 42  # of a FLAC stream, to the end of STREAMINFO
-STREAMINFO = b"fLaC\0\0\0\x22"  # before it, where more metadata follow
+INFO_BYTES = 42  # of a FLAC stream, up to the end of STREAMINFO
+STREAMINFO = b"fLaC\0\0\0\x22"  # its start, if more metadata follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class StreamInfo:
 
     @property
     def kind(self) -> str:
-        """Its sample format, in libsndfile's words."""
+        """The sample format, in libsndfile's words."""
         names = {8: "pcm_s8", 16: "pcm_16", 24: "pcm_24"}
         return next((name for most, name in names.items() if self.bits <= most), "pcm_32")
 
@@ -68,7 +68,7 @@ class Md5:
     def add(self, block: Float32s) -> None:
         if not self.exact:
             return
-        # A power of two and float32 hold every sample of up to 24 bits exactly.
+        # Exact: float32 holds every sample of up to 24 bits, and the factor is a power of two.
         whole = block * np.float32(2 ** (self._info.bits - 1))
         width = (self._info.bits + 7) // 8
         if width == 2:

@@ -1,5 +1,5 @@
-"""Where a stream begins that has other bytes before it: a tag, the end of another download, or the
-rest of a frame in which a recording was cut."""
+"""Finds the start of a stream behind other bytes: a tag, the end of another download, or the rest
+of a frame in which a recording was cut."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tasks.audio.damage.mp3 import id3_length
 from tasks.recording import file_kinds
 from tasks.recording.container import undisturbed
 
-MOST_BEFORE = 1 << 20  # bytes that are searched
-_MOST_PLACES = 8  # that look like the beginning of a container
+MOST_BEFORE = 1 << 20  # bytes searched
+_MOST_PLACES = 8  # places that look like the start of a container
 _LONGEST = 16  # bytes of a frame's header
 _MARKER = re.compile(re.escape(STREAMINFO[:4]) + b"[\x00\x80]" + re.escape(STREAMINFO[5:]))
 _SYNC = re.compile(rb"\xff[\xf8\xf9]")
-#: How containers begin, and what a note calls them.
+#: Starts of containers, by the name that notes use.
 _SIGNATURES = {
     "RIFF header": rb"(?:RIFF|RIFX|RF64|BW64).{4}(?:WAVE|AVI )",
     "AIFF header": rb"FORM.{4}AIF[FC]",
@@ -38,13 +38,14 @@ _SIGNATURES = {
     "transport stream": rb"(?:G.{187}){5}",
 }
 _BEGIN = re.compile(b"|".join(b"(%s)" % pattern for pattern in _SIGNATURES.values()), re.DOTALL)
-#: First bytes of containers: FLAC in a damaged one is no stream of its own.
+#: First bytes of containers: FLAC inside a damaged one is not a stream of its own.
 _CONTAINERS = (b"\x1aE\xdf\xa3", b"OggS", b"RIFF", b"RF64", b"FORM", b"caff", b"0&\xb2u", b"FLV\1")
 
 
 @undisturbed
 def tags_before(file: BinaryIO) -> int:
-    """Bytes of the ID3 tags before a stream to which they do not belong: all but MPEG and ADTS."""
+    """Bytes of the ID3 tags before a stream that has none of its own, that is any but MPEG and
+    ADTS."""
     length = id3_length(file)
     file.seek(length)
     sync = file.read(2)
@@ -53,8 +54,9 @@ def tags_before(file: BinaryIO) -> int:
 
 @undisturbed
 def beginnings(file: BinaryIO) -> list[tuple[int, str]]:
-    """Places at which a stream may begin that other bytes precede, in order, and its name; none
-    where the file begins with a stream, holds none in its first MOST_BEFORE bytes, or is packed."""
+    """Places in a file at which a stream may begin behind other bytes, in order, each with the
+    stream's name. Empty if the file begins with a stream, has none in its first MOST_BEFORE bytes,
+    or is packed."""
     file.seek(0)
     data = file.read(MOST_BEFORE)
     head = data[: file_kinds.HEAD]
@@ -84,14 +86,14 @@ def _before_flac(data: bytes, head: bytes) -> int:
 
 
 def _is_frame(header: bytes) -> bool:
-    """Whether a frame begins with these bytes (RFC 9639, 9.1): no reserved value, and the right
+    """Whether these bytes begin a frame (RFC 9639, 9.1): no reserved value, and the right
     checksum."""
     if len(header) < 6:
         return False
     size, rate, places, bits = header[2] >> 4, header[2] & 15, header[3] >> 4, header[3] >> 1 & 7
     if not size or rate == 15 or places > 10 or bits == 3 or header[3] & 1:
         return False
-    ones = f"{header[4]:08b}".find("0")  # of a number in the manner of UTF-8
+    ones = f"{header[4]:08b}".find("0")  # of a UTF-8 coded number
     if ones in (-1, 1):
         return False
     end = 4 + max(ones, 1) + {6: 1, 7: 2}.get(size, 0) + {12: 1, 13: 2, 14: 2}.get(rate, 0)

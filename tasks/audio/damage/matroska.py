@@ -1,6 +1,6 @@
 """Checksums of a Matroska file's clusters (RFC 9559, 5.1.3 and RFC 8794, 11.3.1).
 
-FFmpeg writes these and does not check them. WebM has none.
+FFmpeg writes them but does not check them. WebM has none.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from tasks.recording.container import undisturbed
 
 _EBML, _SEGMENT, _INFO, _CLUSTER = 0x1A45DFA3, 0x18538067, 0x1549A966, 0x1F43B675
 _CRC, _SCALE, _TIME = 0xBF, 0x2AD7B1, 0xE7
-_LARGEST = 1 << 28  # bytes of a cluster that is checked
+_LARGEST = 1 << 28  # bytes of a cluster up to which it is checked
 _MOST_ELEMENTS = 10_000_000
 _HEAD = 12  # bytes of an element's ID and size
 
 
 @undisturbed
 def damaged_spans(file: BinaryIO, size: int) -> list[tuple[float, float | None]]:
-    """(start, end) of clusters whose checksum is wrong, in s since the first cluster; the end of
-    the file's last cluster is None. Empty for other files, and if there are no checksums."""
+    """(start, end) of clusters with a wrong checksum, in s since the first cluster; the end is None
+    for the file's last cluster. Empty for other files, and without checksums."""
     spans: list[tuple[float, float | None]] = []
     file.seek(0)
     if file.read(4) != _EBML.to_bytes(4, "big"):
@@ -79,7 +79,7 @@ def _element(data: bytes) -> tuple[int, int, int | None] | None:
 
 
 def _width(first: bytes) -> int:
-    """Length in bytes of a variable-length integer by its first byte; 0: invalid."""
+    """Length in bytes of a variable-length integer by its first byte; 0 if invalid."""
     return 9 - first[0].bit_length() if first and first[0] else 0
 
 

@@ -1,4 +1,4 @@
-"""Frames and tags of an MP3: the length and the checksum in LAME's tag against the bytes."""
+"""Frames and tags of an MP3: compares the length and checksum in LAME's tag with the bytes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tasks.base.arrays import UInt16s
 from tasks.recording.container import undisturbed
 
 _ID3 = 10
-FRAME = 1152  # most samples of a frame of layer III
+FRAME = 1152  # most samples in a frame of layer III
 _READ = 1 << 20  # bytes
-_CRC_ROW = 512  # bytes that each lane takes
+_CRC_ROW = 512  # bytes per lane
 _CRC_READ = _CRC_ROW * 8192  # bytes at a time
 _TAG_ROOM = 1 << 16  # bytes in which the first frame of an MP3 has to begin after its ID3 tag
 
@@ -48,10 +48,10 @@ def lame_fault(file: BinaryIO, size: int) -> str | None:
 
 @undisturbed
 def ends_within_frame(file: BinaryIO, size: int) -> bool:
-    """Whether the frames of an MP3 follow each other up to its end, where the last one is cut
-    short: what is missing then is missing there, as a download that broke off leaves it."""
+    """Whether the frames of an MP3 follow each other up to its end, and the last one is cut short:
+    then only its end is missing, as after an interrupted download."""
     xing = _xing(file)
-    if xing is None or _without_tags(file, size)[0] < size:  # tags at the end: that is there
+    if xing is None or _without_tags(file, size)[0] < size:  # tags at the end: nothing is missing
         return False
     offset, kind = xing.offset, _kind(xing.frame)
     while offset < size:
@@ -64,7 +64,7 @@ def ends_within_frame(file: BinaryIO, size: int) -> bool:
             if not length or _kind(head) != kind:
                 return False
             place += length
-        if not place:  # the file has become shorter since
+        if not place:  # the file has shrunk meanwhile
             return False
         offset += place
         if offset < size <= offset + 4:
@@ -73,12 +73,12 @@ def ends_within_frame(file: BinaryIO, size: int) -> bool:
 
 
 def _kind(head: bytes) -> tuple[int, int]:
-    """What all frames of an MP3 share: version and layer, and the rate."""
+    """What all frames of an MP3 share: version, layer and rate."""
     return head[1] & 0xFE, head[2] & 0x0C
 
 
 def encoder_delay(file: BinaryIO) -> int | None:
-    """Samples before the music, by LAME's tag, which decoders leave out; None without a tag."""
+    """Samples before the music by LAME's tag, which decoders skip; None without a tag."""
     xing = _xing(file)
     lame = _lame(xing.tag) if xing else b""
     return int.from_bytes(lame[21:23], "big") >> 4 if len(lame) >= 24 else None
@@ -123,7 +123,8 @@ def _is_layer3(data: bytes, offset: int) -> bool:
 
 
 def frame_bytes(head: bytes) -> int:
-    """Length of an MPEG audio frame (layer I, II or III) by its header; 0 if it is none."""
+    """Length of an MPEG audio frame (layer I, II or III) by its header; 0 if this is not a
+    header."""
     if len(head) < 4 or head[0] != 0xFF or head[1] & 0xE0 != 0xE0:
         return 0
     first = bool(head[1] & 8)  # MPEG-1; else 2 or 2.5
@@ -153,7 +154,7 @@ _HZ = (44100, 48000, 32000, 0)
 
 
 def id3_length(file: BinaryIO) -> int:
-    """Bytes of the ID3v2 tags in front."""
+    """Bytes of the ID3v2 tags at the start."""
     offset = 0
     while True:
         file.seek(offset)
@@ -167,7 +168,7 @@ def id3_length(file: BinaryIO) -> int:
 
 
 def _without_tags(file: BinaryIO, size: int) -> tuple[int, bool]:
-    """(where the audio ends before ID3v1 and APE tags, whether mp3gain was here)."""
+    """(end of the audio before ID3v1 and APE tags, whether mp3gain changed the file)."""
     end, gained = size, False
     for _ in range(4):
         file.seek(max(end - 128, 0))
@@ -204,7 +205,7 @@ def _pairs() -> UInt16s:
 
 @lru_cache(maxsize=1)
 def _after_row() -> tuple[UInt16s, UInt16s]:
-    """The low and the high byte of a CRC after _CRC_ROW zero bytes; a CRC is linear."""
+    """A CRC after _CRC_ROW zero bytes, by its low and its high byte; a CRC is linear."""
     tables = []
     for shift in (0, 8):
         crc = (np.arange(256) << shift).astype(np.uint16)
@@ -215,7 +216,7 @@ def _after_row() -> tuple[UInt16s, UInt16s]:
 
 
 def crc16(file: BinaryIO, start: int, end: int) -> int:
-    """LAME's CRC-16 of the bytes `start` to `end`, in rows side by side, which are then joined."""
+    """LAME's CRC-16 of the bytes `start` to `end`: computed by rows in parallel, then combined."""
     table, pairs, (low, high) = _table(), _pairs(), _after_row()
     file.seek(start)
     crc, remaining = 0, end - start

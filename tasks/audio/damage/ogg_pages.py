@@ -1,6 +1,6 @@
 """Pages of an Ogg file: which are damaged or missing, and where joined files begin (RFC 3533).
 
-libsndfile and FFmpeg silently skip pages whose checksum is wrong, and missing ones. Only the pages
+libsndfile and FFmpeg silently skip missing pages and pages with a wrong checksum. Only the pages
 themselves show it.
 """
 
@@ -22,11 +22,11 @@ _HEADER = 27
 _HEAD = 64  # bytes in which a file names its codec
 _LARGEST = 65_307  # bytes of a page
 _BLOCK = 1 << 20
-#: Most bytes of an Opus packet that only says that the sender pauses (DTX); WebRTC sends one.
+#: Most bytes of an Opus packet that only signals a pause of the sender (DTX); WebRTC sends one.
 PAUSE_BYTES = 2
 NO_LEAPS: Mapping[int, int] = MappingProxyType({})
-_JITTER = 120  # samples at 48 kHz by which the clock of a recorder may be wrong
-MOST_LINKS = 10_000  # joined files that are read
+_JITTER = 120  # samples at 48 kHz by which a recorder's clock may be off
+MOST_LINKS = 10_000  # joined files read
 _NUMBERS = struct.Struct("<qII")  # granule, serial number of the stream, number of the page
 _REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
@@ -39,8 +39,8 @@ class Page:
     ends: bool  # last page of one
     serial: int
     number: int
-    sound: bool  # its checksum is right
-    junk: int  # bytes between the page before and this one
+    sound: bool  # the checksum is right
+    junk: int  # bytes between the previous page and this one
     granule: int  # time of its end in samples; -1: no packet ends in it
     lacing: bytes  # lengths of its segments; a packet ends with one below 255
     body: int  # offset of its packets in it
@@ -52,12 +52,12 @@ class Pages:
 
     faults: tuple[int, ...]  # offset of each damaged or missing page
     links: tuple[tuple[int, int], ...]
-    tail_only: bool  # no sound page follows the first fault
-    before_last: bool  # a fault lies between the last sound page and the sound one before it
-    unended: tuple[int, int] | None  # the last sound page, if it does not end its stream
+    tail_only: bool  # no good page follows the first fault
+    before_last: bool  # a fault lies between the last two good pages
+    unended: tuple[int, int] | None  # the last good page, if it does not end its stream
     opus: bool
-    leaps: Mapping[int, int]  # samples at 48 kHz missing before a packet of Opus, by its number
-    junk: int  # bytes between pages of which none is missing
+    leaps: Mapping[int, int]  # samples at 48 kHz missing before an Opus packet, by its number
+    junk: int  # bytes between pages, if none is missing
 
 
 @undisturbed
@@ -74,7 +74,7 @@ def scan(file: BinaryIO, size: int) -> Pages | None:
     unended: tuple[int, int] | None = None
     opus, clock = OPUS in head, OpusClock()
     for page, data in pages(file):
-        # A page whose length is damaged looks like other bytes, but the next number tells.
+        # A page with a damaged length looks like foreign bytes; the next page's number shows it.
         next_one = ended if page.begins else page.number == expected.get(page.serial)
         if not page.sound or (page.junk and not next_one):
             faults.append(page.start)
@@ -95,7 +95,7 @@ def scan(file: BinaryIO, size: int) -> Pages | None:
         last_sound, end = page.start, page.end
         unended = None if page.ends else (last_sound, end)
     file.seek(end)
-    if MAGIC in file.read(_LARGEST):  # the last page is cut short; without it, a tag may follow
+    if MAGIC in file.read(_LARGEST):  # the last page is cut short; anything else may be a tag
         faults.append(end)
     starts = starts or [0]
     starts[0] = 0
@@ -115,7 +115,7 @@ def scan(file: BinaryIO, size: int) -> Pages | None:
 
 
 def first_page(data: bytes) -> int | None:
-    """Where a stream begins in bytes: the first page whose checksum holds."""
+    """The start of a stream in these bytes: the first page with a right checksum."""
     return next(
         (page.start for page, _ in pages(BytesIO(data)) if page.sound and page.begins), None
     )
@@ -152,29 +152,27 @@ def pages(file: BinaryIO) -> Iterator[tuple[Page, bytes]]:
 
 
 def _sound(page: bytes) -> bool:
-    """Whether the checksum holds."""
+    """Whether the checksum is right."""
     return int.from_bytes(page[22:26], "little") == _checksum(page)
 
 
 def _checksum(page: bytes) -> int:
-    """CRC-32 of polynomial 04c11db7, bits not reflected, from 0.
-
-    zlib's is the same with each byte's bits reversed, and with other first and last values.
-    """
+    """CRC-32 of polynomial 04c11db7, bits not reflected, from 0: zlib's with each byte's bits
+    reversed, and other initial and final values."""
     blank = (page[:22] + bytes(4) + page[26:]).translate(_REVERSED)
     crc = zlib.crc32(blank, 0xFFFFFFFF) ^ 0xFFFFFFFF
     return int(f"{crc:032b}"[::-1], 2)
 
 
 class OpusClock:
-    """Compares the times of Opus pages with how long their packets last (RFC 7845, 4): a recorder
-    of a call leaves out what was not sent."""
+    """Compares the times of Opus pages with the lengths of their packets (RFC 7845, 4): recorders
+    of calls leave out what was not sent."""
 
     def __init__(self) -> None:
         self.leaps: dict[int, int] = {}
-        self._packets = -2  # packets that have ended, but for those of headers
-        self._end = 0  # granule of the page before
-        self._open: int | None = None  # samples of the packet that goes on in the next page
+        self._packets = -2  # complete packets, without those of headers
+        self._end = 0  # granule of the previous page
+        self._open: int | None = None  # samples of the packet that continues on the next page
         self._size = 0  # bytes of that packet so far
         self._pausing = False  # the newest packet begins a pause
 
@@ -194,7 +192,7 @@ class OpusClock:
         if page.granule < 0:
             return
         if self._pausing and pauses:
-            pauses.pop()  # it shows in the time of the next page
+            pauses.pop()  # the next page's time shows it
         before, self._end = self._end, page.granule
         missing = page.granule - before - lasting
         if before and missing > _JITTER:  # headers are at 0, and a recording may begin late
@@ -205,7 +203,7 @@ class OpusClock:
 
 
 def opus_samples(packet: bytes) -> int:
-    """Samples at 48 kHz of an Opus packet, by its first two bytes (RFC 6716, 3.1 and 3.2)."""
+    """Samples at 48 kHz of an Opus packet, from its first two bytes (RFC 6716, 3.1 and 3.2)."""
     if not packet:
         return 0
     kind, frames = packet[0] >> 3, (1, 2, 2, packet[-1] & 63)[packet[0] & 3]
@@ -217,7 +215,7 @@ def opus_samples(packet: bytes) -> int:
 
 
 class _Ended(Window):
-    """A file with other bytes at `start`."""
+    """A file with some bytes replaced from `start` on."""
 
     def __init__(self, file: BinaryIO, size: int, start: int, other: bytes) -> None:
         super().__init__(file, 0, size)
@@ -233,7 +231,7 @@ class _Ended(Window):
 
 @undisturbed
 def ended(file: BinaryIO, size: int, page: tuple[int, int]) -> BinaryIO:
-    """The same file, with the flag in this page that it is the last of its stream."""
+    """The same file, with this page flagged as the last of its stream."""
     start, end = page
     file.seek(start)
     data = bytearray(file.read(end - start))

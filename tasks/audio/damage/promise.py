@@ -1,7 +1,7 @@
-"""The bytes of audio that the header of an uncompressed file promises, and those it has.
+"""The bytes of audio that an uncompressed file's header promises, and those it has.
 
-libsndfile shortens a truncated file silently. Read are WAV (RIFF, RIFX, RF64),
-AIFF, W64, CAF, AU and NIST's SPHERE.
+libsndfile shortens a truncated file silently. Covers WAV (RIFF, RIFX, RF64), AIFF, W64, CAF, AU and
+NIST's SPHERE.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 
 from tasks.recording.container import size_of, undisturbed
 
-UNCOUNTED = 1 << 16  # bytes after the audio that are more than padding and tags
-STREAMING_SLACK = 4096  # a streaming header holds the largest size, less or more its own length
+UNCOUNTED = 1 << 16  # bytes after the audio that cannot be just padding and tags
+STREAMING_SLACK = 4096  # bytes by which a streaming header may differ from the largest size
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """Bytes of audio promised by the header, and held by the file from offset `start` on, in frames
-    of `frame` bytes (0: unknown, or compressed)."""
+    """Bytes of audio that the header promises, and those in the file from offset `start` on, in
+    frames of `frame` bytes (0: unknown, or compressed)."""
 
     promised: int
     held: int
@@ -32,7 +32,7 @@ class Promise:
     width: int = 0  # bytes of one channel's sample; 0: unknown, or compressed
     order: str = "<"
     floats: bool = False
-    after: str | None = None  # what follows and no decoder reads, with a remedy
+    after: str | None = None  # unread bytes that follow, with a remedy
 
     @property
     def half_frame(self) -> int:
@@ -42,10 +42,10 @@ class Promise:
 
 @undisturbed
 def promise(file: BinaryIO) -> Promise | None:
-    """The promise of a file; None for other formats, or where the header makes none.
+    """The promise of a file; None for other formats, or if the header makes none.
 
-    A size that a streaming writer puts in for want of the right one (0, or about 2^31 or 2^32)
-    promises nothing, and neither does a wrong data size in a file whose outer size is right.
+    Placeholder sizes of streaming writers (0, or about 2^31 or 2^32) promise nothing, and neither
+    does a wrong data size in a file whose outer size is right.
     """
     size = size_of(file)
     try:
@@ -58,8 +58,8 @@ def promise(file: BinaryIO) -> Promise | None:
 
 @undisturbed
 def uncounted(file: BinaryIO) -> int:
-    """Bytes after the audio of a file that libsndfile would take for more of it, whatever the
-    header says: it does so in W64 and SPHERE."""
+    """Bytes after the audio that libsndfile would decode as audio, whatever the header says; only
+    W64 and SPHERE have this problem."""
     file.seek(0)
     counts = file.read(8).startswith((b"riff", b"NIST_1A\n"))
     audio = promise(file) if counts else None
@@ -115,8 +115,8 @@ def _is_chunk(file: BinaryIO, offset: int, size: int, order: str) -> bool:
 
 
 def _after(file: BinaryIO, offset: int, size: int, order: str) -> str | None:
-    """What follows the audio and its chunks: as `cat` joins files, or where a header counts too
-    little, because the recorder did not live to write it or the size needs more than 32 bits."""
+    """What follows the audio and its chunks: another file joined by `cat`, or audio that the header
+    does not count, because the recorder was killed or the size needs more than 32 bits."""
     offset += offset % 2
     while offset + 8 <= size and _is_chunk(file, offset, size, order):
         file.seek(offset)
@@ -158,7 +158,7 @@ def _sun(file: BinaryIO, size: int, head: bytes) -> Promise | None:
 
 
 def _sphere(file: BinaryIO, size: int, head: bytes) -> Promise | None:
-    """Of samples that are not packed (shorten); a line of the header is `name -type value`."""
+    """For samples that are not compressed (shorten); a line of the header is `name -type value`."""
     file.seek(len("NIST_1A\n"))
     start = int(file.read(8))  # "   1024\n"
     file.seek(0)
@@ -191,18 +191,18 @@ _READERS = {
 }
 
 
-# Where the samples of an uncompressed file are misread, because bytes fell out before them.
+# Finds where samples of an uncompressed file are misread because bytes before them are missing.
 
-_TAILS = (1 << 11, 1 << 13, 1 << 16)  # last bytes whose alignment is checked
-_STRETCH = 1 << 16  # bytes whose alignment is checked at once
+_TAILS = (1 << 11, 1 << 13, 1 << 16)  # lengths of the file's end whose alignment is checked
+_STRETCH = 1 << 16  # bytes per alignment check
 _LOUDEST, _TINIEST = 1e6, 1e-20  # of full scale
 _ROUGH = 0.6  # the right alignment is smoother than a wrong one by more than this factor
 
 
 @undisturbed
 def lost_since(file: BinaryIO, audio: Promise) -> int | None:
-    """First doubtful sample of a file that lacks a part of a frame; None: it lacks only the end of
-    its last frame.
+    """First doubtful sample of a file that lacks a part of a frame; None if it lacks only the end
+    of its last frame.
 
     After missing bytes each sample is read from half of one and half of the next, which sounds like
     noise: the end of the file is smoother when frames are counted back from its last byte. Where
@@ -218,8 +218,8 @@ def lost_since(file: BinaryIO, audio: Promise) -> int | None:
 
 
 def _last_smooth(file: BinaryIO, audio: Promise, shifted: bool) -> int | None:
-    """First sample of the last stretch that is aligned with the start of the file, if a stretch
-    after it is `shifted`; 0 where only shifted ones are found."""
+    """First sample of the last stretch that is aligned with the start of the file, if a later
+    stretch is `shifted`; 0 if there are only shifted ones."""
     step = _STRETCH // audio.frame
     for start in range((audio.held - audio.frame) // audio.frame // step * step, -1, -step):
         offset = audio.start + start * audio.frame
@@ -245,15 +245,15 @@ def _shifted(file: BinaryIO, audio: Promise, length: int) -> bool:
 
 
 def _padded(file: BinaryIO, offset: int, length: int, audio: Promise) -> bool:
-    """Whether the lowest byte is always 0, as with 8 bits in 16: such samples look quiet when they
-    are read a byte off."""
+    """Whether the lowest byte is always 0, as with 8 bits in 16: such samples look quiet when read
+    one byte off."""
     file.seek(offset)
     data = np.frombuffer(file.read(length), np.uint8)
     return not data[0 if audio.order == "<" else audio.width - 1 :: audio.width].any()
 
 
 def _absurd(file: BinaryIO, offset: int, length: int, audio: Promise) -> bool:
-    """Whether floating-point samples have values that no recording has."""
+    """Whether floating-point samples have impossible values."""
     file.seek(offset)
     kind = np.dtype(f"{audio.order}f{audio.width}")
     data = file.read(length)
@@ -264,7 +264,7 @@ def _absurd(file: BinaryIO, offset: int, length: int, audio: Promise) -> bool:
 
 
 def _roughness(file: BinaryIO, offset: int, length: int, audio: Promise) -> float:
-    """Mean step from one sample to the next, summed over channels. Samples read a byte off have
+    """Mean step from one sample to the next, summed over channels. Samples read one byte off have
     their lowest bits on top, and so large steps, however quiet they are."""
     file.seek(offset)
     data = np.frombuffer(file.read(length), np.uint8)

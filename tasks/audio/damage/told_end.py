@@ -1,5 +1,5 @@
-"""Where a container ends that tells it: ASF (WMA) by the sizes of its objects, NUT by the index
-that its writer puts last. Bytes behind that are no part of it."""
+"""The end of a container that states it: ASF (WMA) by the sizes of its objects, NUT by the index
+that its writer puts last. Later bytes do not belong to it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import BinaryIO
 
 from tasks.recording.container import undisturbed
 
-MOST = 1 << 20  # bytes that are searched at the end
+MOST = 1 << 20  # bytes searched at the end
 _ASF = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")
 _ASF_OBJECT = 24  # bytes of an object's name and size
 _MOST_OBJECTS = 100
 _NUT_INDEX = b"NX\xddg/#\xe6N"
-_LONG_PACKET = 4096  # bytes from which on a header has a checksum of its own
+_LONG_PACKET = 4096  # bytes above which a header has its own checksum
 _LONGEST_NUMBER = 10  # bytes
 
 
 @undisturbed
 def told_end(file: BinaryIO, size: int, kind: str) -> int | None:
-    """The offset behind the last byte of a container `kind` in a file of `size` bytes; None where
-    it does not tell, or promises more bytes than there are, or another one follows."""
+    """The offset after the last byte of a container `kind` in a file of `size` bytes; None if it
+    does not state its end, promises more bytes than there are, or another one follows."""
     if kind == "asf":
         return _asf(file, size)
     return _nut(file, size) if kind == "nut" else None
@@ -64,8 +64,8 @@ MOST_BOXES = 10_000
 
 @undisturbed
 def is_joined(file: BinaryIO, size: int) -> bool:
-    """Whether another file with an index of its own follows the first: FFmpeg reads one index.
-    Fragments have theirs beside them, and are read on."""
+    """Whether another file with its own index follows the first: FFmpeg reads only one index.
+    Fragments have their index beside them, and are read."""
     offset, indexes = 0, 0
     for _ in range(MOST_BOXES):
         file.seek(offset)

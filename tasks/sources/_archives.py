@@ -1,7 +1,7 @@
 """Archives in a folder: their members are recordings, read in place, with the texts beside them.
 
 An archive is listed like a folder of its name, in the byte order of its members' names. Nothing is
-ever written under those: `../x.wav` is a name like others.
+ever written under those names, so `../x.wav` is harmless.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst")
 MOST = 1_000_000  # members: 300 MB of names and places
 IN_ARCHIVE = "archive_in_archive"
 
-#: The texts of a folder: of its path, the names in it, and what reads a file of it.
+#: (path of a folder, names in it, reader of its files) -> the folder's texts.
 TextsOf = Callable[[str, list[str], ReadFile], FolderTexts | None]
-#: A recording with its speaker and its text, by the name in its folder.
+#: (texts, name in the folder, recording) -> the recording with its speaker and text.
 Complete = Callable[[FolderTexts | None, str, Recording], Recording]
 
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """`size`: of its bytes, unpacked. `error`: (code, detail) of one that cannot be read."""
+    """`size`: unpacked, in bytes. `error`: (code, detail) if it cannot be read."""
 
     name: str
     locator: Locator
@@ -60,7 +60,7 @@ def is_archive(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Archive:
-    """One archive: its name in the source, which its recordings' names begin with, and its path."""
+    """One archive. `name`: in the source; prefixes its recordings' names."""
 
     name: str
     path: str
@@ -69,7 +69,7 @@ class Archive:
     complete: Complete
 
     def listed(self) -> Entries:
-        """Its recordings; what cannot be listed is one failed recording."""
+        """Its recordings; an archive that cannot be listed gives one failed recording."""
         name = safe_name(self.name)
         state = file_state(self.path)
         if state.error and state.error[0] != UNREACHABLE:
@@ -150,7 +150,7 @@ class Archive:
 
 
 def _reader(members: list[_Member]) -> ReadFile:
-    """Reads those that are not audio by their names."""
+    """Reads members that are not audio, by name."""
     places = {m.name: m.locator for m in members if not known(m.name) and m.error is None}
 
     def read(name: str, most: int) -> bytes:
@@ -164,7 +164,7 @@ def _reader(members: list[_Member]) -> ReadFile:
 
 
 def _members(path: str) -> Iterator[_Member]:
-    """Members in the archive's order. ItemError for the rest of it."""
+    """Members in the archive's order; raises ItemError where the rest cannot be read."""
     with patient.opened(path) as file:
         head = file.read(HEAD)
         packing = compression(head)

@@ -1,4 +1,4 @@
-"""Where the audio is that a table names: by a path, or by a name without folder or extension."""
+"""Finds the audio that a table names by a path, or by a name without folder or extension."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tasks.base.errors import ItemError
 from tasks.sources._paths import resolve
 from tasks.storage import urls
 
-#: Folders and extensions that are tried, the name as it is first.
+#: Folders and extensions to try, first the name as it is.
 FOLDERS = ("", "wavs/", "clips/", "wav/", "audio/", "mp3/", "data/", "../", "../wavs/", "../wav/")
 EXTENSIONS = ("", ".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".WAV")
-LOOKED, ASKED = 20, 3  # names by which the place of all is chosen; of a URL, each is a request
+LOOKED, ASKED = 20, 3  # names to choose the place of all by; under a URL, each costs requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,8 @@ AS_WRITTEN = Place()
 def place_of(
     root: str, names: Iterable[str], folders: Sequence[str] = FOLDERS
 ) -> tuple[Place, int]:
-    """The place at which most of some names are, and how many are; `AS_WRITTEN`, 0 for none."""
+    """The place of most of the first names, and how many are there; (`AS_WRITTEN`, 0) if none
+    is."""
     looked = [*names][: ASKED if storage.is_url(root) else LOOKED]
     best, most = AS_WRITTEN, 0
     for before in folders:

@@ -1,5 +1,5 @@
-"""Whether a file in a folder or an archive is a recording: by its ending, and of `.ts` by its first
-bytes, since that is a transport stream's ending and TypeScript's."""
+"""Whether a file in a folder or an archive is a recording: by its ending, and for `.ts` by its
+first bytes, since TypeScript shares that ending with transport streams."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tasks.base.errors import ItemError
 from tasks.recording.file_kinds import is_transport_stream, known
 from tasks.storage import regular, urls
 
-#: Of a stream, this much tells.
+#: Bytes that identify a transport stream.
 _HEAD = 4 * 188
 
-#: The bytes of a file by its path or URL, up to a number. OSError or ItemError.
+#: (path or URL, most bytes) -> the first bytes of a file. Raises OSError or ItemError.
 ReadFile = Callable[[str, int], bytes]
 
 
@@ -29,8 +29,8 @@ def first_bytes(path: str, most: int) -> bytes:
 
 
 def is_recording(name: str, path: str, read: ReadFile = first_bytes) -> bool:
-    """`path`: where the file `name` is, as `read` takes it. A `.ts` that cannot be read is taken
-    for one, so that its fault is told."""
+    """`path`: where the file `name` is, as `read` takes it. A `.ts` that cannot be read counts as
+    one, so that its fault is reported."""
     if known(name):
         return True
     if not name.lower().endswith(".ts"):

@@ -10,12 +10,13 @@ from tasks.recording.locator import Channels
 from tasks.recording.names import display_text
 from tasks.sources._lists import cell_field
 
-MOST = 64  # channels of a file; a larger number is no channel
+MOST = 64  # channels of a file; a larger number is not a channel
 
 
 def channels_field(value: object) -> Channels | None:
-    """The channels in a cell or field: one, or a list of them; None: all of the file, or a word
-    that names none, such as that of a broadcaster. ValueError for a number that no channel has."""
+    """The channels in a cell or field, which holds one or a list of them. None for all of the file,
+    or for a word that is not a channel, such as a broadcaster's name. ValueError for a number that
+    no channel has."""
     if value is None:  # most rows
         return None
     if isinstance(value, list | tuple):
@@ -36,7 +37,7 @@ def _channel(value: object) -> int | None:
 
 
 def check(records: Sequence[Mapping[str, object]], names: Sequence[str], path: str) -> None:
-    """ConfigError where a list seems to count channels from 1."""
+    """Raises ConfigError if a list seems to count channels from 1."""
     for name in names:
         numbers = {
             int(text)

@@ -1,4 +1,4 @@
-"""Which columns of a table, or keys of a list, hold what: by their names and by their values."""
+"""Recognises what the columns of a table, or the keys of a list, hold, by names and by values."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ NAMES: dict[str, tuple[str, ...]] = {
     "duration": ("duration", "dur", "duration_s", "duration_seconds"),
     "channel": ("channel", "channel_id", "audio_channel", "chan"),
 }
-LOOKED = 1000  # rows whose values and keys are looked at
+LOOKED = 1000  # rows from which columns are recognised
 LEAST_WORDS = 3  # of most values in a column of texts
 SHOWN = 20  # names in a message, and characters of a value
 
-#: Words in a name that promise a role. A column of times says nothing of use without a start.
+#: Words in a name that suggest a role. Without a start, a column of times is of no use.
 _HINTS = {
     "text": re.compile(
         r"(?!.*_id$).*(?:text|sentence|transcri|utterance$|subtitle|caption|lyrics|txt)"
@@ -44,7 +44,7 @@ _HINTS = {
     "end": re.compile(r"(?:^|_)(?:end|stop|to)(?:_|$)"),
     "language": re.compile(r"(?:^|_)lang|language|locale"),
 }
-#: Values of a column that says yes or no: `is_gold_transcript`.
+#: Values of a yes-or-no column, such as `is_gold_transcript`.
 _FLAGS = frozenset(("true", "false", "yes", "no"))
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 
@@ -73,7 +73,7 @@ def by_content(records: Sequence[Mapping[str, object]], names: Iterable[str]) ->
 
 @dataclass(frozen=True, slots=True)
 class Untaken:
-    """A column or key that looks like it holds a role, and is not taken."""
+    """A column or key that seems to hold a role, and is not used."""
 
     name: str
     role: str
@@ -83,8 +83,8 @@ class Untaken:
 def untaken(
     records: Sequence[Mapping[str, object]], roles: Mapping[str, str], used: Collection[str] = ()
 ) -> list[Untaken]:
-    """Columns that look like a text, an id, a speaker, a language or a time, and hold something,
-    but that none of `roles` (name by role) takes; `used`: further names that are not told."""
+    """Non-empty columns that seem to hold a text, an id, a speaker, a language or a time, but that
+    none of `roles` (role to name) uses; `used`: further names to leave out."""
     taken = {*roles.values(), *used}
     names = dict.fromkeys(name for record in records for name in record if name not in taken)
     columns = []

@@ -16,7 +16,7 @@ from tasks.sources._objects import walk
 from tasks.sources._paths import skip_reason, source_root
 from tasks.storage import urls
 
-#: (relative name, absolute path), or what is skipped.
+#: (relative name, absolute path), or a skipped file.
 Entries = Iterator[tuple[str, str] | Ignored]
 
 
@@ -57,7 +57,7 @@ def containers(path: str, wanted: Callable[[str], bool], what: str) -> Container
 
 
 def _matching(pattern: str) -> Entries:
-    """What a pattern stands for, local or a URL (`s3://bucket/a/*.tar`)."""
+    """The files that match a pattern, local or a URL (`s3://bucket/a/*.tar`)."""
     base = _base(pattern)
     if storage.is_url(pattern):
         for url in urls.matching(pattern):

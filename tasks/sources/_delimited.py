@@ -1,8 +1,8 @@
-"""Tables in text: rows of cells parted by tabs, commas, semicolons or pipes.
+"""Tables in text: rows of cells separated by tabs, commas, semicolons or pipes.
 
-Rows are read one by one. A cell in quotes may hold the separator and line ends; a quote that opens
-no such cell is a character like any other, so that a stray one costs nothing but itself. A row that
-does not have the header's cells is a bad row, and the next line begins the next row.
+Rows are read one by one. A cell in quotes may hold the separator and line ends; any other quote is
+an ordinary character, so that a stray one breaks nothing. A row whose number of cells is not the
+header's is a bad row, and the next line begins the next row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tasks.storage import bounds, urls
 SEPARATORS = {"\t": "tabs", "|": "pipes", ";": "semicolons", ",": "commas"}
 HEAD_BYTES = 1 << 20  # in which the encoding is recognised
 HEAD_LINES = 200  # in which the separator is
-#: Bytes of the lines that are held to find the end of a cell in quotes; of each, beside its text.
+#: Bytes of the lines held to find the end of a quoted cell, and overhead of each line.
 MOST_AHEAD, LINE_BYTES = 256 << 20, 160
 
 Lines = Iterator[tuple[int, str | None]]
@@ -34,8 +34,8 @@ Record = dict[str, object] | ValueError
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a table is written. `names` of its columns; `header`: they stand in its first row;
-    `widths`: numbers of cells that a row may have; `quotes`: cells may stand in quotes."""
+    """How a table is written. `names`: of its columns; `header`: they are its first row; `widths`:
+    numbers of cells that a row may have; `quotes`: cells may be quoted."""
 
     path: str
     encoding: str
@@ -72,8 +72,8 @@ def _decoded(path: str, encoding: str) -> Lines:
 
 
 def encoding_of(path: str, stated: str | None) -> str:
-    """The encoding of a table. ConfigError if it is packed, binary, or not certain; a few bytes
-    that are no UTF-8 are left to the rows that they are in."""
+    """The encoding of a table. ConfigError if it is packed, binary or uncertain; a few bytes that
+    are not UTF-8 fail only their rows."""
     try:
         with urls.streamed(path) as file:
             head = file.read(HEAD_BYTES)
@@ -110,8 +110,8 @@ def form_of(
     header: bool | None = None,
     encoding: str | None = None,
 ) -> Form:
-    """How a table is written, by its first rows and by what the settings say of it. ConfigError if
-    it cannot be read, or its columns cannot be told apart."""
+    """How a table is written, by its first rows and the settings. ConfigError if it cannot be read,
+    or its columns cannot be told apart."""
     path = list_file(path)
     encoding = encoding_of(path, encoding)
     head = [line for _, line in islice(lines(path, encoding), HEAD_LINES) if line is not None]
@@ -133,7 +133,7 @@ def form_of(
 
 
 def _unique(header: Sequence[str]) -> tuple[str, ...]:
-    """Names of columns; one that comes again, or is empty, gets its number."""
+    """Names of columns; an empty or repeated one gets its number."""
     names: list[str] = []
     for number, cell in enumerate(header, 1):
         name = display_text(cell.strip())
@@ -142,7 +142,7 @@ def _unique(header: Sequence[str]) -> tuple[str, ...]:
 
 
 def _separator(path: str, head: list[str]) -> str | None:
-    """What parts the columns; None if there is only one."""
+    """The separator of columns; None if there is only one column."""
     best: tuple[bool, float, str] = (False, 0.0, "")
     for candidate in SEPARATORS:
         rows = [_cells(line, candidate) for line in head]
@@ -164,7 +164,7 @@ def _separator(path: str, head: list[str]) -> str | None:
 
 
 def _has_header(rows: list[list[str]]) -> bool:
-    """Whether the first row names columns: it names no file."""
+    """Whether the first row is a header: it names no audio file."""
     return not any(known(cell.strip()) for cell in rows[0])
 
 
@@ -177,13 +177,13 @@ def _cells(line: str, separator: str | None, quotes: bool = True) -> list[str]:
     return _parsed(line, separator, True)[0] if quotes else line.split(separator)
 
 
-#: What is in quotes up to the quote that closes it; a doubled one is a quote of the text.
+#: The text up to the closing quote; a doubled quote belongs to it.
 _INSIDE = re.compile(r'[^"]*+(?:""[^"]*+)*+')
 
 
 def _parsed(line: str, separator: str, whole: bool) -> tuple[list[str], str | None]:
-    """The cells of a line, and what it holds of a last one whose quotes are still open; `whole`:
-    a quote that nothing closes is a character."""
+    """The cells of a line, and the beginning of a last cell whose quotes are still open; `whole`:
+    an unclosed quote is an ordinary character."""
     if '"' not in line:
         return line.split(separator), None
     cells: list[str] = []
@@ -253,7 +253,7 @@ def rows(form: Form) -> Iterator[tuple[int, list[str] | ValueError]]:
 def _row(
     form: Form, separator: str, line: str, ahead: deque[tuple[int, str | None]], source: Lines
 ) -> list[str]:
-    """The cells of a row that begins with this line; takes the lines that belong to it, too."""
+    """The cells of the row that begins with `line`; consumes its further lines."""
     cells, left_open = _parsed(line, separator, False)
     used = size = 0
     parts = [left_open or ""]
@@ -288,7 +288,7 @@ def _row(
 
 
 def _is_row(form: Form, separator: str, line: str) -> bool:
-    """Whether a line after an open quote is rather a row of its own: the quote was a stray one."""
+    """Whether a line after an open quote is a row of its own, and the quote a stray one."""
     cells = _cells(line, separator)
     if len(cells) not in form.widths:
         return False

@@ -34,7 +34,7 @@ class LabelSettings(SourceSettings):
 
 
 def of_record(record: Mapping[str, object], names: Sequence[str]) -> Labels:
-    """The labels of an entry; what is absent, or no label, is none."""
+    """The labels of an entry that have a usable value."""
     stated = ((name, value_of(record.get(name))) for name in names)
     return tuple((name, value) for name, value in stated if value)
 
@@ -57,9 +57,9 @@ def notes(
     noun: str,
     columns: Iterable[str] = (),
 ) -> list[str]:
-    """A sentence for each label that none of a source's first entries has, and for each that some
-    of them hold in another form. `noun`: of what has a name; `columns`: names that are there
-    even where no entry holds a value."""
+    """A sentence for each label that none of a source's first entries has, and for each whose value
+    in some of them is unusable. `noun`: what holds a value, such as a column; `columns`: those that
+    exist even where no entry has a value."""
     if not names:
         return []
     records = [*records]
@@ -82,7 +82,7 @@ def notes(
 
 
 def _is_no_label(value: object) -> bool:
-    """Whether a cell holds something that is not kept."""
+    """Whether a cell holds something that cannot be a label."""
     if value_of(value) is not None:
         return False
     try:

@@ -1,7 +1,7 @@
 """Lists that sources read: lines, fields, and how bad lines are reported.
 
-One rule: a line that cannot be understood, or that names something unusable, becomes a
-`Recording` with an `error`, so it counts in the failed fraction. `Ignored` is only for what is
+One rule: a line that cannot be understood, or that names something unusable, becomes a `Recording`
+with an `error`, so it counts in the failed fraction. `Ignored` is only for lines that are
 understood and left out on purpose.
 """
 
@@ -46,9 +46,9 @@ def failed(path: str, source_path: str, file: str, code: str, detail: str) -> Re
 
 
 def unlisted(name: str, path: str, error: ItemError) -> Recording:
-    """What could not be listed of a container, as one failed recording."""
+    """The part of a container that cannot be listed, as one failed recording."""
     rest = failed(f"{name}{REST}", f"{display_path(path)}{REST}", path, error.code, error.detail)
-    # A part of the file: as a whole it would be probed as a recording once it can be read.
+    # With an offset: the whole file would be probed as a recording once it can be read.
     return replace(rest, locator=Locator(path, offset=0)) if error.code == UNREACHABLE else rest
 
 
@@ -59,8 +59,8 @@ def bad_line(file: str, number: int, why: str | ItemError | ValueError) -> Recor
 
 
 def again(reason: str, first: str | None, text: str | None) -> str:
-    """Why an entry is skipped whose like came before with the text `first`, which counts: for
-    `reason`, or because its own text contradicts that one."""
+    """Why a repeated entry is skipped: `reason`, or `other_text` if its text contradicts that of
+    the first one, which counts."""
     return reason if text in (None, first) else "other_text"
 
 
@@ -97,11 +97,11 @@ def text_field(value: object) -> str | None:
     if not isinstance(value, str):
         if value is None or value != value:
             return None
-        if isinstance(value, ValueError):  # in place of a text, from who read the table
+        if isinstance(value, ValueError):  # put in place of a text when the table was read
             raise value
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"a text is expected, not {type(value).__name__}")
-        # A whole number beside missing ones: pandas has only floats there.
+        # pandas turns whole numbers beside missing ones into floats.
         value = str(int(value) if isinstance(value, float) and value.is_integer() else value)
     text = value.strip()
     if not is_utf8(text):
@@ -131,14 +131,15 @@ def cell_field(value: object) -> str | None:
 
 
 def reference_field(value: object, language: str | None) -> str | None:
-    """`cell_field` of a text in this language."""
+    """`cell_field` of a text in `language`."""
     is_word = value == "null" and language_codes.base(language or "") in _NULL_IS_A_WORD
     return "null" if is_word else cell_field(value)
 
 
 def language_field(value: object, stated: str | None) -> str | None:
-    """The code of a language in a cell (`tasks.base.language_codes.read`), None if there is none.
-    `stated`: the source's language, which stands for what cannot be read; ValueError without."""
+    """The code of a language in a cell (`tasks.base.language_codes.read`), None if absent.
+    `stated`: the source's language, which replaces a code that cannot be read; without it, that is
+    a ValueError."""
     written = cell_field(value)
     code = language_codes.read(written) if written else ""
     if code is None and not stated:
@@ -168,10 +169,9 @@ def seconds_cell(value: object) -> float | None:
 
 
 def timed_words(value: object) -> tuple[TimedWord, ...] | None:
-    """Words with their times from `{word, start, end}` or `[word, start, duration]`, None if
-    absent or empty, or if no word has times; ValueError for anything else, and if they are not in
-    order of time. Words without times (WhisperX gives figures none) share the gap that their
-    neighbours leave."""
+    """Words with their times from `{word, start, end}` or `[word, start, duration]`, None if absent
+    or empty, or if no word has times; ValueError for anything else, and if they are not in order of
+    time. Words without times (as of figures in WhisperX) share the gap between their neighbours."""
     if value is None:
         return None
     if not isinstance(value, list):
@@ -202,7 +202,7 @@ def _shared(words: list[str], start: float, end: float) -> list[TimedWord]:
 
 
 def _timed_word(item: object) -> tuple[str, float | None, float | None]:
-    """A word with its start and end in s; None: it has no times."""
+    """A word with its start and end in s, None if it has no times."""
     if isinstance(item, dict):
         text, start, end = item.get("word"), item.get("start"), item.get("end")
         begins, ends = seconds_field(start), seconds_field(end)

@@ -1,5 +1,4 @@
-"""What a source says of a list before it is read: columns that are not taken, languages that cannot
-be read."""
+"""What a source reports of a list before it is read: unused columns, unreadable languages."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ _WORDS = {
 def of_columns(
     records: Records, roles: Roles, used: Collection[str], noun: str, setting: str = ""
 ) -> list[str]:
-    """A sentence for each column that looks like something and is not taken, with the setting that
-    takes it (`setting`: a pattern of it, with the role as `{role}` and the column as `{name}`)."""
+    """A sentence for each column that seems to hold a role and is not used, with the setting that
+    would use it. `setting`: its pattern, with `{role}` and the column's `{name}`."""
     taken = {role: names[0] for role, names in roles.items()}
     pattern = setting or "columns: {{{role}: {name}}}"
     sentences = []
@@ -44,7 +43,8 @@ def of_columns(
 
 
 def check_languages(records: Records, roles: Roles, settings: SourceSettings) -> None:
-    """ConfigError if a column of languages can nowhere be read, and the source states none."""
+    """Raises ConfigError if no value of a column of languages can be read, and the source states
+    none."""
     if settings.language or not roles.get("language"):
         return
     unread: dict[str, None] = {}

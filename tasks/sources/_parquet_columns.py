@@ -22,14 +22,14 @@ DEFAULTS = {
     "language": ("language", "lang", "locale"),
 }
 SHOWN = 20  # names of columns, in messages
-MOST_COLUMNS = 50  # that are looked at to see what they hold
+MOST_COLUMNS = 50  # of which values are examined
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
     """`audio`: a column of struct(bytes, path); `roles`: the column of each role that exists;
-    `languages`: what the numbers in its column stand for, where it is a ClassLabel; `labels`: the
-    columns of labels that the file has, each with what its numbers stand for."""
+    `languages`: names of the numbers in its column, if that is a ClassLabel; `labels`: the file's
+    columns of labels, each with such names."""
 
     audio: str
     has_path: bool
@@ -38,11 +38,11 @@ class Columns:
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def language(self, value: object) -> object:
-        """A cell of the column of languages; a ClassLabel's number as the name it stands for."""
+        """A cell of the column of languages; a ClassLabel's number as its name."""
         return _named(value, self.languages)
 
     def label(self, name: str, value: object) -> object:
-        """A cell of a column of labels, likewise."""
+        """A cell of a column of labels; a ClassLabel's number as its name."""
         return _named(value, self.labels[name])
 
 
@@ -112,7 +112,7 @@ def head_of(table: Table, names: Sequence[str] | None = None) -> list[dict[str, 
         if batch is None:
             return []
         columns = [values(column) for column in batch.slice(0, LOOKED).columns]
-    except ItemError:  # whoever lists the rows says so
+    except ItemError:  # listing the rows reports it
         return []
     return [dict(zip(chosen, row, strict=True)) for row in zip(*columns, strict=True)]
 

@@ -15,7 +15,7 @@ from tasks.recording.names import display_text, safe_name
 from tasks.storage import bounds, regular, urls
 from tasks.storage.containment import OUT_FOLDERS
 
-#: Endings (lower case) that programs give to files they have not finished writing.
+#: Endings (lower case) of files that programs are still writing.
 TEMPORARY = ("~", ".part", ".partial", ".tmp", ".crdownload")
 
 #: Folders (lower case) in which systems keep deleted, former and derived files: recycle bins,
@@ -29,19 +29,19 @@ SYSTEM_FOLDERS = frozenset(
 )
 
 OUT_SIGN = os.path.join("manifests", "index.json")
-RESULTS = "results_of_uttermill"  # of files and folders that are skipped
+RESULTS = "results_of_uttermill"  # why such files and folders are skipped
 
-#: What other tools put in place of a path: URLs, and WebDataset's `pipe:` commands.
+#: What other tools write in place of a path: URLs, and WebDataset's `pipe:` commands.
 _NO_PATH = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://|pipe:)")
 #: A relative path that is normal already: no part is empty or begins with a dot.
 _PLAIN = re.compile(r"[^/.:\0][^/:\0]*(?:/[^/.:\0][^/:\0]*)*")
-#: One that is also a recording's name as it stands: ASCII without `~` and backslashes, or letters
-#: of any script, with an extension, which tells it from words for a missing value.
+#: One that is also a valid recording's name: ASCII without `~` and backslashes, or letters of any
+#: script, with an extension, which no word for a missing value has.
 _NAME = re.compile(r"[\w!-\-;-\[\]-}][\w -/;-\[\]-}]*\.[A-Za-z0-9]+")
 
 
 def skip_reason(name: str, system_folders: bool = False) -> str | None:
-    """Why a file or folder of this name is skipped, or None. `system_folders`: those are taken."""
+    """Why a file or folder of this name is skipped, or None. `system_folders`: keep those."""
     if name.startswith("."):
         return "hidden"
     lower = name.lower()
@@ -106,13 +106,13 @@ def list_file(path: str) -> str:
 
 
 def text_list(path: str) -> str:
-    """The same of a list of text. ConfigError if it is packed, or not in UTF-8 as a whole: every
-    line of it would fail by itself."""
+    """`list_file` for a list of text. Also raises ConfigError if it is packed, or not in UTF-8 as a
+    whole: else each of its lines would fail."""
     file_path = list_file(path)
     try:
         with urls.streamed(file_path) as file:
             head = file.read(HEAD)
-    except OSError as error:  # a server that answers otherwise than before
+    except OSError as error:  # a server may answer differently now
         raise ConfigError(
             f"source {display_text(path)!r} cannot be read ({_reason(error)})"
         ) from None
@@ -127,7 +127,7 @@ def text_list(path: str) -> str:
 
 
 class Confined(str):
-    """A folder here, for a list that lies elsewhere: it may name files below this folder only."""
+    """A local folder, for a remote list: the list may only name files below it."""
 
 
 def list_root(path: str, root: str | None) -> str:
@@ -141,8 +141,8 @@ def list_root(path: str, root: str | None) -> str:
 def resolve(root: str, written: object) -> str:
     """The path that a list means by `written`.
 
-    ValueError if it is not a path, ItemError `unsupported` if it leads to another store, bucket or
-    host than the settings name, or out of a `Confined` root. `.` and `//` are folded so that two
+    ValueError if it is not a path, ItemError `unsupported` if it leads to a store, bucket or host
+    that the settings do not name, or out of a `Confined` root. `.` and `//` are folded so that two
     spellings are one file, but never `x/..`, which is another folder if `x` is a link.
     """
     if not isinstance(written, str) or not written.strip():
@@ -165,15 +165,14 @@ def resolve(root: str, written: object) -> str:
 
 
 def plain_root(root: str) -> str | None:
-    """What a local root puts before a name that is `is_plain` to give its path, which people may
-    read; None for a root that is not written as `urls.absolute` writes it."""
+    """The prefix that turns an `is_plain` name below a local root into its path; None if the root
+    is not normalised, or not displayed as it is."""
     local = os.path.isabs(root) and not storage.is_url(root) and os.path.normpath(root) == root
     return f"{root.rstrip('/')}/" if local and display_text(root) == root else None
 
 
 def is_plain(written: str) -> bool:
-    """Whether a path in a list is, below a `plain_root`, all that `resolve` and `listed_name` make
-    of it: most of them."""
+    """Whether `resolve` and `listed_name` leave a path below a `plain_root` as it is; most are."""
     return (
         _NAME.fullmatch(written) is not None
         and "//" not in written
@@ -192,7 +191,7 @@ def _resolve_object(root: str, written: str) -> str:
     else:
         key = posixpath.join(root.removeprefix(bucket).lstrip("/"), written)
     url = f"{bucket}{posixpath.normpath(f'/{key}')}"
-    # A key of a bucket may hold `?`; to a server, and in a signed link, it begins a query.
+    # A bucket's key may contain `?`; for a server, or in a signed link, it begins a query.
     query = r"[?#]|;[^/]*=" if scheme.startswith("http") else r"\?.*="
     if re.search(query, key) or "\0" in url:
         raise ItemError(

@@ -1,9 +1,8 @@
 """Recordings of the rows of a table, in memory that does not grow with their texts.
 
-The rows are read twice: first for where each file is named for the last time, some bytes a row,
-then to list each recording there, with all rows that name it. Most rows say what many others say,
-of a file that no other row names: these become recordings a block at a time, column by column,
-which takes a third of the time.
+The rows are read twice: first to find the last row of each file, in a few bytes a row, then to list
+each recording there, with all its rows. Most rows are simple ones, each the only row of its file:
+these become recordings a block at a time, column by column, in a third of the time.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from tasks.storage.local import stat_guard
 
 
 def listed(layout: Found, settings: LabelSettings) -> Entries:
-    """The recordings of a layout; the source's language where a row names none, and its labels.
+    """The recordings of a layout, with labels, and the source's language where a row has none.
     Audio below a layout's folder that no row names is skipped as `not_listed`."""
     key_of = partial(_key, layout.root.rstrip("/") + "/")
     keys = np.fromiter(map(key_of, layout.audio()), np.int64)
@@ -65,7 +64,7 @@ def _key(below: str, audio: object) -> int:
 
 
 def _places(keys: Int64s) -> tuple[Bools, Bools]:
-    """Which rows are the last ones of their file, and which the only ones."""
+    """Which rows are the last, and which the only one, of their file."""
     _, first, counts = np.unique(keys[::-1], return_index=True, return_counts=True)
     last, once = np.zeros((2, len(keys)), bool)
     last[len(keys) - 1 - first] = True
@@ -88,7 +87,7 @@ def _recordings(layout: Found, keys: Int64s, settings: LabelSettings) -> Entries
         try:
             if isinstance(row.what, ValueError):
                 raise row.what
-            is_last = position >= len(last) or last[position]  # a table that grew meanwhile
+            is_last = position >= len(last) or last[position]  # the table may have grown
             position += 1
             line = _line(row.what, layout.root, settings.language, labels)
         except (ItemError, ValueError) as error:
@@ -111,8 +110,8 @@ def _recordings(layout: Found, keys: Int64s, settings: LabelSettings) -> Entries
 def _shortened(
     layout: Found, once: Bools, settings: LabelSettings
 ) -> Iterator[FileRow | list[Recording]]:
-    """The rows of a layout. Those of a block come as recordings if each of them names a whole file
-    that no other row names, by a plain path: most rows."""
+    """The rows of a layout; a block of rows as recordings if each names, by a plain path, a whole
+    file that no other row names, as most do."""
     before, position = plain_root(layout.root), 0
     if before is None or not layout.parts:
         yield from layout.rows()
@@ -131,8 +130,8 @@ def _shortened(
 
 
 def _whole_files(block: Block, before: str, settings: LabelSettings) -> list[Recording] | None:
-    """The recordings of rows of which each names a whole file below `before`, a `plain_root`; None
-    if one does not, or has something that cannot be read: what is wrong is told row by row."""
+    """The recordings of rows that each name a whole file below `before`, a `plain_root`; None if
+    one does not, or cannot be read: faults are reported row by row."""
     written, texts, speakers, languages, ids, starts, ends, _, channels = block.columns
     count = len(written)
     if any(column.count(None) < count for column in (starts, ends, channels)):
@@ -162,7 +161,7 @@ def _whole_files(block: Block, before: str, settings: LabelSettings) -> list[Rec
 
 
 def _each(values: Sequence[object], read: Callable[[object], str | None]) -> list[str | None]:
-    """What is read in each of some cells, once for equal texts."""
+    """`read` of each cell, called once for equal texts."""
     if {*map(type, values)} <= {str, type(None)}:
         results = {value: read(value) for value in {*values}}
         return [results[value] for value in values]
@@ -170,8 +169,8 @@ def _each(values: Sequence[object], read: Callable[[object], str | None]) -> lis
 
 
 def _line(row: Described, root: str, stated: str | None, labels: Sequence[str]) -> Line:
-    """A row as a span of a file; ItemError or ValueError says what is wrong with it. `stated`: the
-    source's language; `labels`: names of those that it keeps."""
+    """A row as a span of a file; raises ItemError or ValueError for a faulty one. `stated`: the
+    source's language; `labels`: names of those to keep."""
     audio = row.audio.strip() if isinstance(row.audio, str) else row.audio
     path = resolve(root, None if cell_field(audio) is None else audio)
     start = end = None

@@ -15,11 +15,11 @@ from tasks.sources._paths import listed_name
 from tasks.storage import bounds
 
 
-@dataclass(slots=True)  # a frozen one takes thrice the time to make
+@dataclass(slots=True)  # a frozen one takes three times as long to make
 class Line:
     """One parsed line. `written`: the path as in the line; `whole`: it names no span; `channels`:
-    those of the file that are heard in the span, where the list says so; `length`: of the span it
-    says only how long it is."""
+    the span's channels of the file, if the list states them; `length`: it states only the span's
+    length."""
 
     path: str
     written: str
@@ -29,7 +29,7 @@ class Line:
     length: bool = False
 
     def again(self, former: Line) -> bool:
-        """Whether a line says the same span only by its length, as a former one does."""
+        """Whether both lines state the same span by its length alone."""
         same = self.segment.end == former.segment.end
         return self.length and former.length and same
 
@@ -56,7 +56,7 @@ class _Part:
 
 
 def _recording(line: Line, segments: Collection[Segment], root: str) -> Recording:
-    """The recording of a file, or of channels of it, whose first line is this."""
+    """The recording of a file, or of some of its channels, from its first line."""
     name, one = listed_name(line.path, line.written, root), line.segment
     # Word times need a segment to be cut from, even where it is the whole file.
     if not (line.whole or line.length) or len(segments) > 1 or one.words:
@@ -66,12 +66,13 @@ def _recording(line: Line, segments: Collection[Segment], root: str) -> Recordin
 
 @dataclass(slots=True)
 class Group:
-    """The lines of one file, by the channels of it that they are about."""
+    """The lines of one file, by channels."""
 
     parts: dict[Channels | None, _Part] = field(default_factory=dict)
 
     def add(self, line: Line) -> str | None:
-        """Take a line; why it is skipped, where a line before says the same or another thing."""
+        """Adds a line; returns why it is skipped, if an earlier line says the same or contradicts
+        it."""
         return self.parts.setdefault(line.channels, _Part(line)).add(line)
 
     def recordings(self, root: str) -> Iterator[Recording]:
@@ -86,8 +87,8 @@ def grouped(
     lines: Iterable[tuple[int, str | None]],
     parse: Callable[[str | None], Iterable[Line]],
 ) -> Entries:
-    """Recordings of the numbered lines of the list `path`, whose relative paths start at `root`;
-    ItemError or ValueError of `parse` is the fault of a line.
+    """Recordings of the numbered lines of the list `path`, whose relative paths start at `root`; an
+    ItemError or ValueError of `parse` makes a bad line.
 
     Bad lines come first, then the recordings: a file's lines may be anywhere in the list.
     """
@@ -121,7 +122,7 @@ def grouped(
 def _whole(
     lines: Iterable[tuple[int, str | None]],
 ) -> Iterator[tuple[int, str | ItemError | None]]:
-    """The lines, and at last the error that ends them, if any."""
+    """The lines, and last the error that ends them, if any."""
     number = 0
     try:
         for number, text in lines:

@@ -94,7 +94,7 @@ def members(file: BinaryIO) -> Iterator[Member]:
         full = pax.get("path") or name or header.name
         kind = _kind(header, pax)
         if header.type == tarfile.GNUTYPE_SPARSE:
-            # More headers may follow a sparse one; we do not work out where its data ends.
+            # More headers may follow a sparse one; where its data ends is not worked out.
             detail = f"a sparse member at byte {position}; what follows is not read"
             raise ItemError("unsupported", detail)
         holds_data = header.isreg() or header.type not in tarfile.SUPPORTED_TYPES
@@ -104,7 +104,7 @@ def members(file: BinaryIO) -> Iterator[Member]:
         yield Member(full, kind, start, size if holds_data else 0)
         position = _after(start, size if holds_data else 0)
         name, pax = None, {}
-    # Only the missing mark shows a cut between two members; a writer that closes its tar leaves it.
+    # Only the missing end mark, which every closed tar has, shows a cut between two members.
     raise ItemError("truncated", f"the tar ends at byte {total} without an end mark")
 
 

@@ -1,8 +1,8 @@
-"""The encoding of text files: recognised where it is certain, or asked for; never guessed.
+"""The encoding of text files: recognised where certain, else a setting; never guessed.
 
-Certain are a byte order mark, valid UTF-8, and UTF-16 without a mark whose letters are mostly ASCII
-(every other byte is zero). One byte a letter (CP1251, Latin-1) and two (GBK, Big5)
-fit almost any bytes: which of them a file has, only a person can say.
+A byte order mark, valid UTF-8, and UTF-16 of mostly ASCII without a mark (every other byte is zero)
+are certain. Encodings with one byte a letter (CP1251, Latin-1) or two (GBK, Big5) fit almost any
+bytes: only a person can say which one a file has.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tasks.base.errors import ItemError
 from tasks.recording.names import display_text
 
 BAD_TEXT = "bad_text"
-#: What a text may be that is no UTF-8, with the way it would read, for the message.
+#: Encodings to show in the message for a text that is not UTF-8, with how it would read.
 CANDIDATES = ("gb18030", "big5", "shift_jis", "euc_kr", "cp1251", "cp1252")
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -27,8 +27,8 @@ _SHOWN = 12  # characters of each reading in a message
 
 
 def decode(data: bytes, encoding: str | None = None) -> tuple[str, str]:
-    """(text without a byte order mark, name of its encoding). `encoding`: what the settings say;
-    a mark in the bytes wins. ItemError `bad_text` if it is not certain, or the bytes do not fit."""
+    """(text without a byte order mark, name of its encoding). `encoding`: from the settings; a mark
+    in the bytes wins. ItemError `bad_text` if it is uncertain, or the bytes do not fit."""
     marked = None
     if data[:1] in _MARKED:
         marked = next((name for mark, name in _MARKS if data.startswith(mark)), None)
@@ -43,8 +43,7 @@ def decode(data: bytes, encoding: str | None = None) -> tuple[str, str]:
 
 
 def checked(encoding: str) -> str:
-    """The name of an encoding, as Python spells it; ValueError if there is none, or it is no
-    encoding of text."""
+    """The name of a text encoding, as Python spells it; ValueError if there is no such."""
     try:
         info = codecs.lookup(encoding)
     except (LookupError, ValueError):
@@ -70,7 +69,7 @@ def _recognised(data: bytes) -> tuple[str, str]:
 
 
 def _wide(data: bytes) -> tuple[str, str]:
-    """UTF-16 without a mark, whose zeros are at every other byte: no other encoding has that."""
+    """UTF-16 without a mark, by zeros at every other byte, which no other encoding has."""
     zeros = data[0::2].count(0), data[1::2].count(0)
     name = "utf-16-le" if zeros[1] else "utf-16-be"
     if len(data) % 2 == 0 and 0 in zeros and 4 * max(zeros) >= len(data):
@@ -86,7 +85,7 @@ def _wide(data: bytes) -> tuple[str, str]:
 
 
 def _uncertain(data: bytes, start: int) -> str:
-    """Why it is not read, with what it would say in other encodings."""
+    """Why the text is not read, with how it would read in other encodings."""
     beginning = max(data.rfind(b"\n", 0, start) + 1, start - 8)
     readings = []
     for name in CANDIDATES:

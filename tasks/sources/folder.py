@@ -48,10 +48,10 @@ _KINDS = {
     **dict.fromkeys((".csv", ".tsv", ".psv", ".txt", ".json"), "table"),
 }
 _PACKED = (".7z", ".rar", ".gz", ".bz2", ".xz", ".zst")
-OTHER_ENDING = "extension"  # a file is skipped for it
-MOST_LOOKED = 50_000  # entries that are looked at to find branches
+OTHER_ENDING = "extension"  # why a file is skipped
+MOST_LOOKED = 50_000  # entries examined to find branches
 
-#: A folder's relative path with its `/`, and whether what lies below belongs to it.
+#: A folder's relative path with its `/`, and whether its subfolders belong to it.
 Branch = tuple[str, bool]
 
 
@@ -157,14 +157,14 @@ def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
 
 
 def notes(settings: Settings) -> list[str]:
-    """Lists in the folder that name its recordings, and are not read."""
+    """Lists in the folder that name its recordings and are not read."""
     root, status = source_root(settings.path)
     is_local = stat.S_ISDIR(status.st_mode) and not storage.is_url(root)
     return [*tables.sentences(root)] if is_local and settings.texts != "none" else []
 
 
 def _hint(path: str) -> str:
-    """What to do about a file that is no folder; empty where its name does not tell."""
+    """What to do about a file that is not a folder; empty if its name does not tell."""
     ending = os.path.splitext(path)[1].lower()
     if ending in _PACKED:
         return "; unpack it first"
@@ -173,7 +173,7 @@ def _hint(path: str) -> str:
 
 
 def branches(settings: Settings, least: int) -> Sequence[Branch] | None:
-    """Folders without those below them, and whole trees: at least so many, or None."""
+    """At least `least` branches, single folders and whole trees, that cover the source; or None."""
     root, status = source_root(settings.path)
     if storage.is_url(root) or not stat.S_ISDIR(status.st_mode):
         return None
@@ -194,8 +194,8 @@ def branches(settings: Settings, least: int) -> Sequence[Branch] | None:
 
 
 def branch(settings: Settings, branch: Branch) -> Iterator[Recording | Ignored] | None:
-    """None if a folder is a link or lies on another disk: it may be reached on two ways, and
-    only who sees all of them knows which comes first."""
+    """The recordings of a branch. None if a folder is a link or lies on another disk: two branches
+    may reach it, and only a walk over all of them knows which comes first."""
     root, status = source_root(settings.path)
     try:
         return iter(list(_walk_apart(root, status, settings, *branch)))
@@ -305,7 +305,7 @@ def _object(url: str, settings: Settings) -> Iterator[Recording | Ignored]:
 def _texts(
     home: str, names: Iterable[str], read_file: ReadFile | None = None, *, settings: Settings
 ) -> FolderTexts | None:
-    """The texts of a folder's recordings; None if there are none. `home`: its path, with `/`."""
+    """The texts of a folder's recordings, or None. `home`: its path, with `/`."""
     if settings.texts == "none":
         return None
     chosen = TextsSettings() if settings.texts == "auto" else settings.texts
@@ -336,7 +336,7 @@ def _aside(relative: str, name: str, texts: FolderTexts | None) -> Ignored | Non
 def _told(
     settings: Settings, texts: FolderTexts | None, name: str, recording: Recording
 ) -> Recording:
-    """A recording with its speaker and labels, as its path says, and its text."""
+    """A recording with speaker and labels from its path, and its text."""
     if settings.labels is not None:
         match = re.search(settings.labels.pattern, recording.path)
         names = of_record(match.groupdict(), settings.label_names) if match else ()
@@ -381,7 +381,7 @@ Entry = tuple[os.DirEntry[str], FolderTexts | None]
 
 
 def _entries(path: str) -> Iterator[os.DirEntry[str]]:
-    """OSError if the folder cannot be listed in the end."""
+    """Raises OSError if the folder still cannot be listed after retries."""
     try:
         return iter(unreachable.patience.read(partial(_scanned, path)))
     except ItemError as error:
@@ -466,7 +466,7 @@ def _walk(root: str, status: os.stat_result, settings: Settings) -> Iterator[Rec
 def _files(
     relative: str, entry: os.DirEntry[str], texts: FolderTexts | None, settings: Settings
 ) -> Iterator[Recording | Ignored]:
-    """What a file holds: itself, or the members of an archive."""
+    """A file as a recording, or the members of an archive."""
     item = _file(relative, entry, texts, settings)
     left_aside = isinstance(item, Ignored) and item.reason == OTHER_ENDING
     if left_aside and _reads(entry.name, settings):

@@ -3,10 +3,10 @@
 `path` is one file, a folder or a glob. Listing reads only the small columns. Whether a cell holds
 bytes comes from the column's statistics; audio is read only in row groups that mix both.
 
-What a file claims is refused before memory is taken for it. A text of more than 1 MB fails its
-row. The rest of the file fails where it holds more than 64 MiB and 64 times its size, has pages of
-more than 64 MiB in the columns that are listed, or 100,000 rows with neither audio nor a path; all
-of it by more than 100,000 rows and one for each byte.
+Excessive claims of a file are refused before memory is allocated for them. A text of more than 1 MB
+fails its row. The rest of the file fails where it holds more than 64 MiB and 64 times its size, has
+pages of more than 64 MiB in the columns that are listed, or 100,000 rows with neither audio nor a
+path; the whole file where it claims more than 100,000 rows and more than one for each of its bytes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tasks.sources._parquet_columns import DEFAULTS, Columns, find_columns, head
 from tasks.sources._paths import list_root, resolve
 from tasks.storage import bounds
 
-LOOKED_FILES = 20  # for columns that are not taken
+LOOKED_FILES = 20  # in which unused columns are looked for
 
 
 class Settings(_labels.LabelSettings):
@@ -95,12 +95,12 @@ def recordings(settings: Settings) -> Entries:
 
 
 def notes(settings: Settings) -> list[str]:
-    """Columns that look like something, and are not taken, of the first files; labels that nothing
+    """Columns of the first files that seem to hold a role and are not used; labels that no row
     has."""
     sentences: list[str] = []
     names, records = dict[str, None](), list[dict[str, object]]()
     for _, path in containers(settings.path, _is_parquet, "Parquet file").files[:LOOKED_FILES]:
-        with suppress(ItemError), _open(path) as file:  # `recordings` says what is wrong
+        with suppress(ItemError), _open(path) as file:  # `recordings` reports it
             columns = _columns(file, settings)
             roles = {role: (name,) for role, name in columns.roles.items()}
             pattern = "{role}_column: {name}"

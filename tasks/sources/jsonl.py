@@ -4,11 +4,11 @@
     {"id": …, "wav": …, "text": …[, "speaker": …, "language": …]}       Emilia
     {"audio_filepath": …, "duration": …, "text": …[, "offset": …]}      NeMo
 
-Each line's keys tell its kind; what else it holds that looks like a text, an id or a time is told
-by `plan` and the run. Lines that name spans of one file become one recording with
-segments, in the place of the file's first line. A file that is given whole once more is skipped,
-as `duplicate_line`, or as `other_text` if its text is another one. A length without a start is that
-of a span from 0, as in NeMo; where it is the file's own, the line is about the whole file.
+The keys of the lines tell their kind; `plan` and the run report unused keys that look like a text,
+an id or a time. Lines that name spans of one file become one recording with segments, in the place
+of the file's first line. A second line for a whole file is skipped, as `duplicate_line`, or as
+`other_text` if its text differs. A length without a start means a span from 0, as in NeMo; if it is
+the file's own length, the whole file.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def recordings(settings: Settings) -> Entries:
 
 
 def notes(settings: Settings) -> list[str]:
-    """Keys that look like something, and are not taken; labels that nothing has."""
+    """Keys that seem to hold a role and are not used; labels that no line has."""
     head = _head(text_list(settings.path))
     columns = _columns_of(head, _given(settings))
     labels = settings.label_names

@@ -2,9 +2,9 @@
 they exist.
 
 With `segments`, a recording carries its utterances; one without any carries an empty tuple, as
-Kaldi uses nothing of it. A fifth field of `segments` is a channel, from 0; in
-`reco2file_and_channel` channels are A and B, or numbers from 1. `wav.ark:1234` is read in place.
-Pipes in `wav.scp` are never run.
+Kaldi does not use it. A fifth field of `segments` is a channel, from 0; in `reco2file_and_channel`
+channels are A and B, or numbers from 1. `wav.ark:1234` is read in place. Pipes in `wav.scp` are
+never run.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def _recording(scp: str, root: str, tables: _Tables, key: str, written: str) -> 
 
 
 def _sided(locator: Locator, channels: Channels | None) -> Locator:
-    """`wav.scp` may name a file of that side alone."""
+    """Adds the channels; `or_only`, since `wav.scp` may name a file of that side alone."""
     return locator if channels is None else replace(locator, channels=channels, or_only=True)
 
 
@@ -212,7 +212,7 @@ def _orphans(tables: _Tables, keys: set[str]) -> Entries:
 # Audio in Kaldi archives, by the offset that `wav.scp` gives: `wav.ark:1234`.
 
 _PLACE = re.compile(r"(?P<file>.+):(?P<offset>\d{1,18})(?P<range>\[.*\])?", re.DOTALL)
-_STREAMED = (0, 0x7FFFF000 + 36, 0xFFFFFFFF)  # sizes that a WAV has which was piped
+_STREAMED = (0, 0x7FFFF000 + 36, 0xFFFFFFFF)  # sizes in the header of a piped WAV
 _HEAD = 16  # bytes
 PIPE = (
     "a pipe in wav.scp is never run; where you trust its commands, run them once: "
@@ -230,13 +230,13 @@ class ArkPlace:
 
 
 def ark_place(path: str) -> ArkPlace | None:
-    """What a path that is no file may mean."""
+    """The place in an archive that a path names if it is not a file; None if it cannot be one."""
     match = _PLACE.fullmatch(path)
     return match and ArkPlace(match["file"], int(match["offset"]), bool(match["range"]))
 
 
 def ark_recording(name: str, place: ArkPlace) -> Recording:
-    """The recording at an offset, failed where no audio is there."""
+    """The recording at an offset; failed if no audio is there."""
     whole = of_file(name, place.file)
     if whole.error:
         return whole
@@ -254,8 +254,8 @@ def ark_recording(name: str, place: ArkPlace) -> Recording:
 
 
 def _audio(file: BinaryIO, offset: int) -> tuple[int, int]:
-    """Where the audio begins, and its bytes: a WAV as `wav-copy` writes it, or any file with its
-    length, as kaldiio does. ItemError."""
+    """(start, size) of the audio, in bytes: a WAV as `wav-copy` writes it, or any file after its
+    length, as kaldiio writes it. Raises ItemError."""
     file.seek(offset)
     head = file.read(_HEAD)
     if head[:4] == b"RIFF" and head[8:12] == b"WAVE":

@@ -60,9 +60,9 @@ def recordings(settings: Settings) -> Entries:
 
 
 def notes(settings: Settings) -> list[str]:
-    """Labels that nothing has."""
+    """Labels that no supervision has."""
     names, records = settings.label_names, list[ChainMap[str, object]]()
-    with suppress(ItemError):  # `recordings` says what is wrong
+    with suppress(ItemError):  # `recordings` reports it
         for _, line in islice(_text(_path(settings)), LOOKED if names else 0):
             with suppress(ValueError):
                 cut = json_object(line)
@@ -122,14 +122,14 @@ def _supervisions(cut: dict[str, object]) -> list[dict[str, object]]:
 
 
 def _stated(supervision: dict[str, object], cut: dict[str, object]) -> ChainMap[str, object]:
-    """All that may be a label."""
+    """All values that may be labels; of equal names, the first counts."""
     of_both = supervision.get("custom"), supervision, cut.get("custom")
     return ChainMap(*(values for values in of_both if isinstance(values, dict)))
 
 
 def _source(recording: object) -> tuple[str, Channels | None]:
-    """The path of a recording in one file, as it is, and all channels of the file, where it says
-    so; ValueError if it is something else."""
+    """The path of a recording, as written, and all channels of its file if stated. ValueError
+    unless it is one file."""
     sources = recording.get("sources") if isinstance(recording, dict) else None
     transforms = recording.get("transforms") if isinstance(recording, dict) else None
     for transform in transforms if isinstance(transforms, list) else ():

@@ -1,9 +1,9 @@
 """A table of recordings with their texts: CSV or TSV with any names of columns, or a folder in the
 layout of a known corpus.
 
-Columns are recognised by their names, the audio also by what is in it; `columns` names them. A row
-that cannot be read fails alone. Rows that name spans of one file become one recording with
-segments, in the place of the file's last row. A layout's folder is local; a table may be a URL.
+Columns are recognised by their names, audio also by its values; `columns` names them. A row that
+cannot be read fails alone. Rows that name spans of one file become one recording with segments, in
+the place of the file's last row. A layout's folder is local; a table may be a URL.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from tasks.sources._paths import list_root, source_root, text_list
 from tasks.sources._rows import listed
 from tasks.storage import urls
 
-LOOKED_PARTS = 5  # for columns that are not taken, or languages that cannot be read
+LOOKED_PARTS = 5  # in which unused columns and unreadable languages are looked for
 ENDINGS = (".tsv", ".csv", ".psv")
 Layout = Literal[
     "auto",
@@ -124,9 +124,9 @@ class Settings(_labels.LabelSettings, ListSettings):
 
 
 def recordings(settings: Settings) -> Entries:
-    """Lists lazily. ConfigError at once if the table or folder cannot be read as what it is to be.
+    """Lists lazily. ConfigError at once if the table or folder cannot be read in its layout.
 
-    Bad rows come where they stand; the recording of several rows in the place of the last one.
+    Bad rows keep their place; a recording of several rows takes that of the last one.
     """
     if _is_espnet(settings):
         return kaldi.recordings(_as_kaldi(settings))
@@ -138,7 +138,7 @@ def recordings(settings: Settings) -> Entries:
 
 
 def notes(settings: Settings) -> list[str]:
-    """What the source was taken for, which columns were not taken, and which labels nothing has."""
+    """What the source was taken for, which columns are not used, and which labels no row has."""
     if _is_espnet(settings):
         root = _as_kaldi(settings).root or settings.path
         says = f"ESPnet or Kaldi (wav.scp): paths start at {display_text(root)}"
@@ -156,7 +156,7 @@ def notes(settings: Settings) -> list[str]:
 
 
 def _as_table(file: str) -> str:
-    """What takes a column of a layout's file, whose columns are the layout's: a pattern."""
+    """The settings that would use a column of a layout's file, as a pattern."""
     path = display_text(file).replace("{", "{{").replace("}", "}}")
     return f"kind: table, path: {path}, columns: {{{{{{role}}: {{name}}}}}}"
 
@@ -213,7 +213,7 @@ def _plain(path: str, settings: Settings) -> Found:
 
 
 def names_audio(path: str) -> bool:
-    """Whether one of the first rows of a table names audio that is there. ConfigError if it is no
+    """Whether one of the first rows of a table names existing audio. ConfigError if it is not a
     table of audio."""
     layout = _plain(path, Settings(path=path))
     part = layout.parts[0]
@@ -222,7 +222,7 @@ def names_audio(path: str) -> bool:
 
 
 def _objects(path: str) -> Records[Any] | None:
-    """The records of a list in JSON; None if it is none."""
+    """The records of a list in JSON; None if it is something else."""
     if not path.lower().endswith((".json", ".jsonl")):
         return None
     with suppress(OSError):
@@ -243,7 +243,7 @@ def _roles(
     settings: Settings,
     root: str,
 ) -> dict[str, str]:
-    """The column of each role: as the settings say, else by its name, else by what is in it."""
+    """The column of each role: from the settings, else by its name, else by its values."""
     stated = {
         role: name for role, name in settings.columns.model_dump().items() if name is not None
     }
@@ -289,7 +289,7 @@ def _is_espnet(settings: Settings) -> bool:
 
 
 def _as_kaldi(settings: Settings) -> kaldi.Settings:
-    """ESPnet's folders are Kaldi's, with paths from a folder above: that of the recipe."""
+    """ESPnet's folders are Kaldi's, with paths relative to a folder above, that of the recipe."""
     shared = settings.model_dump(include={*SourceSettings.model_fields} - {"kind"})
     root = settings.root or kaldi_root(os.path.abspath(settings.path))
     return kaldi.Settings.model_validate({**shared, "root": root})
@@ -310,8 +310,8 @@ def kaldi_root(folder: str) -> str:
 
 
 def suggested(path: str) -> JsonObject | None:
-    """The source that a path on the command line certainly is, without its path: a table by its
-    ending, or a folder of this machine in a known layout. None: it is for another kind to say."""
+    """The settings, without the path, of a path on the command line that is certainly a table, by
+    its ending, or a local folder in a known layout; else None."""
     if path.lower().endswith(ENDINGS):
         return {"kind": "table"} if storage.is_url(path) or os.path.isfile(path) else None
     if storage.is_url(path) or not os.path.exists(path):
@@ -325,7 +325,7 @@ def suggested(path: str) -> JsonObject | None:
 
 
 def _list(path: str) -> JsonObject | None:
-    """What a list in JSON is."""
+    """The settings that read a list in JSON; None if none do."""
     if path.endswith(".json") and (layout := found_in(os.path.abspath(path))):
         return {"kind": "table", "layout": layout.layout}
     if not path.endswith((".json", ".jsonl")):

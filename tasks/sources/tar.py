@@ -66,7 +66,7 @@ def recordings(settings: Settings) -> Entries:
         if packed and packed not in PACKINGS:
             raise ConfigError(f"source {display_text(path)!r}: {_COMPRESSED.format(packed)}")
         if not packed and not path.lower().endswith(".tar") and not is_tar(begin):
-            if b"\0" in begin:  # as in no text file
+            if b"\0" in begin:  # no text file has it
                 raise ConfigError(
                     f"source {display_text(path)!r} is neither a tar nor a list of tars"
                 )

@@ -14,7 +14,7 @@ _NO_CUE = re.compile(r"(?:NOTE|STYLE|REGION)(?:\s|$)")  # blocks of WebVTT
 
 
 def blocks(text: str) -> Cues:
-    """SubRip and WebVTT: blocks of lines, each with times and what is said then.
+    """SubRip and WebVTT: blocks of lines, each with times and text.
 
     A line of times begins a cue wherever it stands: some files lack the empty line before it.
     """
@@ -35,13 +35,13 @@ def blocks(text: str) -> Cues:
 
 def _said(lines: list[str], last: bool) -> list[str]:
     """The text of a cue; `lines` may run into a comment, or into the next cue's number or name,
-    which is one line. Some texts have empty lines."""
+    which is one line. Texts may contain empty lines."""
     filled = [n for n, line in enumerate(lines) if line.strip()]
     spoken: list[str] = []
     for order, n in enumerate(filled):
         apart = n != 0 and (order == 0 or filled[order - 1] != n - 1)
         named = not last and order == len(filled) - 1
-        number = named and spoken and lines[n].strip().isdecimal()  # an empty line may lack
+        number = named and spoken and lines[n].strip().isdecimal()  # an empty line may be missing
         if number or (apart and (named or _NO_CUE.match(lines[n]))):
             break
         spoken.append(lines[n])

@@ -1,4 +1,4 @@
-"""Which texts a folder's recordings take, and the reading of one of them."""
+"""Which files are texts of a folder's recordings, and how to read one."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ from tasks.sources._beside.cues import Cues, NoTranscript
 from tasks.sources._text_encoding import BAD_TEXT, decode
 from tasks.storage import bounds
 
-#: Kinds of texts by their ending, best first: where a person sets times, then plain text, and at
-#: last what only machines write.
+#: Kinds of texts by their ending, best first: times set by people, then plain text, last what only
+#: machines write.
 ENDINGS = (
     *("TextGrid", "eaf", "stm", "ctm", "ass", "vtt", "srt"),
     *("normalized.txt", "lab", "txt", "json"),
 )
 PLAIN = ("lab", "txt")
 _KINDS = {ending.lower(): ending for ending in ENDINGS if "." not in ending}
-#: Bytes of a file: ten hours of words with their times have half as many in JSON or XML, and a
-#: third in lines.
+#: Bytes of a file; ten hours of timed words take half of it in JSON or XML, and a third in lines.
 MOST_BYTES, MOST_OF_LINES = 32 << 20, 8 << 20
 LARGE = ("TextGrid", "eaf", "json")
 _HTS = re.compile(r"\d+\s+\d+\s+\S+")  # times in 100 ns: labels of phones
@@ -62,7 +61,7 @@ class TextsSettings(StageSettings):
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """`ext`: the only ending; None: each that is known. `encoding`: what the settings say."""
+    """`ext`: the only ending, None for all known ones. `encoding`: from the settings."""
 
     ext: str | None = None
     tiers: tuple[str, ...] = ()
@@ -70,13 +69,13 @@ class Texts:
 
     @property
     def endings(self) -> tuple[str, ...]:
-        """The endings of files that are looked at, best first."""
+        """The endings of files to read, best first."""
         return ENDINGS if self.ext is None else (self.ext,)
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a text says of its recording; `says`: as what it was read, in words."""
+    """What a text gives its recording; `says`: the kind that it was read as, in words."""
 
     says: str
     text: str | None = None
@@ -85,12 +84,13 @@ class Read:
 
 
 def kind_of(ending: str) -> str | None:
-    """The kind of a file that ends so: the last part of one of ENDINGS."""
+    """The kind of a file with this ending: the last part of one of ENDINGS."""
     return _KINDS.get(ending.rpartition(".")[2].lower())
 
 
 def read(kind: str, data: bytes, stem: str, texts: Texts) -> Read:
-    """A text of that kind. ItemError `bad_text`; NoTranscript if it is none."""
+    """Reads a text of `kind`; raises ItemError `bad_text`, or NoTranscript if it is something
+    else."""
     most = MOST_BYTES if kind in LARGE else MOST_OF_LINES
     if len(data) > most:
         limit = bounds.megabytes(most)
@@ -123,8 +123,8 @@ def _cues(kind: str, text: str, stem: str, texts: Texts) -> Cues:
 
 
 def _plain(says: str, kind: str, text: str) -> Read:
-    """A text without times: the recording's. If only sounds stand in it, they are kept as they are:
-    a rule of `transcribe` drops the clip, which would else get the recogniser's text."""
+    """A text without times: the recording's. A text of sounds alone is kept as it is, so that a
+    rule of `transcribe` drops the clip; it would otherwise get the recogniser's text."""
     if kind == "lab" and all(_HTS.fullmatch(line.strip()) for line in text.strip().splitlines()):
         raise NoTranscript("its labels are phones, not words")
     if "\0" in text:

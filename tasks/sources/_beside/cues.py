@@ -1,4 +1,4 @@
-"""What the readers of transcripts give: cues, which become the segments of a recording."""
+"""Cues: what readers of transcripts return, and what becomes the segments of a recording."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OVERLAP = 0.05  # s by which cues may overlap unnoticed: times are rounded
 
 
 class NoTranscript(Exception):
-    """A file of a kind that has other uses, too, holds no text of a recording."""
+    """A file whose kind has other uses, too, is not a transcript."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Cue:
 
 @dataclass(slots=True)
 class Cues:
-    """The cues of a file, in order of time, and how many were left out, by what is wrong."""
+    """The cues of a file, and how many were left out, by fault."""
 
     cues: list[Cue] = field(default_factory=list)
     wrong: Counter[str] = field(default_factory=Counter)
@@ -52,7 +52,7 @@ class Cues:
             self.cues.append(cue)
 
     def segments(self) -> tuple[Segment, ...]:
-        """One for each cue that says something; counts the others."""
+        """One segment for each cue with speech, in order of time; counts the others."""
         names = spoken.recurring(cue.text for cue in self.cues)
         segments: dict[Segment, None] = {}
         last: dict[Channels | None, float] = {}
@@ -81,7 +81,7 @@ class Cues:
 
 
 def joined(words: Iterable[TimedWord]) -> str:
-    """A text of its words; a mark stands behind its word."""
+    """The words as one text; punctuation joins the word before it."""
     parts: list[str] = []
     for word in words:
         parts += [" ", word.word] if any(map(str.isalnum, word.word)) else [word.word]

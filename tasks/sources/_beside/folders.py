@@ -1,4 +1,4 @@
-"""The texts of the recordings in one folder: which belongs to which, read some at a time."""
+"""The texts of the recordings in one folder, matched by name and read in batches."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tasks.sources._beside.cues import NoTranscript
 from tasks.sources._by_content import ReadFile, first_bytes, is_recording
 from tasks.sources._text_encoding import BAD_TEXT
 
-AHEAD = 1024  # names for which texts are read at the same time
+AHEAD = 1024  # names whose texts are read at the same time
 THREADS, THREADS_OF_STORE = 8, 32  # a share or a store answers many at once
-LEAST = 32  # texts for which threads pay
-EARLY_BYTES = 64 << 10  # a larger text is read when it is its turn: so few are held
+LEAST = 32  # texts from which on threads pay
+EARLY_BYTES = 64 << 10  # a larger text is read in its turn, so that few are in memory
 
 READ, SECOND, ALONE, BAD, OTHER = (
     *("read_as_text", "second_text", "text_without_audio", BAD_TEXT, "no_transcript"),
@@ -32,7 +32,7 @@ Reason = tuple[str, str]  # why a file is skipped, and more in words
 
 @dataclass(slots=True)
 class _Found:
-    """What the texts of one stem say; `waiting`: how many of its recordings have not asked yet."""
+    """What the texts of one stem say; `waiting`: recordings that have yet to take it."""
 
     waiting: int
     read: Read | None = None
@@ -41,8 +41,8 @@ class _Found:
 
 @dataclass(slots=True)
 class FolderTexts:
-    """`home`: the folder's path or URL, with `/`; `names`: of all files in it; `read_file`: the
-    bytes of a file by path, up to a number, where it lies in an archive."""
+    """`home`: the folder's path or URL, ending in `/`; `names`: of all files in it; `read_file`:
+    reads files in an archive."""
 
     home: str
     names: Iterable[str]
@@ -87,11 +87,11 @@ class FolderTexts:
 
     @property
     def any(self) -> bool:
-        """Whether any recording has a text, or nearly, or turns."""
+        """Whether any recording has turns, a text, or a file with nearly the name of one."""
         return bool(self._candidates or self._near or self._turns)
 
     def _stems_of(self, name: str) -> Iterable[tuple[int, str]]:
-        """Stems of recordings whose text a file may be, with the rank of its ending."""
+        """(rank of its ending, stem of the recordings) for each way to read a file as a text."""
         if (kind := kind_of(name)) is None:
             return
         lower = name.lower()
@@ -127,7 +127,7 @@ class FolderTexts:
         return contents
 
     def of(self, name: str, recording: Recording) -> Recording:
-        """A recording with what the text beside it says."""
+        """The recording with what the text beside it says."""
         stem = os.path.splitext(name)[0]
         if recording.error is not None or stem not in self._candidates:
             return recording
@@ -141,7 +141,7 @@ class FolderTexts:
             return replace(recording, guard="", error=(BAD_TEXT, error))
         if text is None:
             return recording
-        return Recording(  # `replace` takes thrice the time
+        return Recording(  # `replace` takes three times as long
             recording.path,
             recording.source_path,
             recording.locator,
@@ -157,7 +157,7 @@ class FolderTexts:
         )
 
     def aside(self, name: str) -> Reason | None:
-        """As what a text was read, or why not; None for a file that is no text of this folder."""
+        """How a text was read, or why it was not; None if the file is not a text of this folder."""
         stem = self._stems.get(name)
         if stem is not None:
             self._resolved(stem)
@@ -209,7 +209,7 @@ class FolderTexts:
 
 
 def _checked(path: str, read_file: ReadFile) -> bytes:
-    """The bytes of a text. ItemError."""
+    """The bytes of a text. Raises ItemError."""
     try:
         return read_file(path, MOST_BYTES + 1)
     except (OSError, MillError) as error:

@@ -48,7 +48,7 @@ def segments(text: str, stem: str) -> Cues:
 
 
 def labels(text: str) -> Cues | None:
-    """Audacity's: `start<tab>end<tab>text`; None if a line is none."""
+    """Audacity: `start<tab>end<tab>text`; None if a line is something else."""
     if "\t" not in text:
         return None
     cues = Cues()
@@ -62,7 +62,7 @@ def labels(text: str) -> Cues | None:
 
 
 def _rows(text: str, stem: str, least: int, what: str) -> list[list[str]]:
-    """The fields of the lines about a recording: of its name if several are named, else all."""
+    """The fields of the lines about the recording `stem`; all lines if they name only one."""
     rows = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith(";;"):
@@ -79,7 +79,7 @@ def _rows(text: str, stem: str, least: int, what: str) -> list[list[str]]:
 
 
 def _sides(rows: list[list[str]]) -> dict[str, Channels | None]:
-    """The channel of each name of one; if there is only one name, it is that of all the file."""
+    """The channel that each name stands for; a single name stands for the whole file."""
     names = {row[1] for row in rows}
     if len(names) == 1:
         return dict.fromkeys(names)

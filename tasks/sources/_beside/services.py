@@ -1,8 +1,7 @@
 """Transcripts in JSON: of Whisper's programs (also WhisperX and whisper.cpp), and of the services
-of AWS, Google, Deepgram and AssemblyAI. Each is known by its keys.
+of AWS, Google, Deepgram and AssemblyAI. Each is recognised by its keys.
 
-The language that they recognised is not taken: it is a guess, and would be forced on the
-recogniser.
+Their language is ignored: it is a guess, and would be forced on the recogniser.
 """
 
 from __future__ import annotations
@@ -30,7 +29,8 @@ class _Word(TypedDict):
 
 
 def cues(text: str) -> Cues:
-    """NoTranscript for JSON of anything else; ItemError `bad_text` if a transcript is broken."""
+    """The cues. Raises NoTranscript for other JSON, ItemError `bad_text` if a transcript is
+    broken."""
     try:
         value = json_value(text)
     except ValueError as error:
@@ -141,7 +141,7 @@ def _turns(
     items: Iterable[tuple[object, Entry]],
     words_of: Callable[[list[Entry]], tuple[TimedWord, ...]],
 ) -> Iterable[Cue]:
-    """A cue for each run of items, which come with their speakers, of one speaker."""
+    """A cue for each run of items of one speaker; `items`: (speaker, item)."""
     for speaker, turn in groupby(items, key=lambda pair: pair[0]):
         if words := words_of([item for _, item in turn]):
             yield Cue(words[0].start, words[-1].end, joined(words), _name(speaker), words)
@@ -150,8 +150,8 @@ def _turns(
 def _with_speakers(
     items: list[Entry], by_start: Mapping[object, object]
 ) -> Iterable[tuple[object, Entry]]:
-    """Items with their speakers, which older files state apart; a mark has that of the word before
-    it."""
+    """(speaker, item); older files state speakers apart, by start time. Punctuation has the speaker
+    of the word before it."""
     last = None
     for item in items:
         if item.get("type") != "punctuation":
@@ -281,7 +281,7 @@ def _has_whisper_segments(value: Entry) -> bool:
     return isinstance(first, dict) and {"start", "end", "text"} <= first.keys()
 
 
-#: Which keys tell a kind, most telling first.
+#: Which keys identify a kind, the most specific first.
 _KINDS: tuple[tuple[Callable[[Entry], bool], Callable[[Entry], Iterable[Cue]]], ...] = (
     (_results("channels"), _deepgram),
     (_results("items"), _aws),

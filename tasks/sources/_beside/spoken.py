@@ -1,11 +1,11 @@
-"""The one rule for what a transcript's line says: words, without what is written around them.
+"""The one rule for the words in a transcript's line: markup, speakers and sounds are removed.
 
-    <i>, {\\an8}, &amp;                       markup: goes, its content stays
-    <v Anna>, ANNA:, Speaker 1:, [Anna]:      a speaker: goes, and is told
-    - , – , >>                                a change of speaker: goes
-    [music], (LAUGHS), (sighs), ♪ la la ♪     a sound: goes, with what is sung
-    !SIL, ++breath++, {laugh}, &=laughs       a corpus's mark of a sound: goes
-    [inaudible], <UNK>                        words that nobody understood: stays, and is told
+    <i>, {\\an8}, &amp;                       markup: removed, its content kept
+    <v Anna>, ANNA:, Speaker 1:, [Anna]:      a speaker: removed, and returned
+    - , – , >>                                a change of speaker: removed
+    [music], (LAUGHS), (sighs), ♪ la la ♪     a sound: removed, with what is sung
+    !SIL, ++breath++, {laugh}, &=laughs       a corpus's mark of a sound: removed
+    [inaudible], <UNK>                        words that nobody understood: kept, and reported
 
 A name before a colon is a speaker's if it is in capitals, and what follows is not; if it is
 `Speaker` with a number; if it is in square brackets; or if two lines of the file begin with it.
@@ -61,7 +61,7 @@ _SOUND = re.compile(
 
 
 class Said(NamedTuple):
-    """`speaker`: its only one, if it names one; `unheard`: some of its words are not known."""
+    """`speaker`: if exactly one is named; `unheard`: nobody understood some of the words."""
 
     text: str
     speaker: str | None = None
@@ -69,7 +69,7 @@ class Said(NamedTuple):
 
 
 def said(raw: str, recurring: frozenset[str] = frozenset()) -> Said:
-    """What the lines of a cue, or of a text, say. `recurring`: of its file, see below."""
+    """The words of a cue or a text. `recurring`: the names that recur in its file, see below."""
     if not _MARK.search(raw):  # most texts
         return Said(" ".join(raw.split()) if any(map(str.isalnum, raw)) else "")
     lines, speakers, last = [], dict[str | None, None](), None
@@ -105,7 +105,7 @@ def recurring(texts: Iterable[str]) -> frozenset[str]:
 
 
 def _prefix(line: str, recurring: frozenset[str]) -> tuple[str | None, str]:
-    """The speaker whom a line names, and the rest of it."""
+    """The speaker that a line names, and the rest of the line."""
     if dash := _DASH.match(line):
         line = line[dash.end() :]
     match = _NAME.match(line)

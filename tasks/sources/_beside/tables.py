@@ -28,8 +28,8 @@ MISSING = (
 
 
 def sentences(root: str) -> Iterator[str]:
-    """What takes each list, with its texts, that names audio which is there; and why a list is not
-    read that seems to."""
+    """For each list that names existing audio, a sentence with the source that reads it; for one
+    that only seems to, why it is not read."""
     count = 0
     for path in _lists(root):
         if count == MOST_LISTS:
@@ -70,12 +70,12 @@ def _lists(root: str) -> Iterator[str]:
                         yield entry.path
                     elif depth < DEPTH and entry.is_dir(follow_symlinks=False):
                         folders.append((entry.path, depth + 1))
-        except OSError:  # whoever lists the folder says so
+        except OSError:  # listing the folder reports it
             continue
 
 
 def _holds_audio(path: str) -> bool:
-    """Whether a list begins with endings of audio."""
+    """Whether the first bytes of a list contain endings of audio."""
     with suppress(OSError), urls.streamed(path) as file:
         head = file.read(HEAD)
         return any(ending in head for ending in AUDIO)

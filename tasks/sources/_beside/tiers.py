@@ -13,7 +13,7 @@ from tasks.sources._beside.cues import Cue, Cues, joined
 from tasks.sources._lists import SILENT
 from tasks.sources._text_encoding import BAD_TEXT
 
-#: Labels of aligners for what is no word.
+#: Aligners' labels for what is not a word.
 NO_WORD = SILENT | {"sp", "spn", "<p:>", "<usb>", "#"}
 _WORDS = re.compile(r"(?:.*[\s_-])?(?:words?|mots|wörter|ort-mau|ort)", re.IGNORECASE)
 _PHONES = re.compile(r"(?:.*[\s_-])?(?:phones?|phonemes?|mau|kan|syll?ables?)", re.IGNORECASE)
@@ -29,8 +29,8 @@ class Tier:
 
 
 def chosen(tiers: list[Tier], wanted: tuple[str, ...]) -> Cues:
-    """The cues of the wanted tiers, each of a speaker of its own if there are several; without a
-    name, of the only one with text. A tier of words is one cue, with their times."""
+    """The cues of the `wanted` tiers, each with a speaker of its own if there are several; by
+    default, of the only tier with text. A tier of words is one cue with timed words."""
     spoken = [tier for tier in tiers if any(text.strip() for *_, text in tier.spans)]
     cues = Cues()
     if wanted:
@@ -66,7 +66,7 @@ def _names(tiers: list[Tier]) -> str:
     return f"{shown}, …" if len(tiers) > 6 else shown or "none"
 
 
-#: A text in quotes, in which a quote is doubled; a number or flag; a line's `name =` is left out.
+#: A quoted text, in which a quote is doubled, or a number; skips flags and a line's `name =`.
 _TOKEN = re.compile(
     r'"([^"]*(?:""[^"]*)*)"|(?<![\w\]\[.])(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\w\]:.])'
 )
@@ -101,8 +101,8 @@ def textgrid(text: str) -> list[Tier]:
 
 
 class _Elan:
-    """Collects the tiers of ELAN's XML. Annotations without times of their own (they refer to
-    others) are none."""
+    """Collects the tiers of ELAN's XML. Annotations that refer to others, without times of their
+    own, are skipped."""
 
     def __init__(self) -> None:
         self.tiers: list[Tier] = []
@@ -134,8 +134,8 @@ class _Elan:
 
 
 def elan(data: bytes) -> list[Tier]:
-    """The tiers of an ELAN file. ItemError `bad_text`, also where it declares entities: they may
-    stand for gigabytes, or for files of this machine."""
+    """The tiers of an ELAN file. Raises ItemError `bad_text`, also if it declares entities: they
+    may stand for gigabytes, or for files of this machine."""
     reader, parser = _Elan(), expat.ParserCreate()
     parser.StartElementHandler = reader.begin
     parser.EndElementHandler = reader.end

@@ -1,7 +1,7 @@
-"""Layouts of known corpora, and plain tables: what a folder or file is taken for.
+"""Recognises the layouts of known corpora in a folder or file.
 
-A layout's function gives what it finds in a folder, or None where the folder is not certainly its
-own: the lists have its names and columns, and audio of the first rows is there.
+A layout's function returns what it finds in a folder, or None unless the folder is certainly one:
+its lists have the layout's names and columns, and audio of the first rows exists.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tasks.sources._layouts import objects, tables, transcripts
 from tasks.sources._layouts.folders import only_folder
 from tasks.sources._layouts.rows import Found
 
-#: By name, in the order in which a folder is tried.
+#: By name, in the order in which they are tried.
 LAYOUTS: dict[str, tuple[Callable[[str], Found | None], ...]] = {
     "m_ailabs": (tables.m_ailabs,),
     "ljspeech": (tables.ljspeech,),
@@ -33,8 +33,8 @@ MOST_WRAPPED = 3  # folders, each alone in the one before
 
 
 def found_in(path: str, layout: str | None = None) -> Found | None:
-    """What a local folder or file is, of this layout or of any; None if it is none for certain. A
-    folder that holds no audio and one folder is that one, as an unpacked archive leaves it."""
+    """A local folder or file as `layout`, or as any; None unless it certainly is one. A folder that
+    holds only one folder and no audio, as an unpacked archive leaves it, stands for that one."""
     inner: str | None = path
     for _ in range(MOST_WRAPPED):
         if inner is None:

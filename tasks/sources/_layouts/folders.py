@@ -1,4 +1,4 @@
-"""Looks into folders of this machine: what is there, and which audio."""
+"""What local folders contain, and which audio."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tasks.sources._audio_places import stem
 from tasks.sources._paths import skip_reason
 
 MOST_HOMES = 1000  # folders of languages, splits or books
-MOST_LOOKED = 20_000  # entries that are looked at to see whether there are lists
+MOST_LOOKED = 20_000  # entries examined to see whether there are lists
 
 
 def entries(folder: str) -> set[str]:
-    """Names in a folder; none if it cannot be listed."""
+    """Names in a folder; empty if it cannot be listed."""
     try:
         return {name for name in os.listdir(folder) if not skip_reason(name)}
     except OSError:
@@ -25,7 +25,7 @@ def entries(folder: str) -> set[str]:
 
 
 def only_folder(folder: str) -> str | None:
-    """The one folder in a folder that holds no audio beside it; None where there is no such."""
+    """The only folder in a folder without audio; None if there is no such."""
     names = sorted(entries(folder))
     inside = [path for name in names if os.path.isdir(path := os.path.join(folder, name))]
     alone = len(inside) == 1 and not os.path.islink(inside[0]) and not any(map(known, names))
@@ -45,8 +45,8 @@ def homes(folder: str) -> list[str]:
 def files_below(
     folder: str, wanted: Callable[[str], bool], aside: Sequence[str] = (), depth: int = 6
 ) -> list[str]:
-    """Relative paths of the files that `wanted` names, sorted; folders of the names `aside` are not
-    looked into, nor those that lie deeper than `depth`. None if a first look finds none."""
+    """Relative paths of the files that `wanted` accepts, sorted; skips folders named in `aside` and
+    those deeper than `depth`. Empty if the first MOST_LOOKED entries have none."""
     if next(_below(folder, wanted, aside, depth, MOST_LOOKED), None) is None:
         return []
     return sorted(_below(folder, wanted, aside, depth, math.inf), key=os.fsencode)

@@ -106,8 +106,8 @@ def json_list(path: str) -> Records[dict[str, object]]:
 
 
 def _audios(path: str, opening: re.Pattern[str] = _AUDIOS) -> Iterator[tuple[str | None, object]]:
-    """(language of the corpus, entry) of the list that begins at `opening` in a file that is larger
-    than memory; a ValueError ends it where it cannot be read on."""
+    """(language of the corpus, entry) of the list that begins at `opening`, in a file that may
+    exceed memory; a ValueError as the last entry says why it cannot be read on."""
     decoder, reader = codecs.getincrementaldecoder("utf-8")("surrogateescape"), json.JSONDecoder()
     with urls.streamed(path) as file:
         text = decoder.decode(file.read(HEAD_BYTES))

@@ -1,4 +1,4 @@
-"""What every layout gives: rows that name audio and say what is known of it."""
+"""What every layout returns: rows that name audio, with its text, speaker and so on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.sources._delimited import Form, Record
 from tasks.sources._lists import cell_field, json_object
 from tasks.storage import urls
 
-BLOCK = 64  # rows that are read at once
+BLOCK = 64  # rows read at once
 
 #: A row as its file has it: cells, or an object of JSON.
 Row = TypeVar("Row")
@@ -27,7 +27,7 @@ Roles = Mapping[str, tuple[str, ...]]
 @dataclass(slots=True)
 class Described:
     """One row by role, as it is written; `audio` from the layout's root. Times in seconds.
-    `record`: all that it has, by the file's own names."""
+    `record`: all its values by the file's own names."""
 
     audio: object
     text: object = None
@@ -46,7 +46,7 @@ ROLES = tuple(field.name for field in fields(Described))[1:-1]
 
 
 class FileRow(NamedTuple):
-    """A row of a file, or what is wrong with it."""
+    """A row of a file, or its fault."""
 
     file: str
     number: int
@@ -57,8 +57,8 @@ Rows = Callable[[], Iterator[FileRow]]
 
 
 class Records(Generic[Row]):
-    """The rows of one file, numbered; its first ones are read once. `column`: the values of a
-    column in some rows, None where a row has none; `record`: all that a row has, by name."""
+    """The numbered rows of one file; its head is read once. `column`: the values of a column in
+    some rows, None where absent; `record`: all values of a row, by name."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Records(Generic[Row]):
         self.rows, self.column, self.record = rows, column, record
 
     def blocks(self) -> Iterator[tuple[list[tuple[int, Row | ValueError]], list[Row]]]:
-        """Some rows that follow each other, and those of them that can be read."""
+        """Blocks of consecutive rows: (all, numbered; those that can be read)."""
         numbered = self.rows()
         while block := [*islice(numbered, BLOCK)]:
             yield block, [row for _, row in block if not isinstance(row, ValueError)]
@@ -83,8 +83,8 @@ class Records(Generic[Row]):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some rows of a file, which follow each other. `numbered`: all of them; `columns`: the audio
-    of those that can be read, and what they say of each of ROLES; `records`: what they have."""
+    """Consecutive rows of a file. `numbered`: all of them; `columns`: the audio of those that can
+    be read, then their values of each of ROLES; `records`: all values of each."""
 
     file: str
     numbered: Sequence[tuple[int, object]]
@@ -100,8 +100,8 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One file of a layout: its records and the roles of their columns. `speaker`, `language`: of
-    rows that name none."""
+    """One file of a layout: its records and the roles of their columns. `speaker`, `language`: for
+    rows without one."""
 
     file: str
     records: Records[Any]
@@ -111,7 +111,7 @@ class Part:
     language: str | None = None
 
     def blocks(self) -> Iterator[Block]:
-        """Its rows by role, for which audio is named from the root."""
+        """Its rows by role, with audio named from the root."""
         for numbered, rows in self.records.blocks():
             columns = [self._named(rows), *(self._column(role, rows) for role in ROLES)]
             yield Block(self.file, numbered, columns, partial(map, self.records.record, rows))
@@ -127,7 +127,7 @@ class Part:
             yield from self._named(rows)
 
     def _column(self, role: str, rows: Sequence[Any]) -> list[object]:
-        """What some rows say of a role."""
+        """The values of a role in some rows."""
         names = self.roles.get(role, ())
         stated = {"speaker": self.speaker, "language": self.language}.get(role)
         if not names:
@@ -150,12 +150,12 @@ class Part:
 
 
 def _path_in(audio: object) -> object:
-    """A path as it is, or of an audio as `datasets` writes it to JSON: `{"path": …}`."""
+    """A path, also of audio as `datasets` writes it to JSON: `{"path": …}`."""
     return audio.get("path") if isinstance(audio, dict) and not audio.get("bytes") else audio
 
 
 def _first(*values: object) -> object:
-    """The first of these values that is not absent."""
+    """The first value that is not absent."""
     for value in values:
         if value is not None and (not isinstance(value, str) or cell_field(value) is not None):
             return value
@@ -165,7 +165,7 @@ def _first(*values: object) -> object:
 @dataclass(frozen=True, slots=True)
 class Found:
     """A folder or file as a layout reads it. `says`: what it was taken for, in words; `whole`: all
-    audio below the root belongs to it, so that what no row names is told."""
+    audio below the root belongs to it, so that audio in no row is reported."""
 
     layout: str
     root: str
@@ -186,7 +186,7 @@ class Found:
 def of_parts(
     layout: str, title: str, root: str, parts: Sequence[Part], whole: bool = True
 ) -> Found:
-    """A layout that is made of parts, which have the same columns."""
+    """A layout of several parts with the same columns."""
 
     def rows() -> Iterator[FileRow]:
         for part in parts:
@@ -212,7 +212,7 @@ def delimited(form: Form) -> Records[list[str]]:
 
 
 def objects(rows: Callable[[], Iterator[tuple[int, Record]]]) -> Records[dict[str, object]]:
-    """Rows that have names for their values, as in JSON."""
+    """Rows that are objects, as in JSON."""
     return Records(rows, lambda some, name: [row.get(name) for row in some], lambda row: row)
 
 
@@ -230,7 +230,7 @@ def json_lines(path: str) -> Records[dict[str, object]]:
 
 
 def placed(part: Part, root: str, folders: Sequence[str]) -> tuple[Part, int]:
-    """The part with the place at which its first audio is, and how many of it are there."""
+    """The part with the place of its audio, and how many of its first files are there."""
     names = (_path_in(record.get(part.roles["audio"][0])) for record in part.records.head)
     looked = [name.strip() for name in names if isinstance(name, str) and name.strip()]
     place, present = place_of(root, looked, folders)

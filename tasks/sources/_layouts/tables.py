@@ -32,7 +32,8 @@ _LOCALE = re.compile(r"[a-z]{2,3}_[A-Z]{2}")
 def _form(
     path: str, separator: str | None, header: bool | None, widths: Sequence[int] = ()
 ) -> Form | None:
-    """None if the file is no such table. With `widths`: without a header and quotes."""
+    """The form of a table; None if the file is not one. With `widths`: without header and
+    quotes."""
     try:
         form = form_of(path, separator, header)
     except ConfigError:
@@ -66,7 +67,7 @@ def _lj(folder: str, file: str, before: str = "") -> Part | None:
 
 
 def _there(part: Part, root: str, folders: Sequence[str] = ("",)) -> Part | None:
-    """The part with the place of its audio; None if none of the first is there."""
+    """The part with the place of its audio; None if none of its first files exists."""
     moved, present = placed(part, root, folders)
     return moved if present else None
 

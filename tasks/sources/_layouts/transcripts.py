@@ -21,7 +21,7 @@ MICROPHONES = ("", "_mic1", "_mic2")  # of VCTK 0.92; the first that is there
 
 
 def _certain(rows: Rows, root: str) -> bool:
-    """Whether audio of one of the first rows is there."""
+    """Whether the audio of one of the first rows exists."""
     first = (row.what for row in islice(rows(), 20))
     return any(isinstance(what, Described) and is_there(root, str(what.audio)) for what in first)
 
@@ -106,8 +106,8 @@ _BETWEEN_HAN = re.compile("(?<=[\u3400-\u9fff]) +(?=[\u3400-\u9fff])")
 
 
 def aishell(folder: str) -> Found | None:
-    """AISHELL-1, -2 and -3: one list of texts by id, whose words are parted by spaces, or whose
-    characters each have their pinyin; the audio lies below, by id."""
+    """AISHELL-1, -2 and -3: one list of texts by id, with spaces between words, or pinyin after
+    each character; the audio lies below, by id."""
     lists = [
         f"{folder}/{path}"
         for path in files_below(folder, lambda name: bool(_AISHELL.fullmatch(name)), ("wav",), 3)

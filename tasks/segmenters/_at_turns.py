@@ -4,8 +4,8 @@ A stretch is a run of turns of one speaker without any other voice; it includes 
 them. Overlapping speech is `unsegmented` (`overlap`), and so is a stretch shorter than the
 diarizer's `min_turn_seconds` (`short_turn`). A stretch grows into the silence beside it, up to the
 middle between two and GROW_S at most, since a diarizer's edges are no better than that. With
-`edge_seconds` it ends so long before the middle: where the next speaker begins at once, that much
-of its speech is left out (`turn_edge`).
+`edge_seconds` it ends that long before the middle: where the next speaker begins at once, that much
+speech is left out (`turn_edge`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Stretches(NamedTuple):
 
     @property
     def beside(self) -> dict[str, list[Range]]:
-        """What lies beside the kept ones, by the reason why it is `unsegmented`."""
+        """What is not kept, by the reason why it is `unsegmented`."""
         return {"overlap": self.both, "short_turn": self.short, "turn_edge": self.edges}
 
 

@@ -4,11 +4,11 @@ In: probability, level and samples of each 32 ms window. Out: regions as (start,
 
 1. Hysteresis between `threshold` and `neg_threshold`, with pauses of `min_silence_ms`.
 2. A second opinion on doubtful sounds in the pauses. Silero carries its state along; after minutes
-   of silence, noise or music it may doubt a word that it recognises when it hears it alone. Only
-   sounds well above the level around them are run again, from an empty state. A sound that it still
-   doubts is speech if it is as loud as the speech that ended shortly before: whispering, and
+   of silence, noise or music it may doubt a word that it detects when run on it alone. Only sounds
+   well above the level around them are run again, from an empty state. A sound that is still
+   doubtful is speech if it is as loud as the speech that ended shortly before: whispering, and
    telephone lines with clicks, leave Silero in doubt in the middle of a sentence.
-3. Both edges of a region move outwards as far as the level tells (`edge_shift`).
+3. Both edges of a region move outwards as far as the level shows speech (`edge_shift`).
 4. A region shorter than `min_speech_ms` after that is dropped.
 
 Memory: levels and samples at 16 kHz of about the last 20 s.
@@ -38,7 +38,7 @@ MIN_PAUSE = round(
     0.256 * ONE_SECOND
 )  # windows below the threshold that stop an edge; over a plosive
 ABOVE_NOISE_DB = 4.0  # steady noise strays less than this from its mean over 32 ms
-BELOW_SPEECH_DB = 35.0  # sound further below the speech is not heard as part of it
+BELOW_SPEECH_DB = 35.0  # sound further below the speech is not part of it
 # Quantiles of the pause's levels taken as its noise. The first is used unless the edge would then
 # run on without end, so that the noise itself must vary more; then the next one is tried.
 NOISE_QUANTILES = (0.1, 0.2, 0.4, 0.6, 0.8, 0.95)
@@ -84,8 +84,8 @@ def quietest_stretch(pause: Float64s, speech: float) -> tuple[int, int]:
     """The longest stretch of a pause that is quiet, as (start, end) in windows; of equal ones the
     last. Its end twice if nothing in it is quiet.
 
-    Here the two edges of a pause part that both move all the way through it, over what is too short
-    to stop them. Neither may take the sound at the other's end: it is part of another word.
+    Both edges of a pause may move all the way through it, over quiet too short to stop them; they
+    then stop here. Neither may take the sound at the other end, which is part of another word.
     """
     threshold = _threshold(pause, np.quantile(pause, NOISE_QUANTILES[0]), speech)
     turns = np.flatnonzero(np.diff(np.r_[0, pause < threshold, 0]))

@@ -10,8 +10,8 @@ from tasks.plugins.contracts.segmenters import Span
 
 
 class KnownSpans:
-    """A segmenter that repeats such spans: each as soon as its end is decoded. `start`: the sample
-    of the recording with which decoding starts."""
+    """A segmenter that returns given spans, each as soon as its end is decoded. `start`: the sample
+    of the recording at which decoding starts."""
 
     def __init__(self, spans: Iterable[Span], start: int = 0) -> None:
         self.at = start

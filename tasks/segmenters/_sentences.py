@@ -4,7 +4,7 @@ In: the words of one segment, in seconds of the recording. Out: seconds at which
 in the middle of the pause between two words. Cuts are chosen from the left, each at the best place
 between half the target and the longest length:
 
-1. the sentence end that is nearest to the target,
+1. the sentence end nearest to the target,
 2. else the end of a clause nearest to it,
 3. else the longest pause between two words.
 """
@@ -20,7 +20,7 @@ from tasks.recording.part_texts import OPENING
 SENTENCE_ENDS = ".!?…。！？｡।۔؟։።"
 CLAUSE_ENDS = ",;:，；：、،؛"
 CLOSING = " \t\"'”’»)]}」』》"
-#: Words before a full stop that ends no sentence: titles and the like. So are single letters.
+#: Words whose full stop does not end a sentence, such as titles; nor does a single letter's.
 _ENGLISH = "mr mrs ms dr prof st no vs etc fig"
 _OTHERS = "sr sra srta d dña hr fr nr bzw ca evtl ggf usw"
 ABBREVIATIONS = frozenset(f"{_ENGLISH} {_OTHERS}".split(" "))
@@ -61,7 +61,7 @@ def _cost(place: tuple[float, int, float], wanted: float) -> float:
 
 
 def rank(word: str, following: str) -> int:
-    """0: a sentence ends after the word; 1: a clause; 2: neither."""
+    """0 if a sentence ends after the word, 1 if a clause does, else 2."""
     core = word.rstrip(CLOSING)
     last = core[-1:]
     if last and last in SENTENCE_ENDS:

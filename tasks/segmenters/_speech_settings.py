@@ -48,8 +48,8 @@ class SpeechSettings(StageSettings):
         return self
 
     def hysteresis(self, threshold: float | None = None) -> Hysteresis:
-        """A new detector of speech regions with these thresholds; `threshold`: with this one, and
-        half of it to end speech."""
+        """A new detector of speech regions with these thresholds, or with `threshold` and half of
+        it to end speech."""
         pause_windows = -(-self.min_silence_ms * RATE // (1000 * WINDOW))
         if threshold is None:
             return Hysteresis(self.threshold, self.neg_threshold, pause_windows)

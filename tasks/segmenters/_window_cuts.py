@@ -15,7 +15,7 @@ from math import inf, log
 
 from tasks.plugins.contracts.segmenters import Span
 
-PAUSE_WORTH = 0.2  # of a pause of PAUSE_S and more: as much as a length 22 % beside the target
+PAUSE_WORTH = 0.2  # gain of a pause of PAUSE_S or more: makes up for a length 22 % off target
 PAUSE_S = 1.0
 SCRAP = 1.0  # cost of a rest that is too short for a window
 
@@ -55,7 +55,7 @@ class WindowCuts:
 
     @property
     def open_start(self) -> int | None:
-        """First sample of the window that is open; None: there is none."""
+        """First sample of the open window, or None."""
         return self._start
 
     def begins(self, begin: int) -> None:
@@ -65,7 +65,7 @@ class WindowCuts:
         self._start = begin
 
     def pause(self, pause: Pause, until: int) -> None:
-        """The next pause; `until`: where the conversation ends that it is in."""
+        """The next pause; `until`: where its conversation ends."""
         if self._start is None:
             self.final.append(Span(self._done, pause.end, "unsegmented", reason=NO_PAUSE))
             self._go_on(pause)
@@ -114,7 +114,7 @@ class WindowCuts:
         return abs(log(length / lengths.target)) - worth + scrap
 
     def _least_after(self, heard: int) -> float:
-        """What a pause behind `heard` costs at least."""
+        """The least cost of a pause after `heard`."""
         assert self._start is not None
         length = heard - self._start
         if length > self._lengths.longest:
@@ -122,8 +122,8 @@ class WindowCuts:
         return log(max(length / self._lengths.target, 1.0)) - PAUSE_WORTH
 
     def _give_up(self) -> None:
-        """No window begins at the start: leave out what lies before the last pause that might have
-        ended one, else before the next one."""
+        """No window can begin at `_start`: leave out what lies before the last pause that is near
+        enough to end one, else before the next pause."""
         assert self._start is not None
         end = self._start + self._lengths.longest
         if near := [pause for pause in self._pauses if pause.end <= end]:
@@ -140,7 +140,7 @@ class WindowCuts:
         self._go_on(pause)
 
     def _go_on(self, pause: Pause) -> None:
-        """Begin behind a pause."""
+        """Begin a window after a pause."""
         self._pauses = [later for later in self._pauses if later.end > pause.end]
         if pause.end < pause.begin:
             self.final.append(Span(pause.end, pause.begin, "non_speech"))

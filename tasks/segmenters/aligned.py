@@ -32,8 +32,8 @@ from tasks.settings.base import Shelf
 from tasks.shard_store import recipe
 
 LISTENS = True
-VERSION = 5  # calls a pause between sentences a pause
-TOUCH = 0.01  # s of speech at an end of a pause that rounding may leave there
+VERSION = 5  # 5: pauses between sentences are `non_speech`
+TOUCH = 0.01  # s of speech at the ends of a pause that may be rounding
 
 
 class Settings(StageSettings):
@@ -94,9 +94,9 @@ def gpu_fault(settings: Settings) -> str | None:
 
 
 class Aligned(KnownSpans):
-    """Gives each sentence as soon as its end is decoded, with what lies before it: that is
-    `unsegmented` for `reason`, or `non_speech` where nobody speaks in all of it. `speech`: where
-    somebody does, s; None: not known."""
+    """Gives each sentence as soon as its end is decoded, after a span for the gap before it:
+    `non_speech` if nobody speaks in it, else `unsegmented` for `reason`. `speech`: spans of speech,
+    s; None if unknown."""
 
     def __init__(
         self,

@@ -6,11 +6,11 @@ the last window, whatever its length. `simple` cuts the whole recording into suc
 that fills none is kept, unless `drop_tail` asks for Applio's behaviour. Pauses are `non_speech`;
 the ledger counts what windows share as overlap.
 
-As in Applio, pauses are sought at `sample_rate` and behind a high-pass (`Ear`): hum and
-offset hide pauses, and the quietest frame of a pause, where it is cut, depends on the rate. A
-recording of up to `min_length_ms` is left whole. Each cut is the nearest sample of the recording.
-Memory: one window and a pause of up to twice `max_sil_kept_ms`, whatever the length of the
-recording; of silence at the start, as much as `tasks/stages/cutting.py` keeps.
+As in Applio, pauses are sought at `sample_rate` and after a high-pass (`Ear`): hum and offset hide
+pauses, and the quietest frame of a pause, where it is cut, depends on the rate. A recording of up
+to `min_length_ms` is left whole. Each cut is the nearest sample of the recording. Memory: one
+window and a pause of up to twice `max_sil_kept_ms`, whatever the length of the recording; of
+silence at the start, as much as `tasks/stages/cutting.py` keeps.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class _Windows:
     @property
     def next(self) -> int:
         """Where the next one begins."""
-        # slightly more, as 2.7 s are not a whole number of samples in floating point
+        # slightly more: in floating point, 2.7 s are not a whole number of samples
         return self._start + math.floor(self._step * self._index + 1e-6)
 
     def until(self, end: int, beyond: float) -> list[Span]:
@@ -248,9 +248,9 @@ def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Segmenter:
 
 # Slice a recording at silence: the algorithm "slicer2" of audio-slicer, in Applio's form.
 #
-# Applio hears a recording at one rate, with a high-pass at 48 Hz (`Ear`). In: mono samples. Out:
-# slices (begin, end) in frames. Frame i is `win` samples around sample i * hop, zeros beyond the
-# ends; it is silent when its RMS is below the threshold.
+# Applio works at one rate, with a high-pass at 48 Hz (`Ear`). In: mono samples. Out: slices
+# (begin, end) in frames. Frame i is `win` samples around sample i * hop, zeros beyond the ends; it
+# is silent when its RMS is below the threshold.
 #
 # A run of silent frames is a pause when it has `min_interval` frames and the slice before it
 # `min_length`. A pause of up to `max_kept` frames splits at its quietest frame and loses nothing;

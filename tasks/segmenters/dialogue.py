@@ -3,7 +3,7 @@
 The turns are those of `speakers`; a window begins and ends where nobody speaks: between turns, and
 where the voice detector hears nothing either. `_window_cuts.py` chooses among the pauses. A silence
 of more than `max_gap_seconds` is in no window. What is too short for one is `unsegmented`
-(`short_dialogue`), and so is a recording of which no turns are known (`no_turns`).
+(`short_dialogue`), and so is a recording without turns (`no_turns`).
 
 One pass; memory for about `max_seconds`.
 """
@@ -30,8 +30,8 @@ from tasks.speech.silero import SHA256, WINDOW, Probabilities
 VERSION = 1
 LISTENS = True
 HOLDS_TURNS = True
-QUIET = 0.35  # below this probability nobody speaks
-KEPT_S = 0.3  # of a pause beside a window, if it is as long; else half of it
+QUIET = 0.35  # speech probability below which nobody speaks
+KEPT_S = 0.3  # of a pause kept beside a window, at most half of it
 
 
 class Settings(StageSettings):
@@ -60,8 +60,8 @@ def identity(settings: Settings) -> str:
 
 
 class Gap(NamedTuple):
-    """Samples `start` to `end`, between two turns (None: the recording ends), in a conversation
-    until `until`; `between`: between two conversations."""
+    """Samples `start` to `end` (None: the end of the recording) between two turns, in a
+    conversation that lasts until `until`; `between`: the gap separates two conversations."""
 
     start: int
     end: int | None
@@ -70,7 +70,7 @@ class Gap(NamedTuple):
 
 
 def gaps(turns: Sequence[Range], longest: int) -> list[Gap]:
-    """Before, between and behind turns; one of more than `longest` ends a conversation."""
+    """The gaps before, between and after turns; one longer than `longest` ends a conversation."""
     busy = merged(turns)
     until = busy[-1][1]
     ordered = [Gap(until, None, until, True)]
@@ -95,7 +95,7 @@ class Dialogue:
         self._gaps = deque(gaps(ranges, round(settings.max_gap_seconds * rate)))
         self._quiet: list[Range] = []  # runs of quiet windows in the first gap
         self._talking = False  # in a conversation
-        self._windows = 0  # of which the probability is known
+        self._windows = 0  # windows whose probability is known
         self._count = 0
 
     def push(self, block: Float32s) -> list[Span]:
@@ -170,7 +170,7 @@ class Dialogue:
 
 
 class NoTurns:
-    """Nobody is known to speak: the recording is `unsegmented`."""
+    """No turns are known: the recording is `unsegmented`."""
 
     def __init__(self) -> None:
         self.needed_from = 0

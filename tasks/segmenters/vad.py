@@ -4,7 +4,7 @@
 pause for longer than `max_seconds` is cut at its longest dip, or where speech is least certain.
 One pass; memory for about `max_seconds` + 20 s, whatever the length of the recording.
 
-With `merge: emilia`, the rules of Emilia-Pipe apply instead (`_emilia.py`).
+With `merge: emilia`, the rules of Emilia-Pipe apply instead (`_emilia/`).
 """
 
 from __future__ import annotations
@@ -184,7 +184,8 @@ class Vad:
 def at_turns(
     settings: SpeechSettings, rate: int, given: Sequence[Segment], voices: Voices
 ) -> Segmenter:
-    """Cuts stretches of one speaker; the source's own segments are Emilia's turns, as ever."""
+    """Cuts stretches of one speaker; with `merge: emilia`, the source's segments are the turns if
+    there are any."""
     if isinstance(settings, Settings) and settings.merge == "emilia":
         return start(settings, rate, given) if given else _at_emilia_turns(settings, rate, voices)
     if len({turn.speaker for turn in voices.turns}) < 2:
@@ -237,7 +238,7 @@ class Lengths:
 
 
 class UtteranceBuilder:
-    """`final` collects (start, end, start of the next speech if known); the caller empties it.
+    """`final` collects (start, end, start of the next speech or None); the caller empties it.
 
     `dip(low, high)` gives the best cut between two windows: (end, start of the next).
     """
@@ -274,7 +275,8 @@ class UtteranceBuilder:
         self._finalise(len(self._regions), None)
 
     def _rest_of(self, start: int) -> int:
-        """Start of the uncut rest of a region; settles what a long pause separates from it."""
+        """Start of the uncut rest of a region; finalises regions that a long pause separates from
+        it."""
         start = start if self._cut is None else self._cut
         if self._regions and start - self._regions[-1][1] >= self._lengths.max_gap:
             self._finalise(len(self._regions), start)
@@ -291,7 +293,7 @@ class UtteranceBuilder:
             pauses = range(1, len(regions))
             fair = [k for k in pauses if self._is_fair(regions, k)]
             if not fair:
-                # Better join a scrap than leave it alone; `_cut_long` bounds the result.
+                # A scrap is joined rather than left alone; `_cut_long` bounds the result.
                 last_is_scrap = regions[-1][1] - regions[-1][0] < lengths.shortest
                 if self._is_scrap() or (
                     last_is_scrap and regions[-1][1] - begin <= lengths.longest

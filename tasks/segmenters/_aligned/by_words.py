@@ -19,18 +19,17 @@ from tasks.segmenters import _sentences
 from tasks.segmenters._aligned import places
 from tasks.segmenters._aligned.pauses import Pauses
 
-NEAR = 6  # words from an even part at which a clause may end instead
+NEAR = 6  # words from an equal part at which a clause may end instead
 MOST_WORDS = 40  # of a sentence; a longer one is divided
-LEAST_WORDS = 10  # of a part that ends further away, at the end of a clause all the same
+LEAST_WORDS = 10  # of a part that ends at a clause further away
 _WORD = re.compile(r"\S+\s*")
 _UNSPACED_END = re.compile(r"(?<=[。！？])(?=\S)")
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence of the text. `span`: where it is spoken, in s; None: nowhere. `match`: the share
-    of matching words among its own and those heard in the span; or of letters, if that is
-    higher."""
+    """A sentence of the text. `span`: where it is spoken, in s, or None. `match`: the share of
+    matching words, or of letters if that is higher, among its own and those heard in the span."""
 
     text: str
     span: tuple[float, float] | None
@@ -38,7 +37,7 @@ class Sentence:
 
 
 def sentences(text: str) -> list[str]:
-    """Sentences in order, none empty; blank lines end one, too."""
+    """Non-empty sentences in order; a blank line also ends one."""
     result = []
     for paragraph in re.split(r"\n\s*\n", text):
         words = [w for part in _UNSPACED_END.split(paragraph) for w in _WORD.findall(part)]

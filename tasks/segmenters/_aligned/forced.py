@@ -23,7 +23,7 @@ from tasks.segmenters._aligned import by_words
 from tasks.segmenters._aligned.by_words import Sentence
 from tasks.segmenters._aligned.pauses import Pauses
 
-LEAST_SURE = 0.3  # below, a sentence was not said
+LEAST_SURE = 0.3  # least confidence of a sentence that was said
 
 
 def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:
@@ -35,7 +35,7 @@ def spoken(text: str, heard: RecordingTranscript) -> list[Sentence]:
     spelling = Spelling(emissions.alphabet)
     spelled = [spelling.words(sentence, heard.language or "") for sentence in written]
     tokens = [[*chain.from_iterable(words)] for words in spelled]
-    places = [n for n, numbers in enumerate(tokens) if numbers]  # of sentences that can be heard
+    places = [n for n, numbers in enumerate(tokens) if numbers]  # of sentences with tokens
     whole = np.array([*chain.from_iterable(tokens)], np.int64)
     edges = np.cumsum([0, *(len(tokens[n]) for n in places)])
     frames = np.concatenate([scores for _, _, scores in emissions.pieces])

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from tasks.recording import TimedWord
 
-LONG_PAUSE = 60.0  # s; so is the one after the last word
-PAD = 0.1  # s of a pause that stay on each side, at most half of it
-FAR = 0.7  # s of a pause, beyond which a word that resembles none is not taken for one
-REACH = 40  # words around a sentence that may be its own
+LONG_PAUSE = 60.0  # s; stands for the endless one after the last word
+PAD = 0.1  # s of a pause kept on each side, at most half of it
+FAR = 0.7  # s; a longer pause counts as long: beyond it, words must resemble those of the text
+REACH = 40  # words on each side of a sentence that may be its own
 
 
 class Pauses:
@@ -40,8 +40,8 @@ class Pauses:
         return before != word and self._best(word) is not None
 
     def near(self, first: int, last: int) -> tuple[int, int]:
-        """The range of tokens around `first` to `last` that no long pause parts from these; at most
-        `REACH` more on either side."""
+        """The range of tokens around `first` to `last` up to the next long pauses, at most `REACH`
+        more on either side."""
         low, high = first, last + 1
         least, most = max(first - REACH, 0), min(high + REACH, len(self._word_of))
         while low > least and not self.parts(low):

@@ -1,9 +1,9 @@
 """Where sentences of a text were heard: which heard words belong to them, and how certain that is.
 
 A sentence is doubtful if the words at its ends were not heard; if its words are only part of what
-is said there: on one side the speaker goes on without a pause, with something that is no sentence
-of the text; or if its first or last words may belong elsewhere: they lie beyond a long pause, in
-speech whose own words were lost.
+is said there: on one side the speaker goes on without a pause, with something that is not in the
+text; or if its first or last words may belong elsewhere: they lie beyond a long pause, in speech
+whose own words were lost.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Range = tuple[int, int]
 
 @dataclass(slots=True)
 class Place:
-    """Where a sentence of `words` was heard: its first and last token that agree with one heard.
-    `head` and `tail`: words before and behind them; `replaced`: how many other words stand in their
-    place."""
+    """Where a sentence was heard. `first`, `last`: the outermost heard tokens that agree with its
+    `words`; `head`, `tail`: its words beyond those; `replaced`: how many other words were heard in
+    place of each."""
 
     words: Sequence[str]
     first: int = 0
@@ -38,7 +38,7 @@ class Place:
     head: list[str] = field(default_factory=list)
     tail: list[str] = field(default_factory=list)
     replaced: tuple[int, int] = (0, 0)
-    no_head: bool = False  # it was not recovered
+    no_head: bool = False  # `head` was not recovered
     no_tail: bool = False
     doubtful: bool = False
 
@@ -47,7 +47,7 @@ class Place:
         return self.match >= LEAST_MATCH
 
     def compare(self, heard: Sequence[str]) -> None:
-        """If all of it was heard, letters count too: a misheard word shares most of them."""
+        """Compare letters, too, if all of it was heard: a misheard word shares most of them."""
         if self.heard and not self.doubtful:
             letters = "".join(heard[self.first : self.last + 1])
             near = Levenshtein.normalized_similarity("".join(self.words), letters)
@@ -96,8 +96,8 @@ class Search:
         return places
 
     def _recover(self, before: Place | None, place: Place, after: Place | None) -> None:
-        """Recover the heard words at the ends. If there are none, the sentence is doubtful: its
-        span may lack a word."""
+        """Add the words heard in place of `head` and `tail`. Where none were, the sentence is
+        doubtful: its span may lack a word."""
         low, high = self._between(before, after)
         least, most = self._pauses.near(place.first, place.last)
         if place.head:
@@ -123,15 +123,14 @@ class Search:
         token: int,
         way: int,
     ) -> int:
-        """How many of the words beyond an end are its lost ones: those that resemble them; else,
-        before a long pause, those that an edit set in their place, or that end in a pause. `near`
-        words lie before the long pause; the end is in front of `token`, and `way` is outwards."""
+        """How many words beyond an end are its lost ones: those that resemble them; else, up to the
+        long pause `near` words away, as many as an edit put in their place, or as many as reach a
+        pause. `token`: the one before which the sentence ends; `way`: outwards, 1 or -1."""
         count = _resembling(lost, beyond) or min(replaced, near)
         return count or self._to_pause(token, way, range(1, min(len(lost) + 1, near) + 1)) or 0
 
     def _to_pause(self, token: int, way: int, counts: range) -> int | None:
-        """How many words lie between a token and the next pause, if it is one of `counts`; else
-        None."""
+        """How many words lie between a token and the next pause; None if not in `counts`."""
         return next((n for n in counts if self._pauses.at(token + way * n)), None)
 
     def _between(self, before: Place | None, after: Place | None) -> Range:
@@ -139,7 +138,7 @@ class Search:
         return before.last + 1 if before else 0, after.first if after else len(self.tokens)
 
     def _whole(self, before: Place | None, place: Place, after: Place | None) -> bool:
-        """Whether a pause or a sentence of the text is on each side."""
+        """Whether each side has a pause or another sentence of the text."""
         return (self._pauses.at(place.first) or place.meets(before)) and (
             self._pauses.at(place.last + 1) or place.meets(after)
         )
@@ -156,9 +155,8 @@ class Search:
         place.match *= 1 - (more + other) / len(place.words)
 
     def _strays(self, places: Sequence[Place], n: int) -> bool:
-        """Whether a long pause parts a word or two at an end from the rest of the sentence, and the
-        sentence beside that end was not heard to there: the recogniser may have lost what it heard
-        of that one, and have set these words in its place."""
+        """Whether a long pause separates a word or two at an end from the rest, and the
+        neighbouring sentence lacks its words there: these may be its words, misheard."""
         place, pauses = places[n], self._pauses
         counts = range(1, min(EDGE, place.last - place.first) + 1)
         lost_before = n > 0 and places[n - 1].no_tail
@@ -172,7 +170,7 @@ class Search:
 def _three(
     places: Sequence[Place], heard: Sequence[int], order: int
 ) -> tuple[Place | None, Place, Place | None]:
-    """A heard sentence, between the previous and the next heard one."""
+    """(previous, this, next) of the sentences that were heard."""
     before = places[heard[order - 1]] if order else None
     after = places[heard[order + 1]] if order + 1 < len(heard) else None
     return before, places[heard[order]], after
@@ -204,7 +202,7 @@ def _place(words: Sequence[str], heard: Sequence[str], matches: list[Pair]) -> P
 
 
 def _together(matches: list[Pair]) -> list[Pair]:
-    """Without a first pair that was heard far from the second: it is another sentence's."""
+    """Drops first pairs that were heard far from the second: they are another sentence's."""
     while (
         len(matches) > 1
         and abs(matches[1][1] - matches[0][1]) > abs(matches[1][0] - matches[0][0]) + EDGE
@@ -228,7 +226,7 @@ MOST_CELLS = 15_000_000_000  # of a table of edits: 100,000 by 100,000 words in 
 LCS_CELLS = 1_000_000_000  # of a longest common subsequence: 125 MB
 SMALL_CELLS = 4_000_000  # above, a fifth of the words must agree
 LEAST_AGREEING = 0.2
-SIMILAR_WORDS = 0.75  # share of its letters that a word misheard, or spelt otherwise, has in common
+SIMILAR_WORDS = 0.75  # least share of common letters of two spellings of a word
 
 Pair = tuple[int, int]
 
@@ -244,8 +242,8 @@ def pairs(text: Sequence[str], heard: Sequence[str]) -> list[Pair]:
 def _gathered(
     text: Sequence[str], heard: Sequence[str], matched: Sequence[Pair]
 ) -> list[tuple[int, int, int]]:
-    """Runs of pairs, (index, index, length), in which words that were heard more than once are
-    those beside the run that goes on with them: there is more than one longest subsequence."""
+    """Runs of pairs, (index, index, length). Several subsequences may be longest; of a word that
+    was heard more than once, this takes the one next to the run that continues it."""
     runs: list[tuple[int, int, int]] = []
     before = False  # whether the last pair is of equal words
     for one, other in matched:
@@ -335,7 +333,7 @@ def _once(words: Sequence[str], first: int, last: int, run: int) -> dict[tuple[s
 
 
 def _edited(text: Sequence[str], heard: Sequence[str], low: Pair) -> Iterator[Pair]:
-    """The most equal words in order; between them, pairs of the fewest edits."""
+    """The longest common subsequence of words; between its runs, pairs of the fewest edits."""
     begin = (0, 0)
     same = _same(text, heard)
     if len(text) * len(heard) > SMALL_CELLS:

@@ -33,9 +33,9 @@ Range = tuple[int, int]
 
 
 class EmiliaSegmenter:
-    """The segmenter `vad` with `merge: emilia`. `voices`: if the turns are a diarizer's, the
-    speaker of each; spans then have it in place of the turn. `between`: what the diarizer found
-    beside its turns, by reason; all else is no speech, such as the music before the first one."""
+    """The segmenter `vad` with `merge: emilia`. `voices`: the speaker of each turn, if a diarizer
+    made the turns; spans then carry it in place of the turn. `between`: ranges beside the
+    diarizer's turns, by reason; all else is non-speech, such as music before the first turn."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class EmiliaSegmenter:
         return int(min(self._count, last, self._next_piece()))
 
     def _label_rest(self) -> None:
-        """Spans for all samples outside of utterances; the first kind that applies counts."""
+        """Add spans for all samples outside utterances; the first kind that applies counts."""
         kinds: list[tuple[Kind, str | None, list[Range]]] = [
             ("unsegmented", "below_min_seconds", self._too_short),
             ("non_speech", None, self._turn_ranges),

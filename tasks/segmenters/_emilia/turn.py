@@ -59,7 +59,7 @@ class Turn:
         self.index, self.speaker = index, speaker
         self.final: list[Piece] = []
         self.finished = False
-        self._held: list[Piece] = []  # while the turn may prove to be short, and stay whole
+        self._held: list[Piece] = []  # as long as the turn may still be short, and stay whole
         self._rate = rate
         self._max_length = int(settings.max_seconds * RATE)
         self._pushed = 0  # samples

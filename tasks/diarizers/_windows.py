@@ -1,11 +1,11 @@
 """Windows of a recording through segmentation 3.0: up to three local speakers in each, and their
 voices.
 
-A window is 10 s and starts `hop_seconds` after the one before it; its middle so long is its zone
-(the first's begins with the recording, the last's ends with it), so that zones share out the
-recording. A local speaker's voice is embedded from where it speaks alone in the zone, else in the
-whole window: so each second is embedded once at most. Log mel energies are computed once for the
-windows of a run.
+A window is 10 s long and starts `hop_seconds` after the one before it. Its zone is the
+`hop_seconds` in its middle (the first zone begins with the recording, the last ends with it), so
+that zones cover the recording once. A local speaker's voice is embedded from the frames in the zone
+where it speaks alone, or if there are too few, from those in the whole window. Log mel energies are
+computed once for all windows of a batch.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ WINDOW = 160_000  # samples
 FRAMES, LOCAL = 589, 3  # of a window: frames, and speakers
 MELS = 998  # of a window: frames of log mel energies, 10 ms each
 FIRST_S, STEP_S = 0.03097, 0.016875  # centre of the first frame, and from frame to frame
-BATCH = 4  # windows in a run; fixed, so that results do not depend on the blocks pushed
+BATCH = 4  # windows; fixed, so that results do not depend on the blocks pushed
 SETS = np.array(
     [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1]], np.bool_
 )
 SILENT, BOTH = 0.7, 0.4  # least probabilities of silence, and of two voices
-LEAST_S = 0.8  # of a voice alone, for an embedding
-WEAK_S = 0.25  # of a voice at all, for one that is not sure
-MOST_S = 3.0  # of it are embedded
-PIECE_S = 0.5  # shorter runs are left out if there are longer ones
+LEAST_S = 0.8  # least speech of one voice alone that is embedded
+WEAK_S = 0.25  # least speech of a voice that is embedded, if not `sure`
+MOST_S = 3.0  # most speech of a voice that is embedded
+PIECE_S = 0.5  # shorter runs are ignored if there are longer ones
 SHA256 = registry.SEGMENTATION.files[0].sha256
 
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """A local speaker's embedding [192], from `seconds` of it. Not `sure`: others speak meanwhile,
-    or it is very short; then it is assigned to a speaker, but makes none.
+    """A local speaker's embedding [192], from `seconds` of speech. Not `sure` if others speak at
+    the same time or it is very short: it is then assigned to a speaker, but does not make one.
 
-    Embeddings stay until the recording ends. In two pieces below 512 bytes, they lie in Python's
-    own arenas: on the heap, they would keep the memory between them, which the models have given
-    back, from the system (1.2 MB a minute).
+    Embeddings stay until the recording ends. Two pieces of less than 512 bytes lie in Python's own
+    arenas; on the heap they would fragment what the models have freed, which then stays with the
+    process (1.2 MB a minute).
     """
 
     local: int
@@ -65,8 +65,8 @@ class Voice:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Window `number`; `activity` Boolean [589, 3], packed; the voices that could be embedded; and
-    the probability of two voices, uint8 of 255 for each two frames [295]."""
+    """`packed`: Boolean activity [589, 3] as bits; `voices`: those that could be embedded; `both`:
+    probability of two voices, uint8 of 255 for every two frames [295]."""
 
     number: int
     packed: bytes
@@ -80,7 +80,8 @@ class Window:
 
 
 def check(asked_by: str, folder: str | None) -> None:
-    """ConfigError, with the command that brings it, where the model is missing or another one."""
+    """Raises ConfigError, with the command that fetches the model, if it is missing or a different
+    one."""
     model_files.located(registry.SEGMENTATION, asked_by, folder)
 
 
@@ -91,7 +92,7 @@ def _session(folder: str | None) -> onnxruntime.InferenceSession:
 
 
 def samples_of(hop_seconds: float) -> int:
-    """From window to window, in samples: whole frames of log mel energies."""
+    """The hop in samples: a whole number of frames of log mel energies."""
     return round(hop_seconds * RATE / FBANK.hop) * FBANK.hop
 
 
@@ -166,8 +167,8 @@ class Windows:
 
 
 def _likeliest(logs: Float32s) -> Int64s:
-    """The set of each frame [..., 7]. The model misses speech, of a second voice above all, more
-    often than it hears what is not there."""
+    """Each frame's index into SETS, from log probabilities [..., 7]. Favours speech, and two
+    voices, since the model misses them more often than it invents them."""
     likely = np.exp(logs)
     alone = np.where(likely[..., 0] > SILENT, 0, 1 + likely[..., 1:4].argmax(axis=-1))
     both = likely[..., 4:]
@@ -199,11 +200,11 @@ def frame_of(seconds: float) -> int:
     return min(max(-int(-(seconds - FIRST_S) // STEP_S), 0), FRAMES)
 
 
-# Windows whose local speakers are known to the turns of the recording, in one pass over frames.
+# From windows with assigned speakers to the turns of the recording, in one pass over frames.
 #
-# Windows are overlap-added with Hamming weights: for each frame (16.875 ms) how many speak, as
-# the rounded mean of the windows' counts, at most two, and who, as those with the largest
-# weighted votes. So is the probability of two voices.
+# Windows are overlap-added with Hamming weights. That gives for each frame (16.875 ms) how many
+# speak: the rounded mean of the windows' counts, at most two; who: those with the largest weighted
+# votes; and the mean probability of two voices.
 
 AT_ONCE = 2  # most speakers of a frame
 LONGEST_GAP_S = 0.15  # in a turn
@@ -234,8 +235,8 @@ class Stretch:
 def stretches(
     windows: Iterable[Window], owners: Mapping[int, Mapping[int, int]], speakers: int, hop: int
 ) -> list[Stretch]:
-    """Where each speaker speaks, in order of time. `owners`: of each window, the speaker of each
-    local speaker; `hop`: samples from window to window."""
+    """Where each speaker speaks, in order of time. `owners`: for each window, the speaker of each
+    local speaker; `hop`: in samples."""
     open_runs: dict[int, Stretch] = {}
     runs: list[Stretch] = []
     gap = round(LONGEST_GAP_S / STEP_S)
@@ -257,7 +258,7 @@ def stretches(
 def _speaking(
     windows: Iterable[Window], owners: Mapping[int, Mapping[int, int]], speakers: int, hop: int
 ) -> Iterator[tuple[tuple[int, ...], int]]:
-    """The speakers of each frame of the recording, and the probability of two voices, of 255."""
+    """For each frame of the recording, its speakers and the probability of two voices, of 255."""
     votes = np.zeros((0, speakers))
     counts, both, weights = np.zeros(0), np.zeros(0), np.zeros(0)
     base = 0  # the frame of the recording that the arrays start with

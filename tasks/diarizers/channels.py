@@ -1,8 +1,9 @@
 """Who speaks when in a call: each channel of the recording is a speaker, by the voice detector.
 
-What leaks into a channel from a louder one (10 dB, now or a quarter of a second ago) is no speech
-of it. A recording of one channel has no turns. The file stays one recording (`channels: mix`),
-whose clips are the mix; `channels: apart` makes a recording of each side instead.
+Speech that leaks into a channel from one that is 10 dB louder, now or a quarter of a second ago,
+does not count as its own. A recording of one channel has no turns. The file stays one recording
+(`channels: mix`), whose clips are the mix; `channels: apart` makes a recording of each side
+instead.
 """
 
 from __future__ import annotations

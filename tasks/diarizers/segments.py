@@ -2,8 +2,8 @@
 
 1. Each window gives up to three local speakers, frame by frame (`_windows.py`), and an embedding of
    each voice.
-2. Voices are linked over the recording by average linkage (`clusters`); what there is little
-   of, and what is like a voice of which there is more, makes no speaker.
+2. Voices are linked over the recording by average linkage (`clusters`); a voice with little speech,
+   or like one with more speech, does not become a speaker.
 3. In each window, local speakers are assigned to the speakers found; windows are overlap-added
    (`_windows.py`), two speakers at most at a time.
 4. A turn whose voice is nearer to another speaker is moved there.
@@ -35,8 +35,8 @@ LISTENS = True
 ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
 ASKED_BY = "speakers.use=segments"
 LEAST_SPEAKER_S = 1.5  # of speech that makes a speaker, if there are others
-# As near to a voice of more speech, it is heard wrong: the likelier, the less there is of it.
-ALIKE, ALIKE_PER_S = 0.3, 0.06  # cosine; and what each second adds to it
+# A voice this near to one with more speech is taken for an error; more speech earns tolerance.
+ALIKE, ALIKE_PER_S = 0.3, 0.06  # cosine, and what each second of speech adds to it
 BIN = 6  # frames, about 0.1 s
 MOVE = 0.05  # cosine by which another speaker has to be nearer
 
@@ -89,7 +89,7 @@ class Settings(CuttingSettings):
 
 
 def identity(settings: Settings) -> str:
-    """The hashes of both models, which are checked when they are loaded."""
+    """The hashes of both models; loading checks them."""
     return f"{_windows.SHA256[:16]}-{embedding.SHA256[:16]}"
 
 
@@ -98,7 +98,7 @@ def known_models(settings: Settings) -> tuple[registry.Model, ...]:
 
 
 def check_weights(settings: Settings) -> None:
-    """ConfigError if a model is missing or another one."""
+    """Raises ConfigError if a model is missing or a different one."""
     _windows.check(ASKED_BY, settings.path)
     embedding.check(ASKED_BY, settings.path)
 
@@ -182,7 +182,7 @@ def _voice(
     stretch: Stretch, windows: Mapping[int, Window], owners: Mapping[int, dict[int, int]], hop: int
 ) -> Float32s | None:
     """The embedding of a stretch, float32 [192] of length 1: the mean of the windows' voices in it,
-    by how long they last there; None if no voice of it is sure."""
+    weighted by their length there; None if none of them is sure."""
     total = np.zeros(embedding.SIZE)
     step = hop / RATE / _windows.STEP_S  # frames, not a whole number
     before = max(int((stretch.first - FRAMES) / step), 0)
@@ -213,7 +213,7 @@ def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Diarizer:
 
 # Voices of windows to speakers of the recording: average linkage by cosine, in bounded memory.
 
-PORTION = 400  # voices that are linked at once, beside the clusters known so far
+PORTION = 400  # voices that are linked at once, with the clusters so far
 
 
 def clusters(vectors: Float64s, weights: Float64s, least: float) -> tuple[Float64s, Float64s]:
@@ -236,9 +236,9 @@ def clusters(vectors: Float64s, weights: Float64s, least: float) -> tuple[Float6
 
 
 def speaker_of_local(window: Window, means: Float64s) -> dict[int, int]:
-    """The speaker of each local speaker with a voice, of those with mean vectors [k, 192]; no two
-    the same one if there are enough: the assignment of the largest summed cosine. If there are too
-    few, the nearest."""
+    """Assigns each local speaker that has a voice to a speaker; `means`: speakers' vectors [k,
+    192]. No two get the same one: the assignment has the largest summed cosine. If there are too
+    few speakers, each gets the nearest."""
     from scipy.optimize import linear_sum_assignment
 
     if not window.voices:

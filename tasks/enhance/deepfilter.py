@@ -1,4 +1,4 @@
-"""DeepFilterNet 3 takes noise out of full-band speech (Schröter et al. 2023, arXiv 2305.08227)."""
+"""DeepFilterNet 3 removes noise from full-band speech (Schröter et al. 2023, arXiv 2305.08227)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Settings(EnhancerSettings):
 
 
 def identity(settings: Settings) -> str:
-    """The hash of the model, which is checked before a worker starts."""
+    """The hash of the model; it is checked before a worker starts."""
     return registry.DEEPFILTER.files[0].sha256
 
 
@@ -42,7 +42,7 @@ def known_models(settings: Settings) -> tuple[registry.Model, ...]:
 
 
 def check_weights(settings: Settings) -> None:
-    """ConfigError if the model is missing or another one."""
+    """Raises ConfigError if the model is missing or a different one."""
     model_files.located(registry.DEEPFILTER, ASKED_BY, settings.path)
 
 
@@ -60,8 +60,8 @@ def start(settings: Settings) -> Enhancer:
 #
 # with X scaled by 1/960. Bins from 96 on get their band's gain; of bin f below, the result is the
 # sum over o of coef[t, f, o] X[t - 2 + o, f]. The graphs keep no state, so they run on chunks of
-# CHUNK frames, each begun PREROLL frames early; running means, spectra and overlap-add know no
-# chunks.
+# CHUNK frames, each begun PREROLL frames early; running means, spectra and overlap-add continue
+# across chunks.
 
 FFT, HOP = 960, 480
 BANDS = (*[2] * 13, 5, 5, 7, 7, 8, 10, 12, 13, 15, 18, 20, 24, 28, 31, 37, 42, 50, 56, 67)  # bins
@@ -86,14 +86,13 @@ def sessions(archive: Path) -> tuple[onnxruntime.InferenceSession, ...]:
 
 
 class Stream:
-    """One utterance. Samples are held from the frame on that the next chunk's pre-roll begins
-    with."""
+    """One utterance. Samples are kept from the first frame of the next chunk's pre-roll on."""
 
     def __init__(self, archive: Path) -> None:
         self._graphs = sessions(archive)
         self._held = np.zeros(HOP, np.float32)  # from frame `_first` on
         self._first = 0  # first frame of the next pre-roll
-        self._next = 0  # first frame that is still to be made
+        self._next = 0  # first frame not made yet
         self._count = 0  # samples pushed
         self._tail = np.zeros(HOP, np.float32)  # second half of the last frame made
         self._mean = np.linspace(-60, -90, len(BANDS))
@@ -119,7 +118,7 @@ class Stream:
         return samples[: len(samples) - (HOP * (frames - 1) - self._count)]
 
     def _run(self, count: int, ahead: int) -> Float32s:
-        """Make the next `count` frames, of which `ahead` later ones are known; the samples that
+        """Make the next `count` frames, with `ahead` later ones known; returns the samples that
         become final."""
         lead = self._next - self._first
         spectrum = _spectrum(self._held, lead + count + ahead)
@@ -138,7 +137,7 @@ class Stream:
     def _filtered(
         self, spectrum: NDArray[np.complex64], lead: int, count: int, moved: int
     ) -> NDArray[np.complex64]:
-        """Spectra [count, 481] behind `lead` frames of pre-roll."""
+        """Filtered spectra [count, 481] after `lead` frames of pre-roll."""
         bands, bins = self._features(spectrum, lead + count, moved)
         names = ("e0", "e1", "e2", "e3", "emb", "c0")
         given = {"feat_erb": bands, "feat_spec": bins}
@@ -160,8 +159,8 @@ class Stream:
     def _features(
         self, spectrum: NDArray[np.complex64], frames: int, moved: int
     ) -> tuple[Float32s, Float32s]:
-        """feat_erb [1, 1, frames, 32] and feat_spec [1, 2, frames, 96], zeros behind the end. The
-        running means are kept as they are after `moved` frames."""
+        """feat_erb [1, 1, frames, 32] and feat_spec [1, 2, frames, 96], zeros after the end. Stores
+        the running means as of `moved` frames."""
         scaled = spectrum * np.float32(1 / FFT)
         power = scaled.real**2 + scaled.imag**2
         level = 10 * np.log10(np.add.reduceat(power, _STARTS, axis=1) / BANDS + 1e-10)

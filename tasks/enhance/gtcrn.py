@@ -1,9 +1,9 @@
-"""GTCRN takes noise out of speech up to 8 kHz with 48,000 weights (Rong et al. 2024).
+"""GTCRN removes noise from speech up to 8 kHz, with 48,000 weights (Rong et al. 2024).
 
-doi 10.1109/ICASSP48485.2024.10448310; its graph hands its states on from one run of CHUNK frames to
-the next (`tasks/models/gtcrn_graph.py`). 16 kHz, frames of 512 samples every 256, square root of
-Hann's window in analysis and synthesis. What lies above 8 kHz comes from the original alone,
-`limit_db` below it.
+doi 10.1109/ICASSP48485.2024.10448310; its graph passes states from one run of CHUNK frames to the
+next (`tasks/models/gtcrn_graph.py`). 16 kHz, frames of 512 samples every 256, square root of Hann's
+window in analysis and synthesis. What lies above 8 kHz comes from the original alone, `limit_db`
+below it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Settings(EnhancerSettings):
 
 
 def identity(settings: Settings) -> str:
-    """The hash of the model, which is checked before a worker starts."""
+    """The hash of the model; it is checked before a worker starts."""
     return registry.GTCRN.files[0].sha256
 
 
@@ -49,7 +49,7 @@ def known_models(settings: Settings) -> tuple[registry.Model, ...]:
 
 
 def check_weights(settings: Settings) -> None:
-    """ConfigError if the model is missing or another one."""
+    """Raises ConfigError if the model is missing or a different one."""
     model_files.located(registry.GTCRN, ASKED_BY, settings.path)
 
 
@@ -89,7 +89,7 @@ class Stream:
         return np.concatenate(outputs)[: count - given]
 
     def _run(self, count: int) -> Float32s:
-        """Make the next `count` frames; the samples that become final."""
+        """Make the next `count` frames; returns the samples that become final."""
         frames = np.lib.stride_tricks.sliding_window_view(self._held, FFT)[::HOP][:count]
         self._held = self._held[HOP * count :]
         spectra = scipy.fft.rfft(frames * WINDOW, axis=1)

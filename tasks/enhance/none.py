@@ -1,4 +1,4 @@
-"""Nothing is enhanced: what was recorded is heard and packaged."""
+"""No enhancement: clips are transcribed and packaged as recorded."""
 
 from __future__ import annotations
 

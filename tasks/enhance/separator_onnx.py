@@ -1,10 +1,10 @@
-"""Takes music away with a UVR-MDX graph from a folder of yours, as Emilia-Pipe does.
+"""Removes music with a UVR-MDX graph from a local folder, as Emilia-Pipe does.
 
 Such a graph has one input [1, 4, dim_f, dim_t]: real and imaginary part of the left and the right
-channel's spectrum at 44.1 kHz, Hann's window, dim_f of its bins; and gives the same of one of the
+channel's spectrum at 44.1 kHz, Hann's window, dim_f of its bins; and returns the same of one of the
 two sources. A window has (dim_t - 1) hop samples, of which n_fft / 2 on each side are margin: the
 next one begins where their middles meet. Both channels are the same here. With `denoise` the model
-hears each window twice, once with its sign turned, and half the difference counts.
+runs twice on each window, once with inverted sign, and half the difference counts.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def known_models(settings: Settings) -> tuple[registry.Model, ...]:
 
 
 def check_weights(settings: Settings) -> None:
-    """ConfigError if there is no graph, or one with another input."""
+    """Raises ConfigError if there is no graph, or one with another input."""
     _dims(settings)
 
 
@@ -124,7 +124,7 @@ class Separator:
         self._margin = settings.n_fft // 2
         self._size = settings.hop * (self._frames - 1)
         self._held = np.zeros(self._margin, np.float32)
-        self._due = 0  # samples that were pushed and not given
+        self._due = 0  # samples pushed and not yet returned
 
     def push(self, samples: Float32s) -> Float32s:
         self._due += len(samples)

@@ -13,7 +13,7 @@ from tasks.base.arrays import Float64s
 from tasks.filters import _derived as derived
 
 FRAME_SECONDS = 0.032
-BAND = 200.0  # Hz; noise varies in it by less than speech does
+BAND = 200.0  # Hz; in one band, noise varies less than speech does
 MAX_FRAMES = 4096  # 65 s; of longer clips as many, evenly spread
 CHUNK = 64  # frames per FFT call
 
@@ -27,10 +27,6 @@ def band_powers(clip: Clip) -> tuple[Float64s, Float64s]:
 
 
 def _band_powers(clip: Clip) -> tuple[Float64s, Float64s]:
-    """(power [frames, bands] of frames that are not constant, power of rounding noise [bands]).
-
-    Rounding noise is white; its power is the square of the clip's smallest step, divided by 12.
-    """
     hop = max(round(clip.rate * FRAME_SECONDS / 2), 1)
     size = fft.next_fast_len(2 * hop, real=True)
     window = np.hanning(2 * hop + 1)[:-1].astype(np.float32)

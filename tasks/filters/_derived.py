@@ -35,7 +35,7 @@ def cached(clip: Clip, name: str, compute: Callable[[], T]) -> T:
 
 
 def mono_blocks(clip: Clip) -> Iterator[Float32s]:
-    """The channels as they are heard at the native rate, float32 [n] block by block."""
+    """The mono signal at the native rate, float32 [n] block by block."""
     ear = Heard(weights=clip.weights)
     yield from map(ear.push, clip.blocks())
     yield ear.finish()
@@ -50,8 +50,8 @@ def blocks_16k(clip: Clip) -> Iterator[Float32s]:
 
 
 def parts_16k(clip: Clip, seconds: float) -> Iterator[Float32s]:
-    """The same in consecutive parts of about equal length, `seconds` at most, whatever the blocks;
-    where that does not come out even, the last one is shorter."""
+    """`blocks_16k` in consecutive parts of about equal length, at most `seconds`; the last one may
+    be shorter."""
     size = math.ceil(RATE * clip.seconds / max(math.ceil(clip.seconds / seconds), 1))
     samples = np.empty(0, np.float32)
     for block in blocks_16k(clip):
@@ -64,7 +64,7 @@ def parts_16k(clip: Clip, seconds: float) -> Iterator[Float32s]:
 
 
 def mono_16k(clip: Clip) -> Float32s:
-    """The same in one piece, float32 [n]. ValueError for clips longer than KEPT_SECONDS."""
+    """`blocks_16k` in one piece, float32 [n]. ValueError for clips longer than KEPT_SECONDS."""
     if clip.seconds > KEPT_SECONDS:
         raise ValueError(
             f"a clip of {clip.seconds:.0f} s is too long to measure at once: use clip.blocks()"
@@ -120,9 +120,8 @@ def _joined(pieces: list[Float32s]) -> Float32s:
 
 # Statistics of a clip's samples that several filters share, computed in one pass.
 #
-# The stream is regrouped into chunks of one length before summing, so that results do not depend
-# on the block size, to the last bit. Channels are those that go into the mix: what an LFE holds
-# is no speech.
+# The stream is regrouped into chunks of one length before summing, so that results do not depend on
+# the block size, to the last bit. Only channels in the mix count: an LFE holds no speech.
 
 #: Level of digital silence, dBFS: a number for limits, far below one bit of 24-bit samples (-138).
 FLOOR_DB = -200.0
@@ -141,7 +140,7 @@ class Levels:
 
 
 def levels(clip: Clip) -> Levels | None:
-    """Of the whole clip; None if it has no samples or one that is not finite."""
+    """Levels of the whole clip; None if it has no samples, or one that is not finite."""
     return cached(clip, "levels", lambda: _levels(clip))
 
 

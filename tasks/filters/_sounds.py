@@ -3,8 +3,8 @@
 The graph takes windows of a mono signal at 16 kHz: samples, or YAMNet's patches (Plakal and Ellis
 2020, github.com/tensorflow/models, research/audioset/yamnet): magnitudes of frames of 25 ms every
 10 ms (Hann, FFT of 512), 64 triangles on the mel scale from 125 to 7500 Hz, ln(x + 0.001), 96
-frames. It gives a score a class: probabilities, or what a sigmoid makes one of. Both ends may be
-integers, by the scale and the zero point of the graph's own first and last step.
+frames. It returns a score for each class: probabilities, or logits. Both ends may be integers, with
+the scale and zero point of the graph's own first and last step.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ GROUPS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
 }
 OTHER = "other"
-#: In no group: what is no sound of its own.
+#: In no group, as they are not sounds themselves.
 PLACES = (("Silence", "Silence"), ("Inside, small room", "Echo"))
 
 FRAME, HOP, FFT = 400, 160, 512  # samples
@@ -87,13 +87,13 @@ def known_models(settings: ModelFolder) -> tuple[registry.Model, ...]:
 
 
 def check_weights(settings: ModelFolder) -> None:
-    """ConfigError if the folder holds no model, or one that cannot be used."""
+    """Raises ConfigError if the folder holds no model, or one that cannot be used."""
     tagger(settings.model)
 
 
 def heard(clip: Clip, model: str) -> Float64s:
-    """Of a clip, the probability of each group in each window, float64 [windows, groups]: that of
-    its likeliest class."""
+    """The probability of each group in each window of a clip, that of its likeliest class, float64
+    [windows, groups]."""
 
     def hear() -> Float64s:
         classes = tagger(model).classes(clip)
@@ -104,7 +104,7 @@ def heard(clip: Clip, model: str) -> Float64s:
 
 
 class Tagger:
-    """The model in a folder. ConfigError if it has none, or one that cannot be used."""
+    """The model in a folder. Raises ConfigError if there is none, or one that cannot be used."""
 
     def __init__(self, model: str) -> None:
         graph, names = files(model)
@@ -142,15 +142,16 @@ class Tagger:
         self._sigmoid = any(values.min() < 0 or values.max() > 1 for values in probed)
 
     def classes(self, clip: Clip, gain: float = 1.0) -> Float64s:
-        """Of a clip times `gain`, cut off at full scale if that is not 1, the probability of each
-        class in each window, float64 [windows, classes]. The last window is filled up with
-        silence."""
+        """The probability of each class in each window of a clip, float64 [windows, classes]. The
+        clip is multiplied by `gain` and, unless that is 1, clipped at full scale. The last window
+        is padded with silence."""
         windows = self._patches_of(clip, gain) if self._patches else self._samples_of(clip, gain)
         rows = [self._probabilities(window) for window in windows]
         return np.reshape(rows, (-1, self._classes))
 
     def spans(self, count: int, seconds: float) -> list[tuple[float, float]]:
-        """Of each of so many windows of a clip, its middle, from and to in s: they share it out."""
+        """(start, end) in s of the middle of each of `count` windows; the middles partition the
+        clip."""
         margin = (self._window - self._step) / 2
         edges = [0.0, *((n * self._step + margin) / RATE for n in range(1, count)), seconds]
         edges = [min(edge, seconds) for edge in edges]
@@ -162,8 +163,8 @@ class Tagger:
             yield from windows
 
     def _patches_of(self, clip: Clip, gain: float) -> Iterator[Float32s]:
-        """A short clip's bands are computed once: they grow with its samples, unless these are cut
-        off."""
+        """A short clip's bands are computed once: they scale with its samples, unless these are
+        clipped."""
         if clip.seconds > derived.KEPT_SECONDS:
             blocks, factor = bands(self._filled(louder(derived.blocks_16k(clip), gain))), 1.0
         elif gain == 1 or np.abs(samples := derived.mono_16k(clip)).max(initial=0) * gain <= 1:
@@ -192,7 +193,7 @@ class Tagger:
             yield np.zeros(beyond, np.float32)
 
     def _probabilities(self, window: Float32s) -> Float64s:
-        """Of each class, in a window's samples or patch; NaN where these are not finite."""
+        """Probability of each class in a window's samples or patch; NaN unless these are finite."""
         if not np.isfinite(window).all():
             return np.full(self._classes, np.nan)
         given = window.reshape(self._shape)
@@ -206,14 +207,14 @@ class Tagger:
         return (1 + np.tanh(values / 2)) / 2 if self._sigmoid else values
 
     def _probes(self) -> tuple[Float32s, Float32s]:
-        """Noise and silence: what is no probability there is what a sigmoid takes."""
+        """Noise and silence: a graph whose scores for these leave 0 to 1 returns logits."""
         noise = np.random.default_rng(0).normal(0, 0.1, self._window)
         return noise.astype(np.float32), np.zeros(self._window, np.float32)
 
 
 def files(model: str) -> tuple[Path, Path]:
-    """The graph in the folder `model`, and the list of its classes. ConfigError if one is not
-    there."""
+    """The graph in the folder `model`, and the list of its classes. ConfigError if one is
+    missing."""
     folder = Path(model).expanduser()
     graphs = sorted(folder.glob("*.onnx")) if model else []
     names = next((folder / name for name in LISTS if model and (folder / name).is_file()), None)
@@ -236,7 +237,7 @@ def with_data(model: str) -> list[Path]:
 
 def grouped(path: Path) -> tuple[dict[str, list[int]], int]:
     """The places of each group's classes, and how many classes the list has. ConfigError if it is
-    no list of AudioSet's."""
+    not a list of AudioSet's."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -265,20 +266,20 @@ def _places(names: list[str], stretches: Iterable[tuple[str, str]]) -> list[int]
 
 
 def louder(blocks: Iterable[Float32s], gain: float) -> Iterator[Float32s]:
-    """A signal times `gain`, cut off at full scale; as it is, if that is 1."""
+    """A signal times `gain`, clipped at full scale; unchanged if `gain` is 1."""
     for block in blocks:
         yield block if gain == 1 else (block * gain).clip(-1, 1).astype(np.float32)
 
 
 def bands(blocks: Iterable[Float32s]) -> Iterator[Float32s]:
-    """Of a signal at 16 kHz, the magnitude in each band of each whole frame, frame after frame,
-    float32 [frames x 64]; YAMNet's patches are their logarithms."""
+    """Magnitudes of the bands of each whole frame of a signal at 16 kHz, frame after frame, float32
+    [frames x 64]; YAMNet's patches are their logarithms."""
     hann = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FRAME) / FRAME)).astype(np.float32)
     for frames in derived.frames(blocks, FRAME, HOP, repeat(AT_ONCE * FRAMES // 2)):
         spectra = scipy.fft.rfft(frames * hann, FFT, axis=1)
         parts = spectra.view(np.float32).reshape(len(frames), -1, 2)
         with np.errstate(invalid="ignore", over="ignore"):
-            magnitudes = np.sqrt(np.einsum("nfp,nfp->nf", parts, parts))  # sooner than by abs
+            magnitudes = np.sqrt(np.einsum("nfp,nfp->nf", parts, parts))  # faster than abs
             yield (magnitudes @ _triangles()).ravel()
 
 

@@ -1,8 +1,8 @@
 """How well the text that `aligned` found for an utterance agrees with what was heard there.
 
-The number of its words that the recogniser heard in order, as a share of the longer text, or the
-same for letters if that is higher: 1 if all were heard and nothing else. Null for utterances that
-were not cut by their text.
+The number of its words that the recogniser heard in order, as a share of the longer text, or of
+letters if that is higher: 1 if all were heard and nothing else. Null for utterances that were not
+cut by their text.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Cross-talk: how much of an utterance is the other side of a call, heard faintly in this channel.
 
 Where a file's channels are read apart, the share of the utterance's sound in which another channel
-is 10 dB louder: there it holds little more than what leaks from that. Null where channels are
-mixed. Segmenters that listen do not cut there; segments that a source gives, and recordings that
-are clips as a whole, may hold much of it.
+is 10 dB louder: there it holds little more than leakage. Null where channels are mixed. Segmenters
+with voice detection leave it out; segments of a source, and clips that are whole recordings, may
+hold much of it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ VERSION = 1
 AFTER_ALL = True
 COLUMNS = {"cross_talk": ("1", "share of its sound in which another channel is 10 dB louder")}
 REASONS = {"cross_talk": ("no_cross_talk", "cross_talk")}
-RANGE = 35.0  # dB below an utterance's loudest frame; what is softer is no sound of it
+RANGE = 35.0  # dB below an utterance's loudest frame; softer frames do not count as its sound
 
 
 class Settings(StageSettings):

@@ -1,6 +1,6 @@
 """The conversation in a clip, by the turns of `speakers`: turns, silence, overlap, transfers.
 
-A turn may pause for a second; a backchannel, of a second at most inside another's turn, is none.
+A turn may pause for a second; a backchannel, up to a second inside another's turn, is not a turn.
 An offset is the time from one person's turn to the next one's, below 0 where they overlap. Null
 without diarization, and where nobody speaks.
 """

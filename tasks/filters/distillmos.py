@@ -1,12 +1,12 @@
 """DistillMOS: a predicted opinion score of the speech, 1 to 5; a second opinion beside `dnsmos`.
 
-Stahl and Gamper 2025, arXiv 2502.05356: a small model that learned from one on XLS-R embeddings.
-`uttermill models fetch distillmos` brings it. It hears windows of 7.68 s of the channel mean at
-16 kHz, each by its own peak; they are spread evenly over the clip from its start to its end, `hop`
-apart at most, and the score is their mean. A shorter clip is repeated until it is long enough: the
-package `distillmos` fills it up with silence, which puts it twice as far from what the model says
-of the longer clip that it is a part of. `compat: package` does as the package does; scores are then
-within 1e-3 of it.
+Stahl and Gamper 2025, arXiv 2502.05356: a small model distilled from one on XLS-R embeddings.
+`uttermill models fetch distillmos` installs it. It takes windows of 7.68 s of the channel mean at
+16 kHz, each scaled by its own peak; they are spread evenly over the clip from its start to its end,
+`hop` apart at most, and the score is their mean. A shorter clip is repeated until it is long
+enough: the package `distillmos` pads it with silence, which doubles the distance to the score of
+the longer clip that it is a part of. `compat: package` pads it, too; scores are then within 1e-3 of
+it.
 
 Null for a clip without samples, or with samples that are not finite.
 """
@@ -89,8 +89,8 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
 def windows(
     blocks: Iterable[Float32s], seconds: float, hop: float, repeated: bool = True
 ) -> Iterator[Float32s]:
-    """The windows, float32 [WINDOW], of a signal at 16 kHz that has about so many seconds.
-    `repeated`: a signal that is shorter than one, instead of silence behind it."""
+    """The windows, float32 [WINDOW], of a signal at 16 kHz of about `seconds`. `repeated`: a signal
+    shorter than a window is repeated, not padded with silence."""
     over = max(round(seconds * RATE) - WINDOW, 0)
     count = math.ceil(over / (hop * RATE)) + 1
     starts = [int(share * over) for share in np.linspace(0, 1, count)]
@@ -107,8 +107,7 @@ def windows(
 
 
 def spectrum(window: Float32s) -> Float32s:
-    """Of a window, real and imaginary parts of its compressed spectrum, float32 [2, BINS,
-    FRAMES]."""
+    """Real and imaginary parts of a window's compressed spectrum, float32 [2, BINS, FRAMES]."""
     scaled = np.pad(window / (np.abs(window).max() + np.float32(1e-8)), EDGE, "reflect")
     frames = np.lib.stride_tricks.sliding_window_view(scaled, FRAME)[::HOP]
     hann = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FRAME) / FRAME)).astype(np.float32)

@@ -11,7 +11,7 @@ raw scores r give
 
 and a clip's scores are the means over its windows. The reference ends windows at
 `int((i + 9.01) * 16000)`, which is one sample short for i from 7 to 23 and a few later ones, and
-skips those: it judges a clip of 17 to 33 s by its first 15 s. Here every window counts, unless
+skips those: it scores a clip of 17 to 33 s by its first 15 s. Here every window counts, unless
 `compat: emilia` asks for the reference's behaviour.
 
 Null for a clip without samples at 16 kHz, or with samples that are not finite.
@@ -33,7 +33,7 @@ from tasks.models import registry
 from tasks.plugins.rules import Limit, Rule
 from tasks.settings import StageSettings, Threshold, Transient
 
-VERSION = 2  # windows share more: other last digits
+VERSION = 2  # 2: windows share more, so last digits differ
 COSTLY = True
 COLUMNS = {
     "dnsmos_sig": ("MOS", "predicted quality of the speech, DNSMOS P.835"),

@@ -1,7 +1,8 @@
 """Sample rate that the sound needs, in Hz: lower than the recording's where it was upsampled.
 
-What was upsampled from 8, 16, 22.05 kHz or another usual rate breaks off at half of it, or repeats
-its spectrum above that. Both are looked for at half of each usual rate below the recording's own:
+Audio that was upsampled from 8, 16, 22.05 kHz or another usual rate breaks off at half of it, or
+repeats its spectrum above that. Both are sought at half of each usual rate below the recording's
+own:
 
     break   the level that 5 % of the 32 ms frames exceed falls by 12 dB or more, from 0.80 to 0.94
             of the half to all that lies above 1.12 of it; the bandwidth (see `bandwidth`) is then
@@ -10,9 +11,9 @@ its spectrum above that. Both are looked for at half of each usual rate below th
             correlate, mirrored, by 0.7 or more, the means of bins and frames taken out
 
 A mirror counts before a break, and of several breaks the one with an image of 0.35 or more, else
-the highest. It says what the sound holds, not
-how that came about: an encoder or microphone that ends at 8 kHz counts as 16 kHz, as audio does
-that was upsampled. Null where `bandwidth` is. The formula is this project's own.
+the highest. This is a measure of the sound, not of its history: an encoder or microphone that ends
+at 8 kHz gives 16 kHz, as upsampled audio does. Null where `bandwidth` is. The formula is this
+project's own.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ COLUMNS = {"effective_rate": ("Hz", "sample rate that the sound needs, the recor
 REASONS = {"effective_rate": ("upsampled", "high_effective_rate")}
 
 RATES = (8000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 96_000)
-NEXT = 0.95  # of the recording's rate: nearer ones are not told from it
+NEXT = 0.95  # of the recording's rate: nearer ones cannot be told from it
 BELOW, ABOVE = (0.80, 0.94), 1.12  # of half the rate; 0.94: resamplers end before it
 DROP = 12.0  # dB
 REACH = (0.8, 1.2)  # of half the rate, and a band: where its bandwidth may end

@@ -1,20 +1,20 @@
-"""Music under speech: whether and in how much of an utterance it is heard, and how loud it is.
+"""Music under speech: whether it occurs, in how much of an utterance, and how loud it is.
 
-It is heard by the model of `sounds`, in the same folder. Under speech, music is seldom likely in
-any window, but more than never: `threshold` is far below a half.
+The model of `sounds` detects it. Under speech, its probability is low in any window, but not
+negligible: `threshold` is far below a half.
 
     music_share     windows in which music is at least as likely as `threshold`, over all windows
-    music_evidence  of the clip brought to -20 dBFS: the mean probability of music, and 0.001, over
-                    the root of that of the likeliest other class, and 0.01; speech is no other
+    music_evidence  (m + 0.001) / √(o + 0.01) of the clip at -20 dBFS; mean probabilities m of
+                    music, o of the likeliest class that is neither music nor speech
     music_level     power of the pauses over that of the speech less it, dB; -20 is faint
 
-At its own level, a quiet clip has too little for the model, and rooms and noise make it unsure of
+At its own level, a quiet clip is too faint for the model, and rooms and noise make it unsure of
 music and of much else: hence the level, and the other class.
 
 Frames of 32 ms are speech if Silero gives 0.5 or more, and a pause if it gives less than 0.1 to
-them and to two on each side. What else sounds in the pauses counts as music: where that is noise
-as loud as the music, the level is 3 dB high. Null is the share of samples that are not finite, and
-the level without music, or with less than 0.2 s of pauses or of speech.
+them and to two on each side. All sound in the pauses counts as music: with noise as loud as the
+music, the level is 3 dB high. Null is the share of samples that are not finite, and the level
+without music, or with less than 0.2 s of pauses or of speech.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ REASONS = {
     "music_level": ("faint_music", "loud_music"),
 }
 MUSIC = [*_sounds.GROUPS].index("music")
-LEVEL, MOST_GAIN = 0.1, 1000.0  # root mean square of what evidence is heard in; times at most
+LEVEL, MOST_GAIN = 0.1, 1000.0  # RMS of the scaled clip, and largest gain
 LEAST_MUSIC, LEAST_OTHER = 1e-3, 1e-2
 FRAME = 512  # samples at 16 kHz, the voice detector's
 SPEECH, PAUSE, AROUND = 0.5, 0.1, 2  # probabilities; frames on each side
@@ -86,7 +86,7 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
 
 
 def evidence(clip: Clip, model: str) -> float:
-    """How much likelier music is than other sounds; of a clip with finite samples."""
+    """How much likelier music is than other sounds, in a clip of finite samples."""
     power, count = 0.0, 0
     for block in derived.blocks_16k(clip):
         power += float(np.square(block, dtype=np.float64).sum())
@@ -101,7 +101,7 @@ def evidence(clip: Clip, model: str) -> float:
 
 
 def level(clip: Clip) -> float | None:
-    """dB of the pauses, beside the speech."""
+    """Level of the pauses relative to the speech, dB."""
     probabilities = derived.speech_probabilities(clip)
     many = derived.frames(derived.blocks_16k(clip), FRAME, FRAME, repeat(AT_ONCE))
     powers = np.concatenate(

@@ -5,14 +5,15 @@
 
 After Wen, Habets and Naylor 2008 (decay rates, doi 10.1109/ICASSP.2008.4517613): sound in a room
 cannot fall faster than the room lets it. The power of sixteen bands from 200 to 7000 Hz is taken
-every 8 ms, and a line is laid through its level over 96 and over 152 ms, wherever it begins at most
-25 dB below the band's loud part and ends 5 dB above its quiet one. The slope that a tenth of those
-that fall undercut is, over 96 ms, in proportion to C50, and its logarithm, over 152 ms, to that of
-RT60: both lines were fitted on made rooms. How far they are off is in the README of this folder.
+every 8 ms, and a line is fitted to its level over 96 and over 152 ms, wherever it begins at most 25
+dB below the band's loud part and ends 5 dB above its quiet one. A tenth of the falling slopes are
+steeper than the one that counts: over 96 ms it is linear in C50, over 152 ms its logarithm is
+linear in that of RT60. Both lines were fitted on simulated rooms; their errors are in the README of
+this folder.
 
-Rooms below 0.2 s are not told apart, nor is a C50 beyond 25 dB, which is a dry recording. Noise
-seems to be reverberation, as does music under the speech. Null for less than a second of speech
-(Silero), or samples that are not finite.
+Rooms below 0.2 s are not told apart, nor is a C50 beyond 25 dB, which is a dry recording. Noise,
+and music under the speech, look like reverberation. Null for less than a second of speech (Silero),
+or samples that are not finite.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def _levels(samples: Float32s) -> Float64s:
 
 
 def _slopes(levels: Float64s, frames: int) -> Float64s:
-    """Slopes over so many frames of lines within the range that counts, dB/s [n]."""
+    """Slopes of lines over `frames` frames within the range that counts, dB/s [n]."""
     if len(levels) < frames:
         return np.empty(0)
     places = np.arange(frames) - (frames - 1) / 2
@@ -116,6 +117,6 @@ def _slopes(levels: Float64s, frames: int) -> Float64s:
 
 
 def _steep(counts: Int64s) -> float:
-    """The fall that STEEP of them exceed, dB/s."""
+    """The fall that a share STEEP of them exceed, dB/s."""
     falls = np.cumsum(counts)
     return float(np.searchsorted(falls, (1 - STEEP) * falls[-1])) + 0.5

@@ -1,9 +1,9 @@
-"""How much of an utterance another voice than its own speaks, alone or over it, by the turns of
-`speakers`.
+"""Share of an utterance in which a voice other than its own speaks, alone or over it, by the turns
+of `speakers`.
 
 The time of other speakers' turns, and of its own speaker's the probability that a second voice
-speaks too, over the time of all turns. `speakers.max_second_voice` leaves the likeliest parts out
-of clips before. Null without diarization, and where its turns have no such probabilities.
+speaks too, over the time of all turns. `speakers.max_second_voice` has already left the likeliest
+parts out of clips. Null without diarization, and where its turns have no such probabilities.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A frame is silent if its RMS over all channels is below `threshold_db` (dBFS), or more than
 `range_db` below the loudest frame. The second test finds pauses above a high noise floor; the first
-makes sure that an utterance of nothing but silence has no "loud" frames.
+makes sure that an utterance of silence alone has no "loud" frames.
 """
 
 from __future__ import annotations

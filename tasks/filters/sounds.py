@@ -1,11 +1,11 @@
 """Which sounds an utterance holds, and when: speech, music, singing, laughter, applause, noise.
 
-A model of AudioSet's classes, such as YAMNet, in a folder of yours: one graph (`.onnx`), which
-takes 16 kHz samples or YAMNet's log mel patches, and the list of its classes
-(`yamnet_class_map.csv`, `class_labels_indices.csv` or `labels.txt`). It hears windows of 0.975 s
-every 0.48 s of the channel mean, or as long as the graph wants, every half of that; a group is as
-likely as its likeliest class. An event is a run of windows, each by its middle, in which a group
-reaches `threshold`; its score is the largest. Music under speech seldom does: judge by the mean.
+A model of AudioSet's classes, such as YAMNet, in a local folder: one graph (`.onnx`), which takes
+16 kHz samples or YAMNet's log mel patches, and the list of its classes (`yamnet_class_map.csv`,
+`class_labels_indices.csv` or `labels.txt`). It takes windows of 0.975 s every 0.48 s of the channel
+mean, or of the graph's own length, every half of that; a group is as likely as its likeliest class.
+An event is a run of windows, each by its middle, in which a group reaches `threshold`; its score is
+the largest. Music under speech seldom does: limit its mean instead.
 
     sounds_music_mean   mean over the windows of the probability of music
     sounds_music_score  the largest

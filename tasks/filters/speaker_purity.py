@@ -1,9 +1,9 @@
 """Whether an utterance holds one voice: the cosine of the embeddings of its halves.
 
-CAM++ on the channel mean at 16 kHz; of each half the outer HALF_S at most. Two pieces of one voice
-have a cosine above 0.60 (4 s each), those of two voices one below 0.45; shorter ones of one voice
-are less alike, so a limit of 0.3 drops a few of them, too. Null for utterances below 1.6 s, and
-with samples that are not finite.
+CAM++ on the channel mean at 16 kHz, on at most the outer HALF_S of each half. Two pieces of one
+voice have a cosine above 0.60 (4 s each), of two voices below 0.45; shorter ones of one voice are
+less alike, so a limit of 0.3 drops a few of them, too. Null for utterances below 1.6 s, and with
+samples that are not finite.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Settings(StageSettings):
 
 
 def identity(settings: Settings) -> str:
-    """The model's hash, which is checked when it is loaded."""
+    """The model's hash; loading checks it."""
     return embedding.SHA256[:16]
 
 

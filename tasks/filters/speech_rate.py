@@ -1,4 +1,4 @@
-"""Syllables a second of speech, counted by ear: no text and no language is needed.
+"""Syllables per second of speech, counted in the audio, without text or language.
 
 After de Jong and Wempe 2009 (doi 10.3758/BRM.41.2.385): a syllable is a peak of the envelope that
 has a voice. The envelope is that of Wang and Narayanan 2007 (doi 10.1109/TASL.2007.905178): the
@@ -10,8 +10,8 @@ of its part of the clip (30 s at most), is voiced (autocorrelation of 0.4 or mor
 400 Hz), and if Silero hears speech there. The rate is their number over the seconds in which it
 does: pauses do not count.
 
-Null for less than half a second of speech, or samples that are not finite. How far it is off is in
-the README of this folder.
+Null for less than half a second of speech, or samples that are not finite. Its error is in the
+README of this folder.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _nuclei(samples: Float32s) -> Int64s:
     if not len(levels):
         return np.empty(0, np.int64)
     least = float(np.percentile(levels, LOUD)) - RANGE
-    # A clip may begin or end within a syllable: silence around it.
+    # Silence around the clip, which may begin or end within a syllable.
     around = np.pad(np.maximum(levels, least - 10), 1, constant_values=least - 10)
     peaks, _ = signal.find_peaks(around, height=least, prominence=RISE)
     places = (peaks - 1) * HOP

@@ -14,7 +14,7 @@ Settings = StageSettings  # none
 
 
 class Quality:
-    """A resampler of this quality, by libsoxr's name of it."""
+    """A resampler with the libsoxr quality `name`."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -39,7 +39,7 @@ SHA256 = registry.DNSMOS.files[0].sha256
 #: Channels of `conv2d_1` that are left out. ONNX Runtime computes channels in blocks of 16.
 SILENT = (2, 4, 8, 21, 22, 29, 30, 31, 34, 40, 41, 44, 46, 53, 56, 62)
 
-#: What the three layers in integers and the one before them give at most, as their 8 bits hold it:
+#: The largest outputs that 8 bits hold, of the layer before the three integer layers and of these:
 #: 0.6 of the largest values in 180 s of the corpus's speech and noise.
 RANGES = (3.44, 8.31, 5.37, 2.57)
 LAYERS = (("conv2d_1", 48, 128), ("conv2d_2", 64, 48), ("conv2d_3", 32, 64))
@@ -64,8 +64,8 @@ def weights() -> Path:
 
 @lru_cache(maxsize=2)
 def parts(device: str, precision: Precision) -> tuple[Network, ...]:
-    """The parts in order, one of each per process; threads may share them. RunError if a GPU is
-    asked for and cannot be used."""
+    """The parts in order, one of each per process; threads may share them. RunError if `device` is
+    a GPU that cannot be used."""
     model = pruned(weights().read_bytes())
     sessions = [_session(onnx_graph.part(model, *cut), device) for cut in pairwise(CUTS)]
     if onnx_session.PROVIDERS[device] not in sessions[0].get_providers():
@@ -103,7 +103,7 @@ def pruned(model: bytes) -> bytes:
 
 
 def quantised(model: bytes) -> bytes:
-    """The lean model's second to fourth layer and the pooling behind them, in integers.
+    """The pruned model's second to fourth layer and the pooling after them, in integers.
 
     Values have 8 bits; weights have 7, with a scale for each channel, so that no CPU saturates:
     AVX2 adds two products in 16 bits (2 * 255 * 63 < 2**15).

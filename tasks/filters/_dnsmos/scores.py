@@ -32,7 +32,7 @@ STRIP = 8  # frames from which the halves at a window's end are computed
 NEAR_EDGE, FAR_EDGE, FURTHER_EDGE = 2, 2, 3
 CHUNK = 100  # halves per run of the first part: 17 MB in its widest layer
 #: Windows per run of the head. A GPU waits for its kernels to start: on an H100 a clip of 60 s is
-#: judged at 26 times real time by 8 windows at once, and at 159 times by 64.
+#: scored at 26 times real time by 8 windows at once, and at 159 times by 64.
 GROUPS = {"cpu": 8, "cuda": 64}
 
 
@@ -67,8 +67,9 @@ def windows(
 
 
 class _Stream:
-    """Scores groups of consecutive windows; what they share is kept from one group to the next: of
-    the group's first window on, the halves and columns [channels, n, bands] that no end changes."""
+    """Scores groups of consecutive windows. Keeps what they share from group to group: from a
+    group's first window on, the halves and columns [channels, n, bands] that no end of a window
+    changes."""
 
     def __init__(self, parts: tuple[networks.Network, ...]) -> None:
         self._near, self._far, self._further, self._head = parts

@@ -1,9 +1,9 @@
 """Pairs of clips that may be copies: those that share a key, and whose words agree at a few places.
 
 The keys of all clips are sorted twice, by duration within a key and by place in the clip, and each
-is paired with the next few that agree in both. Of a key that is too common, only the nearest are
-paired. So the time is O(n log n). Keys are looked at in parts, and pairs by the blocks that their
-clips lie in, so that the memory is some tens of bytes a clip.
+is paired with the next few that agree in both. Of too common a key, only the nearest clips are
+paired. So the time is O(n log n). Keys are processed in parts, and pairs by the blocks of their
+clips, so that memory is some tens of bytes a clip.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class Numbered:
 def candidates(
     clips: Numbered, of_row: Int32s, thresholds: Thresholds
 ) -> Iterator[tuple[Fingerprints, Int64s, Pairs]]:
-    """Pairs that share a key, each at the best alignment of those at which they do; with the
-    fingerprints of their clips, and the numbers of these.
+    """(fingerprints, numbers of their clips, pairs): pairs that share a key, each at its best
+    alignment.
 
-    `of_row`: the number of each row's clip; -1: it is not looked at.
+    `of_row`: the number of each row's clip, -1 to skip it.
     """
     blocks = clips.prints.blocks
     with PartitionedRecords[np.uint64](np.uint64, blocks * blocks) as codes:
@@ -83,7 +83,7 @@ def candidates(
 
 
 def _portions(codes: UInt64s) -> Iterator[UInt64s]:
-    """Sorted codes some at a time; all of one better clip together."""
+    """Sorted codes in portions; all pairs of one better clip stay together."""
     low = 0
     while low < len(codes):
         last = codes[min(low + CODES_AT_ONCE, len(codes)) - 1]
@@ -135,7 +135,7 @@ def _neighbours(
     for step in range(1, NEIGHBOURS + 1):
         same = same[:-1] & (key[step:] == key[:-step])
         if not same.any():
-            break  # what differs from one that is nearer differs from those beyond
+            break  # keys are sorted: further ones differ, too
         good = same & (np.abs(seconds[step:] - seconds[:-step]) <= max_difference)
         first = np.flatnonzero(good)
         offset = frame[first].astype(np.int64) - frame[first + step]
@@ -169,7 +169,7 @@ def _unique(codes: UInt64s) -> UInt64s:
 
 
 def _checked(fingerprints: Fingerprints, pairs: Pairs) -> Pairs:
-    """Those of these pairs that agree at a few places, each at its best alignment."""
+    """The pairs that agree at a few places, each at its best alignment."""
     kept, errors, every = [], [np.empty(0)], numbers(pairs.one)
     for begin in range(0, len(pairs.one), PAIRS_AT_ONCE):
         portion = pairs.take(every[begin : begin + PAIRS_AT_ONCE])
@@ -218,7 +218,7 @@ def _quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Float
 def aligned(
     clips: Numbered, one: Int64s, other: Int64s, thresholds: Thresholds
 ) -> Iterator[tuple[Fingerprints, Int64s, Pairs]]:
-    """Pairs that share no key, at the best of all alignments; as `candidates` gives them."""
+    """Pairs that share no key, each at the best of all alignments; as from `candidates`."""
     whole = Pairs(one, other, np.zeros(len(one), np.int64))
     part = clips.part_of(whole)
     order = np.argsort(part, kind="stable")

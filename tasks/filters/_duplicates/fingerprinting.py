@@ -77,7 +77,7 @@ def digest(clip: Clip) -> bytes:
     file it came in."""
     state = hashlib.sha256(struct.pack("<QQ", clip.rate, clip.channels))
     for block in clip.blocks():
-        # Adding 0 turns -0 into 0: decoders differ in which they give.
+        # Adding 0 turns -0 into 0: decoders differ in the sign of zeros.
         state.update(np.ascontiguousarray(block + np.float32(0), dtype="<f4").data)
     return state.digest()[:16]
 

@@ -1,7 +1,7 @@
 """The fingerprints of a corpus in temporary files, with 23 bytes of each clip in memory.
 
 Words lie in one file in the order of the rows, cut into blocks, of which two are in memory at a
-time: pairs of clips are looked at by pairs of blocks. Anchors lie in parts by their keys, so that
+time: pairs of clips are compared by pairs of blocks. Anchors lie in parts by their keys, so that
 clips that share a key meet. Of ten million clips of five seconds, the files take some 11 GB.
 """
 
@@ -22,8 +22,8 @@ from tasks.storage.sorted_keys import first_of_runs
 
 # Fingerprints as arrays, and pairs of clips to compare.
 #
-# Clips are numbered best first: published before any other, then highest in rank, then smallest
-# id. So of a pair the clip with the smaller number is the better one.
+# Clips are numbered best first: published before any other, then highest in rank, then smallest id.
+# So the smaller number of a pair is the better clip.
 
 ALIGN_FRAMES = 2  # frames on both sides of an alignment that a comparison tries
 
@@ -120,12 +120,12 @@ KEY_PARTS = 256
 SORTED_BITS = 24  # of a key, which anchors are sorted by: a real one has 21
 BLOCK = 1 << 26  # words: 128 MiB
 LEAST_BLOCK = 1 << 20
-BLOCKS, MOST_BLOCKS = 8, 128  # that a corpus is cut into, at least and at most
+BLOCKS, MOST_BLOCKS = 8, 128  # of a corpus, at least and at most
 
 
 class PartitionedRecords(ExitStack, Generic[Scalar]):
-    """Records of one type in numbered parts, in one temporary file: more than memory holds. Those
-    of a part stay in the order in which they came."""
+    """Records of one type in numbered parts, in one temporary file, as they may exceed memory. The
+    records of a part keep their order."""
 
     def __init__(self, dtype: DTypeLike, count: int) -> None:
         super().__init__()
@@ -179,8 +179,8 @@ class StoredFingerprints(ExitStack):
     first: Int64s  # where a row's words begin in the file
     frames: UInt32s  # number of its words
     milliseconds: UInt32s
-    anchored: Bools  # it has anchors
-    same: Int32s  # number of its samples: equal where they are; -1: no fingerprint
+    anchored: Bools  # whether it has anchors
+    same: Int32s  # equal for equal samples; -1 without a fingerprint
 
     def __init__(self, block: int = BLOCK) -> None:
         super().__init__()

@@ -1,13 +1,14 @@
 """Which clips of a corpus are copies: of the same samples, or of the same sound re-encoded.
 
 Works on fingerprints (`fingerprinting.py`) alone, in O(n log n) time. They lie in temporary files;
-some tens of bytes of each clip are in memory, and 0.6 GB whatever their number:
+memory holds 0.6 GB and some tens of bytes for each clip:
 
 1. Clips with the same digest have the same samples; one of each such group goes on.
 2. `candidates.py`: pairs that share a key and agree at a few places.
 3. Pairs that are copies by a comparison of all their frames.
 4. Connected pairs form a group, and its best clip is the original. A clip is a copy only if it
-   compares well with the original itself; what does not is grouped again without those that do.
+   compares well with the original itself; the clips that do not are grouped again without those
+   that do.
 
 A clip contained in a longer one is not a copy of it, as its duration differs. The result does not
 depend on the order of the rows, as long as they are ranked alike.
@@ -39,7 +40,8 @@ MAX_ROUNDS = 32
 
 
 class Copies(NamedTuple):
-    """The rows that are copies, best first; of each the row of its original, and how they differ.
+    """The rows that are copies, best first, with the row of each one's original and how the two
+    differ.
 
     `error`: bit error rate, 0 for the same samples. `drift`: by how much the copy leads or lags in
     one quarter more than in another, s.
@@ -54,7 +56,7 @@ class Copies(NamedTuple):
 
 def find_copies(prints: StoredFingerprints, best_first: Int64s, thresholds: Thresholds) -> Copies:
     """Which rows are copies of others. `best_first`: all rows; of several copies the first is the
-    original. Rows without a fingerprint have none."""
+    original. Rows without a fingerprint are not copies."""
     row = best_first[prints.first[best_first] >= 0].astype(np.int32)
     number = np.arange(len(row), dtype=np.int32)
     same = prints.same[row]
@@ -80,7 +82,7 @@ def find_copies(prints: StoredFingerprints, best_first: Int64s, thresholds: Thre
 
 
 class _Originals:
-    """Of some clips, in order: the original of each as a place among them, or -1, and how the two
+    """For some clips, in order: the index of each one's original among them, or -1, and how the two
     differ."""
 
     def __init__(self, clips: Int64s) -> None:
@@ -148,7 +150,7 @@ def _among(clips: Int64s, pairs: Pairs) -> Pairs:
 
 
 def _best_of_group(pairs: Pairs, linked: Int64s, count: int) -> Int64s:
-    """The best clip of each clip's group, which is the one with the smallest number."""
+    """The best clip, that with the smallest number, of each clip's group."""
     graph = coo_array((np.ones(len(pairs.one), bool), (pairs.one, pairs.other)), (count, count))
     _, group = connected_components(graph, directed=False)
     best = np.full(count, count, np.int64)

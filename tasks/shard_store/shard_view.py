@@ -88,7 +88,8 @@ class ShardView(StoredShard):
                     )
                     outcome = self._filter_outcome(utterance, cut, judge)
                     if given:
-                        if utterance.id in seen:
+                        # All segments that begin beyond the end are the same span, at the end.
+                        if utterance.id in seen and utterance.start < utterance.end:
                             outcome = Outcome("failed", "filter", "duplicate_segment")
                         seen.add(utterance.id)
                     if outcome is not UNCONVERTED:

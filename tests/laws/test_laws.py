@@ -316,7 +316,7 @@ def test_every_sample_has_one_outcome(base: Path) -> None:
 def test_overlap_and_segments_beyond_the_end(own: Path) -> None:
     path = str(own / "in" / "r09.wav")  # 2.2 s
     spans = [("a", 0.0, 1.2), ("b", 0.5, 1.4), ("c", 2.0, 2.3), ("d", 5.0, 6.0),
-             ("e", 1.9, 9.9)]  # fmt: skip
+             ("e", 1.9, 9.9), ("f", 7.0, 8.0)]  # fmt: skip
     rows = [{"wav": path, "key": k, "txt": k, "start": s, "end": e} for k, s, e in spans]
     rows += [{"wav": str(own / "in" / f"r0{n}.wav"), "key": f"k{n}", "txt": "x"} for n in (0, 1)]
     listing = own / "list.jsonl"
@@ -337,6 +337,7 @@ def test_overlap_and_segments_beyond_the_end(own: Path) -> None:
         ("dropped", "too_long", 0.0, 1.2, round(0.5 * rate), round(0.7 * rate)),
         ("packaged", "packaged", 0.5, 1.4, round(0.9 * rate), 0),
         ("packaged", "packaged", 2.0, 2.2, round(0.2 * rate), 0),
+        ("failed", "segment_outside_audio", 2.2, 2.2, 0, 0),
         ("failed", "segment_outside_audio", 2.2, 2.2, 0, 0),
         ("failed", "segment_outside_audio", 1.9, 2.2, round(0.1 * rate), round(0.2 * rate)),
         ("unsegmented", "outside_segments", 1.4, 1.9, round(0.5 * rate), 0),

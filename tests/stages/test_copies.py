@@ -189,6 +189,14 @@ def test_plan_and_run_say_so(tmp_path: Path, folder: Path) -> None:
     assert planned.stages["filter"].compute == 0
 
 
+def test_plan_takes_no_file_for_a_copy_of_one_that_is_gone(tmp_path: Path, folder: Path) -> None:
+    """As one that was renamed is."""
+    job = corpus.job(tmp_path)
+    corpus.run(job)
+    (folder / "r01.wav").rename(folder / "z.wav")
+    assert planning.plan(job, job).stated == stated(job) == []
+
+
 def stated(job: Job) -> list[str]:
     with tempfile.TemporaryDirectory() as home:
         return pipeline.run_shard_stage(job, Here(), Path(home)).stated

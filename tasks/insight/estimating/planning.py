@@ -7,7 +7,7 @@ and only in shards that are not complete: deciding those, too, takes 165 CPU s a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -113,7 +113,8 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     state = None if chosen_anew else UpToDate(job, shards, index, any_code=True)
     listings = _known_shards(scan, shards, listed, state)
     scan.stages["shard"].reuse = surveyed.reused
-    copied = copies_among(job, listed.fresh, surveyed.known) if headers else {}
+    gone = listed.removed()
+    copied = copies_among(job, listed.fresh, surveyed.known, gone) if headers else {}
     header = lengths(listed.fresh) if headers else None
     unread = _new_recordings(scan, listed, header, copied)
     surveyed.leave_out(_broken(surveyed, listed, header))
@@ -122,7 +123,6 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     selects = bool(package.weights) or package.max_hours_per_speaker is not None
     if scan.scanned and (selects or clip_choice.asked(package) or corpus.takes_part(job)):
         scan.leave_out_rejected(shards, listings)
-    gone = listed.removed()
     clips = _package(scan, gone | {row["recording"] for row in listed.fresh})
     removed = len(gone - {*listed.moved.values()})
     other = described is None or described["settings"] != whole_job.settings_of(job)
@@ -431,9 +431,10 @@ MOST_BYTES = 256 << 20  # read in less than a second
 
 
 def copies_among(
-    job: Job, fresh: Sequence[RecordingRow], had: KnownRecordings
+    job: Job, fresh: Sequence[RecordingRow], had: KnownRecordings, gone: Collection[str]
 ) -> dict[str, NewCopy]:
-    """The copies among new recordings, by name; none if the new files are more than are read."""
+    """The copies among new recordings, by name; none if the new files are more than are read.
+    `gone`: recordings that left their sources, of which nothing is a copy."""
     sound = [row for row in fresh if not row["error_code"]]
     if (
         job.filter.duplicate_files == "keep"
@@ -450,7 +451,7 @@ def copies_among(
     names = {row["recording"] for row in hashed}
     others = [row for row in others if row["recording"] not in names]
     before = copies.former(others)
-    rows = [*others, *hashed]
+    rows = [row for row in others if row["recording"] not in gone] + hashed
     copies.mark(rows, before)
     return {copy.recording: copy for copy in copies.new(rows, before) if copy.recording in names}
 

@@ -14,6 +14,7 @@ from tasks.recording.file_kinds import KNOWN_EXTENSIONS
 from tasks.recording.names import display_text
 from tasks.settings.job import Job
 from tasks.shard_store import manifest
+from tasks.sources import table
 from tasks.stages.listing import once
 from tasks.storage import urls
 
@@ -84,4 +85,8 @@ def _nothing_in(dataset: Dataset) -> str:
     if dataset.settings.kind != "folder":
         return f"source {place!r} names no recordings"
     rest = len(KNOWN_EXTENSIONS) - len(USUAL)
-    return f"no audio files under {place}; looked for {', '.join(USUAL)} and {rest} more extensions"
+    looked_for = f"looked for {', '.join(USUAL)} and {rest} more extensions"
+    other = table.suggested(dataset.settings.path)
+    named = ", ".join(f"{name}: {value}" for name, value in (other or {}).items())
+    hint = f"; give the source {named}" if named else ""
+    return f"no audio files under {place}; {looked_for}{hint}"

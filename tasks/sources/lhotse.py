@@ -44,6 +44,7 @@ from tasks.sources._spans import Line, grouped
 from tasks.storage import bounds, urls
 
 ALIGNMENT = "word"
+PACKED = ".jsonl.gz"
 RETIMED = ("Speed", "Tempo")  # transforms after which times are not those of the file
 SLACK = 0.5  # s; words may reach a little beyond their supervision
 
@@ -56,14 +57,14 @@ def recordings(settings: Settings) -> Entries:
     """Reads the list lazily. ConfigError at once if it cannot be read."""
     path = _path(settings)
     root = list_root(path, settings.root)
-    return grouped(path, root, _text(path), lambda line: _cut(line, root, settings))
+    return grouped(path, root, lines(path), lambda line: _cut(line, root, settings))
 
 
 def notes(settings: Settings) -> list[str]:
     """Labels that no supervision has."""
     names, records = settings.label_names, list[ChainMap[str, object]]()
     with suppress(ItemError):  # `recordings` reports it
-        for _, line in islice(_text(_path(settings)), LOOKED if names else 0):
+        for _, line in islice(lines(_path(settings)), LOOKED if names else 0):
             with suppress(ValueError):
                 cut = json_object(line)
                 records += [_stated(one, cut) for one in _supervisions(cut)]
@@ -75,7 +76,7 @@ def _path(settings: Settings) -> str:
     return read(settings.path)
 
 
-def _text(path: str) -> Iterator[tuple[int, str | None]]:
+def lines(path: str) -> Iterator[tuple[int, str | None]]:
     """Numbered lines. ItemError where a compressed list breaks off, or expands too far."""
     if not path.endswith(".gz"):
         yield from urls.lines(path)

@@ -20,14 +20,24 @@ from pydantic import Field, field_validator
 from tasks import storage
 from tasks.base.errors import ConfigError, ItemError
 from tasks.base.json_types import JsonObject
-from tasks.recording.file_kinds import HEAD
+from tasks.recording.file_kinds import HEAD, known
 from tasks.recording.names import display_text
 from tasks.settings import SourceSettings, StageSettings
 from tasks.settings.base import WORDS
-from tasks.sources import _channels, _columns, _labels, _notes, _text_encoding, kaldi
+from tasks.sources import (
+    _archives,
+    _channels,
+    _columns,
+    _labels,
+    _notes,
+    _text_encoding,
+    kaldi,
+    lhotse,
+)
 from tasks.sources._audio_places import FOLDERS, LOOKED, is_there, place_of
 from tasks.sources._delimited import SEPARATORS, form_of
 from tasks.sources._layouts import LAYOUTS, found_in
+from tasks.sources._layouts.folders import some_below
 from tasks.sources._layouts.objects import json_list
 from tasks.sources._layouts.rows import (
     Described,
@@ -40,12 +50,14 @@ from tasks.sources._layouts.rows import (
     placed,
 )
 from tasks.sources._lists import Entries, ListSettings, json_object
-from tasks.sources._paths import list_root, source_root, text_list
+from tasks.sources._paths import list_root, results_above, source_root, text_list
 from tasks.sources._rows import listed
 from tasks.storage import urls
 
 LOOKED_PARTS = 5  # in which unused columns and unreadable languages are looked for
 ENDINGS = (".tsv", ".csv", ".psv")
+PARQUET = ".parquet"
+_HOLDS_AUDIO = (PARQUET, *_archives.ENDINGS)
 Layout = Literal[
     "auto",
     "table",
@@ -310,31 +322,46 @@ def kaldi_root(folder: str) -> str:
 
 
 def suggested(path: str) -> JsonObject | None:
-    """The settings, without the path, of a path on the command line that is certainly a table, by
-    its ending, or a local folder in a known layout; else None."""
-    if path.lower().endswith(ENDINGS):
-        return {"kind": "table"} if storage.is_url(path) or os.path.isfile(path) else None
+    """The settings, without the path, of a path on the command line that is certainly a table or a
+    Parquet file, by its ending, or a local folder in a known layout or of Parquet files alone; else
+    None."""
+    if path.lower().endswith((*ENDINGS, PARQUET)):
+        kind = "hf_parquet" if path.lower().endswith(PARQUET) else "table"
+        return {"kind": kind} if storage.is_url(path) or os.path.isfile(path) else None
     if storage.is_url(path) or not os.path.exists(path):
         return None
     if os.path.isfile(path):
         return _list(path)
     if os.path.isfile(os.path.join(path, "wav.scp")):
         return {"kind": "table", "layout": "espnet"}
-    layout = found_in(os.path.abspath(path))
-    return None if layout is None else {"kind": "table", "layout": layout.layout}
+    if (layout := found_in(os.path.abspath(path))) is not None:
+        return {"kind": "table", "layout": layout.layout}
+    return {"kind": "hf_parquet"} if _holds_parquet_alone(path) else None
+
+
+def _holds_parquet_alone(folder: str) -> bool:
+    """Whether there are Parquet files in a folder, and nothing that is audio or may hold some."""
+    holds_one = False
+    for name in some_below(folder, lambda name: known(name) or name.lower().endswith(_HOLDS_AUDIO)):
+        if not name.lower().endswith(PARQUET):
+            return False
+        holds_one = True
+    return holds_one and not results_above(folder)
 
 
 def _list(path: str) -> JsonObject | None:
     """The settings that read a list in JSON; None if none do."""
     if path.endswith(".json") and (layout := found_in(os.path.abspath(path))):
         return {"kind": "table", "layout": layout.layout}
-    if not path.endswith((".json", ".jsonl")):
+    if not path.endswith((".json", ".jsonl", lhotse.PACKED)):
         return None
     with suppress(OSError, ItemError, ValueError):
         if _is_list(path):
             return {"kind": "table"}
-        first = next((json_object(line) for _, line in urls.lines(path)), {})
+        first = next((json_object(line) for _, line in lhotse.lines(path)), {})
         if "supervisions" in first:
             return {"kind": "lhotse"}
+        if path.endswith(lhotse.PACKED):  # the other kinds read no compressed list
+            return None
         return {"kind": "jsonl" if {*first} & {"wav", "audio_filepath"} else "table"}
     return None

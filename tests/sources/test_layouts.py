@@ -292,8 +292,24 @@ def test_lists_on_the_command_line(tmp_path: Path) -> None:
         assert (good.path, good.text, good.error) == ("a.wav", "x", None)
         assert [r.path for r in bad] == [f"{name}:2"]
     assert table.suggested("s3://bucket/x.tsv") == {"kind": "table"}
+    (tmp_path / "cuts.jsonl.gz").write_bytes(gzip.compress((tmp_path / "cuts.jsonl").read_bytes()))
+    assert table.suggested(str(tmp_path / "cuts.jsonl.gz")) == {"kind": "lhotse"}
+    (tmp_path / "nemo.jsonl.gz").write_bytes(gzip.compress((tmp_path / "nemo.json").read_bytes()))
+    assert table.suggested(str(tmp_path / "nemo.jsonl.gz")) is None, "no kind reads it"
     for other in (tmp_path / "a.txt", tmp_path / "no.tsv", "s3://bucket/folder", tmp_path):
         assert table.suggested(str(other)) is None
+
+
+def test_parquet_files_are_taken_alone_or_in_a_folder_without_audio(tmp_path: Path) -> None:
+    """A clone of a dataset on the Hub is such a folder."""
+    file = tmp_path / "set/data/train-00000-of-00001.parquet"
+    layouts.write(file)
+    layouts.write(tmp_path / "set/README.md", "text")
+    for path in (file, file.parent, tmp_path / "set", "s3://bucket/x.parquet"):
+        assert table.suggested(str(path)) == {"kind": "hf_parquet"}
+    assert table.suggested(str(tmp_path / "no.parquet")) is None
+    layouts.write(tmp_path / "set/more/a.wav")
+    assert table.suggested(str(tmp_path / "set")) is None
 
 
 def test_a_corpus_in_one_object_is_read_entry_by_entry(tmp_path: Path) -> None:

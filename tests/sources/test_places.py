@@ -84,6 +84,12 @@ def test_an_empty_folder_is_said_to_be_one(tmp_path: Path) -> None:
         asked(tmp_path / "in", tmp_path / "out")
     said = str(caught.value)
     assert said.startswith(f"no audio files under {tmp_path}/in; looked for wav, flac, mp3, ")
+    (tmp_path / "in/deep/part.parquet").write_text("")
+    with pytest.raises(ConfigError, match=r"more extensions; give the source kind: hf_parquet$"):
+        checks.check(settings.parse({
+            "sources": [{"kind": "folder", "path": str(tmp_path / "in")}],
+            "out": str(tmp_path / "out"), "transcribe": {"backend": {"use": "fake"}},
+        }))  # fmt: skip
     (tmp_path / "list.jsonl").write_text("")
     data: dict[str, Any] = {
         "sources": [{"kind": "jsonl", "path": str(tmp_path / "list.jsonl")}],

@@ -52,6 +52,11 @@ def files_below(
     return sorted(_below(folder, wanted, aside, depth, math.inf), key=os.fsencode)
 
 
+def some_below(folder: str, wanted: Callable[[str], bool]) -> Iterator[str]:
+    """Relative paths of the files that `wanted` names, as far as a first look finds them."""
+    return _below(folder, wanted, (), 6, MOST_LOOKED)
+
+
 def _below(
     folder: str, wanted: Callable[[str], bool], aside: Sequence[str], depth: int, most: float
 ) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Word and character error rates of texts in any script, as exact counts that can be added up."""
+"""Word and character error rates of texts in any script, as exact counts that can be summed."""
 
 from tasks.scoring._plain import MARKS, UNSPACED, UNSPACED_CHARACTER
 from tasks.scoring.cleaning import clean, unmarked, wordless

@@ -1,20 +1,20 @@
-"""The rule of every language that has none of its own, and the last step of most that have one."""
+"""The rule for languages without their own, and the last step of most others."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 
-#: Scripts written without spaces; a character stands for a word, by script and not by language,
-#: since the language that was heard may be wrong. Han, kana, bopomofo; Thai, Lao, Burmese, Khmer.
+#: Scripts written without spaces: each character counts as a word, by script and not by language,
+#: since the detected language may be wrong. Han, kana, bopomofo; Thai, Lao, Burmese, Khmer.
 UNSPACED = (
     "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f"
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 )
 UNSPACED_CHARACTER = re.compile(f"[{UNSPACED}]")
-#: Marks that belong to the letter before: vowels of Devanagari and other Indic scripts, points of
-#: Arabic and Hebrew. Without them Python's \\w parts each word in two: सौ.
+#: Marks that belong to the preceding letter: vowels of Devanagari and other Indic scripts, points
+#: of Arabic and Hebrew. Without them Python's \\w splits words in two: सौ.
 MARKS = "\u200d" + "".join(
     mark
     for first, last in ((0x300, 0x2000), (0xA660, 0xAC00))
@@ -34,15 +34,15 @@ _ONE_BY_ONE = re.compile(r"(?<![\d.])\d(?: \d(?![\d.%]))+")
 _DIGITS = re.compile(r"\d+")
 _FRACTION = re.compile("[¼-¾⅐-⅞]")
 _ARABIC_SIGNS = str.maketrans("٪٫٬", "%.,")
-#: Turkish and Azeri have a dotless i, which casefold() does not know.
+#: Turkish and Azeri have a dotless i, which casefold() ignores.
 _DOTLESS = {"tr", "az"}
 
 
 def compatible(text: str) -> str:
-    """One form of apostrophes, of full-width and other compatibility characters, of decimal digits:
-    "Ｉｔ’s ٣٫٥٪" -> "It's 3.5%"."""
-    # Apostrophes before NFKC, which makes a space with an accent of an acute one, and that of ŉ
-    # after it, before numbers are read beside it.
+    """Unify apostrophes, full-width and other compatibility characters, and decimal digits: "Ｉｔ’s
+    ٣٫٥٪" -> "It's 3.5%"."""
+    # Apostrophes before NFKC, which turns an acute into a space with an accent; and that of ŉ after
+    # it, before numbers beside it are read.
     text = _FRACTION.sub(r" \g<0>", text.translate(_APOSTROPHES))  # NFKC of 5½ is 51⁄2
     text = unicodedata.normalize("NFKC", text).replace("ʼ", "'")
     if text.isascii():
@@ -52,17 +52,17 @@ def compatible(text: str) -> str:
 
 
 def folded(text: str, language: str) -> str:
-    """Casefold; punctuation and symbols out (apostrophes inside words stay), joiners too;
-    whitespace squeezed."""
+    """Casefold; remove punctuation and symbols (except apostrophes inside words) and joiners;
+    squeeze whitespace."""
     text = _dotted(text, language)
-    # In Persian a ZWNJ stands between the parts of a word, and often a space in its stead.
+    # In Persian a ZWNJ joins the parts of a word, and often a space replaces it.
     text = JOINERS.sub(" " if language == "fa" else "", text)
-    lower = text.casefold().replace("i\u0307", "i")  # of İ: the mark parts it from what follows
+    lower = text.casefold().replace("i\u0307", "i")  # of İ: the mark would split the word
     return bare(unicodedata.normalize("NFKC", lower))
 
 
 def lower(text: str, language: str) -> str:
-    """Lower case that keeps what casefold() changes, such as ß."""
+    """Lower case, but unlike casefold() keeping letters such as ß."""
     return _dotted(text, language).lower().replace("i\u0307", "i")
 
 
@@ -71,13 +71,13 @@ def _dotted(text: str, language: str) -> str:
 
 
 def bare(text: str) -> str:
-    """Without punctuation and symbols; apostrophes inside words stay; whitespace squeezed."""
+    """Remove punctuation and symbols, except apostrophes inside words; squeeze whitespace."""
     text = "".join(c if c == "'" or unicodedata.category(c)[0] in "LMN" else " " for c in text)
     return squeezed(_LOOSE_APOSTROPHE.sub(" ", text))
 
 
 def squeezed(text: str) -> str:
-    """Single spaces, none around characters of scripts that write none."""
+    """Single spaces, and none around characters of scripts without spaces."""
     return _AROUND.sub(r"\1", " ".join(text.split()))
 
 
@@ -90,5 +90,5 @@ def capitals_tell(text: str) -> bool:
 
 
 def figures_joined(text: str) -> str:
-    """Figures that stand one by one as one number, as their names are read: "3 9 9" -> "399"."""
+    """Single figures in a row become one number, as they are read out: "3 9 9" -> "399"."""
     return _ONE_BY_ONE.sub(lambda match: match[0].replace(" ", ""), text)

@@ -1,4 +1,4 @@
-"""What several recognisers heard of one clip: how far they agree, and the text that they vote for.
+"""Texts of several recognisers for one clip: how far they agree, and the text that they vote for.
 
 The vote is ROVER (Fiscus 1997, "A post-processing system to yield reduced word error rates"): the
 texts are aligned one after the other into a row of slots, in each of which every text has one word
@@ -20,12 +20,12 @@ from tasks.scoring.said import spoken
 
 _WRITTEN = re.compile(rf"[{UNSPACED}][^\w\s{UNSPACED}]*|[^\s{UNSPACED}]+")
 _SIGNS = re.compile(r"[^\w]+")
-Slot = list[str | None]  # the written word of each text so far; None: it has none here
+Slot = list[str | None]  # the written word of each text so far; None: no word
 
 
 def rates(texts: Sequence[str], language: str | None = None) -> list[tuple[float, float]]:
     """(WER, CER) of each pair of normalised texts of a language, in the order of
-    `itertools.combinations`: edits over the length of the longer one, so that neither is the
+    `itertools.combinations`: edits over the length of the longer text, so that neither is the
     reference; 0 for two empty texts."""
     texts = [spoken(text, language) for text in texts]
     split = [words(text) for text in texts]
@@ -41,7 +41,7 @@ def _share(one: Sequence[str], other: Sequence[str]) -> float:
 
 
 def medoid(texts: Sequence[str]) -> int:
-    """Index of the normalised text that is nearest to all others; the first of equals."""
+    """Index of the normalised text nearest to all others; the first on a tie."""
     split = [words(text) for text in texts]
     totals = [sum(_share(one, other) for other in split) for one in split]
     return totals.index(min(totals))
@@ -49,15 +49,15 @@ def medoid(texts: Sequence[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """`text`: the words that won, as the earliest text that has them writes them; `confidence`:
-    mean share of the texts that are for what won, over all slots; 1 for texts without words."""
+    """`text`: the winning words, as the earliest text with them writes them; `confidence`: mean
+    share of the texts that agree with the winner, over all slots; 1 for texts without words."""
 
     text: str
     confidence: float
 
 
 def rover(texts: Sequence[str]) -> Vote:
-    """The vote over texts as they are written; words are the same but for case and punctuation."""
+    """The vote over texts as written; words are compared without case and punctuation."""
     slots: list[Slot] = []
     for number, text in enumerate(texts):
         slots = _aligned(slots, _WRITTEN.findall(text), number)
@@ -73,7 +73,7 @@ def rover(texts: Sequence[str]) -> Vote:
 
 
 def _key(word: str | None) -> str | None:
-    """The word as it is compared; a word of signs only is compared as it is."""
+    """The word as it is compared: without case and signs; a word of signs only stays unchanged."""
     return None if word is None else _SIGNS.sub("", word.casefold()) or word
 
 
@@ -84,7 +84,7 @@ def _aligned(slots: list[Slot], written: list[str], number: int) -> list[Slot]:
     keys_of = [{_key(word) for word in slot} for slot in slots]
     rows, columns = len(slots) + 1, len(written) + 1
     cost = [[0] * columns for _ in range(rows)]
-    # Leaving a slot empty costs nothing if an earlier text has none there either.
+    # An empty slot costs nothing if an earlier text has none there either.
     empty = [0 if None in keyed else 1 for keyed in keys_of]
     for i in range(1, rows):
         cost[i][0] = cost[i - 1][0] + empty[i - 1]
@@ -111,7 +111,7 @@ def _aligned(slots: list[Slot], written: list[str], number: int) -> list[Slot]:
 
 
 def _joined(written: Sequence[str]) -> str:
-    """Words with spaces between them, but for those of scripts without."""
+    """Words joined by spaces, except in scripts without spaces."""
     text = ""
     for word in written:
         bare = _bare(text[-1:]) or _bare(word[:1])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tasks.scoring.normalisers import training_text
 
-#: Tokens that stand for the space between two words.
+#: Tokens for the space between two words.
 SPACES = ("|", "▁", "<space>", " ")
 
 
@@ -24,13 +24,14 @@ class Spelling:
 
     def __init__(self, alphabet: Alphabet) -> None:
         self._numbers = {token: n for n, token in enumerate(alphabet.tokens)}
-        #: Tokens that are no sound.
+        #: Tokens without sound.
         self.silent = [alphabet.blank, *(n for t, n in self._numbers.items() if t in SPACES)]
         spelled = {t for n, t in enumerate(alphabet.tokens) if n != alphabet.blank}
         self._upper = not any(t.islower() for t in spelled if not t.startswith(("<", "[")))
         self._pieces = any(len(t) > 1 and t.startswith("▁") for t in spelled)
         space = None if self._pieces else next((t for t in SPACES if t in spelled), None)
-        #: The token between two words; none: no token, or the first piece of a word says it.
+        #: The token between two words; empty if there is none, or the first piece of a word marks
+        #: it.
         self.space = [] if space is None else [self._numbers[space]]
         self._longest = max(map(len, spelled), default=1)
 
@@ -41,8 +42,8 @@ class Spelling:
         return [word + self.space for word in words[:-1]] + words[-1:]
 
     def word(self, word: str, language: str, after_space: bool) -> list[int]:
-        """Tokens of a word of a text, as it is said: "2" may be a word or several. Empty if none of
-        its characters has a token."""
+        """Tokens of a word of a text, as spoken: "2" may be a word or several. Empty if none of its
+        characters has a token."""
         parts = [
             [*self._word(part, after_space or n > 0)]
             for n, part in enumerate(self._plain(word, language))

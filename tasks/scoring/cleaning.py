@@ -1,14 +1,14 @@
-"""Cleans a text before it is stored, and tells whether it holds a word.
+"""Cleans a text before it is stored, and checks whether it holds a word.
 
 Texts of recognisers and sources become Unicode NFC, so that one text has one spelling and a
 tokeniser one input; they lose control and format characters (NUL, byte-order mark, zero-width
 space, soft hyphen, bidirectional marks, lone surrogates, which Parquet cannot hold); whitespace of
-any kind becomes one space. Case, punctuation, digits and full-width forms stay: they are the
-writer's. `tasks.scoring.normalisers` makes the form that is compared.
+any kind becomes one space. Case, punctuation, digits and full-width forms stay as written.
+`tasks.scoring.normalisers` makes the form that is compared.
 
-Transcribers write `[inaudible]`, `<UNK>`, `(laughs)`, `♪`, `...`, `!SIL` or `++breath++` where they
-heard no words, or could not tell them. Such a text says nothing of what is spoken: it is not a
-reference. Beside words, marks of sounds are left out of a reference.
+Transcribers write `[inaudible]`, `<UNK>`, `(laughs)`, `♪`, `...`, `!SIL` or `++breath++` for sounds
+that are not words, or words that they could not understand. A text of such marks alone is not a
+reference; beside words, marks of sounds are removed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import re
 import unicodedata
 
 #: General categories Cc, Cf and Cs and the combining grapheme joiner: by number and not by
-#: `unicodedata`, so that a text does not depend on the Unicode version of the Python. Left out:
-#: white space (squeezed later), ZWNJ and ZWJ (below), and signs that are seen: U+0600..0605,
-#: U+06DD, U+0890, U+0891, U+08E2, U+110BD, U+110CD, U+13430..13438.
+#: `unicodedata`, so that a text does not depend on Python's Unicode version. Not included: white
+#: space (squeezed later), ZWNJ and ZWJ (below), and visible signs: U+0600..0605, U+06DD, U+0890,
+#: U+0891, U+08E2, U+110BD, U+110CD, U+13430..13438.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u070f\u180e\u200b\u200e\u200f"
     "\u202a-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\ufffe\uffff"
@@ -31,22 +31,22 @@ _JOINED = (
     "\u0620-\u08ff\u0900-\u0eff\u0f00-\u109f\u1780-\u18af\ua800-\uabff\ufb50-\ufdff\ufe70-\ufefc"
 )
 _STRAY_JOINER = re.compile(rf"(?<![{_JOINED}])[\u200c\u200d]+|(?<=[\u200c\u200d])[\u200c\u200d]+")
-#: Stream-Safe Text Format of Unicode Annex 15: no more than 30 marks on a letter. Sorting them,
-#: which NFC does, takes time in the square of their number: 20,000 take nine seconds.
+#: Stream-Safe Text Format of Unicode Annex 15: at most 30 marks on a letter. NFC sorts them in
+#: quadratic time: 20,000 take nine seconds.
 MOST_MARKS = 30
 _PILE = re.compile(rf"[^\w\x00-\x7f]{{{MOST_MARKS + 1},}}")
 
-LONGEST_ASIDE = 60  # characters between brackets; what is longer is speech that somebody bracketed
+LONGEST_ASIDE = 60  # characters between brackets; longer ones are bracketed speech
 DEEPEST = 3  # brackets in brackets
-#: In brackets of these kinds stands what is heard and not said.
+#: Brackets of these kinds hold sounds that are not spoken words.
 _ASIDE = re.compile(
     rf"\[[^\[\]]{{0,{LONGEST_ASIDE}}}\]|<[^<>]{{0,{LONGEST_ASIDE}}}>|\{{[^{{}}]{{0,{LONGEST_ASIDE}}}\}}"
     rf"|\([^()]{{0,{LONGEST_ASIDE}}}\)|（[^（）]{{0,{LONGEST_ASIDE}}}）|【[^【】]{{0,{LONGEST_ASIDE}}}】"
     rf"|［[^［］]{{0,{LONGEST_ASIDE}}}］|〔[^〔〕]{{0,{LONGEST_ASIDE}}}〕"
     rf"|\*+[^*]{{1,{LONGEST_ASIDE}}}\*+"
 )
-#: What corpora write for an unknown word, noise or silence without brackets: a mark where nothing
-#: else stands in the text, for beside words it may be one of them.
+#: Unbracketed marks of corpora for an unknown word, noise or silence: counted only in texts without
+#: words, since beside words they may be words.
 _BARE = frozenset(("UNK", "SIL", "SPN", "NSN", "NOISE", "xxx", "spn", "nsn", "sil"))
 #: Languages in which `sil` is a word: delete (Turkish and its kin), sand eel or sieve, spawn.
 _WITH_SIL = frozenset(("tr", "az", "crh", "tk", "ku", "da", "no", "nb", "nn", "sv", "is", "cy"))
@@ -56,9 +56,9 @@ _SOUNDS = (
     r"inhales?|exhales?|(?:lip[ _-]?)?smacks?|laugh(?:ter|ing|s)?|chuckles?|cough(?:s|ing)?|"
     r"sneezes?|sniffs?|sighs?|clicks?|static|hes(?:itation)?|applause|[be]_trans|iver"
 )
-#: A word that is said with a laugh: `[laughter-yes]` of Switchboard, `<LAUGH-yes>` of Buckeye.
+#: A word spoken laughing: `[laughter-yes]` of Switchboard, `<LAUGH-yes>` of Buckeye.
 _LAUGHED = re.compile(r"[\[<]laugh(?:ter)?-([^\W\d_][^\[\]<>\s]*)[\]>]", re.IGNORECASE)
-#: Marks of sounds that are no word's in any language: `!SIL` (HTK, Kaldi), `++breath++` (Sphinx),
+#: Marks of sounds that are not words in any language: `!SIL` (HTK, Kaldi), `++breath++` (Sphinx),
 #: `<sil>`, `[noise]`, `{laugh}`, `(( ))` (Kaldi, LDC, Switchboard, TED-LIUM, Buckeye), and `&-um`,
 #: `&=laughs`, `&+fra` (CHAT).
 _SOUND = re.compile(
@@ -66,12 +66,12 @@ _SOUND = re.compile(
     rf"|<(?:{_SOUNDS}|/?s)>|\[(?:{_SOUNDS})\]|\{{(?:{_SOUNDS})\}}|\(\( *\)\)",
     re.IGNORECASE,
 )
-#: With what each of them begins.
+#: How these marks begin.
 _SOUND_BEGINS = re.compile(r"[<\[{!]|\+\+|&[-=+~]|\(\(")
 
 
 def clean(text: str) -> str:
-    """The text as it is stored and packaged; cleaning it again changes nothing."""
+    """The text as it is stored and packaged. Idempotent."""
     if not text.isascii():
         text = _PILE.sub(_flattened, _STRAY_JOINER.sub("", _UNSEEN.sub("", text)))
         text = unicodedata.normalize("NFC", text)
@@ -90,20 +90,20 @@ def _flattened(pile: re.Match[str]) -> str:
 
 
 def without_sounds(text: str) -> str:
-    """A text without marks of sounds: "so [noise] it ++um++ is" -> "so it is"; perhaps ""."""
+    """The text without marks of sounds: "so [noise] it ++um++ is" -> "so it is"; may be ""."""
     if not _SOUND_BEGINS.search(text):  # most texts
         return text
     return " ".join(_SOUND.sub(" ", _LAUGHED.sub(r"\1", text)).split())
 
 
 def unmarked(text: str) -> str:
-    """`without_sounds`, but a text in which no word would be left stays, for `wordless`."""
+    """`without_sounds`, except that a text without any word stays unchanged, for `wordless`."""
     rest = without_sounds(text)
     return rest if any(map(str.isalnum, rest)) else text
 
 
 def wordless(text: str, language: str = "") -> bool:
-    """Whether nothing in a text that is not empty can be spoken: marks, and words in brackets."""
+    """Whether a non-empty text holds nothing to speak: only marks, and words in brackets."""
     if text[:1].isalnum() and text.split(None, 1)[0] not in _BARE:  # most texts
         return False
     rest = without_sounds(text)

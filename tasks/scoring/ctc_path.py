@@ -1,16 +1,16 @@
 """The likeliest path of a text through the emissions of a CTC model, over hours.
 
 States are those of CTC (Graves et al. 2006, "Connectionist Temporal Classification"): a blank
-before, between and behind the tokens, which may be passed over between two that differ. The blank
+before, between and after the tokens, which may be skipped between two that differ. The blank
 between two sentences is a *star* (after Pratap et al. 2023, "Scaling Speech Technology to 1,000+
 Languages"): it also accepts any other sound, at `STAR` a frame, and so absorbs audio that is not in
 the text. A step from one star to a later one takes no frame and costs `SKIP` a sentence: it skips
 text that is not in the audio.
 
 Only states within `BEAM` of the best are followed, a window that moves along the text, so time
-grows with the audio. Memory does with a small factor: scores are kept every `BLOCK` frames, and the
-choices of a block are made again from them on the way back (Grice et al. 1997, "Reduced space
-sequence alignment").
+grows linearly with the audio. So does memory, with a small factor: scores are kept every `BLOCK`
+frames, and the choices within a block are recomputed from them on the way back (Grice et al. 1997,
+"Reduced space sequence alignment").
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BLOCK = 32 * STRIDE
 
 
 class Costs(NamedTuple):
-    """Nats: of a frame of another sound, below the likeliest token; of a part that is skipped."""
+    """In nats: a frame of another sound, below the likeliest token; a skipped part."""
 
     star: float
     skip: float
@@ -53,8 +53,8 @@ def align(
     blank: int,
     costs: Costs | None = None,
 ) -> Path:
-    """The path of `tokens` [L] through log-probabilities [T, V]; `sentences`: index of each one's
-    first token, ascending from 0; no sentence is empty. They may be other parts of a text, of
+    """The path of `tokens` [L] through log-probabilities [T, V]. `sentences`: index of each
+    sentence's first token, ascending from 0; none is empty. They may be other parts of a text, with
     other `costs`."""
     lattice = _Lattice(tokens, np.append(sentences, len(tokens)), blank, costs or Costs(STAR, SKIP))
     path = Path(np.full(len(tokens), -1), np.full(len(tokens), -1))
@@ -84,7 +84,7 @@ def align(
 class _Choice:
     """Where the states of a window came from in one frame. `token`: 0 itself, 1 the blank before
     it, 2 the token before it; `blank`: from the token before it; `stars`: indices of the window's
-    stars, and for each the place among them of the one it came from after the frame."""
+    stars; `origin`: for each, the position among them of the star it came from after the frame."""
 
     low: int
     token: UInt8s
@@ -93,7 +93,8 @@ class _Choice:
     origin: Int64s
 
     def before(self, is_blank: bool, index: int) -> tuple[bool, int]:
-        """The state of the frame before, of (whether it is a blank, its index) after this one."""
+        """The previous frame's state for the state (whether it is a blank, its index) after this
+        one."""
         if not is_blank:
             came = int(self.token[index - self.low])
             return (True, index) if came == 1 else (False, index - came // 2)
@@ -113,16 +114,16 @@ class _Snapshot:
 
 
 class _Lattice:
-    """Scores of all states after a frame; those outside of the window are -inf.
+    """Scores of all states after a frame; -inf outside of the window.
 
-    Blank i stands before token i, so of L tokens there are L + 1; the window has tokens
-    [low, high), and blanks [low, high].
+    Blank i precedes token i, so L tokens have L + 1 blanks; the window has tokens [low, high), and
+    blanks [low, high].
     """
 
     def __init__(self, tokens: Int64s, sentences: Int64s, blank: int, costs: Costs) -> None:
         self._ids, self._stars, self._blank, self._costs = tokens, sentences, blank, costs
         equal = np.concatenate(([True], tokens[1:] == tokens[:-1]))
-        self._twice = np.where(equal, -np.inf, 0.0).astype(np.float32)  # no step over the blank
+        self._twice = np.where(equal, -np.inf, 0.0).astype(np.float32)  # never over the blank
         self._tokens = np.full(len(tokens), -np.inf, np.float32)
         self._blanks = np.full(len(tokens) + 1, -np.inf, np.float32)
         self._blanks[0] = 0.0
@@ -141,14 +142,15 @@ class _Lattice:
         self._tokens[kept.low : kept.high] = kept.tokens
 
     def step(self, frame: NDArray[np.floating], choosing: bool = False) -> _Choice | None:
-        """Take a frame of log-probabilities [V]; `choosing`: say where states came from."""
+        """Process a frame of log-probabilities [V]; with `choosing`, return where states came
+        from."""
         if self._frame % STRIDE == 0:
             self._move()
         self._frame += 1
         heard = frame.astype(np.float32)
         low, high = self._low, self._high
         token, blank = self._tokens[low:high], self._blanks[low : high + 1]
-        passed = token[:-1] + self._apart  # from the token before, over the blank
+        passed = token[:-1] + self._apart  # from the previous token, skipping the blank
         after = np.maximum(token, blank[:-1])
         came = None
         if choosing:

@@ -1,19 +1,19 @@
-"""Which texts of a corpus are equal, or nearly so: the one rule, for limits and for splits.
+"""Groups equal and near-equal texts of a corpus: one rule for limits and for splits.
 
-Texts are compared as `normalised` has them. Two are near-equal if they share NEAR of their pairs of
-neighbouring words (Jaccard; of characters, where a script has no spaces): one word in eleven may
-differ. Texts of fewer than FEWEST_PAIRS pairs are so only if they are equal. What is near-equal to
-a text of a group belongs to that group.
+Texts are compared in their `normalised` form. Two are near-equal if they share NEAR of their pairs
+of neighbouring words (Jaccard; of characters, if a script has no spaces): one word in eleven may
+differ. Texts of fewer than FEWEST_PAIRS pairs must be equal. A text that is near-equal to any text
+of a group belongs to that group.
 
-Pairs of texts are proposed by MinHash (Broder 1997) in BANDS bands of ROWS values, and counted
-exactly: of those that share 70 % it proposes 98.8 %, of those that share 80 % all but one in 4,000.
-Most of what it proposes of texts of few different words is not near-equal: 64 marks of each text's
-pairs tell nearly all of that, before texts are looked up. Nothing depends on the order of texts.
+MinHash (Broder 1997) in BANDS bands of ROWS values proposes pairs of texts, which are then counted
+exactly: it proposes 98.8 % of those that share 70 %, and all but one in 4,000 of those that share
+80 %. Most proposals for texts of few distinct words are not near-equal: 64 marks of each text's
+pairs reject nearly all of these without looking texts up. Nothing depends on the order of texts.
 Beyond `memory`, tables lie in temporary files.
 
-Nothing is kept for the next run: a million texts take 15 CPU s, of which sketches are 8, and stored
-ones (128 MB) would spare no more. A stored group could not be trusted, as what joined it may be
-gone.
+Nothing is kept for the next run: a million texts take 15 CPU s, of which sketches are 8, and
+storing them (128 MB) would save no more. A stored group could not be trusted, as the text that
+joined it may be gone.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 NEAR = Fraction(7, 10)
-FEWEST_PAIRS = 8  # with the edges of the text: of seven words
+FEWEST_PAIRS = 8  # including the edges of the text: seven words
 BANDS, ROWS = 16, 4
-WHOLE = 16  # texts that share a band: up to so many are all compared with each other
+WHOLE = 16  # texts sharing a band: up to this many are all compared pairwise
 AT_ONCE = 1 << 14  # texts
 
 #: An odd factor and a mask for each value of a sketch.
@@ -46,7 +46,7 @@ _FACTORS, _MASKS = np.random.default_rng(0).integers(0, 1 << 63, (2, BANDS * ROW
 _FACTORS |= np.uint64(1)
 _EDGE = np.uint64(0x9E3779B97F4A7C15)
 _SPACED = f"([{UNSPACED}])"
-_BITS = 46  # of a pair's hash; above them, an index below 2^17
+_BITS = 46  # of a pair's hash; the bits above hold an index below 2^17
 _MASK = (1 << _BITS) - 1
 _BANDS = [f"band{band}" for band in range(BANDS)]
 
@@ -57,8 +57,8 @@ def groups(
     scratch: Path | None = None,
     near: bool = True,
 ) -> Int64s:
-    """The number of each text's group, from 0; -1 for a null or empty one. `texts` come some at a
-    time; `near`: near-equal ones share a group."""
+    """The number of each text's group, from 0; -1 for a null or empty one. `texts`: in chunks;
+    `near`: near-equal ones share a group."""
     with queries.tables(memory, scratch) as database:
         rows = _store(database, texts)
         count = queries.column(database, "SELECT count(*) FROM texts")[0]
@@ -77,7 +77,8 @@ def groups(
 
 
 def _store(database: DuckDBPyConnection, texts: Iterable[pa.Array | pa.ChunkedArray]) -> int:
-    """Makes `rows`, and `texts` with each different one and its number; returns how many rows."""
+    """Makes the tables `rows`, and `texts` with each distinct text and its number; returns the
+    number of rows."""
     database.execute("CREATE TABLE rows (row BIGINT, text VARCHAR)")
     first = 0
     for some in texts:
@@ -95,8 +96,8 @@ def _store(database: DuckDBPyConnection, texts: Iterable[pa.Array | pa.ChunkedAr
 
 
 def _sketch(database: DuckDBPyConnection, first: int, marks: UInt64s, sizes: Int32s) -> None:
-    """Adds the bands of the long ones among the texts from `first` on; `sizes`: how many different
-    pairs each has; `marks`: a bit for each of these, by its hash."""
+    """Stores bands for the long ones among the texts from `first` on, and sets `sizes`, the number
+    of distinct pairs of each, and `marks`, a bit for each of these by its hash."""
     some = database.sql(
         "SELECT number, text FROM texts "
         f"WHERE number BETWEEN {first} AND {first + AT_ONCE - 1} ORDER BY number"
@@ -140,23 +141,23 @@ def _pairs(texts: pa.Array) -> tuple[Int64s, UInt64s]:
 
 
 def _different(text: Int64s, pair: UInt64s) -> Int64s:
-    """Each different pair of each text, sorted: the index of the text above the lowest _BITS bits,
-    which are of the pair's hash."""
+    """The distinct pairs of each text, sorted: the index of the text above _BITS bits of the pair's
+    hash."""
     codes = np.sort(text << _BITS | (pair >> np.uint64(64 - _BITS)).astype(np.int64))
     fresh: Int64s = codes[np.diff(codes, prepend=-1) != 0]
     return fresh
 
 
 def _mixed(values: UInt64s) -> UInt64s:
-    """SplitMix64's finish: each bit depends on all."""
+    """SplitMix64's finaliser: each bit depends on all."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
 
 
 def _joined(database: DuckDBPyConnection, group: Int64s, marks: UInt64s, sizes: Int32s) -> Int64s:
-    """The groups from 0, with those of near-equal texts as one; `group`: of each text."""
-    pairs = np.zeros((2, 0), np.int64)  # that are not yet compared
+    """The group of each text, from 0, after joining near-equal ones; `group`: before."""
+    pairs = np.zeros((2, 0), np.int64)  # not yet compared
     for band in _BANDS:
         columns = database.execute(f"SELECT number, {band} FROM sketches").fetchnumpy()
         for more in _proposed(np.asarray(columns["number"]), np.asarray(columns[band])):
@@ -172,14 +173,14 @@ def _joined(database: DuckDBPyConnection, group: Int64s, marks: UInt64s, sizes: 
 
 
 def _apart(group: Int64s, pairs: Int64s) -> Int64s:
-    """The pairs that are not known to belong together."""
+    """The pairs that are not yet in one group."""
     some: Int64s = pairs[:, group[pairs[0]] != group[pairs[1]]]
     return some
 
 
 def _may_be_near(marks: UInt64s, sizes: Int32s) -> Bools:
-    """False for pairs of texts that differ in too much: [2, pairs] each. A mark that one text alone
-    has is of a pair of words that the other lacks."""
+    """False for pairs of texts that differ too much; `marks` and `sizes` are [2, pairs]. A mark of
+    only one text is of a pair of words that the other lacks."""
     lacking = np.bitwise_count(marks[0] ^ marks[1]).astype(np.int32)
     lacking = np.maximum(lacking, np.abs(sizes[0] - sizes[1]))
     share, whole = NEAR.numerator, NEAR.denominator
@@ -188,14 +189,14 @@ def _may_be_near(marks: UInt64s, sizes: Int32s) -> Bools:
 
 
 def _proposed(number: Int64s, value: UInt64s) -> Iterator[Int64s]:
-    """The numbers of texts that have a value in common, int64 [2, pairs], some at a time: each with
-    the first of its value, then with the one before it, which mostly are one text; then the others
-    of up to WHOLE texts."""
+    """The numbers of texts with a value in common, int64 [2, pairs], in chunks: each with the first
+    of its value, then with the previous one, which is mostly the same text; then the others of up
+    to WHOLE texts."""
     order = np.argsort(value, kind="stable")
     number, value = number[order], value[order]
     starts = np.flatnonzero(np.diff(value, prepend=~value[:1]) != 0)
     sizes = np.diff(starts, append=len(number))
-    run = np.repeat(np.arange(len(starts)), sizes)  # of equal values
+    run = np.repeat(np.arange(len(starts)), sizes)  # number of the run of equal values
     first = np.repeat(number[starts], sizes)
     shared = sizes[run] > 1
     number, run, first = number[shared], run[shared], first[shared]
@@ -235,7 +236,7 @@ def _near(database: DuckDBPyConnection, one: Int64s, other: Int64s) -> Bools:
 
 
 def _spread(base: Int64s, values: Int64s, starts: Int64s, sizes: Int64s) -> Int64s:
-    """`base` of each row, together with each of its values, which lie from `starts` on."""
+    """`base` of each row combined with each of its values, which lie from `starts` on."""
     ends = np.cumsum(sizes)
     places = np.repeat(starts - ends + sizes, sizes) + np.arange(ends[-1] if len(ends) else 0)
     spread: Int64s = np.repeat(base, sizes) | values[places]
@@ -243,7 +244,7 @@ def _spread(base: Int64s, values: Int64s, starts: Int64s, sizes: Int64s) -> Int6
 
 
 def _merged(group: Int64s, one: Int64s, other: Int64s) -> Int64s:
-    """The groups after these pairs of groups became one each: that of the least number."""
+    """The groups after joining these pairs of groups; a joined one gets the least number."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

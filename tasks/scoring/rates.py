@@ -1,12 +1,12 @@
-"""Word and character error rates, as exact counts that can be added up.
+"""Word and character error rates, as exact counts that can be summed.
 
-Error rate = (substitutions + deletions + insertions) / length of the reference, over the whole
-set, never a mean of the clips' rates: a clip of two words would weigh as much as one of forty.
+Error rate = (substitutions + deletions + insertions) / length of the reference, over the whole set,
+never a mean of the clips' rates: a clip of two words would weigh as much as one of forty.
 
-Both sides go through one normalisation rule: that of the language the source states; else that of
-the script of its reference; only then that of the recognised language, because a wrong language
-would bring the wrong rule with it (`language_of`). What is derived from the stored texts carries
-`scoring`, its language and the version of the rules: with another version it is counted again, and
+Both sides go through the same normalisation rule: that of the language the source states; else that
+of the script of its reference; only then that of the recognised language, because a wrong language
+would bring a wrong rule (`language_of`). Values derived from stored texts carry `scoring`, the
+version of the rules and the language: after a change of version they are computed again, and
 nothing is transcribed again.
 """
 
@@ -30,7 +30,7 @@ _EAST_ASIAN = {"ja", "ko", "yue", "zh"}
 
 
 class Score(NamedTuple):
-    """Errors against a reference: counts, and rates of them.
+    """Errors against a reference: counts, and their rates.
 
     A rate is None if the reference is empty; all errors are then insertions.
     """
@@ -50,9 +50,9 @@ class Score(NamedTuple):
 
 
 def language_of(stated: str | None, reference: str | None, heard: str | None) -> str:
-    """The language whose rule texts are compared by; "" is the plain rule.
+    """The language whose rule is used for comparison; "" is the plain rule.
 
-    Only scripts of few languages count: kana, Hangul, Han. A reference in another script is not
+    Only scripts of few languages count: kana, Hangul, Han. A reference in another script is never
     compared as Chinese, Japanese or Korean, whatever language was recognised.
     """
     if stated:
@@ -85,7 +85,7 @@ def score(reference: str, hypothesis: str, language: str) -> Score:
 
 
 def _both(reference: str, hypothesis: str, language: str) -> tuple[str, str]:
-    from tasks.scoring.readings import agreed  # here: a run without texts compares none
+    from tasks.scoring.readings import agreed  # here: runs without texts do not need it
 
     if max(len(reference), len(hypothesis)) > LONGEST:  # the same rule for both
         return normalise(reference, ""), normalise(hypothesis, "")
@@ -93,7 +93,8 @@ def _both(reference: str, hypothesis: str, language: str) -> tuple[str, str]:
 
 
 def _counts(reference: str, hypothesis: str, language: str) -> Score:
-    """Of normalised texts. Figures count as what is said: else "66218688" would be one word."""
+    """Counts for normalised texts. Figures count as spoken: otherwise "66218688" would be one
+    word."""
     from rapidfuzz.distance import Levenshtein
 
     reference, hypothesis = spoken(reference, language), spoken(hypothesis, language)
@@ -107,10 +108,10 @@ def _counts(reference: str, hypothesis: str, language: str) -> Score:
 
 
 def scored(row: TranscriptRow, reference: str | None, stated: str | None) -> TranscriptRow:
-    """A row of TRANSCRIPTS with everything that follows from `raw_text`, the recognised language,
-    and the source's current text (clean) and language; the row itself if it is up to date.
+    """A row of TRANSCRIPTS with all values derived from `raw_text`, the recognised language, and
+    the source's current text (clean) and language; the row itself if it is up to date.
 
-    Counts are null without a reference that holds words, or without a recogniser.
+    Counts are null without a recogniser, or without a reference that holds words.
     """
     reference = reference or None
     likely = base(stated or row["language"] or "")
@@ -142,5 +143,5 @@ def scored(row: TranscriptRow, reference: str | None, stated: str | None) -> Tra
 
 
 def total(scores: Iterable[Score]) -> Score:
-    """Sum of counts; its rates are those of the whole set."""
+    """The sum of counts; its rates are those of the whole set."""
     return Score(*map(sum, zip(Score(0, 0, 0, 0), *scores, strict=True)))

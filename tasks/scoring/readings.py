@@ -1,17 +1,18 @@
 """Makes two texts of one clip comparable: digits and spelled letters have several forms.
 
-A language's rule sees one text, so it has to guess: "39960" may be a quantity or five digits,
-"ABC" a word or three letters. The other text of the pair tells which was said. Where they differ,
+A language's rule sees one text, so it has to guess: "39960" may be a quantity or five digits, "ABC"
+a word or three letters. The other text of the pair shows which was spoken. Where they differ,
 
-- letters and figures that stand one by one become the abbreviation that the other side writes
-  ("A. B. C." beside "ABC", "a one" beside "A1"), in English also their names ("bee bee see"), and
-- a number in figures is read figure by figure ("drei neun neun sechs null") where that is nearer
-  to the other text than the quantity.
+- single letters and figures become the abbreviation that the other side writes ("A. B. C." beside
+"ABC", "a one" beside "A1"), in English also their names ("bee bee see"), and
+
+- a number in figures is read digit by digit ("drei neun neun sechs null") if that is closer to the
+other text than the quantity.
 
 Neither changes a word without digits that is not an abbreviation, so a difference between words is
-never hidden. A token is an abbreviation if its text has it in capitals and other words not. A text
-without that distinction (all capitals, or none) cannot tell: its tokens count if the other side
-writes the letters in capitals, and those without a vowel ("tv") in any case.
+never hidden. A token is an abbreviation if its text writes it in capitals and other words not. In a
+text without that distinction (all capitals, or none) tokens count if the other side writes the
+letters in capitals, and those without a vowel ("tv") in any case.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tasks.scoring import _plain
 from tasks.scoring._plain import CHAR
 from tasks.scoring.normalisers import base, normalise
 
-MOST_NUMBERS = 16  # per text that are tried in a second reading; each costs one normalisation
+MOST_NUMBERS = 16  # per text to try in a second reading; each costs one normalisation
 LONGEST_ABBREVIATION = 12  # characters
 _LONE = re.compile(f"(?<!{CHAR}){CHAR}(?!{CHAR})")
 _VOWEL = re.compile("[aeiouyäöüáéíóúàèìòùâêîôûаеёиоуыэюя]", re.IGNORECASE)
@@ -40,19 +41,19 @@ k kay l ell|el m em n en o oh p pee q cue|queue r ar s ess|es
 t tee u you v vee w double[\s-]?(?:u|you) x ex y why|wye z zee|zed
 """
 _LETTER_NAMES = dict(re.findall(r"(\S+) (\S+)", _NAMES))
-#: Figures with nothing but marks between them: 39960, 399-60, 39,960, 138 0013 8000; 3; 20.
+#: Figures with only marks between them: 39960, 399-60, 39,960, 138 0013 8000; 3; 20.
 _NUMBER = re.compile(r"\d+(?:[\W_]{1,3}\d+)*")
 _DECIMAL = re.compile(r"\d+[.,٫]\d+")
 _THOUSANDS = re.compile(r"\d{1,3}(?:[.,]\d{3})+")
-#: The Academy's rules (دستور خط فارسی) let many compounds be written in one piece or in two. By a
-#: half space (ZWNJ) a writer says that they are one word; a plain space does not: ما در, مادر.
+#: The Academy's rules (دستور خط فارسی) allow many compounds in one piece or in two. A half space
+#: (ZWNJ) marks one word; a plain space does not: ما در, مادر.
 _PERSIAN = ("fa", "pes", "prs")
 _HALF_SPACED = re.compile(f"{CHAR}+(?:\u200c{CHAR}+)+")
-LEAST_OF_GROUPS = 4  # figures: "3, 20" are two numbers, "138 0013" is one that was read out
+LEAST_OF_GROUPS = 4  # figures: "3, 20" are two numbers, "138 0013" is one read digit by digit
 
 
 def agreed(reference: str, hypothesis: str, language: str) -> tuple[str, str]:
-    """Both texts normalised, in the readings in which they are closest. Symmetric."""
+    """Both texts normalised, in the readings that are closest to each other. Symmetric."""
     spoken, heard = normalise(reference, language), normalise(hypothesis, language)
     if spoken == heard or not spoken or not heard:
         return spoken, heard
@@ -74,8 +75,8 @@ def agreed(reference: str, hypothesis: str, language: str) -> tuple[str, str]:
 
 
 def _compounds_joined(text: str, normal: str, other: str, language: str) -> str:
-    """`normal`, the text's form, with a Persian compound that the text writes with a half space in
-    one piece, as `other` has it: کتاب‌خانه beside کتابخانه."""
+    """`normal` (the normalised text) with Persian compounds that the text writes with a half space
+    joined if `other` has them in one piece: کتاب‌خانه beside کتابخانه."""
     words = {*other.split()}
     for compound in {*_HALF_SPACED.findall(text)}:
         parts = normalise(compound, language)
@@ -102,7 +103,7 @@ def _abbreviated(text: str, other: str, language: str) -> str:
 
 
 def _abbreviations(text: str) -> Iterator[tuple[str, bool]]:
-    """Tokens that may be spelled out, longest first, and whether their capitals say so."""
+    """Tokens that may be spelled out, longest first, and whether their capitals prove it."""
     tokens = {t for t in _plain.TOKEN.findall(text) if 2 <= len(t) <= LONGEST_ABBREVIATION}
     tells = _plain.capitals_tell(text)
     for token in sorted(tokens, key=lambda t: (-len(t), t)):
@@ -111,7 +112,8 @@ def _abbreviations(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _spelled(token: str, named: bool, only_capitals: bool) -> re.Pattern[str]:
-    """The characters of a token one by one, also by their names; letters apart from figures."""
+    """Matches the characters of a token one by one, also by their names; also letters and figures
+    apart."""
     letters = [re.escape(c.upper() if only_capitals else c) for c in token]
     apart = _APART.join(letters)
     halves = "|".join(

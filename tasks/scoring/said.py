@@ -1,15 +1,15 @@
-"""A text as it is said, for all that counts its words or characters: figures in words (CLDR's
-spelling), the letters of an abbreviation one by one.
+"""A text as it is spoken, for everything that counts its words or characters: figures in words
+(CLDR's spelling), the letters of an abbreviation one by one.
 
     call 66218688 -> call six six two one eight six eight eight
     USB 3.0       -> U S B three point zero
 
-It is made to be counted, not to be read: how a number is said has to be guessed. Up to four
-figures, round numbers, and those with marks between thousands are quantities; longer ones, and
-groups of telephone numbers, are read figure by figure. Of dates and times each number is one;
-Chinese, Japanese and Korean say something after each (年月日). An ending behind figures (1990s,
-21-й, 3ª) is no word of its own; the sign of a unit or a currency is. Languages for which CLDR has
-no words are counted as if they were English.
+It is for counting, not for reading: how a number is spoken must be guessed. Up to four figures,
+round numbers, and those with marks between thousands are quantities; longer ones, and groups of
+telephone numbers, are read digit by digit. Each part of a date or time is one number; Chinese,
+Japanese and Korean add a word after each (年月日). An ending after figures (1990s, 21-й, 3ª) is not
+a word of its own; the sign of a unit or a currency is. Languages for which CLDR has no words are
+counted as if they were English.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tasks.scoring import _plain
 from tasks.scoring._plain import CHAR
 from tasks.scoring.normalisers import base, figures_to_words, has_words, ordinal, says, signs_read
 
-#: Letters of an abbreviation that is always spelled; a longer one is if nobody can speak it (HTML,
-#: but NATO), and none of more than LONGEST letters.
+#: Up to SPELLED letters an abbreviation is always spelled; a longer one only if it is
+#: unpronounceable (HTML, but not NATO), and none of more than LONGEST letters.
 SPELLED, LONGEST = 3, 6
 
 _TO_READ = re.compile(r"[\d¼-¾⅐-⅞]|[A-ZÀ-ÖØ-ÞΑ-ΩА-Я]{2}")
@@ -39,9 +39,10 @@ _VOWELS = "AEIOUYÄÖÜÁÉÍÓÚАЕЁИОУЫЭЮЯΑΕΗΙΟΥΩ"
 _UNSPEAKABLE = re.compile(rf"[^{_VOWELS}]{{3}}|[{_VOWELS}]{{3}}|^[^{_VOWELS}]+$")
 
 
-@lru_cache(maxsize=16)  # several measures ask for that of one text after the other
+@lru_cache(maxsize=16)  # several measures need it for the same text in a row
 def said(text: str, language: str | None) -> str:
-    """The text as it is said; itself if there is nothing to read in it. Linear in its length."""
+    """The text as it is spoken; unchanged if there is nothing to read in it. Linear in its
+    length."""
     if not _TO_READ.search(text):
         return text
     if _plain.capitals_tell(text):
@@ -55,8 +56,7 @@ def said(text: str, language: str | None) -> str:
 
 
 def spoken(normalised: str, language: str | None) -> str:
-    """A text as it is compared, with its figures as they are said, to count its words and
-    characters."""
+    """A normalised text with its figures as they are spoken, to count its words and characters."""
     text = said(normalised, language)
     return normalised if text == normalised else _plain.bare(text)
 
@@ -79,7 +79,8 @@ def _roman(letters: str) -> int:
 
 
 def _language(text: str, language: str | None) -> str:
-    """The language in which figures are read: by script, if it is another than the language's."""
+    """The language in which figures are read: that of the script, if the language has another
+    one."""
     code = base(language or "")
     letters = sum(map(str.isalpha, text))
     han, kana = len(_HAN.findall(text)), len(_KANA.findall(text))
@@ -88,14 +89,14 @@ def _language(text: str, language: str | None) -> str:
     return code if has_words(code) else "en"
 
 
-# Numbers with marks, signs and endings, as the numbers and words that are said.
+# Numbers with marks, signs and endings, as the numbers and words that are spoken.
 #
 # 138-0013-8000 -> 1 3 8 0 0 1 3 8 0 0 0
 # 14:30         -> 14, 30
 # 1990s         -> 1990
 # 20 °C         -> 20 degrees celsius
 
-LONG = 5  # figures of a number that is read one by one, unless it is round
+LONG = 5  # figures from which a number is read digit by digit, unless it is round
 ROUND = 100
 LEAST_OF_PHONE = 7  # figures
 _YEAR_FIRST = re.compile(r"(?<![\d.])(\d{4})([-./])(\d{1,2})\2(\d{1,2})(?![\d/-])")
@@ -106,8 +107,8 @@ _PRICE = re.compile(
     rf"([{_CURRENCY}])\s?(\d+)[.,](\d\d)(?!\d)|(?<![\d.,])(\d+)[.,](\d\d)\s?([{_CURRENCY}])"
 )
 _GROUPS = re.compile(r"(?<![\w.,])\d{1,6}(?:[-‐‑–]\d{1,6})+(?!\w)")
-#: 138 0013 8247, (555) 013-8247, +44 20 7946 0958. A quantity has three figures in each group but
-#: the first; years and round numbers are what they are.
+#: 138 0013 8247, (555) 013-8247, +44 20 7946 0958. Quantities have three figures in each group but
+#: the first; years and round numbers stay numbers.
 _PHONE = re.compile(
     r"(?<![\w.,])(?P<plus>\+\s?)?\(?\d{1,7}\)?(?:[ ./-]\(?\d{1,8}\)?|\)\d{1,8})"
     r"(?:[ ./-]{1,2}\d{1,8}){0,7}(?![\w/])"
@@ -117,7 +118,7 @@ _PLAIN_NUMBER = re.compile(r"(?:1[1-9]|20)\d\d|[1-9]\d*00")
 _CODE = re.compile(rf"(?<![\d.,'])\d{{{LONG},}}(?!\d|[.,]\d)")
 _CHINESE_YEAR = re.compile(r"(?<!\d)\d{4}(?=年)")
 _ORDINAL = re.compile(r"(?<![\d.,])(\d{1,9})(?:st|nd|rd|th)\b", re.IGNORECASE)
-#: Said after the numbers of a date (year, month, day) and of a time.
+#: Words after the numbers of a date (year, month, day) and of a time.
 _DATE_SIGNS = {"zh": "年月日", "yue": "年月日", "ja": "年月日", "ko": "년월일"}
 _TIME_SIGNS = {"zh": "点分秒", "yue": "點分秒", "ja": "時分秒", "ko": "시분초"}
 _FRACTION = re.compile(r"(?<![\d/])(\d{1,3})\s?[/⁄]\s?(\d{1,3})(?![\d/])")
@@ -126,7 +127,7 @@ _RANGE = re.compile(r"(?<=\d)\s?[~〜–]\s?(?=\d)")
 _TO = {"zh": "到", "yue": "到", "ja": "から", "ko": "에서 "}
 
 _ANY_LETTER = r"[^\W\d_]"
-#: Behind figures, by language: endings, which are no words of their own.
+#: Endings after figures, by language: not words of their own.
 _ENDINGS = {
     language: re.compile(rf"(?<=\d)(?:{ending})(?!{_ANY_LETTER})")
     for languages, ending in (
@@ -141,7 +142,7 @@ _ENDINGS = {
     )
     for language in languages.split()
 }
-#: Words for signs where the language's reading has none.
+#: Words for signs that the language's reading lacks.
 _SIGNS = {
     "%": "percent",
     "€": "euro",
@@ -172,8 +173,8 @@ _SIGN = re.compile(
 
 
 def marks_read(text: str, code: str) -> str:
-    """Numbers with marks in them as the numbers that are said, in a language that has words for
-    them."""
+    """Numbers with marks in them as the numbers that are spoken, in a language with words for
+    numbers."""
 
     def date(year: str, month: str, day: str, whole: str) -> str:
         if not (1 <= int(month) <= 31 and 1 <= int(day) <= 31):

@@ -1,6 +1,6 @@
 """Embeddings of speakers: CAM++ (zh-en) by ONNX Runtime on log mel energies as Kaldi computes them.
 
-Two pieces of the same voice have a cosine above 0.60, those of two voices one below 0.45 (4 s of
+Two pieces of the same voice have a cosine above 0.60, two voices one below 0.45 (4 s of
 LibriSpeech: 5th and 99th percentile 0.70 and 0.48).
 """
 
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 
 SIZE = 192
-FBANK = Fbank()  # of its input: 80 energies up to 8 kHz
+FBANK = Fbank()  # the input: 80 energies up to 8 kHz
 BINS = FBANK.bins
 SHA256 = registry.CAMPPLUS.files[0].sha256
 
 
 def check(asked_by: str, folder: str | None) -> None:
-    """ConfigError, with the command that brings it, where the model is missing or another one."""
+    """ConfigError, with the command that downloads the model, if it is missing or a different
+    one."""
     model_files.located(registry.CAMPPLUS, asked_by, folder)
 
 
@@ -40,12 +41,12 @@ def _session(folder: str | None) -> onnxruntime.InferenceSession:
 
 
 def fbank(samples: Float32s) -> Float32s:
-    """Float32 [n] at 16 kHz to [frames, 80]; fewer than 400 samples give no frame."""
+    """Float32 [n] at 16 kHz to [frames, 80]; fewer than 400 samples give no frames."""
     return FBANK.of(samples)
 
 
 def embed(features: Float32s, folder: str | None = None) -> Float32s:
-    """Log mel energies [frames, 80] to an embedding [192] of length 1. At least 20 frames."""
+    """Log mel energies [frames, 80], at least 20 frames, to an embedding [192] of length 1."""
     centred = (features - features.mean(axis=0))[None].astype(np.float32)
     assert centred.shape[2] == BINS
     vector: Float32s = _session(folder).run(None, {"x": centred})[0][0]

@@ -14,16 +14,16 @@ import numpy as np
 from tasks.base.arrays import RATE, Float32s, Float64s
 
 EMPHASIS = 0.97
-FLOOR = 1.1920929e-07  # of an energy, so that silence has a logarithm
+FLOOR = 1.1920929e-07  # least energy, so that silence has a logarithm
 LOW = 20.0  # Hz
 
 
 @dataclass(frozen=True, slots=True)
 class Fbank:
-    """Which energies: `bins` triangles from 20 Hz to `high_hz`, at `rate` Hz.
+    """Parameters of the energies: `bins` triangles from 20 Hz to `high_hz`, at `rate` Hz.
 
-    `whole`: only frames that lie wholly inside the signal; else as many as it has shifts of 10 ms,
-    and the signal is mirrored at its ends (Kaldi's `snip_edges`). `scale`: of the samples in ±1.
+    `whole`: only frames that lie inside the signal; otherwise one for every 10 ms, with the signal
+    mirrored at its ends (Kaldi's `snip_edges=false`). `scale`: factor for samples in ±1.
     """
 
     rate: int = RATE
@@ -47,7 +47,7 @@ class Fbank:
         return 1 << (self.frame - 1).bit_length()
 
     def frames(self, samples: int) -> int:
-        """How many frames so many samples give."""
+        """The number of frames that this many samples give."""
         if self.whole:
             return max((samples - self.frame) // self.hop + 1, 0)
         return (samples + self.hop // 2) // self.hop
@@ -67,7 +67,7 @@ class Fbank:
         shaped[:, 1 : self.frame] = frames[:, 1:] - np.float32(EMPHASIS) * frames[:, :-1]
         shaped[:, 0] = np.float32(1 - EMPHASIS) * frames[:, 0]
         shaped[:, : self.frame] *= _window(self.frame)
-        import scipy.fft  # a run that asks for no energies does without it
+        import scipy.fft  # loaded only when energies are computed
 
         spectra = scipy.fft.rfft(shaped, axis=1, overwrite_x=True)
         parts = spectra.view(np.float32).reshape(len(frames), -1, 2)
@@ -77,8 +77,8 @@ class Fbank:
         return features
 
     def mirrored(self, samples: Float32s) -> Float32s:
-        """The samples with what all frames need beyond both ends, mirrored as often as a short
-        signal makes it necessary: whole frames of these are the frames of the signal."""
+        """The samples, extended at both ends by what all frames need: mirrored, repeatedly if the
+        signal is short. Whole frames of the result are the frames of the signal."""
         before, count = (self.frame - self.hop) // 2, self.frames(len(samples))
         places = np.arange(-before, (count - 1) * self.hop + self.frame - before)
         places %= 2 * len(samples)
@@ -96,7 +96,7 @@ def _window(size: int) -> Float32s:
 
 @lru_cache
 def _triangles(kind: Fbank) -> Float32s:
-    """Weights [fft / 2 + 1, bins] of each FFT bin; the last one, at half the rate, has none."""
+    """Weights [fft / 2 + 1, bins] of each FFT bin; 0 for the last bin, at half the rate."""
     edges = np.linspace(_mel(np.array(LOW)), _mel(np.array(kind.high_hz)), kind.bins + 2)
     bins = _mel(np.arange(kind.fft // 2 + 1) * kind.rate / kind.fft)[:, None]
     low, centre, high = edges[:-2], edges[1:-1], edges[2:]

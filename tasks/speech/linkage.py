@@ -1,16 +1,16 @@
-"""Average linkage by cosine: which groups of voices are one person's.
+"""Average linkage by cosine: groups embeddings by person.
 
 The mean cosine of all pairs between two groups of unit vectors is the product of their mean
-vectors, so a group is kept as a mean and a weight. Groups that are each other's nearest are joined,
-all such pairs at once, until no pair has the least cosine: for average linkage, this gives what
-joining one best pair after the other gives (F. Murtagh, "A survey of recent advances in
-hierarchical clustering algorithms", 1983), in some tens of rounds.
+vectors, so a group is stored as a mean and a weight. Groups that are each other's nearest are
+joined, all such pairs at once, until no pair reaches the least cosine: for average linkage, this
+equals joining one best pair after the other (F. Murtagh, "A survey of recent advances in
+hierarchical clustering algorithms", 1983), and takes some tens of rounds.
 
-More than PORTION groups are linked in portions, each with the groups found before: memory is that
-of the groups found (0.8 kB each) and of a portion. What is clearly of one group found before joins
-it at once; that leaves no two groups to be joined that were not, as a mean is never nearer than its
+More than PORTION groups are linked in portions, each together with the groups found before: memory
+holds these (0.8 kB each) and one portion. Vectors that clearly belong to one earlier group join it
+at once; this does not prevent any two groups from joining, as a mean is never nearer than its
 nearest part. Every group is compared with all others by matrix products. Libraries of approximate
-neighbours were left out: hnswlib has no wheels, and faiss-cpu's indexes hold all vectors in memory,
+neighbours were rejected: hnswlib has no wheels, and faiss-cpu's indexes hold all vectors in memory,
 7.7 GB for ten million.
 """
 
@@ -27,12 +27,12 @@ Floats = NDArray[np.floating]
 Whole = TypeVar("Whole", bound=np.integer)
 
 PORTION = 16_384
-BLOCK = 1 << 22  # cosines that are held at once
-CLEAR = 0.1  # cosine above the least, if no second group has the least
+BLOCK = 1 << 22  # cosines in memory at once
+CLEAR = 0.1  # cosine above the least, if only one group reaches the least
 
 
 class Means(Protocol):
-    """Vectors that may lie in a file: an array, or what reads runs of rows."""
+    """Vectors that may lie in a file: an array, or an object that reads ranges of rows."""
 
     def __len__(self) -> int: ...
 
@@ -40,9 +40,9 @@ class Means(Protocol):
 
 
 def linked(means: Means, weights: Float64s, least: float, apart: int = 0) -> Int32s:
-    """For each group, a mean vector [n, size] and a weight [n], the first of those that it is
-    joined with. The first `apart` groups are joined with each other only through later ones. Ties
-    go to the first."""
+    """For each group (a mean vector [n, size] and a weight [n]), the index of the first group that
+    it is joined with. The first `apart` groups join each other only through later ones. Ties go to
+    the first."""
     owner = np.arange(len(means), dtype=np.int32)
     heads, group_means, group_weights = (
         owner[:apart],
@@ -71,7 +71,7 @@ def linked(means: Means, weights: Float64s, least: float, apart: int = 0) -> Int
 
 
 def _clear(means: Floats, groups: Floats, least: float) -> Int64s:
-    """The group that each mean is clearly of; -1 if there is none, or more than one."""
+    """The group to which each mean clearly belongs; -1 if there is none, or more than one."""
     group = np.full(len(means), -1, np.int64)
     rows = max(BLOCK // max(len(groups), 1), 1)
     for low in range(0, len(means) if len(groups) else 0, rows):
@@ -88,7 +88,7 @@ def _clear(means: Floats, groups: Floats, least: float) -> Int64s:
 def _with(
     groups: Floats, group_weights: Float64s, joined: Int64s, means: Floats, weights: Float64s
 ) -> tuple[Floats, Float64s]:
-    """The groups' means and weights after what has joined them."""
+    """The groups' means and weights after `means` have joined them."""
     whole = group_weights + np.bincount(joined, weights, len(group_weights))
     sums = np.zeros_like(groups)
     np.add.at(sums, joined, means * (weights / whole[joined])[:, None].astype(groups.dtype))
@@ -103,8 +103,8 @@ def _roots(owner: NDArray[Whole]) -> NDArray[Whole]:
 
 
 def _link(means: Floats, weights: Float64s, least: float, apart: int) -> Int64s:
-    """The same for one portion after `apart` groups; the first ones get the means and weights of
-    what they are joined with."""
+    """`linked` for one portion after `apart` groups; changes the means and weights of first groups
+    to those of the joined ones."""
     count = len(means)
     owner = np.arange(count, dtype=np.int64)
     near, best = np.full(count, -1, np.int64), np.full(count, np.nan)
@@ -114,13 +114,13 @@ def _link(means: Floats, weights: Float64s, least: float, apart: int) -> Int64s:
             _search(means, live, stale, near, best)
             asked = near[live[best[live] >= least]]
             stale = np.unique(asked[np.isnan(best[asked])])
-        # What has no near one now has none later: a mean is never nearer than its nearest part.
+        # A group without a near one never gets one: a mean is never nearer than its nearest part.
         live = live[~(best[live] < least)]
         searched = live[~np.isnan(best[live])]
         kept = searched[(near[near[searched]] == searched) & (searched < near[searched])]
         if not len(searched):
             break
-        if not len(kept):  # by rounding, three may be each other's nearest in a circle
+        if not len(kept):  # rounding may make three groups nearest in a circle
             top = int(searched[best[searched].argmax()])
             kept = np.array([min(top, int(near[top]))])
             near[kept] = max(top, int(near[top]))
@@ -139,7 +139,8 @@ def _link(means: Floats, weights: Float64s, least: float, apart: int) -> Int64s:
 
 
 def _search(means: Floats, live: Int64s, stale: Int64s, near: Int64s, best: Float64s) -> None:
-    """The nearest other group of each of `stale` among `live`, both in order, and its cosine."""
+    """Find the nearest other group among `live` for each of `stale`, both sorted, and its
+    cosine."""
     among = means[live].T
     rows = max(BLOCK // len(live), 1)
     for low in range(0, len(stale), rows):

@@ -1,4 +1,4 @@
-"""A mono stream at another rate, by libsoxr: the same samples for any size of blocks."""
+"""Resamples a mono stream by libsoxr: the result does not depend on the size of blocks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tasks.base.arrays import RATE, Float32s
 
 
 class MonoStream:
-    """Samples at the native rate in, samples at `rate` out."""
+    """Takes samples at the native rate and returns samples at `rate`."""
 
     def __init__(self, native: int, rate: int = RATE, quality: str = "HQ") -> None:
         import soxr
@@ -17,7 +17,7 @@ class MonoStream:
         self._engine = None if same else soxr.ResampleStream(native, rate, 1, "float32", quality)
 
     def push(self, mono: Float32s, last: bool = False) -> Float32s:
-        """Float32 [n] to the samples [m] that are now known."""
+        """Takes float32 [n]; returns the finished samples [m]."""
         if self._engine is None:
             return mono
         resampled: Float32s = self._engine.resample_chunk(np.ascontiguousarray(mono), last=last)

@@ -1,6 +1,7 @@
-"""Speech regions from Silero's probabilities by two thresholds, and those of one clip in seconds.
+"""Speech regions from Silero's probabilities by two thresholds, and the speech of one clip in
+seconds.
 
-`spans` is for clips that are already cut; `tasks/segmenters/vad.py` cuts whole recordings.
+`spans` is for finished clips; `tasks/segmenters/vad.py` cuts whole recordings.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ Span = tuple[float, float]
 
 
 class Hysteresis:
-    """Takes one probability per window and returns speech regions as (start, end) in windows, as
-    Silero's own code does.
+    """Turns one probability per window into speech regions (start, end) in windows, as Silero's own
+    code does.
 
     A region starts at a window of at least `threshold`. It ends at the first window below
     `neg_threshold`, confirmed by another one at least `pause_windows` later with no window of at
@@ -32,9 +33,9 @@ class Hysteresis:
         self._threshold, self._neg_threshold = threshold, neg_threshold
         self._pause_windows = pause_windows
         self._at = 0
-        #: Start of the open region, None outside of speech.
+        #: Start of the open region; None outside of speech.
         self.start: int | None = None
-        #: Where the open region ends if the pause at hand is confirmed.
+        #: The end of the open region if the current pause is confirmed.
         self.pause: int | None = None
 
     def push(self, probability: float) -> tuple[int, int] | None:
@@ -54,7 +55,7 @@ class Hysteresis:
         return region
 
     def finish(self) -> tuple[int, int] | None:
-        """The region still open, ended by the pause at hand or else by the last window."""
+        """The open region, ended by the current pause or else by the last window."""
         if self.start is None:
             return None
         region = self.start, self._at if self.pause is None else self.pause
@@ -68,7 +69,7 @@ def spans(samples: Float32s) -> tuple[Span, ...]:
         return ()
     detector = Probabilities(RATE)
     probabilities = np.concatenate([detector.push(samples[:, None]), detector.finish()])
-    # The first window of a pause counts towards its length here, but not in Hysteresis.
+    # The first window counts towards a pause's length here, but not in Hysteresis.
     hysteresis = Hysteresis(THRESHOLD, NEG_THRESHOLD, PAUSE_WINDOWS - 1)
     regions = [*map(hysteresis.push, probabilities.tolist()), hysteresis.finish()]
     seconds = len(samples) / RATE

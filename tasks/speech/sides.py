@@ -1,9 +1,9 @@
 """Whether the channels of a recording hold different voices, as the sides of a call do.
 
-In a call one side speaks at a time: the speech is much louder in one channel than in the others,
-now in this one, now in that. In a room all microphones hear everybody, in music all channels sound
-together. Only speech counts (Silero VAD), so that music while a caller waits says nothing. Levels
-are those of windows of 32 ms at 16 kHz. Limits are measured by `tests/bench/channels.py`.
+In a call one side speaks at a time: speech is much louder in one channel than in the others, and
+that channel changes. In a room all microphones pick up everybody; in music all channels sound
+together. Only speech counts (Silero VAD), so that music on hold has no effect. Levels are those of
+windows of 32 ms at 16 kHz. Limits are measured by `tests/bench/channels.py`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from tasks.speech.mono_stream import MonoStream
 from tasks.speech.silero import WINDOW, fresh_probabilities
 
 MOST_CHANNELS = 8
-LOOKED = 1800.0  # s of a recording that are looked at
+LOOKED = 1800.0  # s of a recording that are analysed
 ENOUGH = 180.0  # s of speech that suffice
-CHUNK = 960  # windows that are looked at together: 31 s
+CHUNK = 960  # windows analysed together: 31 s
 
-#: Least probability of speech. Half of what the band of a telephone leaves has less than 0.4,
-#: music less than 0.05.
+#: Least probability of speech. Half of telephone-band speech has less than 0.4, music less than
+#: 0.05.
 SPEECH = 0.15
-ALONE = 10.0  # dB by which one channel is louder where its side alone speaks
+ALONE = 10.0  # dB by which a channel is louder when only its side speaks
 AUDIBLE = -60.0  # dBFS
-LEAST_ALONE = 0.6  # share of the speech in which one side alone is heard
+LEAST_ALONE = 0.6  # share of the speech with one side alone
 LEAST_SECONDS = 1.0  # of each side alone
-LEAST_SHARE = 0.03  # of each side in what is heard alone
-ABOVE_LEAK = 6.0  # dB by which a side is louder than what its channel gets of the others
-#: An image between two loudspeakers: the same sound at the same time in both, one softer.
+LEAST_SHARE = 0.03  # of each side, of the time with one side alone
+ABOVE_LEAK = 6.0  # dB by which a side is louder than leakage into its channel
+#: A stereo image: the same sound at the same time in both channels, one softer.
 IMAGE_LEAK, IMAGE_CORRELATION = -15.0, 0.8
 
 _STEP = WINDOW / RATE
@@ -40,8 +40,8 @@ Blocks = Callable[[], Iterable[Float32s]]
 
 
 class _Windows(NamedTuple):
-    """Levels of consecutive windows in dBFS [n, channels]; where speech is in a channel; and the
-    correlation of the loudest channel with the next [n]."""
+    """Levels of consecutive windows in dBFS [n, channels]; whether each holds speech [n, channels];
+    and the correlation of the two loudest channels [n]."""
 
     levels: Float64s
     speech: Bools
@@ -49,7 +49,7 @@ class _Windows(NamedTuple):
 
 
 def looked_at(blocks: Blocks, rate: int, channels: int) -> Sides:
-    """Look at the blocks of a recording, float32 [n, channels], once or twice."""
+    """Analyse the blocks of a recording, float32 [n, channels]; reads them once or twice."""
     if channels > MOST_CHANNELS:
         return Sides(False, f"{channels} channels are those of a microphone array")
     seconds = np.zeros(channels)
@@ -68,7 +68,7 @@ def looked_at(blocks: Blocks, rate: int, channels: int) -> Sides:
 
 def _chunks(blocks: Iterable[Float32s], rate: int, channels: int) -> Iterator[Float32s]:
     """The samples at 16 kHz, float32 [windows, WINDOW, channels], CHUNK windows at a time, so that
-    they do not depend on the blocks."""
+    the result does not depend on the blocks."""
     streams = [MonoStream(rate) for _ in range(channels)]
     waiting = np.empty((0, channels), np.float32)
     size, left = CHUNK * WINDOW, int(LOOKED * RATE)
@@ -94,7 +94,7 @@ def _levels(grid: Float32s) -> Float64s:
 
 
 def _alone(levels: Float64s, channel: int) -> Bools:
-    """In which windows this channel alone is heard."""
+    """The windows in which only this channel is audible."""
     others = np.delete(levels, channel, axis=1).max(axis=1)
     level = levels[:, channel]
     alone: Bools = (level >= AUDIBLE) & (level - others >= ALONE)
@@ -102,7 +102,7 @@ def _alone(levels: Float64s, channel: int) -> Bools:
 
 
 def _spoken(blocks: Iterable[Float32s], rate: int, channels: int) -> Iterator[_Windows]:
-    """The windows, until ENOUGH speech was heard."""
+    """The windows, until they hold ENOUGH speech."""
     seconds = 0.0
     for grid in _chunks(blocks, rate, channels):
         levels = _levels(grid)
@@ -155,14 +155,14 @@ def _median(values: Float64s) -> float:
 
 
 def _leaked(levels: Float64s, masks: list[Bools], channel: int) -> float:
-    """The loudest that a channel gets of another side, dBFS."""
+    """The loudest leakage of another side into a channel, dBFS."""
     others = (mask for other, mask in enumerate(masks) if other != channel)
     return max(_median(levels[mask, channel]) for mask in others)
 
 
 def _leak(levels: Float64s, masks: list[Bools], channel: int) -> float | None:
-    """The other sides in a channel, in dB below themselves: in windows where they alone are heard,
-    and where something is heard of them."""
+    """Leakage of other sides into a channel, in dB relative to themselves: over windows in which
+    they alone speak and the leakage is audible. None if there is none."""
     leaks = []
     floor = np.percentile(levels[:, channel], 5) + 6
     for other, mask in enumerate(masks):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 WINDOW = 512  # samples of a window, 32 ms
-CONTEXT = 64  # samples before each window that the model also sees
+CONTEXT = 64  # samples before each window that the model also gets
 BATCH = 256  # windows per run; fixed, so that results do not depend on the blocks pushed
 SHA256 = registry.SILERO.files[0].sha256
 
@@ -58,20 +58,20 @@ def _infer(
 
 
 class Probabilities:
-    """Samples at the native rate in, speech probabilities of 32 ms windows out: the same for any
-    size of blocks, as the model gets fixed batches."""
+    """Takes samples at the native rate and returns speech probabilities of 32 ms windows. The
+    result does not depend on the size of blocks, as the model gets fixed batches."""
 
     def __init__(self, rate: int) -> None:
         _session()  # fail before the first block if the model is missing
         self._audio = MonoStream(rate)
-        self._held = np.empty(0, np.float32)  # samples at 16 kHz that wait for a batch
+        self._held = np.empty(0, np.float32)  # samples at 16 kHz waiting for a batch
         self._context = np.zeros(CONTEXT, np.float32)
         self._h = np.zeros((1, 1, 128), np.float32)
         self._c = np.zeros((1, 1, 128), np.float32)
         self.windows = np.empty((0, WINDOW), np.float32)
 
     def push(self, block: Float32s) -> Float32s:
-        """Take a block, float32 [n, channels]; return the probabilities that are now known.
+        """Take a block, float32 [n, channels]; return the finished probabilities.
 
         `windows` then holds their samples, float32 [n, 512] at 16 kHz.
         """

@@ -30,13 +30,13 @@ from tasks.scoring.normalisers._spoken import has_words as has_words
 from tasks.scoring.normalisers._spoken import ordinal as ordinal
 from tasks.scoring.normalisers._spoken import says as says
 
-#: Raise it when a rule, `tasks.scoring.readings` or `tasks.scoring.said` gives another text: stored
-#: counts are then computed again from stored texts.
+#: Raise it when a rule, `tasks.scoring.readings` or `tasks.scoring.said` changes its output: stored
+#: counts are then recomputed from stored texts.
 VERSION = 8
-#: Longer texts get the plain rule, since some rules of languages are not linear in time. An hour of
-#: speech is this long; no clip is.
+#: Longer texts get the plain rule, since some rules are not linear in time. An hour of speech is
+#: this long; no clip is.
 LONGEST = 50_000  # characters
-#: Numbers in words come with a blank on each side; only those that the text has itself stay.
+#: Numbers in words come with a space on each side; only the text's own spaces stay.
 _BLANK_AT_MARK = re.compile(r" (?=[,.;:!?…)\]}»”’。，！？；：、）」])|(?<=[(\[{«“‘¿¡（「]) ")
 _KEPT = "\ue000"
 _SAME = {
@@ -50,7 +50,7 @@ _SAME = {
 def normalise(text: str, language: str) -> str:
     """Text as it is compared: "“It's — GOOD!”" -> "it is good".
 
-    Any text and any language code will do, none raises; "" is the plain rule without numbers.
+    Accepts any text and any language code; "" is the plain rule without numbers.
     """
     text = clean(text)
     return _rule(base(language) if len(text) <= LONGEST else "")(text)
@@ -58,10 +58,10 @@ def normalise(text: str, language: str) -> str:
 
 def training_text(text: str, language: str) -> str:
     """Text to train on: lower case, without punctuation, numbers in words: "It's 21!" -> "it's
-    twenty-one". Each word is kept as it was said; `normalise` may join, split or replace words to
-    be fair to both sides ("5 o'clock" becomes "50 clock").
+    twenty-one". Each word stays as spoken; `normalise`, in contrast, may join, split or replace
+    words to treat both sides alike ("5 o'clock" becomes "50 clock").
 
-    Figures stay where CLDR has no words for them in that language, as do ordinals ("3rd").
+    Figures stay if CLDR has no words for them in that language, as do ordinals ("3rd").
     """
     code = base(language)
     text = _plain.JOINERS.sub(" " if code == "fa" else "", _plain.compatible(clean(text)))
@@ -69,7 +69,7 @@ def training_text(text: str, language: str) -> str:
 
 
 def figures_read(text: str, language: str) -> str:
-    """A text with its numbers in words, else as it is: "It's 21!" -> "It's twenty-one!"."""
+    """The text with its numbers in words, otherwise unchanged: "It's 21!" -> "It's twenty-one!"."""
     if not any(map(str.isdecimal, text)):
         return text
     kept = _BLANK_AT_MARK.sub(_KEPT, text)

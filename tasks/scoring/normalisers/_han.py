@@ -1,11 +1,11 @@
 """Numbers in Han numerals as figures: 三百二十 -> 320, 二零一六年 -> 2016年, 3万5千 -> 35000.
 
-Numbers that follow each other stay numbers (九十五九十六 -> 95 96); figures one by one are one
-number (三、九 -> 39).
+Consecutive numbers stay separate (九十五九十六 -> 95 96); single figures in a row are one number
+(三、九 -> 39).
 
-Figures, because they are one for several readings (二零一六, 两千零一十六: 2016) while a reading of
-figures has to be guessed. Numerals inside words become figures on both sides alike ("一起": "1起");
-百, 千, 万, 亿 without a number before them stay ("千万别").
+Figures, because several readings have the same figures (二零一六, 两千零一十六: 2016) while a
+reading of figures must be guessed. Numerals inside words become figures on both sides alike
+("一起": "1起"); 百, 千, 万, 亿 without a number before them stay ("千万别").
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MINUS = re.compile(r"(?<!\w)[-−](?=\d)")
 
 
 def signs_read(text: str, minus: str, percent: str) -> str:
-    """Signs around figures as they are read: 1,000 is 1000, 3.5 is 3点5, 20% is 百分之20."""
+    """Signs around figures as they are read out: 1,000 is 1000, 3.5 is 3点5, 20% is 百分之20."""
     text = _POINT.sub("点", _THOUSANDS.sub("", text))
     return _MINUS.sub(minus, _PERCENT.sub(percent, text))
 
@@ -66,7 +66,7 @@ def _number(run: str) -> str:
 
 
 def _numbers(run: str) -> str:
-    """A run as one number, or as the numbers that follow each other in it (二十五二十六: 25 26)."""
+    """A run as one number, or as consecutive numbers (二十五二十六: 25 26)."""
     number = _number(run)
     if number != run or run.isascii() or len(run) > MOST:
         return number
@@ -89,8 +89,9 @@ def _is_number(run: str, start: int, end: int) -> bool:
 
 
 def _value(tokens: list[str]) -> int | None:
-    """一亿两千万 -> 120000000; a last figure counts tenths of the unit before: 三万五, 35000."""
-    total = section = 0  # beyond the last large unit; since then
+    """一亿两千万 -> 120000000; a final figure counts tenths of the unit before it: 三万五,
+    35000."""
+    total = section = 0  # up to the last large unit; after it
     figure: int | None = None
     unit, last_large = 10**4, 10**16  # of the last small and large unit
     after_zero = False

@@ -1,8 +1,8 @@
-"""What is the same word in another spelling, by language: one form of it, to compare by.
+"""Different spellings of the same word, by language: folds them to one form for comparison.
 
-Each rule names its source, and only folds what readers of the language take for one word: marks
-that most writers leave out, letters that two keyboards encode differently, the place of a tone
-mark. A rule that tells words apart in another language is bound to those where it does not.
+Each rule names its source, and folds only what readers of the language take for one word: marks
+that most writers omit, letters that two keyboards encode differently, the place of a tone mark. A
+rule that would merge different words in another language applies only where it does not.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _TWICE_E = (("\u0e40\u0e40", "\u0e41"), ("\u0ec0\u0ec0", "\u0ec1"))
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """How a language folds: `letters` to one form each; `forms`: patterns over decomposed text, in
-    which ZWNJ and ZWJ still stand, and their form."""
+    """How a language folds: `letters` to one form each; `forms`: patterns over decomposed text,
+    still with ZWNJ and ZWJ, and their form."""
 
     letters: tuple[tuple[str, str], ...] = ()
     forms: tuple[tuple[str, str], ...] = ()
 
 
 def _pairs(text: str) -> tuple[tuple[str, str], ...]:
-    """From letters and their form, "أإآ ا, ى ي": each of the first to the second."""
+    """Parses letters and their form, "أإآ ا, ى ي": each of the former maps to the latter."""
     folds = (fold.split() for fold in text.split(","))
     return tuple((letter, form) for letters, form in folds for letter in letters)
 
@@ -139,7 +139,7 @@ SPELLINGS: dict[str, Spelling] = {
 
 @lru_cache(maxsize=256)
 def of(language: str) -> Callable[[str], str]:
-    """`spelled(text) -> text`: words of a language in one spelling; takes and gives NFC."""
+    """`spelled(text) -> text`: words of a language in one spelling; takes and returns NFC."""
     spelling = SPELLINGS.get(language, Spelling())
     letters = str.maketrans({**_DIGRAPHS, **dict(spelling.letters)})
     forms = [(re.compile(pattern), form) for pattern, form in spelling.forms]
@@ -164,16 +164,16 @@ def of(language: str) -> Callable[[str], str]:
 #: A Vietnamese syllable, decomposed, with a tone mark in it.
 _SYLLABLE = re.compile("[^\\W\\d_]+[\u0300\u0301\u0303\u0309\u0323][\\w\u0300-\u036f]*")
 _TONE = re.compile("[\u0300\u0301\u0303\u0309\u0323]")
-#: A letter with what makes it another one: circumflex, breve, horn.
+#: A letter with marks that make it a different letter: circumflex, breve, horn.
 _LETTER = re.compile("\\w[\u0302\u0306\u031b]*")
 _VOWELS = "aeiouy"
-#: Two vowels at the end of a syllable, of which the second has the tone; else the first has it.
+#: Final vowel pairs whose second vowel has the tone; in others the first has it.
 _SECOND = ("oa", "oe", "uy")
 
 
 def _toned(syllable: re.Match[str]) -> str:
-    """The tone mark on the main vowel (Decision 1989/QĐ-BGDĐT of 2018, article 8): hòa, thủy ->
-    hoà, thuỷ. The mark of a misplaced one (hòan) moves likewise."""
+    """Puts the tone mark on the main vowel (Decision 1989/QĐ-BGDĐT of 2018, article 8): hòa, thủy
+    -> hoà, thuỷ. A misplaced mark (hòan) moves likewise."""
     tones = _TONE.findall(syllable[0])
     letters = _LETTER.findall(_TONE.sub("", syllable[0]))
     if len(tones) != 1 or (bearer := _bearer([letter.lower() for letter in letters])) is None:
@@ -183,7 +183,7 @@ def _toned(syllable: re.Match[str]) -> str:
 
 
 def _bearer(letters: list[str]) -> int | None:
-    """Index of the letter that has the tone; None if they are no syllable."""
+    """Index of the letter that bears the tone; None if the letters are not a syllable."""
     vowels = [index for index, letter in enumerate(letters) if letter[0] in _VOWELS]
     if not vowels or vowels != [*range(vowels[0], vowels[-1] + 1)]:
         return None

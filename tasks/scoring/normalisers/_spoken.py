@@ -1,8 +1,8 @@
-"""Figures as they are read aloud: "25" -> "fünfundzwanzig" (`unicode-rbnf`: CLDR's rules).
+"""Figures as they are read out: "25" -> "fünfundzwanzig" (`unicode-rbnf`: CLDR's rules).
 
-Figures become words and not the reverse: a reference says mostly words, which stay as they are,
-and so does the number of words that a rate is taken of. Cardinals, decimals, negatives, years and
-percents are read; not ordinals, whose form follows the grammar ("am 1. Mai"), nor figures inside a
+Figures become words and not the reverse: a reference holds mostly words, which stay unchanged, and
+so does the number of words that a rate is based on. Cardinals, decimals, negatives, years and
+percents are read; not ordinals, whose form depends on grammar ("am 1. Mai"), nor figures inside a
 word ("mp3"), nor those of more than MOST_FIGURES.
 """
 
@@ -19,26 +19,26 @@ from tasks.scoring._plain import UNSPACED
 if TYPE_CHECKING:
     from unicode_rbnf import RbnfEngine
 
-MOST_FIGURES = 15  # longer ones are not quantities, and beyond what CLDR has words for
+MOST_FIGURES = 15  # longer ones are not quantities, and CLDR has no words for them
 _CARDINAL = "spellout-numbering"
 _YEAR = "spellout-numbering-year"
 _ORDINAL = "spellout-ordinal"
-_FIRST = ("yüzde",)  # percents that are said before the number
+_FIRST = ("yüzde",)  # percents that precede the number
 #: Languages that group thousands with a comma and write decimals with a point.
 _POINT = "am ar bn cy en fa fil ga he hi km ko lo ms mt my ne sw ta th ur"
-#: CLDR's names of languages that recognisers call otherwise.
+#: CLDR's codes for languages that recognisers name differently.
 _NAMES = {"nb": "no", "tl": "fil", "iw": "he", "in": "id"}
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a language reads what is not a plain cardinal. Without a word, figures stay there."""
+    """How a language reads anything but plain cardinals. Without a word here, figures stay."""
 
     decimal: str | None = None  # 3,5 -> drei *Komma* fünf
     by_figure: bool = True  # decimals: drei Komma zwei fünf; else trois virgule vingt-cinq
     years: bool = False  # 1990: neunzehnhundertneunzig
     symbols: tuple[tuple[str, str], ...] = ()  # 20 % -> zwanzig *Prozent*
-    fold: tuple[tuple[str, str], ...] = ()  # forms of one number; patterns over the folded text
+    fold: tuple[tuple[str, str], ...] = ()  # forms of one number; patterns over folded text
 
 
 #: Code, decimal mark, whether figures after it are read one by one, percent.
@@ -65,7 +65,7 @@ uk цілих 0 відсотків
 vi phẩy 0 phần_trăm
 """
 
-#: By language. Of those with a rule of their own (en, ja, zh), for training texts only.
+#: By language. For those with their own rule (en, ja, zh) used only for training texts.
 READINGS = {
     "de": Reading(
         decimal="Komma",
@@ -88,7 +88,8 @@ READINGS = {
         by_figure=False,
         symbols=(("%", "por ciento"), ("€", "euros"), ("$", "dólares"), ("£", "libras")),
         fold=(
-            # un, uno and una at the end of a number are one form, as figures cannot tell them.
+            # un, uno and una at the end of a number become one form, as figures do not distinguish
+            # them.
             (r"\bveinti(?:ún|una)\b", "veintiuno"),
             (r"(?<=nta y )(?:un|una)\b", "uno"),
             (r"cientas\b", "cientos"),
@@ -121,14 +122,15 @@ READINGS = {
 
 @lru_cache(maxsize=256)
 def figures_to_words(language: str) -> Callable[[str], str]:
-    """`spoken(text) -> text` of a language; where CLDR has no rules for it, the text stays."""
+    """`spoken(text) -> text` for a language; returns the text unchanged if CLDR has no rules for
+    it."""
     reading = READINGS.get(language, Reading())
     name = _NAMES.get(language, language)
     engine = _engine(name) if name else None
     if engine is None:
         return str
     group, mark = (",", ".") if name in _POINT.split() else (".", ",")
-    # Letters that make a number part of a word; Hangul and unspaced scripts do not: "25개".
+    # Letters that make a number part of a word; not Hangul and unspaced scripts: "25개".
     letter = rf"[^\W_{UNSPACED}\uac00-\ud7a3]"
     number = re.compile(
         rf"(?P<before>[%€$£]\s?)?(?P<sign>(?<!\w)[-−])?(?<!{letter})"
@@ -165,7 +167,7 @@ def says(language: str, sign: str) -> bool:
 
 
 def ordinal(language: str, figures: str) -> str | None:
-    """ "21" -> "twenty-first", where CLDR has a single form of it, as in English."""
+    """ "21" -> "twenty-first", if CLDR has a single form, as in English; otherwise None."""
     engine = _engine(language) if language else None
     return _say(engine, figures, _ORDINAL) if engine and _ORDINAL in engine.rulesets else None
 
@@ -204,7 +206,8 @@ def _each(engine: RbnfEngine, figures: str) -> str:
 
 
 def _runs(engine: RbnfEngine, text: str) -> str:
-    """What is not one number: its runs of figures one by one, but those that are too long."""
+    """Text that is not one number: reads its runs of figures one by one, except those that are too
+    long."""
 
     def say(run: re.Match[str]) -> str:
         short = len(run[0]) <= MOST_FIGURES

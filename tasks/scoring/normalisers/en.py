@@ -1,11 +1,11 @@
-"""English by Whisper's rule (`whisper-normalizer`): "twenty-five" is 25, "it's" is "it is", "um"
-is nothing, "colour" is "color", words in square or angle brackets are not compared. Those in round
-ones are: readers speak them, which Whisper's rule does not expect.
+"""English by Whisper's rule (`whisper-normalizer`): "twenty-five" is 25, "it's" is "it is", "um" is
+removed, "colour" is "color", and words in square or angle brackets are not compared. Unlike in
+Whisper's rule, those in round brackets are: readers speak them.
 
 The tables and the steps on words are the library's; its sixty regular expressions are three here,
-which halves the time. Figures one by one become one number ("3 9 9": 399), as the library does with
-their names only. Done again until nothing changes ("minus five" is "-5" and then "5"), as it is not
-the same again by itself.
+which halves the time. Single figures in a row become one number ("3 9 9": 399), which the library
+does for their names only. Repeated until nothing changes ("minus five" is "-5" and then "5"), as
+one pass is not idempotent.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from whisper_normalizer.english import EnglishNumberNormalizer
 
 ROUNDS = 8
-LONGEST_RUN = 50  # words of a spoken number that are read as one
+LONGEST_RUN = 50  # most words read as one spoken number
 KEPT = ".%$¢€£"
-_FIGURES = re.compile(r"\d{25}")  # no number: it stays as it is
+_FIGURES = re.compile(r"\d{25}")  # not a number: it stays unchanged
 _BRACKETED = re.compile(r"[<\[][^<>\[\]]*[>\]]")
 _BRACKETS = str.maketrans(dict.fromkeys("<>[]()", " "))
 _COMMA = re.compile(r"(\d),(?=\d)")
@@ -34,7 +34,7 @@ _LOOSE_PERCENT = re.compile(r"([^0-9]|^)%")
 
 
 class _Characters(dict[int, str]):
-    """What Whisper's rule leaves of a character, remembered."""
+    """What Whisper's rule leaves of each character, cached."""
 
     def __missing__(self, code: int) -> str:
         from whisper_normalizer.basic import remove_symbols_and_diacritics
@@ -47,7 +47,7 @@ class _Characters(dict[int, str]):
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """Whisper's, as they are used here."""
+    """Whisper's tables, in the form used here."""
 
     ignored: re.Pattern[str]
     short: re.Pattern[str]  # mr, gonna, can't
@@ -108,8 +108,8 @@ def _once(text: str) -> str:
 
 
 def _runs(words: list[str], tables: _Tables) -> Iterator[list[str]]:
-    """The words with spoken numbers in figures. They are parted where a number would be longer than
-    what Python reads, which no speaker says."""
+    """The words with spoken numbers in figures. They are split where a number would exceed what
+    Python parses, which nobody says."""
     run: list[str] = []
     length = 0
     for word in words:

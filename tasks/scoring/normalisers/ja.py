@@ -1,4 +1,4 @@
-"""Japanese: numerals as figures; characters stay, since its own are neither Chinese set."""
+"""Japanese: numerals as figures; characters stay, since Japanese has its own forms."""
 
 from __future__ import annotations
 

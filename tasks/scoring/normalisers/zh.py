@@ -1,8 +1,8 @@
 """Chinese (Mandarin and Cantonese): numerals as figures, characters simplified one by one.
 
-Recognisers write simplified or traditional characters as it happens. The table is OpenCC's
-(`opencc-python-reimplemented`); words that only a phrase tells apart (乾坤) are simplified too, on
-both sides alike.
+Recognisers write simplified or traditional characters at random. The table is OpenCC's
+(`opencc-python-reimplemented`); characters that only a phrase disambiguates (乾坤) are simplified
+too, on both sides alike.
 """
 
 from __future__ import annotations

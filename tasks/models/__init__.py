@@ -1,4 +1,4 @@
-"""Weights of known models: sources, hashes, licences, and how they are fetched.
+"""Weights of known models: sources, hashes, licences, and downloads.
 
 Only `uttermill models fetch` downloads anything.
 """

@@ -1,8 +1,8 @@
 """CAM++ (zh-en) as an ONNX graph: `x [N, T, 80] -> y [N, 192]`, an embedding of the speaker.
 
-Wang et al. 2023, arXiv 2303.00332: a convolutional front end over frequency, then densely
-connected time-delay layers whose output is masked by a context. Input: 80 log mel energies of each
-10 ms, less their mean. Without a ReLU at the end.
+Wang et al. 2023, arXiv 2303.00332: a convolutional front end over frequency, then densely connected
+time-delay layers whose output is masked by a context. Input: 80 log mel energies per 10 ms, minus
+their mean. No ReLU at the end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EPSILON = 1e-5  # of batch normalisation
 
 
 def build(tensors: Tensors) -> bytes:
-    """The model of the checkpoint's tensors."""
+    """The ONNX model from the checkpoint's tensors."""
     net = _Net(Graph("campplus"), tensors)
     graph = net.graph
     x = graph.op("Unsqueeze", [graph.op("Transpose", ["x"], perm=[0, 2, 1]), graph.ints([1])])
@@ -60,7 +60,7 @@ def _statistics(graph: Graph, x: str, frames: str) -> str:
 
 
 class _Net:
-    """Layers by the names of their tensors."""
+    """Adds layers, by the names of their tensors."""
 
     def __init__(self, graph: Graph, tensors: Tensors) -> None:
         self.graph, self.tensors = graph, tensors
@@ -81,7 +81,7 @@ class _Net:
         return self.graph.op("Add", [self.graph.op("Mul", [x, factor]), offset])
 
     def conv(self, x: str, name: str, norm: str | None = None, **how: list[int]) -> str:
-        """A convolution, with the batch normalisation behind it folded in."""
+        """A convolution, with the following batch normalisation folded in."""
         weight = self.tensors[f"{name}.weight"]
         bias = self.tensors.get(f"{name}.bias")
         if norm is not None:
@@ -110,10 +110,10 @@ class _Net:
         return self.graph.op("Mul", [y, self.spread(mask, frames)])
 
     def narrowed(self, x: str, name: str) -> str:
-        """Normalisation, ReLU, and a layer to 128 channels with its own.
+        """Normalisation, ReLU, and a layer to 128 channels with its own normalisation and ReLU.
 
         With a factor f > 0 and an offset o, relu(f x + o) = f max(x, -o / f) + o. So one Max reads
-        what all layers before have made, and the rest goes into the layer's weights.
+        the output of all earlier layers, and the rest goes into the layer's weights.
         """
         inner, outer = f"{name}.nonlinear1.batchnorm", f"{name}.nonlinear2.batchnorm"
         factor, offset = (v.astype(np.float64) for v in self.scale(inner))
@@ -128,15 +128,15 @@ class _Net:
         return self.relu(self.graph.op("Conv", [x, *constants]))
 
     def context(self, x: str) -> str:
-        """Mean over time plus the mean of each 100 frames, the last ones fewer; [N, C, T] to
-        [N, C, S]."""
+        """Mean over time plus the mean of each 100 frames (the last group may be shorter); [N, C,
+        T] to [N, C, S]."""
         whole = self.graph.op("ReduceMean", [x], axes=[2], keepdims=1)
         size = [SEGMENT]
         parts = self.graph.op("AveragePool", [x], kernel_shape=size, strides=size, ceil_mode=1)
         return self.graph.op("Add", [whole, parts])
 
     def spread(self, parts: str, frames: str) -> str:
-        """Each of [N, 32, S] for 100 frames; [N, 32, T]."""
+        """Each value of [N, 32, S] repeated for 100 frames; [N, 32, T]."""
         graph = self.graph
         parts = graph.op("Unsqueeze", [parts, graph.ints([3])])
         parts = graph.op("Tile", [parts, graph.ints([1, 1, 1, SEGMENT])])

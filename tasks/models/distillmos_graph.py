@@ -1,8 +1,8 @@
 """DistillMOS as an ONNX graph: `x [N, 2, 161, 768] -> y [N]`, opinion scores from 1 to 5.
 
 Stahl and Gamper 2025, arXiv 2502.05356: convolutions over the compressed spectrum of 7.68 s, seven
-transformer layers, and a mean over time whose weights the model chooses. What normalises a batch is
-folded into the layer behind it.
+transformer layers, and a weighted mean over time with weights from the model. Batch normalisation
+is folded into the following layer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Affine = tuple[Float64s, Float64s]
 
 
 def build(tensors: Mapping[str, Float32s]) -> bytes:
-    """The model of the checkpoint's tensors."""
+    """The ONNX model from the checkpoint's tensors."""
     net = _Net(Graph("distillmos"), tensors)
     graph, x = net.graph, "x"
     for number in range(CONVOLUTIONS):
@@ -51,7 +51,7 @@ def build(tensors: Mapping[str, Float32s]) -> bytes:
 
 
 class _Net:
-    """Layers by the names of their tensors; all tensors are [N, frames, features]."""
+    """Adds layers, by the names of their tensors; activations are [N, frames, features]."""
 
     def __init__(self, graph: Graph, tensors: Mapping[str, Float32s]) -> None:
         self.graph, self._tensors = graph, tensors
@@ -70,7 +70,7 @@ class _Net:
         return self.tensor(f"{name}.weight"), self.tensor(f"{name}.bias")
 
     def behind(self, norm: Affine, name: str) -> Affine:
-        """The same behind a normalisation, with it."""
+        """A linear layer with the preceding normalisation folded in."""
         weight, bias = self.affine(name)
         return weight * norm[0], bias + weight @ norm[1]
 
@@ -79,7 +79,7 @@ class _Net:
         return self.graph.op("Add", [x, self.graph.floats(layer[1])])
 
     def layer(self, x: str, name: str) -> str:
-        """A layer of a transformer, which normalises behind each of its two sums."""
+        """A transformer layer with normalisation after each of its two sums."""
         x = self.normed_sum(x, self.attention(x, f"{name}.self_attn"), f"{name}.norm1")
         wide = self.graph.op("Relu", [self.linear(x, self.affine(f"{name}.linear1"))])
         return self.normed_sum(

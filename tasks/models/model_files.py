@@ -1,5 +1,5 @@
-"""The files of known models on this machine: where they lie, whether their hashes are right, and
-how a folder of the user's cache comes to be."""
+"""The files of known models on this machine: where they are, whether their hashes are right, and
+how a folder of the user's cache is created."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from tasks.storage.atomic import fsync
 
 State = Literal["ok", "missing", "damaged"]
 
-PREFIX = ".making-"  # of a folder of the cache that is not published yet
+PREFIX = ".making-"  # of a folder in the cache that is not published yet
 
 
 def cache() -> Path:
-    """Folder of models that were fetched or joined: `$XDG_CACHE_HOME/uttermill/models`, else below
+    """Folder of fetched or joined models: `$XDG_CACHE_HOME/uttermill/models`, else below
     `~/.cache`."""
     return environment.cache() / "uttermill" / "models"
 
 
 def home(model: Model) -> Path | None:
-    """The folder of a model's files; None if the package that holds them is not installed.
-    Imports nothing."""
+    """The folder of a model's files; None if the package with them is not installed. Imports
+    nothing."""
     if model.package is None:
         return cache() / model.folder
     package = package_folder(model.package)
@@ -38,14 +38,15 @@ def home(model: Model) -> Path | None:
 
 
 def package_folder(name: str) -> Path | None:
-    """The folder of an installed package, which is not imported; None if it is not installed."""
+    """The folder of an installed package, found without importing it; None if it is not
+    installed."""
     spec = find_spec(name)
     folders = list(spec.submodule_search_locations or ()) if spec else []
     return Path(folders[0]) if folders else None
 
 
 def state(model: Model) -> State:
-    """Whether all files of a model are there with their hashes."""
+    """Whether all files of a model exist with the right hashes."""
     folder = home(model)
     if folder is None or not all((folder / file.name).is_file() for file in model.files):
         return "missing"
@@ -54,7 +55,7 @@ def state(model: Model) -> State:
 
 
 def sha256(path: Path) -> str:
-    """Hash of a file, in hex; read once for each state of the file."""
+    """The file's hash, in hex; cached until size or mtime change."""
     facts = path.stat()
     return _sha256(path, facts.st_size, facts.st_mtime_ns)
 
@@ -66,10 +67,10 @@ def _sha256(path: Path, size: int, mtime_ns: int) -> str:
 
 
 def located(model: Model, asked_by: str, folder: str | None = None) -> Path:
-    """A model's only file, checked. `asked_by`: the setting that needs it; `folder`: where the
-    user keeps it, if not in the cache.
+    """A model's only file, checked. `asked_by`: the setting that needs it; `folder`: where the user
+    keeps it, if not in the cache.
 
-    ConfigError, naming the command that brings it, if the file is missing or a different one.
+    ConfigError, naming the command that downloads it, if the file is missing or a different one.
     """
     [file] = model.files
     place, remedy = home(model), f"run `{model.get}`"
@@ -91,7 +92,7 @@ def located(model: Model, asked_by: str, folder: str | None = None) -> Path:
 
 
 def with_data(file: Path) -> tuple[Path, ...]:
-    """A file of a model, and the weights that a graph keeps beside itself (`model.onnx.data`,
+    """A model file, and the external data of an ONNX graph (`model.onnx.data`,
     `model.onnx_data`)."""
     if file.suffix != ".onnx":
         return (file,)
@@ -101,9 +102,9 @@ def with_data(file: Path) -> tuple[Path, ...]:
 
 @contextmanager
 def published(target: Path, complete: Callable[[Path], bool]) -> Iterator[Path]:
-    """A folder to fill, which then becomes `target` by one rename, in place of one that is not
-    `complete`: what exists is complete. Its parent is for what is needed meanwhile. Of two
-    processes that race, the second discards its copy."""
+    """A folder to fill, which then becomes `target` by one rename, replacing one that is not
+    `complete`: what exists is complete. Its parent is scratch space. Of two processes that race,
+    the second discards its copy."""
     models = target.parent
     models.mkdir(parents=True, exist_ok=True)
     with temporary.scratch(PREFIX, models) as scratch:

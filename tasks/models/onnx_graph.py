@@ -1,6 +1,5 @@
-"""Reads, cuts and writes ONNX models by the messages of onnx.proto, as far as they are used here;
-all other fields stay as they are. README.md here says why not with the package `onnx`.
-"""
+"""Reads, cuts and writes ONNX models by the messages of onnx.proto that we need; unknown fields are
+preserved. README.md here says why not with the package `onnx`."""
 
 from __future__ import annotations
 
@@ -13,16 +12,16 @@ from numpy.typing import NDArray
 
 from tasks.base.arrays import Float32s
 
-#: A message, whose class exists at run time only.
+#: A message; its class exists at run time only.
 Message: TypeAlias = Any
-Shape = Sequence[int | str]  # a size given as a word is dynamic
+Shape = Sequence[int | str]  # a word stands for a dynamic size
 Attribute = int | float | str | Sequence[int]
 
 OPSET, IR = 17, 8
 FLOAT = 1  # TensorProto.DataType
 _DATA_TYPES = {"float32": FLOAT, "uint8": 2, "int8": 3, "int32": 6, "int64": 7}
 _INTEGERS = {2: "uint8", 3: "int8", 4: "uint16", 5: "int16"}  # of quantised tensors
-#: Field of an attribute's value, and AttributeProto.AttributeType, by the value's own type.
+#: Field of an attribute's value, and AttributeProto.AttributeType, by Python type.
 _ATTRIBUTES: dict[type, tuple[str, int]] = {float: ("f", 1), int: ("i", 2), str: ("s", 3)}
 _INTS = ("ints", 7)
 #: Name, number and type of each field; `*`: repeated.
@@ -75,13 +74,13 @@ def nodes(model: bytes) -> list[Message]:
 
 
 def constants(model: bytes) -> dict[str, Float32s]:
-    """The constants of float32 by name. ValueError if the bytes are not a model."""
+    """The float32 constants by name. ValueError if the bytes are not a model."""
     tensors = _parsed(model).graph.initializer
     return {tensor.name: _values(tensor) for tensor in tensors if tensor.data_type == FLOAT}
 
 
 class Steps(NamedTuple):
-    """Integers that stand for numbers: `scale * (n - zero)`, of numpy's type `kind`."""
+    """A quantisation: the integer n stands for `scale * (n - zero)`; `kind` is numpy's type."""
 
     scale: float
     zero: int
@@ -95,8 +94,8 @@ class Steps(NamedTuple):
 
 
 def steps(model: bytes, tensor: str) -> Steps | None:
-    """What the integers of an input or output stand for, by the node that reads or writes it; None
-    if that is no conversion, or not by constants."""
+    """The quantisation of an input or output, from the node that reads or writes it; None if that
+    is not a conversion, or its parameters are not constants."""
     graph = _parsed(model).graph
     constant = {value.name: value for value in graph.initializer}
     for node in graph.node:
@@ -129,8 +128,8 @@ def _values(tensor: Message) -> Float32s:
 
 
 def part(model: bytes, source: str, target: str) -> bytes:
-    """The model that takes tensor `source` and gives tensor `target`: the nodes between the two and
-    the initialisers that they read; input and output are float32 of any shape."""
+    """The model from tensor `source` to tensor `target`: the nodes between the two and their
+    initialisers; input and output are float32 of any shape."""
     whole = _parsed(model)
     graph, wanted = whole.graph, {target}
     chosen: list[Message] = []
@@ -151,7 +150,7 @@ def part(model: bytes, source: str, target: str) -> bytes:
 
 
 def with_weights(model: bytes, new: Mapping[str, Float32s]) -> bytes:
-    """The same model with other values and shapes of some initialisers."""
+    """The same model with new values and shapes of some initialisers."""
     whole = _parsed(model)
     for tensor in whole.graph.initializer:
         if tensor.name in new:
@@ -175,7 +174,7 @@ class Graph:
         self._count = 0
 
     def op(self, kind: str, inputs: Sequence[str], **attributes: Attribute) -> str:
-        """Add a node with one output; the output's name."""
+        """Add a node with one output; returns the output's name."""
         return self.several(1, kind, inputs, **attributes)[0]
 
     def several(
@@ -223,7 +222,7 @@ class Graph:
 
 
 def _fill(tensor: Message, name: str, values: NDArray[np.generic] | np.generic) -> None:
-    """Give a tensor values of one of `_DATA_TYPES`."""
+    """Set a tensor's name and values, which have one of `_DATA_TYPES`."""
     tensor.Clear()
     tensor.name, tensor.data_type = name, _DATA_TYPES[values.dtype.name]
     tensor.dims.extend(values.shape)
@@ -231,7 +230,7 @@ def _fill(tensor: Message, name: str, values: NDArray[np.generic] | np.generic) 
 
 
 def _declare(value: Message, name: str, shape: Shape | None) -> None:
-    """Make a value a float32 tensor of this shape; None: any."""
+    """Declare a value as a float32 tensor of this shape; None: any."""
     value.name, value.type.tensor_type.elem_type = name, FLOAT
     for size in shape or ():
         where = {"value": size} if isinstance(size, int) else {"name": size}

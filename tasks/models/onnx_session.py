@@ -1,5 +1,5 @@
-"""Sessions of ONNX Runtime: one thread, because workers are processes and one thread gives equal
-bytes; errors are raised, not printed."""
+"""Sessions of ONNX Runtime: single-threaded, because workers are processes and one thread gives
+equal bytes; errors are raised, not printed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnxruntime
 
-#: ONNX Runtime's names. It silently falls back to the CPU if it cannot use one.
+#: ONNX Runtime's names. It silently falls back to the CPU if one is unusable.
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
 @cache
 def errors() -> tuple[type[Exception], ...]:
-    """What ONNX Runtime raises: errors without a base class of their own, and RuntimeError for what
-    its C++ libraries throw."""
+    """ONNX Runtime's exceptions: its own have no common base class, and its C++ libraries raise
+    RuntimeError."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     kinds = (kind for kind in vars(state).values() if isinstance(kind, type))
@@ -24,7 +24,7 @@ def errors() -> tuple[type[Exception], ...]:
 
 
 def options(threads: int = 1) -> onnxruntime.SessionOptions:
-    """`threads`: those within an operator."""
+    """Options of a session. `threads`: within an operator."""
     import onnxruntime
 
     session_options = onnxruntime.SessionOptions()
@@ -42,9 +42,8 @@ def session(
     patterns: bool = True,
     device: str = "cpu",
 ) -> onnxruntime.InferenceSession:
-    """A session of a graph, by its path or its bytes, which gives the same numbers for the same
-    batch. `arena`: keep the memory of the largest batch for the next; `patterns`: allocate it in
-    one block."""
+    """A session of a graph, by path or bytes, which gives equal numbers for equal batches. `arena`:
+    keep the memory of the largest batch for the next; `patterns`: allocate it in one block."""
     import onnxruntime
 
     chosen = options(threads)

@@ -1,8 +1,8 @@
-"""Reads the tensors of a PyTorch checkpoint, without PyTorch and without running its code.
+"""Reads the tensors of a PyTorch checkpoint without PyTorch and without running the file's code.
 
 The file is a zip: `<root>/data.pkl` is a pickle of the structure, `<root>/data/<key>` the bytes of
 each storage. The unpickler builds tensors and ordered mappings; every other name in the pickle
-becomes an empty placeholder, so that no code of the file runs.
+becomes an empty placeholder, so that no code from the file runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tasks.base.arrays import Float32s
 
 Tensors = dict[str, Float32s]
 
-#: Where a checkpoint has its tensors, unless it is nothing else.
+#: Keys under which a checkpoint may hold its tensors.
 _TENSORS = ("state_dict", "model")
 _TYPES = {"FloatStorage": "<f4", "LongStorage": "<i8"}
 
@@ -65,7 +65,7 @@ def _tensor(
     stride: tuple[int, ...],
     *_: Any,
 ) -> NDArray[np.generic]:
-    """The values of a tensor as a contiguous array; IndexError if it leaves its storage."""
+    """The values of a tensor as a contiguous array; IndexError if it exceeds its storage."""
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     if min([offset, *size, *stride], default=0) < 0 or (all(size) and last >= len(storage)):
         raise IndexError("a tensor reaches beyond its storage")
@@ -75,7 +75,8 @@ def _tensor(
 
 
 def read_checkpoint(data: bytes) -> Tensors:
-    """Float tensors of a checkpoint by name. ValueError if the file cannot be read as one."""
+    """Float tensors of a checkpoint by name. ValueError if the file is not a readable
+    checkpoint."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             content = _Restricted(archive).load()

@@ -1,13 +1,13 @@
 """The registry of known models: source, hashes, licence, size, and what needs each.
 
-The only place with the hashes of known models; whatever loads a model takes its hash from here.
+The only place with the hashes of known models; all loading code takes them from here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Licences that forbid use for money; a data card warns of them.
+#: Licences that forbid commercial use; a data card warns of them.
 NON_COMMERCIAL = ("CC-BY-NC", "CC-BY-NC-SA", "CC-BY-NC-ND")
 
 
@@ -22,7 +22,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A member of a wheel: a fetched file, or what it is converted from."""
+    """A member of a wheel: a fetched file, or the file that it is converted from."""
 
     member: str
     sha256: str
@@ -30,9 +30,8 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Weights of a known model. `package`: the installed package that contains them, if any; else
-    they lie in the user's cache, in `folder`. `origins`: of fetched files, in the order of
-    `files`."""
+    """Weights of a known model. `package`: the installed package with them, if any; otherwise they
+    are in the user's cache, in `folder`. `origins`: of fetched files, in the order of `files`."""
 
     name: str
     about: str
@@ -51,13 +50,13 @@ class Model:
 
     @property
     def commercial(self) -> bool:
-        """Whether the licence allows use for money."""
+        """Whether the licence allows commercial use."""
         return not self.licence.startswith(NON_COMMERCIAL)
 
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """A wheel that `uttermill models fetch` opens, never installs. Its platform does not matter:
+    """A wheel that `uttermill models fetch` opens but never installs. Its platform does not matter:
     none of its code runs."""
 
     name: str  # of the fetch
@@ -65,7 +64,7 @@ class Wheel:
     python: str
     abi: str
     platform: str
-    licences: tuple[str, ...]  # members that hold the texts
+    licences: tuple[str, ...]  # members with the licence texts
 
 
 WHISPER_BASE = Model(
@@ -311,5 +310,5 @@ WHEELS = (
 
 
 def fetched(name: str) -> tuple[Model, ...]:
-    """The models that a fetch yields."""
+    """The models that the fetch of this name provides."""
     return tuple(model for model in MODELS if model.origins and model.folder == name)

@@ -21,7 +21,7 @@ LOWEST, NARROWEST = 50.0, 50.0  # Hz, of the band-pass filters
 
 
 def build(tensors: Tensors) -> bytes:
-    """The model of the checkpoint's tensors."""
+    """The ONNX model from the checkpoint's tensors."""
     graph = Graph("segmentation-3.0")
 
     def norm(x: str, name: str) -> str:
@@ -50,7 +50,7 @@ def build(tensors: Tensors) -> bytes:
 
 
 def band_passes(tensors: Tensors) -> Float32s:
-    """The 80 filters [80, 1, 251]: 40 band-passes, and the same turned by a quarter of a period.
+    """The 80 filters [80, 1, 251]: 40 band-passes, and the same shifted by a quarter of a period.
 
     In double precision throughout, so that rounding to float32 hides differences between maths
     libraries.

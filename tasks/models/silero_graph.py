@@ -1,12 +1,12 @@
-"""Silero VAD v6 as an ONNX graph of large matrix products: its published graph convolves windows of
+"""Silero VAD v6 as an ONNX graph of large matrix products: the published graph convolves windows of
 four frames one by one.
 
     input [n, 576]      windows of 512 samples at 16 kHz, each after the 64 samples before it
     h, c [1, 1, 128]    state of the LSTM
     -> speech_probs [n, 1], hn, cn
 
-A window costs 13 µs instead of 37 on one core, for the same weights; probabilities differ by 3e-6
-at most, and are the same bits for any number of windows in a run.
+A window costs 13 µs instead of 37 on one core, for the same weights; probabilities differ by at
+most 3e-6, and are bit-identical for any number of windows in a run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BINS, STATE = 129, 128
 
 
 def build(data: bytes) -> bytes:
-    """The model of the published graph's bytes."""
+    """The ONNX model from the published graph's bytes."""
     return _Net(onnx_graph.constants(data)).model()
 
 
@@ -50,7 +50,7 @@ class _Net:
         )
 
     def spectrum(self, x: str) -> str:
-        """Magnitudes [n, FRAMES, BINS] of frames that overlap by half; the last one is filled by
+        """Magnitudes [n, FRAMES, BINS] of frames that overlap by half; the last one is padded by
         reflection."""
         graph = self.graph
         x = graph.op("Pad", [x, graph.ints([0, 0, 0, GIVEN % HOP])], mode="reflect")
@@ -79,7 +79,8 @@ class _Net:
         return self.reshaped(x, [-1, 2 * weight.shape[0]])
 
     def last_two(self, x: str, weight: Float32s, bias: Float32s) -> str:
-        """The layer's first output for two frames; its first tap sees padding: [n, channels]."""
+        """The layer's first output for two frames, whose first tap sees only padding: [n,
+        channels]."""
         return self.layer(x, weight[:, :, 1:], bias)
 
     def only(self, x: str, weight: Float32s, bias: Float32s) -> str:
@@ -93,7 +94,7 @@ class _Net:
         return self.graph.op("Relu", [self.graph.op("Gemm", [x, floats(matrix), floats(bias)])])
 
     def recurrent(self, x: str) -> tuple[str, str, str]:
-        """The LSTM's output [n, STATE], one window after the other, and its state after them."""
+        """The LSTM's output [n, STATE] for the windows in order, and its state after them."""
         graph = self.graph
         x = graph.op("Unsqueeze", [x, graph.ints([1])])
         gates = [graph.floats(self.constants[f"onnx::LSTM_{n}"]) for n in (209, 210, 211)]

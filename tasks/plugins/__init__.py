@@ -1,4 +1,5 @@
-"""The kinds of plug-ins: finding, loading and checking them; `contracts` says what each has."""
+"""The kinds of plug-ins: finding, loading and checking them; `contracts` defines the members of
+each."""
 
 from tasks.plugins.complaints import complaints
 from tasks.plugins.loading import (

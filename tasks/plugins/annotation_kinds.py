@@ -1,8 +1,8 @@
-"""Annotations: what a filter or a plug-in on text says of a clip that is no single number.
+"""Annotations: what a filter or a plug-in on text reports about a clip besides single numbers.
 
-A plug-in declares them in `ANNOTATIONS`, by name, and its `measure` gives their values beside its
-columns: of a `Label` a text, of a `Vector` and an `Array` float32 values, of `Events` a sequence of
-`Event`; None where there is nothing to say. They are stored once, by recipe, like its numbers.
+A plug-in declares them in `ANNOTATIONS`, by name, and its `measure` returns their values beside its
+columns: a text for a `Label`, float32 values for a `Vector` or an `Array`, a sequence of `Event`
+for `Events`; None if there is nothing to report. They are stored once, by recipe, like its numbers.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ TAKEN = frozenset(
         *("text_stored", "text_chars", "wer", "cer", "annotations"),
     )
 )
-ROUNDING = 0.02  # s: how far beyond its clip an event may end; it is cut there
+ROUNDING = 0.02  # s by which an event may end beyond its clip; it is cut off
 
 
 class Event(NamedTuple):
-    """Something from `start` to `end`, in s of the clip; `score`: how certain it is, say."""
+    """Something from `start` to `end`, in s of the clip; `score`: its certainty, for example."""
 
     start: float
     end: float
@@ -51,7 +51,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """One text of a set; `values`: all that it may be; None: any text."""
+    """One text; `values`: the allowed ones; None: any text."""
 
     doc: str
     values: tuple[str, ...] | None = None
@@ -80,7 +80,7 @@ class Label:
 
 
 class _Floats:
-    """Values that are stored as float32, little-endian."""
+    """Values stored as float32, little-endian."""
 
     __slots__ = ()
     large: ClassVar[bool] = True
@@ -94,7 +94,7 @@ class _Floats:
 
 
 def _finite(value: Any) -> np.ndarray:
-    """float32 [n]; ValueError if it is not, or not finite."""
+    """float32 [n]; ValueError if the value is anything else, or not finite."""
     try:
         with np.errstate(over="ignore"):
             values = np.asarray(value, np.float32)
@@ -130,7 +130,7 @@ class Vector(_Floats):
 
 @dataclass(frozen=True, slots=True)
 class Array(_Floats):
-    """A contour: `rate` numbers a second, from the clip's start on."""
+    """A contour: `rate` numbers a second, from the start of the clip."""
 
     doc: str
     rate: float
@@ -138,8 +138,8 @@ class Array(_Floats):
     name: ClassVar[str] = "array"
 
     def checked(self, value: Any, seconds: float) -> np.ndarray:
-        """float32 [n]; ValueError says what is wrong. A window at the edges may cost or add a
-        second's worth of numbers."""
+        """float32 [n]; ValueError says what is wrong. Windows at the edges may remove or add up to
+        a second's worth of numbers."""
         values = _finite(value)
         wanted = self.rate * seconds
         if abs(len(values) - wanted) > max(self.rate, 2.0):
@@ -156,8 +156,8 @@ class Array(_Floats):
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """What happens when; `labels`: all that may happen; None: any texts. Of each of `labels`, the
-    share of the clip in which it happens is a column, `<name>_<label>`, and so has limits."""
+    """Events with times; `labels`: the allowed labels; None: any. For each of `labels`, the column
+    `<name>_<label>` holds the share of the clip in which it happens, and so can have limits."""
 
     doc: str
     labels: tuple[str, ...] | None = None
@@ -167,7 +167,7 @@ class Events:
     unit: ClassVar[str] = "s"
 
     def checked(self, value: Any, seconds: float) -> list[Event]:
-        """Events in the order of time; ValueError says what is wrong with one."""
+        """The events in order of time; ValueError says what is wrong with one."""
         events = [self._event(entry, seconds) for entry in value]
         return sorted(events, key=lambda event: event[:3])
 
@@ -204,7 +204,7 @@ Annotations = Mapping[str, Annotation]
 
 
 def key(use: str, name: str) -> str:
-    """What an annotation of a filter is stored under, beside the filter's fingerprint, `use`."""
+    """The name under which an annotation of a filter is stored; `use`: the filter's fingerprint."""
     return f"{use}/{name}"
 
 
@@ -214,7 +214,7 @@ def part(label: str) -> str:
 
 
 def shares(declared: Annotations) -> dict[str, tuple[str, str]]:
-    """(name of the events, label) of each column that holds a label's share of the clip."""
+    """(name of the events, label) for each column that holds a label's share of the clip."""
     return {
         f"{name}_{part(label)}": (name, label)
         for name, kind in declared.items()
@@ -224,7 +224,8 @@ def shares(declared: Annotations) -> dict[str, tuple[str, str]]:
 
 
 def limits(plugin: str, declared: Annotations) -> dict[str, tuple[str, ...]]:
-    """The settings that limit each annotation of a plug-in, by the rule of FilterModule."""
+    """The settings that limit each annotation of a plug-in; see `FilterModule` for the naming
+    rule."""
     stem = plugin.rpartition(".")[2]
     named: dict[str, tuple[str, ...]] = {}
     for name, kind in declared.items():
@@ -244,7 +245,7 @@ def rules(
     reasons: Mapping[str, tuple[str, str]],
     values: Mapping[str, Any],
 ) -> list[Rule]:
-    """The rules that a filter's settings, `values`, put on its annotations."""
+    """The rules that a filter's settings, `values`, apply to its annotations."""
     asked: list[Rule] = []
     for name, settings in limits(plugin, declared).items():
         kind = declared[name]
@@ -262,7 +263,7 @@ def rules(
 
 
 def _refuse_unknown(plugin: str, name: str, kind: Annotation, asked: set[str]) -> None:
-    """ConfigError for a share of a label that never is a column."""
+    """ConfigError for limits on a label that has no column."""
     labels = kind.labels or () if isinstance(kind, Events) else ()
     if unknown := sorted(asked - {*labels}):
         raise ConfigError(
@@ -272,8 +273,8 @@ def _refuse_unknown(plugin: str, name: str, kind: Annotation, asked: set[str]) -
 
 
 class Taken(NamedTuple):
-    """What one call of `measure` gave, checked: numbers with the shares of events, labels, and
-    large values as their kinds have them."""
+    """The checked result of one call of `measure`: numbers, including shares of events; labels; and
+    large values as their kinds define them."""
 
     numbers: dict[str, float | None]
     labels: dict[str, str | None]
@@ -281,8 +282,8 @@ class Taken(NamedTuple):
 
 
 def take(who: str, declared: Annotations, given: Mapping[str, Any], seconds: float) -> Taken:
-    """What a plug-in, `who` in words, gave of a clip of `seconds`; RunError if a value is not of
-    its kind."""
+    """A plug-in's values for a clip of `seconds`, checked; RunError if one is not of its kind.
+    `who`: the plug-in, in words."""
     numbers = {name: value for name, value in given.items() if name not in declared}
     labels: dict[str, str | None] = {}
     large: dict[str, object] = {}
@@ -305,7 +306,7 @@ def take(who: str, declared: Annotations, given: Mapping[str, Any], seconds: flo
 
 
 def _share(events: list[Event] | None, label: str, seconds: float) -> float | None:
-    """The part of a clip in which a label's events happen; None where none are known."""
+    """The share of a clip in which a label's events happen; None if events are unknown."""
     if events is None or not seconds:
         return None
     spans = merged((event.start, event.end) for event in events if event.label == label)

@@ -11,7 +11,7 @@ from tasks.settings import Plugin
 
 
 def loaded(plugin: Plugin) -> Backend:
-    """The recogniser's model, loaded and warmed up. ConfigError as `Shelf.resolve` raises it."""
+    """The recogniser's model, loaded and warmed up. ConfigError as by `Shelf.resolve`."""
     recogniser, settings = ASR.resolve(plugin)
     if recogniser.wants_gpu(settings):
         gpu.load_libraries()
@@ -21,12 +21,12 @@ def loaded(plugin: Plugin) -> Backend:
     return backend
 
 
-#: The models of this worker process, by plug-in: not by its JSON, which hides secrets.
+#: This worker process's models, by plug-in: not by its JSON, which hides secrets.
 _kept: dict[Plugin, Backend] = {}
 
 
 def kept(plugin: Plugin, chosen: Collection[Plugin]) -> Backend:
-    """A recogniser's model: `loaded` once, then kept as long as the settings choose it."""
+    """A recogniser's model: `loaded` once, then cached as long as the settings choose it."""
     for other in _kept.keys() - {*chosen}:
         del _kept[other]
     if plugin not in _kept:

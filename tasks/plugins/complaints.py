@@ -1,4 +1,5 @@
-"""All that is wrong with settings at once: their own keys and those of every plug-in in them."""
+"""Everything wrong with settings at once: with their own keys, and those of every plug-in in
+them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from tasks.plugins import explaining
 from tasks.plugins.loading import checked, load, place_in_list, resolve_source
 from tasks.settings.base import Shelf
 
-#: Where plug-ins stand in settings, and their shelf.
+#: Places of plug-ins in settings, and the plug-ins' kind.
 PLACES = {
     "speakers": "diarizers",
     "filter.segmenter": "segmenters",
@@ -44,7 +45,7 @@ def _of_sources(data: Mapping[str, JsonValue]) -> Iterator[str]:
     for entry, place in _mappings(data.get("sources"), "sources", "kind", kind):
         try:
             resolve_source(settings.Source.model_validate(entry), place)
-        except ValidationError:  # told with the settings' own keys
+        except ValidationError:  # reported with the settings' own keys
             continue
         except ConfigError as error:
             yield str(error)
@@ -59,7 +60,7 @@ def _of_plugins(data: Mapping[str, JsonValue]) -> Iterator[str]:
 
 
 def _of_shelf(shelf: str, given: object, where: str) -> Iterator[str]:
-    """The faults of one plug-in or of a list of them, and of plug-ins in their settings."""
+    """The faults of a plug-in or a list of them, and of plug-ins in their settings."""
     for entry, place in _mappings(given, where, "use"):
         use = entry.get("use")
         if not isinstance(use, str):
@@ -81,7 +82,7 @@ def _of_shelf(shelf: str, given: object, where: str) -> Iterator[str]:
 def _mappings(
     value: object, where: str, key: str, default: str | None = None
 ) -> Iterator[tuple[Mapping[str, JsonValue], str]]:
-    """A mapping, or those in a list, each with its place in the settings; `key` holds the
+    """The mapping, or each mapping of a list, with its place in the settings; `key` holds the
     plug-in's name."""
     entries = value if isinstance(value, list | tuple) else [value]
     uses = [entry.get(key, default) if isinstance(entry, Mapping) else None for entry in entries]

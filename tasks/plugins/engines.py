@@ -1,4 +1,4 @@
-"""The plug-ins that a run's settings name, and the modules that those load late."""
+"""The plug-ins that a run's settings name, and the modules that these import late."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tasks.settings.job import Job
 
 
 def chosen(job: Job) -> list[tuple[str, Plugin]]:
-    """(shelf, plug-in) of all that a stage of the job uses, each once."""
+    """(kind, plug-in) of all plug-ins that a stage of the job uses, each once."""
     plugins_used: list[tuple[str, Plugin]] = []
     for place, shelf in PLACES.items():
         named = attrgetter(place)(job)
@@ -22,15 +22,15 @@ def chosen(job: Job) -> list[tuple[str, Plugin]]:
 
 
 def of(job: Job) -> dict[str, str]:
-    """Modules that the job's stages reach, each with an attribute whose reading loads it: our
-    plug-ins, and the libraries that plug-ins import when they are first used."""
+    """Modules that the job's stages need, each with an attribute whose reading loads it: our
+    plug-ins, and the libraries that plug-ins import on first use."""
     engines: dict[str, str] = {}
     for shelf, plugin in chosen(job):
         engines |= load(shelf, plugin.use).ENGINES
-        if "." not in plugin.use:  # a user's module reports itself what it lacks
+        if "." not in plugin.use:  # a user's module reports missing libraries itself
             engines[module(shelf, plugin.use).__name__] = "Settings"
     if any(plugin.use != "none" for plugin in job.transcribe.recognisers):
-        engines["tasks.scoring.readings"] = "agreed"  # compares what was heard with what was read
+        engines["tasks.scoring.readings"] = "agreed"  # compares hypotheses with references
     if any(source.options.get("channels") == "auto" for source in job.sources):
         engines["onnxruntime"] = "InferenceSession"
     return engines

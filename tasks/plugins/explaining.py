@@ -1,4 +1,4 @@
-"""Faults of settings in words: the setting by its dotted name, what it must be, never a type."""
+"""Faults of settings in words: the setting's dotted name and what it must be, never a type."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-MOST_FAULTS = 8  # that one message tells
+MOST_FAULTS = 8  # listed in one message
 
 #: What a text must be, by the pattern of its setting.
 PATTERNS = {
@@ -18,15 +18,15 @@ PATTERNS = {
     r"^[0-9]+(\.[0-9]+)? ?(MB|MiB|GB|GiB)$": "be a size, such as 500MB or 4GB",
     r"^[0-9a-f]{64}$": "be 64 hexadecimal digits in small letters",
 }
-#: Words that YAML reads as true and false, of which a person meant one.
+#: How to write words that YAML reads as false or true.
 _READ_AS = {
     False: '"no", say, since YAML reads a bare no, off or false as false',
     True: '"yes", say, since YAML reads a bare yes, on or true as true',
 }
-#: Models whose short form a person may have tried, by class.
+#: Correct forms for models of which a person may have written a short form, by class.
 _EXAMPLES = {"Source": "{{kind: folder, path: {}}}", "Plugin": "{{use: {}}}"}
 LONGEST_EXAMPLE = 100  # characters
-#: What a value must be, by the kind of fault; the fault's own context is filled in.
+#: What a value must be, by the type of fault; the fault's context is filled in.
 _WORDS = {
     "missing": "is required",
     "int": "must be a whole number",
@@ -55,7 +55,7 @@ _WORDS = {
 
 
 def explain(error: ValidationError, model: type[BaseModel], where: str, data: Any) -> str:
-    """One sentence for the first faults of `data`; an unknown key is named with its neighbours."""
+    """One sentence for the first faults of `data`; for an unknown key it lists the known ones."""
     return joined(faults(error, model, where, data))
 
 
@@ -65,14 +65,14 @@ def joined(phrases: Sequence[str]) -> str:
 
 
 def faults(error: ValidationError, model: type[BaseModel], where: str, data: Any) -> list[str]:
-    """A phrase for each fault; of a value that may be of several kinds, one for all of them."""
+    """A phrase for each fault; a single one for a value that may be of several kinds."""
     phrases: dict[str, list[str]] = {}
     hints: dict[str, str] = {}
     for fault in error.errors(include_url=False, include_input=False):
         steps = [*_steps(fault, data)]
         place = ".".join([where, *map(str, steps)]).strip(".")
         given = _given(steps, data)
-        if fault["type"] == "too_short" and given:  # its entries are at fault, and told so
+        if fault["type"] == "too_short" and given:  # its entries are at fault, and reported
             continue
         hints.setdefault(place, _hint(fault, place, given))
         if fault["type"] == "extra_forbidden":
@@ -103,8 +103,8 @@ def _given(steps: Sequence[int | str], data: Any) -> Any:
 
 
 def _hint(fault: ErrorDetails, place: str, given: Any) -> str:
-    """What to write instead of a value that YAML takes for something else, or that is too short a
-    form. A number is not repeated, since it may be a key or password."""
+    """What to write instead of a value that YAML reads as another type, or that is too short a
+    form. Does not repeat numbers, since they may be keys or passwords."""
     if fault["type"].startswith("string_type"):
         if isinstance(given, bool):
             return f" (put it in quotes: {_READ_AS[given]})"
@@ -120,14 +120,14 @@ def _hint(fault: ErrorDetails, place: str, given: Any) -> str:
 
 
 def unknown(name: str, names: Sequence[str]) -> str:
-    """The complaint about an unknown key."""
+    """The message about an unknown key."""
     near = get_close_matches(name, names, 1)
     meant = f"did you mean {near[0]}? " if near else ""
     return f"no such setting; {meant}here there are: {', '.join(names) or 'none'}"
 
 
 def crossed(given: Mapping[str, Any]) -> Iterator[str]:
-    """A phrase for each pair of limits, `min_x` and `max_x`, that no value can pass."""
+    """A phrase for each pair of limits, `min_x` and `max_x`, that no value can satisfy."""
     for low, least in given.items():
         high = f"max{low.removeprefix('min')}"
         most = given.get(high)
@@ -138,7 +138,7 @@ def crossed(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _steps(fault: ErrorDetails, data: Any) -> Iterator[int | str]:
-    """The fault's place without the names of types that Pydantic puts between."""
+    """The fault's place without the type names that Pydantic inserts."""
     last = len(fault["loc"]) - 1
     for depth, step in enumerate(fault["loc"]):
         named_only = depth == last and fault["type"] in ("missing", "extra_forbidden")
@@ -165,7 +165,7 @@ def _words(fault: ErrorDetails) -> str:
 
 
 def _either(words: list[str]) -> str:
-    """`must be a number or a mapping of settings`."""
+    """Joins alternatives: `must be a number or a mapping of settings`."""
     heads = [word for word in words if word.startswith(" must be ")]
     if len(words) == len(heads) > 1:
         return " must be " + " or ".join(word.removeprefix(" must be ") for word in heads)
@@ -173,7 +173,7 @@ def _either(words: list[str]) -> str:
 
 
 def _child(model: type[BaseModel], step: int | str) -> type[BaseModel]:
-    """The model behind a field, even if it is one of several types; else the same model."""
+    """The model of a field, even among several types; otherwise `model` itself."""
     field = model.model_fields.get(str(step))
     if field is not None:
         for candidate in (field.annotation, *get_args(field.annotation)):

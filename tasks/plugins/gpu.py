@@ -1,7 +1,7 @@
 """Plug-ins that want a GPU, and what this machine lacks to run them on one.
 
-A plug-in of any shelf may have `wants_gpu` and `gpu_fault` (`contracts.LoadedPlugin`); without them
-it runs on CPUs. The setting `device: cuda` means that it must not run on a CPU.
+A plug-in of any kind may have `wants_gpu` and `gpu_fault` (`contracts.LoadedPlugin`); without them
+it runs on CPUs. The setting `device: cuda` forbids running on a CPU.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tasks.settings import StageSettings
 from tasks.settings.job import Job
 
 CUBLAS = "libcublas.so.12"  # PyPI's CTranslate2 opens it at its first matrix product
-#: The stage of each shelf whose plug-ins may want a GPU.
+#: The stage of each kind whose plug-ins may want a GPU.
 STAGES = {
     "segmenters": "filter",
     "filters": "filter",
@@ -27,13 +27,13 @@ STAGES = {
     "levels": "resample",
     "asr": "transcribe",
 }
-DRIVER = Path("/proc/driver/nvidia/gpus")  # of the loaded driver: one folder per GPU
+DRIVER = Path("/proc/driver/nvidia/gpus")  # made by the loaded driver: one folder per GPU
 INSTALL = "pip install 'uttermill[gpu]'"
 
 
 @dataclass(frozen=True, slots=True)
 class GpuRequest:
-    """A plug-in that would run on a GPU."""
+    """A plug-in that wants a GPU."""
 
     stage: str
     name: str
@@ -67,7 +67,8 @@ def stages(job: Job) -> frozenset[str]:
 
 
 def ctranslate2_fault() -> str | None:
-    """What CTranslate2 lacks here to run on a GPU: a build for it, a driver, a device, cuBLAS."""
+    """What CTranslate2 lacks on this machine to run on a GPU: a CUDA build, a driver, a device,
+    cuBLAS."""
     import ctranslate2
 
     try:
@@ -91,12 +92,13 @@ def ctranslate2_fault() -> str | None:
 
 
 def driver_count() -> int:
-    """The GPUs that the driver knows, including those hidden from this process."""
+    """The number of GPUs that the driver knows, including those hidden from this process."""
     return len(list(DRIVER.iterdir())) if DRIVER.is_dir() else 0
 
 
 def onnxruntime_fault() -> str | None:
-    """What ONNX Runtime lacks here to run on a GPU: its CUDA provider is in another package."""
+    """What ONNX Runtime lacks on this machine to run on a GPU: its CUDA provider is in another
+    package."""
     import onnxruntime
 
     providers = onnxruntime.get_available_providers()
@@ -110,7 +112,7 @@ def onnxruntime_fault() -> str | None:
 
 def load_libraries() -> None:
     """Load cuBLAS from NVIDIA's wheel, if it is installed. Engines open it by its bare name, which
-    the loader finds in no wheel, but among the libraries that the process has loaded."""
+    the loader does not find in wheels, but finds among loaded libraries."""
     if environment.visible_gpus() == "":
         return  # a worker that sees no GPU
     spec = find_spec("nvidia")

@@ -1,7 +1,7 @@
-"""Loading plug-ins: a file's name is its registration, a dotted name imports your own module.
+"""Loads plug-ins: a file's name is its registration, a dotted name imports your own module.
 
-No decorators and no import-time registry, so that a freshly spawned worker knows exactly the
-plug-ins that its parent knows. Members that a module omits are filled in here, and nowhere else.
+No decorators and no import-time registry, so that a freshly spawned worker has exactly the plug-ins
+of its parent. Members that a module omits are filled in here, and nowhere else.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ Kind = TypeVar("Kind", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Shelf(Generic[Kind]):
-    """A kind of plug-in, and the type of what its plug-ins are once they are loaded."""
+    """A kind of plug-in, and the type of its loaded plug-ins."""
 
     name: str
 
     def load(self, use: str) -> Kind:
-        """A plug-in, with defaults for what its module leaves out.
+        """A plug-in, with defaults for the members that its module omits.
 
-        ConfigError when it is not on the shelf (with what is), cannot be imported, or lacks a
-        member of its shelf's contract.
+        ConfigError if it is unknown (lists the known ones), cannot be imported, or lacks a member
+        of its kind's contract.
         """
         return cast(Kind, _loaded(self.name, use))
 
     def resolve(self, plugin: Plugin) -> tuple[Kind, StageSettings]:
-        """A plug-in and its checked settings; ConfigError as `load` and `checked` raise it."""
+        """A plug-in and its checked settings; ConfigError as by `load` and `checked`."""
         written = json.dumps(plugin.options, default=repr)
         loaded, options = _resolved(_Chosen(self.name, plugin.use, written, plugin))
         return cast(Kind, loaded), options
@@ -69,23 +69,23 @@ FORMATS: Shelf[contracts.Format] = Shelf("formats")
 
 
 def measuring(shelf: contracts.Measuring) -> Shelf[contracts.Filter | contracts.TextVerdict]:
-    """One of the kinds whose plug-ins give columns and rules."""
+    """The `Shelf` of one of the kinds with columns and rules."""
     return FILTERS if shelf == "filters" else TEXT
 
 
 def load(shelf: str, use: str) -> contracts.LoadedPlugin:
-    """A plug-in of a kind whose name is data, as `Shelf.load` gives it."""
+    """A plug-in of a kind whose name is data; see `Shelf.load`."""
     named: Shelf[contracts.LoadedPlugin] = Shelf(shelf)
     return named.load(use)
 
 
 def resolve(shelf: str, plugin: Plugin) -> tuple[contracts.LoadedPlugin, StageSettings]:
-    """The same with its checked settings."""
+    """A plug-in of such a kind and its checked settings."""
     named: Shelf[contracts.LoadedPlugin] = Shelf(shelf)
     return named.resolve(plugin)
 
 
-@cache  # looking at the shelf's folder takes a fifth of a millisecond
+@cache  # listing the folder takes a fifth of a millisecond
 def _loaded(shelf: str, use: str) -> members.Filled:
     code = module(shelf, use)
     noun, required, full = contracts.CONTRACTS[shelf]
@@ -119,7 +119,7 @@ def _refuse_bad_names(shelf: str, use: str, plugin: contracts.Filter) -> None:
 
 
 def _refuse_idle_limits(use: str, code: ModuleType, plugin: contracts.Filter) -> None:
-    """ConfigError for a limit that no column has: it would be taken and never applied."""
+    """ConfigError for a limit without a column: it would be accepted and never applied."""
     if hasattr(code, "verdict") or hasattr(code, "reject"):
         return
     named = {
@@ -146,8 +146,8 @@ def _refuse_idle_limits(use: str, code: ModuleType, plugin: contracts.Filter) ->
 
 
 def doubts(shelf: str, use: str) -> list[str]:
-    """A sentence for each name in a module of your own that may be a member's, misspelt: nobody
-    would call it, and the member would have its default."""
+    """A sentence for each name in a module of your own that may be a misspelt member: it would
+    never be called, and the member would have its default."""
     if "." not in use:
         return []
     noun, _, full = contracts.CONTRACTS[shelf]
@@ -160,7 +160,7 @@ def doubts(shelf: str, use: str) -> list[str]:
 
 @cache
 def module(shelf: str, use: str) -> ModuleType:
-    """The module of a plug-in as it is, for its file and its documentation."""
+    """The module of a plug-in itself, for its file and its documentation."""
     dotted = "." in use
     if dotted and not _DOTTED.fullmatch(use):
         raise ConfigError(f"{shelf}: {use!r} is not a dotted name of a module")
@@ -175,8 +175,8 @@ def module(shelf: str, use: str) -> ModuleType:
 
 
 def columns(shelf: contracts.Measuring, use: str) -> contracts.Columns:
-    """(unit, meaning) of each column of numbers that a filter or a verdict on text gives, with
-    the shares of its events' labels."""
+    """(unit, meaning) of each column of numbers of a filter or a rule on text, including the shares
+    of its events' labels."""
     plugin = measuring(shelf).load(use)
     if not plugin.ANNOTATIONS:
         return plugin.COLUMNS
@@ -189,12 +189,12 @@ def columns(shelf: contracts.Measuring, use: str) -> contracts.Columns:
 
 
 def annotated(shelf: contracts.Measuring, use: str) -> Annotations:
-    """What a filter or a verdict on text says of a clip beside numbers, by name."""
+    """The annotations of a filter or a rule on text, by name."""
     return measuring(shelf).load(use).ANNOTATIONS
 
 
 def annotates(shelf: contracts.Measuring, plugin: Plugin) -> Annotations:
-    """The same of a chosen plug-in, whose settings may say what they are."""
+    """The annotations of a chosen plug-in, which may depend on its settings."""
     if shelf == "filters":
         return annotated(shelf, plugin.use)
     module, settings = TEXT.resolve(plugin)
@@ -203,8 +203,8 @@ def annotates(shelf: contracts.Measuring, plugin: Plugin) -> Annotations:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """A plug-in as settings name it; equal if its options are written the same, as a plug-in
-    with `1` equals one with `1.0` and one with `true`, of which some may be refused."""
+    """A plug-in as settings name it. Equal if its options are written equally: a plug-in with `1`
+    equals one with `1.0` and one with `true`, some of which may be invalid."""
 
     shelf: str
     use: str
@@ -212,7 +212,7 @@ class _Chosen:
     plugin: Plugin = field(compare=False)
 
 
-@lru_cache(maxsize=256)  # asked for each utterance, and checking takes as long as a short measure
+@lru_cache(maxsize=256)  # called for each utterance; checking costs as much as a short measure
 def _resolved(chosen: _Chosen) -> tuple[contracts.LoadedPlugin, StageSettings]:
     loaded = load(chosen.shelf, chosen.use)
     where = f"{chosen.shelf}.{chosen.use}"
@@ -222,8 +222,8 @@ def _resolved(chosen: _Chosen) -> tuple[contracts.LoadedPlugin, StageSettings]:
 def resolve_source(
     source: settings.Source, where: str | None = None
 ) -> tuple[contracts.Source, SourceSettings]:
-    """A source's plug-in and its checked settings; faults are told as of `where` in the settings,
-    else of the source's kind."""
+    """A source's plug-in and its checked settings. `where`: the source's place in the settings, for
+    messages; default: its kind."""
     loaded = SOURCES.load(source.kind)
     data = {"kind": source.kind, "path": source.path, **source.options}
     return loaded, checked(loaded.Settings, data, where or f"sources.{source.kind}")
@@ -231,12 +231,12 @@ def resolve_source(
 
 def place_in_list(where: str, uses: Sequence[object], number: int) -> str:
     """The dotted name of entry `number` of a list of plug-ins: by the plug-in's own name, or by the
-    number, as `--set` counts, where the list has that name several times."""
+    number, as in `--set`, if the list has that name several times."""
     return f"{where}.{uses[number] if uses.count(uses[number]) == 1 else number}"
 
 
 class Dataset(NamedTuple):
-    """One source; `name` is in the ids of its recordings."""
+    """One source; its recordings' ids contain `name`."""
 
     name: str
     source: contracts.Source
@@ -244,8 +244,8 @@ class Dataset(NamedTuple):
 
 
 def datasets(sources: Sequence[settings.Source]) -> list[Dataset]:
-    """All sources in order, named by their settings, else after their path; ConfigError where two
-    have one name."""
+    """All sources in order, named by their settings, else after their path; ConfigError if two have
+    the same name."""
     listed: list[Dataset] = []
     kinds = [entry.kind for entry in sources]
     for number, entry in enumerate(sources):
@@ -265,7 +265,8 @@ def datasets(sources: Sequence[settings.Source]) -> list[Dataset]:
 
 
 def checked(model: type[Model], data: Mapping[str, object], where: str) -> Model:
-    """An instance of a model; ConfigError says what is wrong, at `where`, in one sentence."""
+    """An instance of a model; otherwise ConfigError says what is wrong, at `where`, in one
+    sentence."""
     try:
         instance = model.model_validate(data)
     except ValidationError as error:

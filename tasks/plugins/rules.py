@@ -1,7 +1,7 @@
-"""Rules as data: limits on measured columns, so that they can be taken again for free.
+"""Rules as data: limits on measured columns, so that applying them again is free.
 
-A filter or text plug-in gives rules, not outcomes. They are applied to whole tables, which makes
-`what-if` fast and lets the report draw the thresholds in.
+A filter or text plug-in returns rules, not outcomes. They are applied to whole tables, which makes
+`what-if` fast and lets the report draw the thresholds.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
-#: What a rule judges: values by column.
+#: The input of a rule: values by column.
 Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """Holds where `column` is known, at least `min` and at most `max`."""
+    """Holds if `column` is known, at least `min` and at most `max`."""
 
     column: str
     min: float | None = None
@@ -34,10 +34,10 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Reject where `column` is below `min` or above `max`; a null measure is never rejected, nor a
-    row in which one of `unless` holds. It applies only to rows of `languages`, if any are given,
-    and to none of `other_than`. `place`: column with where in the clip the value was found, in s,
-    for the detail of a rejection."""
+    """Reject if `column` is below `min` or above `max`, but never for a null measure, nor if one of
+    `unless` holds. Applies only to rows of `languages`, if given, and never to those of
+    `other_than`. `place`: column with the position of the value in the clip, in s, for the detail
+    of a rejection."""
 
     column: str
     min: float | None = None
@@ -79,7 +79,7 @@ class Rejection:
 
 
 def columns(rule: Rule) -> set[str]:
-    """All columns that a rule looks at."""
+    """All columns that a rule reads."""
     spared = rule.unless if isinstance(rule, Limit) else ()
     by_language = isinstance(rule, Limit) and (rule.languages or rule.other_than)
     return {
@@ -90,13 +90,13 @@ def columns(rule: Rule) -> set[str]:
 
 
 def judge(values: Values, rules: Iterable[Rule]) -> Rejection | None:
-    """The first rule that rejects a row of columns, or None."""
+    """The rejection by the first rule that rejects a row; None if none does."""
     return Judge(rules)(values)
 
 
 class Judge:
-    """`judge` by the same rules for many rows: most values are within their limits, which takes one
-    comparison."""
+    """`judge` with the same rules for many rows: most values are within their limits, which takes
+    one comparison."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._rules = [(rule.column, *_within(rule), rule) for rule in rules]
@@ -133,7 +133,7 @@ def _beyond(value: float, rule: Limit, values: Values) -> Rejection | None:
     elif rule.max is not None and value > rule.max:
         no = Rejection(rule.high, float(value), rule.max)
     else:
-        return None  # it is no number
+        return None  # it is NaN
     spared = any(within.holds(values) for within in rule.unless)
     if spared or not rule.concerns(values.get("language")):
         return None

@@ -1,4 +1,4 @@
-"""Hashes of the source that computes for a job: this package's, and that of a user's plug-ins."""
+"""Hashes of the source code that a job runs: this package's, and that of a user's plug-ins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasks.settings.job import Job
 
 @cache
 def of_package() -> str:
-    """Hash of this package: a new release or a developer's change gives another one."""
+    """Hash of this package: changes with a new release or a developer's edit."""
     home = Path(__file__).parents[1]
     sha = hashlib.sha256()
     for path in sorted(home.rglob("*.py")):

@@ -1,4 +1,4 @@
-"""What is sent to `/v1/chat/completions`, and the text of an answer."""
+"""Requests to `/v1/chat/completions`, and the text of an answer."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def sent(
     wav: bytes | None = None,
     answers: Sequence[str] = (),
 ) -> Body:
-    """A request about one text, and about the recording of it, if there is one. With `answers`, the
-    server is to let the model say nothing but one of these: `{"answer": "news"}`."""
+    """A request about one text and, if given, its recording. With `answers`, the server must
+    restrict the model to one of these: `{"answer": "news"}`."""
     content: str | list[JsonObject] = text
     if wav is not None:
         audio = {"data": base64.b64encode(wav).decode("ascii"), "format": "wav"}
@@ -64,7 +64,8 @@ def _one_of(answers: Sequence[str]) -> JsonObject:
 
 
 def chosen(reply: str) -> str:
-    """What a reply to a request with `answers` says; the reply itself where it is no such JSON."""
+    """The choice in a reply to a request with `answers`; the reply itself if it is not such
+    JSON."""
     try:
         return str(json.loads(bare(reply, ""))[ANSWER])
     except (ValueError, LookupError, TypeError):
@@ -72,7 +73,7 @@ def chosen(reply: str) -> str:
 
 
 def parse(body: bytes) -> str:
-    """The text of the first choice. ValueError when it is not a chat completion."""
+    """The text of the first choice. ValueError if the body is not a chat completion."""
     answer = json.loads(body)
     try:
         content = answer["choices"][0]["message"]["content"]
@@ -92,7 +93,7 @@ def bare(answer: str, asked: str) -> str:
     for first, last in _AROUND:
         inner = text.removeprefix(first).removesuffix(last)
         around = len(inner) == len(text) - len(first) - len(last)
-        # Quotes within the text may begin before it and end behind it.
+        # The text's own first and last words may be quoted.
         if around and not asked.startswith(first) and first not in inner and last not in inner:
             text = inner.strip()
     return text

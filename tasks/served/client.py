@@ -1,10 +1,10 @@
 """A client of one server: sends many items at once, and finds out why one gets no answer.
 
 An item that the server refuses (400, 413, 422) fails alone. If an item is refused before any was
-answered, or if all tries for an item fail, the client sends a control, which every working server
-answers. If it is answered, the item is at fault. If not, the server or the settings are: the run
-stops and keeps what it has. So an outage does not quarantine a corpus, and an item that crashes a
-server does not block the run.
+answered, or if all tries for an item fail, the client sends a control request, which every working
+server answers. If the control is answered, the item is at fault. If not, the server or the settings
+are: the run stops and keeps its results. So an outage does not quarantine a corpus, and an item
+that crashes a server does not block the run.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ if TYPE_CHECKING:
 #     RunError     wrong key, address or model, or no server: every item would fail alike
 
 FIRST = 4  # requests to begin with
-TICK = 0.1  # s between two looks at whether the run has stopped
+TICK = 0.1  # s between checks whether the run has stopped
 
-#: What is sent, as httpx wants it: `{"json": {…}}`, or `{"data": {…}, "files": {…}}`.
+#: The request, as httpx takes it: `{"json": {…}}`, or `{"data": {…}, "files": {…}}`.
 Body = JsonObject
-Parsed = TypeVar("Parsed")  # what is read of an answer
+Parsed = TypeVar("Parsed")  # the parsed answer
 REFUSALS = (400, 413, 422)
 JAMMED = (0, 408, 429, 503)  # send fewer requests; 0: no answer
-BUSY = (408, 409, 429)  # tried again, as are all from 500 on
+BUSY = (408, 409, 429)  # retried, as are all from 500 on
 LONGEST_PAUSE = 30.0  # s between tries, unless the server asks for more
-MOST_BYTES = 4 << 20  # of an answer; that of a quarter of an hour has some 100 KiB
+MOST_BYTES = 4 << 20  # of an answer; one for a quarter of an hour has some 100 KiB
 
 
 class Pace:
-    """How many requests are in flight, shared by the threads of one worker: `most` at most.
+    """Limits the number of requests in flight, shared by the threads of one worker: `most` at most.
 
-    The number doubles with each round of answers until the server first pushes back, and grows by
-    one a round from then on; a push back (429, 503, a time-out) halves it: the rule of TCP (RFC
-    5681), which finds what a server can take. All requests wait for as long as a server asks.
+    The limit doubles with each round of answers until the server first pushes back, and then grows
+    by one a round; a push back (429, 503, a time-out) halves it: the rule of TCP (RFC 5681), which
+    finds a server's capacity. All requests wait for as long as a server asks.
     """
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -64,7 +64,7 @@ class Pace:
         self._limit = float(min(FIRST, most))
         self._busy = 0
         self._doubling = True
-        self._until = 0.0  # nothing is sent before
+        self._until = 0.0  # nothing is sent before this time
         self._halved = 0.0  # when the limit was last halved
         self._free = threading.Condition()
 
@@ -75,7 +75,7 @@ class Pace:
 
     @contextmanager
     def slot(self, stopped: Callable[[], bool]) -> Iterator[bool]:
-        """Waits for a place in flight, and holds it; gives False if the run stopped meanwhile."""
+        """Waits for a free slot and holds it; yields False if the run has stopped meanwhile."""
         with self._free:
             while not stopped() and (self._busy >= self.limit or self._clock() < self._until):
                 self._free.wait(TICK)
@@ -88,16 +88,17 @@ class Pace:
                 self._free.notify_all()
 
     def answered(self) -> None:
-        """The server answered."""
+        """Record an answer of the server."""
         with self._free:
             step = 1.0 if self._doubling else 1.0 / self._limit
-            if self._busy >= self.limit:  # a limit that was not reached may be high enough
+            if self._busy >= self.limit:  # an unreached limit may be high enough
                 self._limit = min(self._limit + step, float(self._most))
             self._free.notify_all()
 
     def pushed_back(self, began: float, pause: float | None) -> None:
-        """The server pushed back on a request that began at `began`. Halves the limit, only once
-        for all requests that were in flight together, and sends nothing for `pause` seconds."""
+        """Record that the server pushed back on a request that began at `began`. Halves the limit
+        once for all requests that were in flight together, and sends nothing for `pause`
+        seconds."""
         with self._free:
             now = self._clock()
             self._doubling = False
@@ -110,13 +111,13 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Service(Generic[Parsed]):
-    """What a server does, and the words for it in messages."""
+    """A server's task, and the words for it in messages."""
 
     where: str  # its settings: transcribe.backend
     noun: str  # transcription server
     items: str  # clips
-    path: str  # behind the base address
-    parse: Callable[[bytes], Parsed]  # the answer; ValueError if it is none
+    path: str  # appended to the base address
+    parse: Callable[[bytes], Parsed]  # parses an answer; ValueError if it is invalid
 
 
 class Refused(Exception):
@@ -124,7 +125,8 @@ class Refused(Exception):
 
 
 class Unanswered(Exception):
-    """All tries failed. `busy`: the last answer asked to wait; `failing`: it was 500 or more."""
+    """All tries failed. `busy`: the last answer asked to wait; `failing`: its status was 500 or
+    more."""
 
     def __init__(self, fault: str, busy: bool, failing: bool) -> None:
         super().__init__(fault)
@@ -137,7 +139,7 @@ class Stopped(Exception):
 
 @dataclass(frozen=True)
 class Server(Generic[Parsed]):
-    """A client with its limits of time and tries; safe to use from many threads."""
+    """A client with limits on time and tries; safe to use from many threads."""
 
     http: httpx.Client = field(repr=False)
     service: Service[Parsed]
@@ -205,7 +207,7 @@ class Server(Generic[Parsed]):
                     body += block
                     if len(body) > MOST_BYTES:
                         return 0, {}, f"its answer is larger than {MOST_BYTES} bytes".encode()
-                    if time.monotonic() > end:  # the client limits each block only
+                    if time.monotonic() > end:  # the client limits only each block
                         raise httpx.ReadTimeout("slow")
                 return response.status_code, response.headers, bytes(body)
         except httpx.TimeoutException:
@@ -275,7 +277,7 @@ class Failed(Exception):
 
 
 def check(settings: ServerSettings, where: str, user: str) -> None:
-    """ConfigError when a setting is missing, or a file; no request is sent."""
+    """ConfigError if a setting or file is missing; sends no request."""
     for name, value in (("url", settings.url), ("model", settings.model)):
         if value is None:
             raise ConfigError(
@@ -287,7 +289,7 @@ def check(settings: ServerSettings, where: str, user: str) -> None:
 
 
 def key(settings: ServerSettings, where: str, given: str = "") -> str:
-    """The key, or an empty string. ConfigError when its variable is not set or it is invalid."""
+    """The key, or an empty string. ConfigError if its variable is not set or it is invalid."""
     secret = given
     if settings.api_key_env is not None:
         secret = environment.secret(settings.api_key_env)
@@ -369,8 +371,8 @@ class Client(Generic[Parsed]):
     ) -> Parsed:
         """The answer. Failed if this item is at fault, else RunError; `hint` names the settings
         that a server may refuse. `control` makes a request that any working server answers; if its
-        argument is True (all tries failed), one as large as the item's. `plain` asks for nothing
-        that a server may lack: some fail (500) on what they do not take."""
+        argument is True (all tries failed), one as large as the item's. `plain` uses nothing that a
+        server may lack: some fail (500) on unsupported options."""
         try:
             answer = server.ask(sent)
         except Refused as fault:
@@ -393,8 +395,8 @@ class Client(Generic[Parsed]):
         hint: str,
         plain: Body | None = None,
     ) -> None:
-        """Send the control, once, and `plain` where the server fails on that. RunError unless it
-        answers the control."""
+        """Send the control, once, and `plain` if the server fails on it. RunError unless the
+        control is answered."""
         try:
             server.ask(control, retries=0)
         except Refused:

@@ -1,7 +1,7 @@
 """Punctuation and case by a language model behind `/v1/chat/completions`.
 
 The model gets one text at a time, and its answer is never trusted: it is used only if it has the
-same words as the text and no characters but letters, digits and punctuation of sentences.
+same words as the text and no characters but letters, digits and punctuation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tasks.served import chat, client
 from tasks.served.client import Body, Client, Failed, Server, Service
 from tasks.settings.servers import LlmText
 
-VERSION = 1  # raise it when other answers are accepted
+VERSION = 1  # raise it when the rules for accepting answers change
 WHERE = "transcribe.llm_text"
 CONTROL = "hello there"  # a text that every working model answers
 MARKUP = frozenset("*_#`~^|<>[]{}\\=@/")
@@ -26,7 +26,7 @@ MARKUP = frozenset("*_#`~^|<>[]{}\\=@/")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """`answer` as the model gave it; `text` to package, or None and why (`errors.CODES`)."""
+    """`answer`: the model's own; `text` to package, or None and the reason (`errors.CODES`)."""
 
     answer: str | None
     text: str | None
@@ -35,7 +35,7 @@ class Written:
 
 
 def check(settings: LlmText) -> None:
-    """ConfigError when a setting is missing or wrong; no request is sent."""
+    """ConfigError if a setting is missing or wrong; sends no request."""
     client.check(settings, WHERE, "llm_text")
     client.key(settings, WHERE)
 
@@ -52,8 +52,8 @@ class Writer:
         self._client = Client(settings, SERVICE, client.key(settings, WHERE))
 
     def write(self, texts: Sequence[tuple[str, str]]) -> Iterator[Written]:
-        """What the model makes of each (text, language), in order. RunError when the server cannot
-        be used."""
+        """The model's result for each (text, language), in order. RunError if the server cannot be
+        used."""
         return self._client.each(texts, self._write)
 
     def _write(self, server: Server[str], asked: tuple[str, str]) -> Written:
@@ -71,8 +71,8 @@ class Writer:
 
 
 def judged(asked: str, answer: str, language: str) -> Written:
-    """The answer's text, if it changed nothing but punctuation and case: in the form of
-    `text_form: normalised`, both texts have the same words."""
+    """The answer's text, if it changed only punctuation and case: in the form of `text_form:
+    normalised`, both texts have the same words."""
     text = scoring.clean(chat.bare(answer, asked))
     if not text:
         return Written(answer, None, "empty_answer")

@@ -1,10 +1,9 @@
 """The contracts of plug-ins, kind by kind, as types.
 
-A file on a shelf, or your own module, is a plug-in when it has every member of its `...Module`.
-What callers get (see `CONTRACTS`) has more members, each with a default: those a module may leave
-out. They are filled in once, by `tasks.plugins.load`. `settings` is always an instance of the
-module's own `Settings`. Modules import heavy libraries inside functions only, so that naming a
-plug-in is cheap.
+A built-in file, or your own module, is a plug-in if it has every member of its `...Module`. Callers
+get a type (see `CONTRACTS`) with more members, all of which have defaults: modules may omit those,
+and `tasks.plugins.load` fills them in once. `settings` is always an instance of the module's own
+`Settings`. Modules import heavy libraries only inside functions, so that naming a plug-in is cheap.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from tasks.plugins.contracts.segmenters import SegmenterModule, SegmenterPlugin
 from tasks.plugins.contracts.sources import Source, SourceModule
 from tasks.plugins.contracts.text import TextVerdict, TextVerdictModule
 
-#: Kinds whose plug-ins give columns and rules.
+#: Kinds whose plug-ins have columns and rules.
 Measuring = Literal["filters", "text"]
 
 
 class Contract(NamedTuple):
-    """The contract of a kind: what a plug-in is called, what its module has, and what callers
-    get."""
+    """The contract of a kind: the word for its plug-ins, the type of a module, and the type that
+    callers get."""
 
     noun: str
     module: type

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedWindow:
-    """Utterances of a recording that are heard together, at once or one after another: float32 [n]
-    mono at the backend's RATE, and where each begins and ends in it, in samples."""
+    """Utterances of a recording that are recognised together, at once or in turn: float32 [n] mono
+    at the backend's RATE, and the start and end of each in it, in samples."""
 
     samples: Float32s
     bounds: tuple[tuple[int, int], ...]
@@ -28,9 +28,9 @@ class SharedWindow:
 @dataclass(frozen=True)
 class SpeechClip:
     """One utterance for a recogniser: float32 [n] mono at the backend's RATE, and a forced
-    language. `window`: what it is heard in, as number `place`; only where the recogniser says by
-    `shared_seconds` that it hears several at once. Its text must follow from that window, whoever
-    else of it is asked for."""
+    language. `window`: the window in which it is recognised, as number `place`; only if the
+    recogniser's `shared_seconds` is above 0. Its text must depend on that window alone, whichever
+    of its utterances are requested."""
 
     samples: Float32s
     language: str | None = None
@@ -40,16 +40,16 @@ class SpeechClip:
     @cached_property
     def speech(self) -> tuple[speech.Span, ...]:
         """Spans of speech, in seconds; only if RATE is 16 kHz."""
-        from tasks import speech  # it imports the decoders, which who only looks up names is spared
+        from tasks import speech  # here: it imports the decoders
 
         return speech.spans(self.samples)
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """When a word was said: seconds in the clip, 0 <= start <= end, and its probability; None: not
-    known. The words of a clip joined are its text: each includes the space before it, where its
-    language writes one."""
+    """A word with its time: seconds in the clip, 0 <= start <= end, and its probability; None:
+    unknown. The words of a clip joined are its text: each includes the space before it, in
+    languages with spaces."""
 
     word: str
     start: float
@@ -60,11 +60,10 @@ class Word:
 @dataclass(frozen=True, slots=True)
 class Transcript:
     """A recogniser's result. Probabilities in 0..1; `avg_logprob` in nats per token; None: unknown.
-    `text` is None if no recogniser ran, `words` if no times were requested. `text_end`: where the
-    last word ends, in seconds. `hole`: where the longest stretch begins whose speech no word
-    accounts for, and the seconds of that speech, (0, 0) if there is none. `detected_language`: the
-    recogniser's own choice, which a forced language overrules. `error`: why this clip was
-    refused."""
+    `text` is None if no recogniser ran, `words` if no times were requested. `text_end`: end of the
+    last word, in seconds. `hole`: start of the longest stretch of speech that no word covers, and
+    seconds of speech in it, (0, 0) if there is none. `detected_language`: the recogniser's own
+    choice, which a forced language overrules. `error`: why this clip was refused."""
 
     text: str | None
     language: str | None = None
@@ -98,17 +97,17 @@ class Backend(Protocol):
 
     @property
     def RATE(self) -> int | None:
-        """Sample rate of the clips that it wants, Hz; None: it wants no samples."""
+        """Sample rate of the clips that it needs, Hz; None: it needs no samples."""
 
     def transcribe(self, clips: Sequence[SpeechClip]) -> Iterator[Transcript]:
         """One transcript per clip, in order. A bad clip gives a Transcript with `error`, never an
-        exception; RunError, which ends the run, is for faults that every clip would meet (a server
-        that is gone, a key that is refused)."""
+        exception; RunError, which ends the run, is for faults that would affect every clip (a
+        server that is gone, a key that is refused)."""
 
 
 @runtime_checkable
 class EmittingBackend(Protocol):
-    """A backend of a CTC model, which gives the scores that its texts are made from."""
+    """A backend of a CTC model that can return its scores."""
 
     alphabet: Alphabet
 
@@ -126,31 +125,31 @@ class EmittingBackendClass(Protocol):
 
 @runtime_checkable
 class AligningBackend(Protocol):
-    """A backend that says when each word of a given text is said."""
+    """A backend that finds the time of each word of a given text."""
 
     def align(self, clips: Sequence[SpeechClip], texts: Sequence[str]) -> Iterator[Transcript]:
-        """One transcript per clip, in order: its text, the words of that with times and
-        probabilities, whose mean says how well the text fits the sound. `error` where it cannot
-        be aligned."""
+        """One transcript per clip, in order: its text, and the text's words with times and
+        probabilities, whose mean shows how well the text fits the sound. `error` if it cannot be
+        aligned."""
 
 
 @runtime_checkable
 class AligningBackendClass(Protocol):
-    """The class of an `AligningBackend`, told from others before it loads its model."""
+    """The class of an `AligningBackend`: recognised by its method, before a model is loaded."""
 
     align: Callable[..., Iterator[Transcript]]
 
 
 @runtime_checkable
 class WarmedBackend(Protocol):
-    """A backend that has work to do once, before the first shard."""
+    """A backend with work to do once, before the first shard."""
 
     def warm(self) -> None: ...
 
 
 @runtime_checkable
 class ChunkedBackend(Protocol):
-    """A backend that makes use of more audio in one call than others get."""
+    """A backend that benefits from more audio per call than others."""
 
     chunk_seconds: float
 
@@ -169,22 +168,22 @@ class RecogniserModule(VersionedModule, Protocol):
     def Backend(self) -> BackendClass: ...
 
     def weights(self, settings: PluginSettings) -> str:
-        """Identity of the model: a sha256, or the name of one that a server runs. ConfigError when
-        it is missing or another one."""
+        """Identity of the model: a sha256, or the name of one that a server runs. ConfigError if it
+        is missing or a different one."""
 
 
 class Recogniser(RecogniserModule, LoadedPlugin, Protocol):
-    #: False: its texts say nothing about the audio, so that no reference is doubted for them.
+    #: False: its texts do not depend on the audio, so they cast no doubt on references.
     LISTENS: bool = True
 
     def shared_seconds(self, settings: PluginSettings) -> float:
-        """Most audio of a recording's consecutive utterances that it hears together, s; 0: each
-        is heard by itself."""
+        """Most audio of a recording's consecutive utterances that it recognises together, s; 0: it
+        recognises each by itself."""
         return 0.0
 
     def language_fault(self, settings: PluginSettings, language: str) -> str | None:
-        """Why it refuses every clip whose source states this language, known without loading a
-        model; None if it takes them. Asked before a worker starts."""
+        """Why it refuses every clip whose source states this language, without loading a model;
+        None if it accepts them. Called before a worker starts."""
         return None
 
     def abilities(self, settings: PluginSettings) -> Abilities:

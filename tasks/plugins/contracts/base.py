@@ -1,4 +1,4 @@
-"""What plug-ins of all kinds have in common, and the defaults for what they may omit."""
+"""Members that plug-ins of all kinds have, and the defaults for those they may omit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Columns = dict[str, tuple[str, str]]
 
 
 class PluginModule(Protocol):
-    """What a plug-in of any kind must have."""
+    """The members that every plug-in must have."""
 
     @property
     def Settings(self) -> type[StageSettings]:
@@ -41,26 +41,26 @@ class LoadedPlugin(Protocol):
         return 0
 
     #: Modules that it imports inside its functions, each with an attribute whose reading loads it:
-    #: workers of a run that uses it load them before their first task.
+    #: workers of a run that uses the plug-in load them before their first task.
     ENGINES: Mapping[str, str] = MappingProxyType({})
 
     def identity(self, settings: PluginSettings) -> str | None:
         """Identity of the model that determines the output (sha256), for the recipe; None: it has
-        no model. ConfigError when it is missing."""
+        no model. ConfigError if the model is missing."""
         return None
 
     def known_models(self, settings: PluginSettings) -> tuple[Model, ...]:
-        """The models of the registry that it computes with: a version's data card names them."""
+        """The models of the registry that it uses: a version's data card names them."""
         return ()
 
     def model_bytes(self, settings: PluginSettings) -> int:
-        """What the weights that it loads take of a worker's memory, bytes, about. Asked before a
-        worker starts; ConfigError when they are missing."""
+        """Approximate memory of a worker that its weights take, bytes. Called before a worker
+        starts; ConfigError if they are missing."""
         return sum(model.size for model in self.known_models(settings))
 
     def check_weights(self, settings: PluginSettings) -> None:
-        """Look for what it needs on this machine; ConfigError with the command that brings it.
-        Asked before a worker starts."""
+        """Check this machine for what it needs; ConfigError with the command that installs it.
+        Called before a worker starts."""
 
     def wants_gpu(self, settings: PluginSettings) -> bool:
         """Whether it runs on a GPU if its worker sees one."""

@@ -20,8 +20,8 @@ class Rows(Protocol):
     """All transcribed utterances, kept so far or not: more than fit in memory, so they are read
     some thousand at a time. Their order is the same each time; nothing may depend on it."""
 
-    #: What tables of a rule's own may take before they go to temporary files, as `package.memory`
-    #: says, and the folder for these (None: TMPDIR).
+    #: Memory for a rule's own tables before they go to temporary files, from `package.memory`, and
+    #: the folder for these (None: TMPDIR).
     memory: str
     scratch: Path | None
 
@@ -31,23 +31,23 @@ class Rows(Protocol):
         """These columns of `tasks.corpus.ROW`, or measures that the plug-in `asks` for."""
 
     def published(self, numbers: Int64s) -> Bools:
-        """Whether these rows, in their order, are in the newest version: for few of them, cheaper
-        than the column."""
+        """Whether each of these rows is in the newest version: cheaper than the column for a few
+        rows."""
 
     def by_id(self) -> Int64s:
         """The numbers of the rows, in the order of ids."""
 
 
-#: reject(rows, settings, frozen) -> ((number of a row, its rejection) of some, what it freezes)
+#: reject(rows, settings, frozen) -> ((number of a row, its rejection) of some, values to freeze)
 #:
-#: Only rows that are kept may be rejected. `frozen` is what it returned when the version before was
-#: published ({} at first, and on `package.refit`), so that bounds do not move under what is
-#: published already; it is written as JSON. None: it freezes nothing.
+#: Only kept rows may be rejected. `frozen`: the values returned when the previous version was
+#: published ({} at first, and on `package.refit`), so that bounds do not move under published
+#: clips; written as JSON. None: it freezes nothing.
 Reject = Callable[
     [Rows, PluginSettings, JsonObject], tuple[Iterable[tuple[int, "Rejection"]], JsonObject | None]
 ]
 
-#: A corpus-wide plug-in that `asks` for measures may also give labels by what it freezes:
+#: A corpus-wide plug-in with `asks` may also give labels, by the values that it freezes:
 #:
 #: labelled(rows, settings, frozen) -> values of ANNOTATIONS, one for each row. `rows`: language
 #: and the columns that it asks for, of some packaged clips.
@@ -55,13 +55,13 @@ Labelled = Callable[["pa.Table", PluginSettings, JsonObject], Mapping[str, "Sequ
 
 
 class CorpusWide(Protocol):
-    """What filters and plug-ins on text may have to see the whole corpus."""
+    """Members of filters and plug-ins on text that need the whole corpus."""
 
     #: A rule over the whole corpus.
     reject: Reject | None = None
-    #: Gives the values of its ANNOTATIONS, all of them labels, in place of `measure`.
+    #: Returns the values of its ANNOTATIONS, all of them labels, in place of `measure`.
     labelled: Labelled | None = None
 
     def asks(self, settings: PluginSettings) -> tuple[str, ...]:
-        """Measures of this job, by column, that `reject` and `labelled` go by."""
+        """Measures of this job, by column, that `reject` and `labelled` use."""
         return ()

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 class Diarizer(Protocol):
     """Finds who speaks when in one recording, which it gets block by block. Its memory may grow by
-    some hundred bytes for each second, no more."""
+    some hundred bytes a second at most."""
 
     def push(self, block: Float32s) -> None:
-        """The next block, float32 [n, channels]; its size must not change the turns."""
+        """Takes the next block, float32 [n, channels]; its size must not change the turns."""
 
     def finish(self) -> tuple[Turn, ...]:
-        """The recording ended; its turns, in order of their starts."""
+        """Called at the end of the recording; returns its turns, by start."""
 
 
 class DiarizerModule(VersionedModule, Protocol):
@@ -30,7 +30,7 @@ class DiarizerModule(VersionedModule, Protocol):
 
 
 class DiarizerPlugin(DiarizerModule, LoadedPlugin, Protocol):
-    #: The speakers of the source's segments are in the recipe of its turns.
+    #: Whether the recipe of its turns includes the speakers of the source's segments.
     USES_SPEAKERS: bool = False
-    #: It hears what `tasks.audio.channels.Heard` makes of several channels.
+    #: Whether it gets the output of `tasks.audio.channels.Heard` for several channels.
     LISTENS: bool = False

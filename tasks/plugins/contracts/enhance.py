@@ -1,4 +1,4 @@
-"""Enhancers take noise, music or other voices out of an utterance, before it is resampled."""
+"""Enhancers remove noise, music or other voices from an utterance, before it is resampled."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 class Enhancer(Protocol):
-    """Cleans one utterance, float32 [n] mono in ±1, block by block. Output sample n stands for
+    """Cleans one utterance, float32 [n] mono in ±1, block by block. Output sample n corresponds to
     input sample n, and there are as many; memory does not grow with the length."""
 
     def push(self, samples: Float32s) -> Float32s:
-        """Takes the next samples; returns the output that is final by now, maybe none."""
+        """Takes the next samples; returns the finished output, possibly none."""
 
     def finish(self) -> Float32s:
-        """The utterance ended; returns the rest of the output."""
+        """Called at the end of the utterance; returns the rest of the output."""
 
 
 class EnhancerModule(VersionedModule, Protocol):
@@ -26,7 +26,7 @@ class EnhancerModule(VersionedModule, Protocol):
     RATE: int
 
     def start(self, settings: PluginSettings) -> Enhancer:
-        """An enhancer for one utterance. It is pushed finite samples in blocks of one size, so the
+        """An enhancer for one utterance. It gets finite samples in blocks of one size, so the
         result cannot depend on how the recording was decoded."""
 
 

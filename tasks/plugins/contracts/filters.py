@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 class FilterModule(VersionedModule, Protocol):
     COLUMNS: dict[str, tuple[str, str]]
-    """(unit, one line of documentation) of every column of `measure`: named as the filter, or
+    """(unit, one line of documentation) of every column of `measure`: named like the filter, or
     `<filter>_<part>`; a single one may have any name. Its limits are the settings `min` and `max`,
     or `min_<part>` and `max_<part>`, marked THRESHOLD."""
 
     def measure(self, clip: Clip, settings: PluginSettings) -> Mapping[str, Any]:
-        """Every column of COLUMNS, a number, and every one of ANNOTATIONS, as its kind has it; None
-        if there is nothing to judge: it is never rejected.
+        """Every column of COLUMNS, a number, and every one of ANNOTATIONS, as its kind defines it;
+        None if there is nothing to judge: None is never rejected.
 
-        `clip` has the native rate and all channels, float32 in ±1. ItemError when the utterance
+        `clip` has the native rate and all channels, float32 in ±1. ItemError if the utterance
         cannot be measured at all.
         """
 
@@ -34,24 +34,24 @@ class Filter(FilterModule, CorpusWide, LoadedPlugin, Protocol):
     __name__: str
     COLUMNS: dict[str, tuple[str, str]]
 
-    #: What it says of an utterance beside numbers, by name, which is a column's. Of a label, the
-    #: setting `allowed` lists the values that are kept; of events, `min_share` and `max_share`
-    #: limit the share of the utterance in which a label happens, by label. Where its name is
-    #: `<filter>_<part>`, they are `allowed_<part>` and `min_<part>_share`.
+    #: Annotations of an utterance, by name, which is also the column's. For a label, the setting
+    #: `allowed` lists the values that are kept; for events, `min_share` and `max_share` limit the
+    #: share of the utterance in which a label happens, by label. If the name is `<filter>_<part>`,
+    #: they are `allowed_<part>` and `min_<part>_share`.
     ANNOTATIONS: Annotations = MappingProxyType({})
-    #: Why an utterance is below or above the limits of a column; `low_<column>` and
-    #: `high_<column>` where nothing is said.
+    #: Reasons for an utterance below and above the limits of a column; default: `low_<column>` and
+    #: `high_<column>`.
     REASONS: Mapping[str, tuple[str, str]] = MappingProxyType({})
-    #: Not measured where a cheap filter already rejects the utterance.
+    #: Not measured if a cheap filter already rejects the utterance.
     COSTLY: bool = False
-    #: Measured again when the whole recording is decoded: `clip` then knows its faults and length.
+    #: Measured again once the whole recording is decoded: `clip` then has its faults and length.
     AFTER_ALL: bool = False
-    #: (clip, settings) -> bytes that are kept beside the measures, for `reject`.
+    #: (clip, settings) -> bytes to store beside the measures, for `reject`.
     fingerprint: Callable[[Clip, PluginSettings], bytes] | None = None
 
     def verdict(self, settings: PluginSettings) -> tuple[Rule, ...]:
-        """Limits on its columns, from the settings alone: those that the contract names, where its
-        settings have them. Written only where that does not do."""
+        """Limits on its columns, from the settings alone. Default: those that the contract names,
+        if its settings have them. Override only where these do not fit."""
         from tasks.plugins import annotation_kinds
         from tasks.plugins.rules import Limit
 
@@ -68,6 +68,6 @@ def limits(module: str, columns: Collection[str]) -> dict[str, tuple[str, str]]:
     """The names of the two settings that limit each column of a filter in `module`."""
     name = module.rpartition(".")[2]
     parts = {column: column.removeprefix(name) for column in columns}
-    if len(columns) == 1 and [*columns] == [*parts.values()]:  # its name is not the module's
+    if len(columns) == 1 and [*columns] == [*parts.values()]:  # its name differs from the module's
         parts = dict.fromkeys(columns, "")
     return {column: (f"min{part}", f"max{part}") for column, part in parts.items()}

@@ -38,7 +38,7 @@ class PublishedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OutputShard:
-    """The clips of one published file or folder in one format: what one worker call writes."""
+    """The clips of one published file or folder in one format: the work of one worker call."""
 
     format: str
     split: str
@@ -46,7 +46,7 @@ class OutputShard:
     group: int  # in the version
     clips: int
     files: tuple[str, ...]
-    unchanged: tuple[PublishedFile, ...] = ()  # the same content in the previous version, if any
+    unchanged: tuple[PublishedFile, ...] = ()  # with this content in the previous version
 
     def __post_init__(self) -> None:
         """UnsafePlace if a file would lie outside its version: ids and splits come from data."""
@@ -61,30 +61,30 @@ class OutputShard:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The folder that a version's files are written to or read from, and their known digests.
+    """The folder of a version's files, and their known digests.
 
-    `write` records files in `hashes` while their bytes are at hand, so that they are never read
-    just for hashing. `check` finds the digests that `write` recorded; in `verify`, those that were
-    published.
+    `write` records files in `hashes` while their bytes are in memory, so that they are never read
+    just for hashing. `check` finds the digests that `write` recorded; in `verify`, the published
+    ones.
     """
 
     home: Path
     hashes: Hashes = field(default_factory=dict)
 
     def create(self, path: str) -> BinaryIO:
-        """Open a new file for writing; makes its folder."""
+        """Open a new file for writing, creating its folder."""
         target = self.home / path
         target.parent.mkdir(parents=True, exist_ok=True)
         return target.open("wb")
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a whole file and record its digest: `changed` compares with that."""
+        """Write a whole file and record its digest, with which `changed` compares."""
         with self.create(path) as file:
             file.write(data)
         self.hashes[path] = (hashlib.sha256(data).hexdigest(), len(data))
 
     def changed(self, path: str) -> list[str]:
-        """A fault if the file is not the recorded one; records it if there is no record.
+        """A fault if the file differs from its record; without a record, records it.
 
         For files whose bytes do not follow from their rows alone, because a library encodes them.
         """
@@ -101,9 +101,10 @@ FRAMES_PER_SECOND = 100
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The reader drops a clip whose `measure` lies beyond `limit`; a value equal to it is kept."""
+    """The reader drops a clip whose `measure` exceeds `limit` on this side; an equal value is
+    kept."""
 
-    setting: str  # as the reader's own settings call it
+    setting: str  # its name in the reader's own settings
     side: Literal["min", "max"]
     measure: Measure
     limit: float
@@ -111,12 +112,13 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class ReaderLimits:
-    """What a trainer's reader drops: its bounds, in the order in which it applies them."""
+    """The bounds beyond which a trainer's reader drops clips, in the order in which it applies
+    them."""
 
     reader: str  # for people
     where: str  # the part of the trainer's settings that holds the bounds
     bounds: tuple[Bound, ...]
-    splits: tuple[str, ...] | None = None  # that it filters; None: all
+    splits: tuple[str, ...] | None = None  # those that it filters; None: all
     languages: tuple[str, ...] | None = None  # codes without region; clips in others are dropped
 
 
@@ -125,27 +127,27 @@ class FormatModule(VersionedModule, Protocol):
 
     @property
     def COLUMNS(self) -> tuple[str, ...]:
-        """The columns that the names and bytes of its files depend on: of `utterances.parquet`,
-        and those that `derived` adds. If nothing in them has changed since the previous version,
-        all files of a shard are linked from it."""
+        """The columns that the names and bytes of its files depend on: of `utterances.parquet`, and
+        those that `derived` adds. If none of them has changed since the previous version, all files
+        of a shard are linked from it."""
 
     def files(
         self, split: str, number: int, rows: pa.Table, settings: PluginSettings
     ) -> Sequence[str]:
-        """Every file of a shard, before anything is written. `rows` has the columns COLUMNS, in
-        the shard's order. The first file is the main one: no two shards share it, and that of the
-        first requested format becomes the column `shard`. No other shard or list may use any of
-        these paths."""
+        """Every file of a shard, before anything is written. `rows` has the columns COLUMNS, in the
+        shard's order. The first file is the main one: no two shards share it, and that of the first
+        requested format becomes the column `shard`. No other shard or list may use any of these
+        paths."""
 
     def write(
         self, shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: PluginSettings
     ) -> None:
-        """Make the folders and write exactly these files. Equal rows must give equal bytes on any
+        """Create the folders and write exactly these files. Equal rows must give equal bytes on any
         machine at any time.
 
-        Rows have `shard` and `offset` too: the clip's place in the first requested format.
+        Rows also have `shard` and `offset`: the clip's place in the first requested format.
         `pcm(row)` returns the clip, int16 [num_samples]; with `proves_samples`, it has not been
-        compared with the row's `sha256` yet, which `check` has to do.
+        compared with the row's `sha256` yet: `check` must do that.
         """
 
     def check(
@@ -154,77 +156,78 @@ class FormatModule(VersionedModule, Protocol):
         """Read the files back (order, names, texts, decoded samples against `sha256`) and return
         the faults as sentences; a damaged file may also make it raise anything.
 
-        Runs after `write`, and again in `uttermill verify`. Files that it does not compare byte
-        for byte with the rows, it compares with `out.hashes`.
+        Runs after `write`, and again in `uttermill verify`. Files that it does not compare with the
+        rows byte for byte, it compares with `out.hashes`.
         """
 
     def finish(self, shards: Sequence[OutputShard], home: Path, settings: PluginSettings) -> None:
-        """Write the lists over all shards, which come in order. It streams rows from
+        """Write the lists over all shards, which come in order. Streams rows from
         `home/utterances.parquet` (`tasks.formats._lists.stream`). For a version on an object store,
-        `home` has only the folders, and the files that READ_BACK and SIZED name."""
+        `home` holds only the folders, and the files that READ_BACK and SIZED name."""
 
 
 class Format(FormatModule, LoadedPlugin, Protocol):
     #: Suffixes of the shard files that `finish` reads.
     READ_BACK: tuple[str, ...] = ()
-    #: `finish` asks for the sizes of the shard files.
+    #: `finish` needs the sizes of the shard files.
     SIZED: bool = False
     #: `check` compares every sample of every clip.
     PROVES_SAMPLES: bool = False
-    #: It writes the enhanced clip beside the original, where `checkpoints.blobs.beside` gives its
-    #: row; `sha256_enhanced` is among its COLUMNS.
+    #: It writes the enhanced clip beside the original; `checkpoints.blobs.beside` gives the
+    #: enhanced clip's row. `sha256_enhanced` is among its COLUMNS.
     HOLDS_BOTH: bool = False
-    #: It has a field for each of a row's `annotations`, what `package.publish` names: `values` and
-    #: `types` by name; a row has none where nothing is named. They need not be in COLUMNS.
+    #: It has a field for each of a row's `annotations` (what `package.publish` names): `values` and
+    #: `types` by name; rows have none if nothing is named. They need not be in COLUMNS.
     HOLDS_ANNOTATIONS: bool = False
-    #: The same of its lists, which `finish` writes from columns of `utterances.parquet`.
+    #: Its lists have them, which `finish` writes from columns of `utterances.parquet`.
     LISTS_ANNOTATIONS: bool = False
     #: The bytes of a shard hold its number.
     NUMBERED: bool = False
     #: Clips that the format's usual reader drops: `run` warns about them.
     READER: ReaderLimits | None = None
-    #: How the names of the files end that `listing` reads.
+    #: Suffixes of the files that `listing` reads.
     LISTS: tuple[str, ...] = ("/data.list", "/wav.scp", "/tarred_audio_manifest.json")
-    #: (rows, settings) -> where each row of a shard begins in its main file, int64 [rows], bytes.
+    #: (rows, settings) -> the start of each row of a shard in its main file, int64 [rows], bytes.
     offsets: Callable[[pa.Table, PluginSettings], Int64s] | None = None
     #: (file, columns) -> whether a main file of an earlier version, whose utterances had these
-    #: columns, has what `write` gives it now; None: VERSION tells.
+    #: columns, equals what `write` makes now; None: VERSION decides.
     is_current: Callable[[Path, Collection[str]], bool] | None = None
     #: (home, split, head) -> what `uttermill list` prints, each path prefixed with `head/`.
     listing: Callable[[Path, str, str], list[str]] | None = None
 
     def proves_samples(self, settings: PluginSettings) -> bool:
-        """PROVES_SAMPLES, where it depends on the settings."""
+        """PROVES_SAMPLES; override if it depends on the settings."""
         return self.PROVES_SAMPLES
 
     def holds_annotations(self, settings: PluginSettings) -> bool:
-        """HOLDS_ANNOTATIONS, where it depends on the settings."""
+        """HOLDS_ANNOTATIONS; override if it depends on the settings."""
         return self.HOLDS_ANNOTATIONS
 
     def lists_annotations(self, settings: PluginSettings) -> bool:
-        """LISTS_ANNOTATIONS, where it depends on the settings."""
+        """LISTS_ANNOTATIONS; override if it depends on the settings."""
         return self.LISTS_ANNOTATIONS
 
     def rates(self, settings: PluginSettings) -> Collection[int] | None:
-        """Sample rates that the clips' codec has, Hz; None: any."""
+        """Sample rates that the clips' codec supports, Hz; None: any."""
         return None
 
     def needs(self, settings: PluginSettings) -> Collection[str]:
-        """Columns of `utterances.parquet` that its settings name: a run that would have none of
-        that name is refused before it begins."""
+        """Columns of `utterances.parquet` that its settings name: a run without one of them is
+        refused before it begins."""
         return ()
 
     def reader(self, settings: PluginSettings) -> ReaderLimits | None:
-        """READER, where it depends on the settings."""
+        """READER; override if it depends on the settings."""
         return self.READER
 
     def described(self, settings: PluginSettings, rate: int) -> JsonObject:
-        """What dataset.json says, under `features`, of what it computes of clips at `rate` Hz."""
+        """Its entry in dataset.json under `features`: what it computes of clips at `rate` Hz."""
         return {}
 
     def derived(self, rows: pa.Table, settings: PluginSettings) -> dict[str, pa.Array]:
-        """Columns from ALL rows of the version, one value a row, such as a clip's place in its
+        """Columns from ALL rows of the version, one value a row, such as a clip's position in its
         recording. They are passed to `files`, `write` and `check`, and never published: `verify`
         computes them again. So they must not depend on the order of the rows, nor on `shard`,
-        `generation` and `offset`; the published columns they follow from belong in COLUMNS."""
+        `generation` and `offset`; the published columns that they are computed from belong in
+        COLUMNS."""
         return {}

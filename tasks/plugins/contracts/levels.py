@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 class LevelModule(VersionedModule, Protocol):
     def apply(self, samples: Float32s, rate: int, settings: PluginSettings) -> Float32s:
-        """float32 [n] mono in units of full scale to float32 [n]; a pure function that leaves its
-        input alone. ItemError when it has to refuse the utterance.
+        """float32 [n] mono in units of full scale to float32 [n]; a pure function that does not
+        change its input. ItemError if it must refuse the utterance.
 
         It gets the whole utterance (4 bytes a sample: 38 MB for 600 s at 16 kHz), because most
-        levels need the loudest sample or the mean first. It is never called with no samples or
-        with samples that are not finite. The result may exceed full scale: the caller clamps.
+        levels first need the loudest sample or the mean. It never gets an empty utterance or
+        samples that are not finite. The result may exceed full scale: the caller clamps.
         """
 
 

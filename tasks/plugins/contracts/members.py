@@ -1,4 +1,4 @@
-"""Reading a contract at run time: its members, and a module with the defaults filled in."""
+"""Reads a contract at run time: its members, and a module with the defaults filled in."""
 
 from __future__ import annotations
 import __future__
@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 
 def members(contract: type) -> dict[str, str]:
-    """Each public member of a Protocol, with how it is written: `verdict(settings) -> …`,
-    `VERSION: int`."""
+    """Each public member of a Protocol, with its signature: `verdict(settings) -> …`, `VERSION:
+    int`."""
     signatures: dict[str, str] = {}
     for base in reversed(contract.__mro__):
         if base in (object, Protocol) or not getattr(base, "_is_protocol", False):
@@ -30,7 +30,7 @@ def members(contract: type) -> dict[str, str]:
 
 
 def written(member: Callable[..., object] | property) -> str:
-    """A method or property of a Protocol as a module writes it: without `self`."""
+    """A method or property of a Protocol as a module declares it: without `self`."""
     if isinstance(member, property):
         assert member.fget is not None
         return f"{member.fget.__name__}: {inspect.get_annotations(member.fget)['return']}"
@@ -40,16 +40,17 @@ def written(member: Callable[..., object] | property) -> str:
 
 
 def lacking(module: ModuleType, contract: type) -> list[str]:
-    """Members of a contract that a module does not have, as they are to be written."""
+    """The signatures of a contract's members that a module lacks."""
     return [how for name, how in members(contract).items() if not hasattr(module, name)]
 
 
-#: Optional members of earlier versions, and what they are called now.
+#: Former names of optional members, and their current names.
 RENAMED = {"decide": "reject", "parts": "branches", "part": "branch"}
 
 
 def renamed(module: ModuleType, contract: type) -> list[str]:
-    """Members that a module has under a former name only, where nobody would call them."""
+    """Messages about members that a module has only under a former name, so that they are never
+    called."""
     unused = members(contract).keys() - vars(module).keys()
     return [
         f"{old} is called {new} now"
@@ -59,8 +60,8 @@ def renamed(module: ModuleType, contract: type) -> list[str]:
 
 
 def misspelt(module: ModuleType, contract: type) -> Iterator[tuple[str, str]]:
-    """(name, member) of each public function or constant of a module that is almost called like a
-    member it does not have. It may be a helper of the module's own."""
+    """(name, member) for each public function or constant of a module whose name resembles that of
+    a member it lacks. It may be a helper of the module."""
     names = members(contract).keys()
     unused = {name.lower(): name for name in names - vars(module).keys()}
     for name, value in vars(module).items():
@@ -77,7 +78,7 @@ def misspelt(module: ModuleType, contract: type) -> Iterator[tuple[str, str]]:
 class Filled:
     """A module as callers see it: its own members, and the contract's defaults for the others.
 
-    The module's are looked up at each access, so that a test may replace one.
+    The module's members are looked up at each access, so that a test can replace them.
     """
 
     def __init__(self, module: ModuleType, contract: type) -> None:

@@ -22,5 +22,5 @@ class ResamplerModule(VersionedModule, Protocol):
 
 
 class Resampler(ResamplerModule, LoadedPlugin, Protocol):
-    #: (blocks, src_hz, dst_hz, settings) -> blocks: the same in bounded memory, for long clips.
+    #: (blocks, src_hz, dst_hz, settings) -> blocks: `resample` in bounded memory, for long clips.
     stream: Callable[[Blocks, int, int, PluginSettings], Blocks] | None = None

@@ -56,9 +56,9 @@ class Emissions:
 
 @dataclass(frozen=True, slots=True)
 class RecordingTranscript:
-    """A whole recording as a recogniser heard it: words in order of time, spans of speech, both in
-    seconds of the recording; `language`: the forced one, else the one heard most. `emissions`
-    instead of words, if the segmenter wants them."""
+    """A recogniser's output for a whole recording: words in order of time, and spans of speech,
+    both in seconds of the recording; `language`: the forced one, else the most frequent one.
+    `emissions` in place of words, if the segmenter wants them."""
 
     words: tuple[TimedWord, ...]
     speech: tuple[tuple[float, float], ...]
@@ -71,10 +71,10 @@ class Segmenter(Protocol):
     sample at least once, which `tasks.accounting.ledger` checks against the decoded count."""
 
     def push(self, block: Float32s) -> list[Span]:
-        """Take the next block, float32 [n, channels]; return the spans that are now final."""
+        """Takes the next block, float32 [n, channels]; returns the finished spans."""
 
     def finish(self) -> list[Span]:
-        """The recording ended; return the remaining spans."""
+        """Called at the end of the recording; returns the remaining spans."""
 
     @property
     def needed_from(self) -> int:
@@ -87,34 +87,34 @@ class SegmenterModule(VersionedModule, Protocol):
 
 
 class SegmenterPlugin(SegmenterModule, LoadedPlugin, Protocol):
-    #: (settings, rate, given, voices) -> a segmenter that cuts where the speaker changes; `voices`
-    #: are a diarizer's turns. None: it has no use for them.
+    #: (settings, rate, given, voices) -> a segmenter that cuts where the speaker changes; `voices`:
+    #: a diarizer's turns. None: it does not use turns.
     at_turns: Callable[[PluginSettings, int, Sequence[Segment], Voices], Segmenter] | None = None
-    #: Its utterances hold several voices: `at_turns` gets the turns of every recording, none where
-    #: nobody is known to speak, and the turns of a clip are published.
+    #: Its utterances hold several voices: `at_turns` gets the turns of every recording (none if
+    #: nobody is known to speak), and the turns of a clip are published.
     HOLDS_TURNS: bool = False
-    #: It cuts by what it hears, as `tasks.audio.channels.Heard` makes it of several channels.
+    #: It cuts by sound: it gets the output of `tasks.audio.channels.Heard` for several channels.
     LISTENS: bool = False
 
     def uses_speakers(self, settings: PluginSettings) -> bool:
-        """Whether the speakers of given segments move its cuts: they are in the recipe then."""
+        """Whether the speakers of given segments affect its cuts: then the recipe includes them."""
         return False
 
     def without_text(self, settings: PluginSettings) -> PluginSettings:
-        """The settings by which it cuts a recording that has no text of its own."""
+        """The settings with which it cuts a recording that has no text."""
         return settings
 
     def hears(self, settings: PluginSettings) -> Plugin | None:
-        """The recogniser that is to hear a recording with a text before it is cut, for
-        `start_heard`; None: `start` is enough."""
+        """The recogniser that transcribes a recording with a text before it is cut, for
+        `start_heard`; None: `start` suffices."""
         return None
 
     def wants_emissions(self, settings: PluginSettings) -> bool:
-        """Whether `start_heard` takes what a CTC model emits, in place of words."""
+        """Whether `start_heard` takes the emissions of a CTC model in place of words."""
         return False
 
     def start_heard(
         self, settings: PluginSettings, rate: int, text: str, heard: RecordingTranscript
     ) -> Segmenter:
-        """A segmenter for one recording whose text and whose words are known."""
+        """A segmenter for one recording with a known text and transcript."""
         raise NotImplementedError

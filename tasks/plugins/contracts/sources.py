@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from tasks.plugins.contracts.base import LoadedPlugin, PluginModule, PluginSettings
 from tasks.settings import SourceSettings
 
-#: What a source says of one of its branches: its own, small and picklable.
+#: A source's description of one of its branches: small and picklable.
 SourceBranch = tuple[str | int | bool, ...]
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ class SourceModule(PluginModule, Protocol):
         """`kind` is a Literal of the file's name."""
 
     def recordings(self, settings: PluginSettings) -> Iterator[Recording | Ignored]:
-        """Everything that the source holds, in a stable order; reads no audio. ConfigError, before
-        the first recording, when the path cannot be read; a single bad entry is a Recording with
+        """Everything in the source, in a stable order; reads no audio. ConfigError, before the
+        first recording, if the path cannot be read; a single bad entry becomes a Recording with
         `error`, or Ignored with the reason."""
 
 
@@ -31,18 +31,18 @@ class Source(SourceModule, LoadedPlugin, Protocol):
     def Settings(self) -> type[SourceSettings]: ...
 
     def branches(self, settings: PluginSettings, least: int) -> Sequence[SourceBranch] | None:
-        """Branches of the source that workers can list apart from each other; None if there are
-        fewer than `least`, or none are known."""
+        """Branches of the source that workers can list independently; None if there are fewer than
+        `least`, or none are known."""
         return None
 
     def branch(
         self, settings: PluginSettings, branch: SourceBranch
     ) -> Iterator[Recording | Ignored] | None:
-        """The share of `recordings` in one of `branches`; None if it turns out that the source has
-        to be listed as a whole."""
+        """The part of `recordings` in one of `branches`; None if the source turns out to need
+        listing as a whole."""
         return None
 
     def notes(self, settings: PluginSettings) -> Sequence[str]:
-        """What the source was taken for, and what of it is not taken, in sentences without a stop;
-        looks at its beginning only. ConfigError as `recordings`."""
+        """What kind of data the source was taken for, and what of it is skipped, in sentences
+        without a full stop; reads only its beginning. ConfigError as `recordings`."""
         return ()

@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from tasks.plugins.rules import Rule
 
 _WORD = re.compile(rf"[{UNSPACED}]|(?:[^\W_{UNSPACED}]|[{MARKS}]|(?<=\w)['’](?=\w))+")
-_PLAIN_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*", re.ASCII)  # the same, at half of its cost
+_PLAIN_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*", re.ASCII)  # _WORD for ASCII, at half the cost
 
 
 @dataclass(frozen=True)
 class ScoredTranscript:
-    """One transcript as a rule on text gets it. Probabilities in 0..1, log-probability in nats per
+    """A transcript as a rule on text gets it. Probabilities in 0..1, log-probability in nats per
     token, wer and cer as fractions of the reference; None: unknown."""
 
     text: str  # to train on
-    text_source: str  # reference or asr: where `text` is from
+    text_source: str  # reference or asr: the origin of `text`
     seconds: float  # of audio
     hypothesis: str | None = None  # the recogniser's text; None: no recogniser ran
     reference: str | None = None  # the source's text
-    normalised: str | None = None  # the hypothesis as it is compared
-    reference_normalised: str | None = None  # the reference as it is compared
+    normalised: str | None = None  # the normalised hypothesis
+    reference_normalised: str | None = None  # the normalised reference
     language: str | None = None
     language_probability: float | None = None
     avg_logprob: float | None = None
@@ -42,22 +42,22 @@ class ScoredTranscript:
     compression_ratio: float | None = None
     wer: float | None = None
     cer: float | None = None
-    hypotheses: tuple[tuple[str, str], ...] = ()  # (text, as it is compared) of each recogniser
-    timed_words: tuple[str, ...] | None = None  # heard, with times; None: none have times
+    hypotheses: tuple[tuple[str, str], ...] = ()  # (text, normalised text) of each recogniser
+    timed_words: tuple[str, ...] | None = None  # recognised words with times; None: no times
     listened: bool = True  # False: no recogniser ran, or `fake` did
     #: Probability of each word of the source's text (None: unknown); None: it is not aligned.
     aligned: tuple[float | None, ...] | None = None
-    #: Of models that the plug-in asks, by key; None: no usable one.
+    #: Answers to the plug-in's `questions`, by key; None: no usable one.
     answers: Mapping[str, str | None] = field(default_factory=dict, hash=False)
 
     @cached_property
     def words(self) -> list[str]:
-        """Words of `text` without case and punctuation; of scripts without spaces, characters."""
+        """Words of `text` without case and punctuation; characters in scripts without spaces."""
         return words(self.text)
 
     @cached_property
     def spoken(self) -> list[str]:
-        """The words, or characters, of `text` as it is said: figures and spelled letters count as
+        """Words, or characters, of `text` as it is spoken: figures and spelled letters count as
         what they sound like (`tasks.scoring.said`)."""
         return words(said(self.text, self.language))
 
@@ -73,97 +73,97 @@ def count_of_words(text: str) -> int:
     return len(_words(text))
 
 
-@lru_cache(maxsize=4)  # several rules ask for those of one text after the other
+@lru_cache(maxsize=4)  # several rules need them for the same text in a row
 def _words(text: str) -> tuple[str, ...]:
     plain = text.isascii() and "_" not in text
     return tuple((_PLAIN_WORD if plain else _WORD).findall(text.casefold()))
 
 
 class Hidden(NamedTuple):
-    """A place in a text that is never published, and what stands there instead."""
+    """A span of a text that is never published, and its replacement."""
 
     start: int
     end: int
     mask: str
 
 
-#: hide(text, language, settings, thorough) -> places, in order, none within another. `thorough`:
-#: also what only resembles them, since another text about the same words has some.
+#: hide(text, language, settings, thorough) -> spans, in order, none within another. `thorough`:
+#: also anything similar, since another text of the same words has some.
 Hide = Callable[[str, "str | None", PluginSettings, bool], Sequence[Hidden]]
 
 
 class Question(NamedTuple):
-    """What a model on a server is asked about each text. Its answer is stored, and asked for again
-    when the text or `recipe` changes, or the clip of a question that `hears`."""
+    """A question to a model on a server about each text. The answer is stored; the question is
+    repeated when the text or `recipe` changes, or the clip of a question with `hears`."""
 
-    key: str  # of the answer in `ScoredTranscript.answers`
-    recipe: str  # all that can change the answer beside the text: the model's name, the wording
-    hears: bool = False  # the clip is sent with the text; never one in whose text a word is hidden
+    key: str  # the answer's key in `ScoredTranscript.answers`
+    recipe: str  # what else can change the answer: the model's name, the wording
+    hears: bool = False  # send the clip too; never if a word of its text is hidden
 
 
 class Answer(NamedTuple):
-    """`value` as `ScoredTranscript.answers` has it; None and why (`errors.CODES`)."""
+    """`value` as in `ScoredTranscript.answers`; None, and the reason (`errors.CODES`)."""
 
-    reply: str | None  # as the model gave it; None: it gave none
+    reply: str | None  # the model's own words; None: it gave none
     value: str | None
     reason: str = ""
     detail: str = ""
 
 
 class TextVerdictModule(PluginModule, Protocol):
-    """All its settings are thresholds, unless it asks `questions`: nothing else of its results is
-    stored, so changing one costs no transcript."""
+    """All settings are thresholds, unless it has `questions`: no other result is stored, so
+    changing a setting costs no transcript."""
 
     def verdict(self, settings: PluginSettings) -> tuple[Rule, ...]:
-        """Limits on columns: its own, and those that are always there, null if the recogniser
-        gives no such score: text_chars, language, language_probability, avg_logprob,
-        no_speech_probability, compression_ratio, wer, cer."""
+        """Limits on columns: its own, and those that always exist, null if the recogniser gives no
+        such score: text_chars, language, language_probability, avg_logprob, no_speech_probability,
+        compression_ratio, wer, cer."""
 
 
 class TextVerdict(TextVerdictModule, CorpusWide, LoadedPlugin, Protocol):
-    #: The columns of `measure`: named as the plug-in, or `<plug-in>_<part>`.
+    #: The columns of `measure`: named like the plug-in, or `<plug-in>_<part>`.
     COLUMNS: Columns = {}  # noqa: RUF012 (a default that is never changed)
 
-    #: What it says of a clip beside numbers, by name, which is a column's. `verdict` limits them:
-    #: labels by `Allowed`, the share of a label among events by `Limit` on `<name>_<label>`.
+    #: Annotations of a clip, by name, which is also the column's. `verdict` limits them: labels by
+    #: `Allowed`, the share of a label among events by `Limit` on `<name>_<label>`.
     ANNOTATIONS: Annotations = MappingProxyType({})
 
     def measure(self, heard: ScoredTranscript, settings: PluginSettings) -> Mapping[str, Any]:
-        """Every column of COLUMNS, a number, and every one of ANNOTATIONS, as its kind has it; None
-        if there is nothing to judge: it is never rejected.
-        Pure, cheap (tens of microseconds), for any text: it runs again at every run."""
+        """Every column of COLUMNS, a number, and every one of ANNOTATIONS, as its kind defines it;
+        None if there is nothing to judge: None is never rejected. Pure and cheap (tens of
+        microseconds), for any text: it runs again in every run."""
         return {}
 
     def annotates(self, settings: PluginSettings) -> Annotations:
-        """ANNOTATIONS, where settings say what they are."""
+        """ANNOTATIONS; override if they depend on the settings."""
         return self.ANNOTATIONS
 
     def questions(self, settings: PluginSettings) -> tuple[Question, ...]:
-        """What it asks a model about each text that the other rules keep. Until all are answered,
-        `measure` gets those answers that are stored, and nothing else is asked of the text."""
+        """Questions to a model about each text that the other rules keep. Until all are answered,
+        `measure` gets the stored answers, and nothing else happens to the text."""
         return ()
 
     def answer(
         self, asked: Sequence[tuple[Question, str]], settings: PluginSettings
     ) -> Iterator[Answer]:
-        """The answer to each (question, text), in order. RunError when no server can be used."""
+        """The answer to each (question, text), in order. RunError if no server can be used."""
         return iter(())
 
     def answer_by_ear(
         self, asked: Sequence[tuple[Question, str, Float32s]], settings: PluginSettings
     ) -> Iterator[Answer]:
-        """The same of questions that hear: (question, text, the clip's samples [n] at 16 kHz)."""
+        """Answers to questions with `hears`: (question, text, the clip's samples [n] at 16 kHz)."""
         return iter(())
 
     def mutes(self, settings: PluginSettings) -> bool:
-        """Whether the audio of words that `hide` hides becomes silence."""
+        """Whether the audio of hidden words becomes silence."""
         return False
 
-    #: Places in a text that are neither published nor shown.
+    #: Spans of a text that are neither published nor shown.
     hide: Hide | None = None
-    #: Whether it judges `ScoredTranscript.aligned`, which is there once the other rules are passed.
+    #: Whether it uses `ScoredTranscript.aligned`, which exists once the other rules have passed.
     ALIGNED: bool = False
-    #: Whether `reject` asks for the column `normalised`.
+    #: Whether `reject` needs the column `normalised`.
     COMPARES: bool = False
-    #: Whether it judges languages that a recogniser detects where sources state none.
+    #: Whether it judges languages that a recogniser detects, if sources state none.
     BY_EAR: bool = False

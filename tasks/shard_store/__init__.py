@@ -1,1 +1,1 @@
-"""A shard's checkpoints: manifests, audio blobs, and how they look under today's settings."""
+"""A shard's checkpoints: manifests, audio blobs, and a view of them under the current settings."""

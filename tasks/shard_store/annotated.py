@@ -1,4 +1,5 @@
-"""The annotations that a job's filters and plug-ins on text declare, and how a shard has them."""
+"""The annotations that a job's filters and plug-ins on text declare, and their values in a
+shard."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from tasks.shard_store.chosen_rules import rules_of
 from tasks.shard_store.utterance import FinalUtterance
 from tasks.speech.embedding import SIZE
 
-#: What a diarizer's turns say of a clip; published where asked for.
+#: Annotations from a diarizer's turns; published on request.
 SPOKEN: dict[str, Annotation] = {
     "turns": Events("who speaks when, by the turns of `speakers`; label: the speaker"),
     "speaker_embedding": Vector("the voice of its speaker, by the turns of `speakers`", SIZE),
@@ -27,7 +28,7 @@ SPOKEN: dict[str, Annotation] = {
 
 
 class Declared(NamedTuple):
-    """An annotation, and the plug-in that gives it."""
+    """An annotation, and the plug-in that declares it."""
 
     shelf: Measuring
     use: str
@@ -45,14 +46,14 @@ def of_job(job: Job) -> list[Declared]:
 
 
 def _chosen(job: Job) -> list[tuple[Measuring, Plugin]]:
-    """(shelf, plug-in) of all that may say something of a clip."""
+    """(kind, plug-in) of all plug-ins that may have annotations."""
     filters: list[tuple[Measuring, Plugin]] = [("filters", p) for p in job.filter.all_filters]
     return filters + [("text", plugin) for plugin in job.transcribe.verdicts]
 
 
 def check(job: Job) -> None:
-    """ConfigError if two plug-ins give one name to what they say of a clip, or a limit is on a
-    label that there is not."""
+    """ConfigError if two plug-ins use the same name for an annotation or column, or a limit names
+    an unknown label."""
     rules_of("filters", job.filter.all_filters)
     declared = of_job(job)
     _check_asked(job)
@@ -71,7 +72,7 @@ def check(job: Job) -> None:
 
 
 def _check_asked(job: Job) -> None:
-    """ConfigError if a corpus-wide plug-in asks for a measure that nothing takes."""
+    """ConfigError if a corpus-wide plug-in needs a measure that no plug-in takes."""
     chosen = _chosen(job)
     measured = {field.name for field in UTTERANCES if pa.types.is_floating(field.type)}
     for shelf, plugin in chosen:
@@ -86,7 +87,7 @@ def _check_asked(job: Job) -> None:
 
 
 def _check_suspects(job: Job) -> None:
-    """ConfigError if `transcribe.also_when` goes by a measure that no filter takes."""
+    """ConfigError if `transcribe.also_when` uses a measure that no filter takes."""
     measured = {c for plugin in job.filter.all_filters for c in values_of(plugin.use)}
     if missing := [name for name in job.transcribe.also_when if name not in measured]:
         raise ConfigError(
@@ -96,7 +97,7 @@ def _check_suspects(job: Job) -> None:
 
 
 def on_shelves() -> dict[str, Annotation]:
-    """By name, what the plug-ins on the shelves declare, and SPOKEN."""
+    """The annotations of the built-in plug-ins, by name, and SPOKEN."""
     declared = {
         name: kind
         for shelf in plugins.MEASURING
@@ -112,7 +113,7 @@ def labels(job: Job) -> dict[str, Label]:
 
 
 def label_fields(job: Job) -> list[pa.Field]:
-    """Those that rules may go by: a corpus-wide plug-in gives its own when all rules are done."""
+    """The labels that rules can use: a corpus-wide plug-in's own come after all rules."""
     early = [
         one for one in of_job(job) if plugins.measuring(one.shelf).load(one.use).labelled is None
     ]
@@ -120,7 +121,7 @@ def label_fields(job: Job) -> list[pa.Field]:
 
 
 def value_of(one: Declared, utterance: FinalUtterance) -> Any:
-    """An annotation of an utterance as its column has it; None where there is none."""
+    """An annotation of an utterance as its column holds it; None if there is none."""
     if one.shelf == "text":
         value: Any = utterance.texts.get(one.name)
         return value if value is None else one.kind.decoded(one.kind.encoded(value))
@@ -131,14 +132,14 @@ def value_of(one: Declared, utterance: FinalUtterance) -> Any:
 
 
 def _of_filter(use: str) -> Iterator[Declared]:
-    """What a filter's `measure` gives; not what it says once it knows the corpus."""
+    """The annotations that a filter's `measure` gives; not those that need the whole corpus."""
     if plugins.FILTERS.load(use).labelled is None:
         for name, kind in plugins.annotated("filters", use).items():
             yield Declared("filters", use, name, kind)
 
 
 def values_of(use: str) -> list[str]:
-    """The columns of numbers and labels that a filter gives an utterance."""
+    """A filter's columns of numbers and labels."""
     named = [one.name for one in _of_filter(use) if not one.kind.large]
     return [*plugins.columns("filters", use), *named]
 
@@ -153,11 +154,11 @@ def labels_of(use: str) -> dict[str, tuple[str, Label]]:
 
 
 def kept_of(use: str) -> list[str]:
-    """The keys of what a filter stores as bytes: large annotations, and its fingerprint."""
+    """The keys of a filter's values stored as bytes: large annotations, and its fingerprint."""
     fingerprint = [use] if plugins.FILTERS.load(use).fingerprint is not None else []
     return [*fingerprint, *(key(use, one.name) for one in _of_filter(use) if one.kind.large)]
 
 
 def stored_of(use: str) -> set[str]:
-    """All names under which a part may hold something of a filter."""
+    """All names under which a part may hold values of a filter."""
     return {use, *plugins.columns("filters", use), *kept_of(use), *labels_of(use)}

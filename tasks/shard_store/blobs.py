@@ -33,7 +33,7 @@ class MadeAudio(EnhancedRow):
 
 
 class _Place(NamedTuple):
-    """Where PCM lies, and what it is."""
+    """The place, length and hash of PCM."""
 
     file: str  # in OUT/audio
     offset: int  # bytes
@@ -50,11 +50,11 @@ def folder(out: Path, shard: str) -> Path:
 
 
 def files(out: Path, shard: str) -> list[Path]:
-    """The shard's blobs, sorted by name; nothing else that lies there."""
+    """The shard's blobs, sorted by name, and no other files."""
     return storage.named_by_hash(folder(out, shard), ".pcm")
 
 
-#: What the columns hold that say where PCM lies; RE2.
+#: Patterns for the columns that locate PCM; RE2.
 _PLACES = {
     "work_shard": r"\Ashard-[0-9]{6,}\z",
     "blob": r"\A[0-9a-f]{16}\.pcm\z",
@@ -66,7 +66,7 @@ _COUNTS = ("offset", "blob_offset", "beside_offset", "num_samples")
 
 
 def sound_places(table: pa.Table) -> bool:
-    """Whether the columns that say where PCM lies, those that a table has, name places in blobs."""
+    """Whether the columns of a table that locate PCM name valid places in blobs."""
     columns = {*table.column_names}
     for name in _PLACES.keys() & columns:
         if pc.any(pc.invert(pc.match_substring_regex(table[name], _PLACES[name]))).as_py():
@@ -88,7 +88,7 @@ def sha256(pcm: Pcm) -> str:
 
 
 def sizes(out: Path, shard: str) -> Callable[[str], int]:
-    """A function that gives the bytes of a blob of a shard by its name; -1 if it is missing."""
+    """A function from the name of a shard's blob to its bytes; -1 if it is missing."""
     return storage.of(out).sizes(folder(out, shard))
 
 
@@ -98,7 +98,7 @@ def present(row: AudioRow, sizes: Callable[[str], int]) -> bool:
 
 
 def read(out: Path, shard: str, row: AudioRow) -> Pcm:
-    """PCM of one utterance, int16 [num_samples]; CorruptManifest when the bytes do not match."""
+    """PCM of one utterance, int16 [num_samples]; CorruptManifest if the bytes do not match."""
     with stored(out, shard, [row]) as pcm:
         return pcm(row)
 
@@ -119,10 +119,10 @@ def stored(out: Path, shard: str, rows: Sequence[AudioRow]) -> Iterator[Callable
 def reading(
     out: Path, rows: Sequence[ClipRow], proved: bool = True
 ) -> Iterator[Callable[[ClipRow], Pcm]]:
-    """Gives the PCM of rows of a plan, int16 [num_samples], muted where they say so; best called in
-    the order of `rows`.
+    """A function that returns the PCM of a plan's row, int16 [num_samples], muted where the row
+    says so; fastest in the order of `rows`.
 
-    CorruptManifest when the blob is gone or too short or, if `proved`, has another hash.
+    CorruptManifest if the blob is gone or too short or, if `proved`, has another hash.
     """
     with storage.of(out).spans(out / "audio", [_place(row).span for row in rows]) as read_span:
         yield lambda row: muting.silenced(
@@ -132,7 +132,7 @@ def reading(
 
 def _place(row: ClipRow) -> _Place:
     offset = row["blob_offset"]
-    assert offset is not None  # looked up for rows of the version before
+    assert offset is not None  # looked up for rows of the previous version
     sha256 = row.get("stored_sha256") or row["sha256"]
     return _Place(f"{row['work_shard']}/{row['blob']}", offset, row["num_samples"], sha256)
 

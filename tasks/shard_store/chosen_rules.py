@@ -11,7 +11,7 @@ from tasks.settings import Plugin
 
 
 def costly(plugin: Plugin) -> bool:
-    """Whether a filter is so slow that it is skipped for what cheap ones reject."""
+    """Whether a filter is so slow that it skips utterances that cheap ones reject."""
     return plugins.FILTERS.load(plugin.use).COSTLY
 
 
@@ -27,7 +27,7 @@ def cheap_rules(chosen: tuple[Plugin, ...]) -> tuple[Rule, ...]:
 
 @lru_cache(maxsize=64)
 def rules_of(shelf: Measuring, chosen: tuple[Plugin, ...]) -> tuple[Rule, ...]:
-    """Rules of all chosen plug-ins of a shelf, in the order of the settings."""
+    """Rules of all chosen plug-ins of a kind, in the order of the settings."""
     rules: list[Rule] = []
     for plugin in chosen:
         module, settings = plugins.measuring(shelf).resolve(plugin)

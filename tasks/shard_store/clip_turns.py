@@ -1,8 +1,8 @@
-"""The turns of a clip that holds several, with their texts, and the words that were heard in each.
+"""The turns of a clip that holds several, with the texts and words of each.
 
-What was heard of a turn in its own channel counts (`own_channels.py`), else the words of the whole
-clip: a word is in the stretch of speech that it overlaps most, else in the nearest; where two
-people speak at once, it goes on with the person of the word before.
+A turn's own channel has priority (`own_channels.py`), then the words of the whole clip: a word
+belongs to the stretch of speech that it overlaps most, else to the nearest; where two people speak
+at once, to the person of the previous word.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def of(
     language: str | None,
     thorough: bool = False,
 ) -> list[LabelledTurnRow]:
-    """In order of starts. `words`: of the clip, as they are published; None: times are unknown.
-    A turn's text is the source's, where it states one for each stretch, else what was heard.
-    `thorough`: the clip has something to hide."""
+    """The turns by start. `words`: of the clip, as published; None: times are unknown. A turn's
+    text is the source's, if it states one for each stretch, else what was recognised. `thorough`:
+    the clip has something to hide."""
     cut = utterance.cut
     heard_turns = own_channels.heard(utterance.in_channels, cut.start, cut.rate)
     in_channels = {one.turn: one for one in heard_turns}
@@ -76,7 +76,7 @@ def _labels(
     stated: Sequence[tuple[int, int, dict[str, str]]],
     of_clip: LabelPairs | tuple[()],
 ) -> LabelPairs | None:
-    """Those of the longest of a turn's segments, in place of the clip's."""
+    """The labels of the longest of a turn's segments, completed by the clip's."""
     places = {(one.start, one.end) for one in stretches if _holds(turn, one)}
     inside = [(end - start, labels) for start, end, labels in stated if (start, end) in places]
     _, longest = max(inside, key=lambda pair: pair[0], default=(0, {}))
@@ -86,7 +86,7 @@ def _labels(
 def with_words(
     stretches: Sequence[Turn], rate: int, words: Sequence[WordRow] | None
 ) -> list[tuple[SpokenTurn, list[WordRow]]]:
-    """The turns of stretches in samples at `rate`, with their words, whose times are in s."""
+    """The turns of stretches in samples at `rate`, each with its words, whose times are in s."""
     spoken = conversation.spoken_turns(stretches, rate)
     of_turn: list[list[WordRow]] = [[] for _ in spoken]
     speaker: int | None = None
@@ -100,20 +100,20 @@ def with_words(
 
 
 def _distance(stretch: Turn, start: float, end: float, speaker: int | None) -> tuple[float, bool]:
-    """How far a word is from a stretch: below 0, by as much as they overlap."""
+    """The distance of a word from a stretch; negative by the length of their overlap."""
     apart = max(stretch.start, start) - min(stretch.end, end)
     return apart, stretch.speaker != speaker
 
 
 def _text(words: Sequence[WordRow]) -> str:
-    """The words as a text; a mask in place of hidden ones has no space before it."""
+    """The words as a text; a mask of hidden words has no space before it."""
     pieces = [word["word"] for word in words]
     spaced = any(piece.startswith(" ") for piece in pieces)
     return scoring.clean((" " if spaced else "").join(pieces))
 
 
 def _holding(spoken: Sequence[SpokenTurn], stretch: Turn) -> int:
-    """The turn of which a stretch is part."""
+    """The number of the turn that contains a stretch."""
     return next(number for number, turn in enumerate(spoken) if _holds(turn, stretch))
 
 

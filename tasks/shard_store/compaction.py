@@ -1,12 +1,13 @@
-"""Compaction: joins the several files that a stage stored for a shard.
+"""Compaction: joins the files that a stage stored for a shard.
 
-Commits of a long shard, growth, and runs that were killed leave several parts and blobs. Once a
-stage is complete for a shard, the files made under the same settings are joined: the parts in one
-file, which names each of them in its footer and is read like them, and the PCM in blobs of
-BLOB_BYTES or more. Results of other settings stay apart, so that `prune` can remove them.
+Commits of a long shard, growth, and killed runs leave several parts and blobs. Once a stage is
+complete for a shard, the files made under the same settings are joined: the parts in one file,
+which names each of them in its footer and is read like them, and the PCM in blobs of BLOB_BYTES or
+more. Results of other settings stay separate, so that `prune` can remove them.
 
-The new blob comes first, then the file that names it, then the old files go, and their blobs last:
-after a kill at any point each row counts once (`manifest.read`), and no row lacks its PCM.
+The new blob is written first, then the file that names it; then the old files are removed, and
+their blobs last: after a kill at any point each row counts once (`manifest.read`), and no row lacks
+its PCM.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from tasks.base.schema import EnhancedRow
 from tasks.shard_store import blobs, manifest, passing
 from tasks.shard_store.manifest import HOLDS, Part
 
-RECIPE: Final = "recipe"  # in a footer: of the settings that made the part
-BLOB_BYTES = 128 << 20  # least size of a blob that is not its shard's only one
+RECIPE: Final = "recipe"  # footer key: recipe of the settings that made the part
+BLOB_BYTES = 128 << 20  # least size of a blob, unless it is its shard's only one
 PLACES = ["audio", "blob", "offset", "num_samples", "sha256", "error_code"]
 
 
 def due(out: Path, stage: str, shard: str) -> bool:
-    """Whether some files of the shard can be joined, or removed; damaged ones are, at once."""
+    """Whether some files of the shard can be joined or removed. Damaged ones are removed at
+    once."""
     paths, pcm = _listed(out, stage, shard)
     if len(paths) < 2 and len(pcm) < 2:
         return False
@@ -64,13 +66,14 @@ def compact(out: Path, stage: str, shard: str, schema: pa.Schema) -> bool:
 
 
 def _listed(out: Path, stage: str, shard: str) -> tuple[list[Path], list[Path]]:
-    """The files of a shard's parts and, of the stage that makes it, of its PCM."""
+    """The files of a shard's parts and, for the stage that makes it, of its PCM."""
     pcm = blobs.files(out, shard) if stage == "resample" else []
     return manifest.files(out, stage, shard), pcm
 
 
 def _unnamed(pcm: Sequence[Path], parts: Sequence[Part]) -> list[Path]:
-    """Blobs that no row names: a kill came before the rows, or after them."""
+    """Blobs that no row names, because a kill came before the rows were written or after they were
+    removed."""
     if not pcm:
         return []
     named = {name for part in parts for name in pc.unique(part.table["blob"]).to_pylist()}
@@ -78,7 +81,7 @@ def _unnamed(pcm: Sequence[Path], parts: Sequence[Part]) -> list[Path]:
 
 
 def _groups(parts: Sequence[Part]) -> Iterator[list[Part]]:
-    """Parts that the same settings made."""
+    """Groups of parts made by the same settings."""
     by_meta: dict[str, list[Part]] = {}
     for part in parts:
         if RECIPE in part.meta:
@@ -91,13 +94,13 @@ def _several(group: Sequence[Part]) -> bool:
 
 
 def _held(paths: Sequence[Path], parts: Sequence[Part]) -> list[Path]:
-    """Files whose parts are all read from other files: a kill came before they were removed."""
+    """Files whose parts are all read from other files, because a kill came before their removal."""
     read = {part.path for part in parts}
     return [path for path in paths if path not in read]
 
 
 def _join(out: Path, stage: str, shard: str, group: Sequence[Part], schema: pa.Schema) -> None:
-    """Write the file that holds all parts of a group."""
+    """Write one file with all parts of a group."""
     tables = passing.last(stage, [part.table for part in group])
     if stage == "resample":
         tables = _joined_blobs(out, shard, tables)
@@ -110,11 +113,11 @@ def _join(out: Path, stage: str, shard: str, group: Sequence[Part], schema: pa.S
 
 
 def _joined_blobs(out: Path, shard: str, tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """The tables with the new places of their PCM."""
+    """Join the blobs; returns the tables with the new places of their PCM."""
     sizes = blobs.sizes(out, shard)
     joined: list[pa.Table] = []
     seen: set[str] = set()
-    for table in reversed(tables):  # of PCM that was made again, the last counts
+    for table in reversed(tables):  # the last one of remade PCM counts
         rows = table.select(PLACES).to_pylist()
         kept = []
         for row in rows:
@@ -142,7 +145,7 @@ def _joined_blobs(out: Path, shard: str, tables: Sequence[pa.Table]) -> list[pa.
 
 
 def joining(names: Sequence[str], size: Callable[[str], int]) -> list[set[str]]:
-    """Group blobs until each is at least BLOB_BYTES long, or only one is left."""
+    """Group blobs until each group has at least BLOB_BYTES, or only one is left."""
     groups: list[set[str]] = []
     total, several = BLOB_BYTES, set[str]()
     large = [name for name in names if size(name) >= BLOB_BYTES]
@@ -154,7 +157,7 @@ def joining(names: Sequence[str], size: Callable[[str], int]) -> list[set[str]]:
             groups.append(several)
         several.add(name)
         total += size(name)
-    if groups and total < BLOB_BYTES:  # the last one's PCM goes to another
+    if groups and total < BLOB_BYTES:  # the last group is too small: merge it
         rest = groups.pop()
         if groups:
             groups[-1] |= rest
@@ -166,7 +169,7 @@ def joining(names: Sequence[str], size: Callable[[str], int]) -> list[set[str]]:
 
 
 def _rewrite(out: Path, shard: str, rows: Sequence[EnhancedRow]) -> None:
-    """Copy the PCM of rows into one blob; the rows then say where it lies."""
+    """Copy the PCM of rows into one blob and update the rows' places."""
     home = blobs.folder(out, shard)
     with blobs.stored(out, shard, rows) as pcm, storage.of(home).staged(home) as (handle, publish):
         for row in rows:

@@ -23,23 +23,24 @@ from tasks.shard_store.chosen_rules import cheap_rules, costly
 from tasks.shard_store.decision_log import Decision
 from tasks.storage import tables
 
-#: Most that a source's segment may end beyond its recording, s: its times are rounded, and an AAC
-#: header counts up to 132 ms of padding. No word is so short. Kaldi's `extract-segments` allows
-#: 0.5 s, Lhotse 0.025 s.
+#: How far a source's segment may end beyond its recording, s: its times are rounded, and an AAC
+#: header counts up to 132 ms of padding. No word is so short. Kaldi's `extract-segments` allows 0.5
+#: s, Lhotse 0.025 s.
 MOST_BEYOND = 0.15
 TURNS = "turns"  # kind of the row of a recording's turns
-RECUT = "recut"  # kind of rows with measures of clips that a person cut again: no spans of the cut
+RECUT = "recut"  # kind of rows with measures of clips that a person cut again: not spans of the cut
 
 Key = tuple[int, int, int | None]  # start, end, index of the source's segment
 
 
 class FilterColumns(NamedTuple):
-    """What the chosen filters store for an utterance. Worked out once for all utterances."""
+    """The names under which the chosen filters store values of an utterance; computed once for all
+    utterances."""
 
     filters: tuple[Plugin, ...]
-    columns: tuple[frozenset[str], ...]  # of each: numbers and labels
-    kept: tuple[frozenset[str], ...]  # of each: what is stored as bytes, by `annotation_kinds.key`
-    every: frozenset[str]  # columns of all
+    columns: tuple[frozenset[str], ...]  # of each filter: numbers and labels
+    kept: tuple[frozenset[str], ...]  # of each filter: keys of values stored as bytes
+    every: frozenset[str]  # columns of all filters
     every_kept: frozenset[str]
 
 
@@ -52,7 +53,7 @@ def filter_columns(filters: Sequence[Plugin]) -> FilterColumns:
 
 @dataclass(slots=True)
 class Cut:
-    """One recording after the filter stage. `decoded` is its length in samples at `rate` Hz."""
+    """A recording after the filter stage. `decoded` is its length in samples at `rate` Hz."""
 
     decoded: int = 0
     rate: int = 0
@@ -62,16 +63,16 @@ class Cut:
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()  # oddities that cost nothing
     known: bool = False  # the row of kind `recording` was read
-    refusal: Refusal | None = None  # it is beyond a limit of today
+    refusal: Refusal | None = None  # it is beyond a current limit
     spans: list[CutRow] = field(default_factory=list)
     measures: dict[Key, dict[str, MeasureValue]] = field(default_factory=dict)
-    #: With fingerprints.
+    #: Includes fingerprints.
     annotations: dict[Key, dict[str, bytes | None]] = field(default_factory=dict)
     recut: Mapping[Key, Decision] = field(default_factory=dict)  # clips that a person cut again
 
     def within(self, limits: Limits, channels: int, size: int) -> Cut | None:
-        """The same, or the refusal of a recording beyond a limit of today. None where it was
-        refused by a lower one: nobody knows yet what it holds."""
+        """This cut, or the refusal of a recording beyond a current limit. None if a lower limit
+        refused it: its rest is unknown."""
         no = limits.of_decoded(self.rate, channels, size, self.decoded) if self.decoded else None
         if no is not None:
             return Cut.refused(no, self.rate)
@@ -82,7 +83,7 @@ class Cut:
         return cls(no.decoded, rate, 0, no.code, no.detail, known=True, refusal=no)
 
     def count_faults(self) -> None:
-        """Fill in the measure of damage, which follows from the faults, where no part holds it."""
+        """Compute the measure of damage from the faults where no part has it."""
         for span in self.spans:
             if span["kind"] == "utterance" and span["end"] > span["start"]:
                 start, end = span["start"], span["end"]
@@ -91,12 +92,12 @@ class Cut:
                     measures[DAMAGE] = float(touching(self.faults, start, end))
 
     def lacks(self, key: Key, filters: FilterColumns, measure_all: bool) -> tuple[Plugin, ...]:
-        """Filters that still have to measure the utterance. Once a cheap one rejects it, costly
+        """Filters that have not measured the utterance yet. Once a cheap one rejects it, costly
         ones are skipped, unless `measure_all`."""
         chosen, columns, kept, every, every_kept = filters
         measures = self.measures.get(key, {})
         stored = self.annotations.get(key, {})
-        if every <= measures.keys() and every_kept <= stored.keys():  # of most utterances
+        if every <= measures.keys() and every_kept <= stored.keys():  # true for most utterances
             return ()
         missing = [
             plugin
@@ -113,8 +114,8 @@ class Cut:
 
 
 def seconds_beyond(segment: Segment, cut: Cut) -> float:
-    """How far a source's segment ends beyond the decoded audio, s; 0: it does not. Without an end,
-    it does where its last word begins there."""
+    """How far a source's segment ends beyond the decoded audio, s; 0 if it does not. A segment
+    without an end does if its last word begins there."""
     if not cut.rate:
         return 0.0
     length, end = cut.decoded / cut.rate, segment.end
@@ -133,10 +134,10 @@ def no_samples(segment: Segment, cut: Cut) -> str:
 
 
 def segments_of(recording: RecordingRow) -> tuple[Segment, ...] | None:
-    """The spans that the source asks for; None: it gives the recording as a whole.
+    """The spans that the source asks for; None if it lists the recording as a whole.
 
-    NeMo's manifests name the length to read. Mostly it is the file's own, rounded, and the
-    recording is given as a whole; else it is a span with all that the source says.
+    NeMo's manifests name the length to read. If that is about the file's own length, the recording
+    counts as a whole; otherwise it is a span with all data of the source.
     """
     if (given := recording["segments"]) is not None:
         return tuple(map(_segment, given))
@@ -148,7 +149,7 @@ def segments_of(recording: RecordingRow) -> tuple[Segment, ...] | None:
 
 
 def segment_of(span: CutRow, rate: int, given: Sequence[Segment] | None) -> Segment | None:
-    """The source's segment for a span, or the sentence that was found there."""
+    """The source's segment for a span, or the sentence found there."""
     if given is not None and span["given"] is not None:
         return given[span["given"]]
     if (text := span.get("text")) is None:
@@ -179,7 +180,7 @@ def _segment(stored: SegmentRow) -> Segment:
 
 
 def merge_turns(turns_by_recipe: dict[str, tuple[Turn, ...]], table: pa.Table) -> None:
-    """Add the turns of one part to those known so far; the first of a recipe stand."""
+    """Add the turns of one part to `turns_by_recipe`; the first ones of a recipe stay."""
     rows = table.filter(pc.equal(table["kind"], TURNS)).select(["cut", "turns"])
     for row in rows.to_pylist():
         stored = ({**turn, "both": turn.get("both") or b""} for turn in row["turns"])
@@ -189,10 +190,11 @@ def merge_turns(turns_by_recipe: dict[str, tuple[Turn, ...]], table: pa.Table) -
 def merge(
     cuts_by_recipe: dict[str, Cut], table: pa.Table, usable: set[str], failures_stand: bool
 ) -> None:
-    """Add the rows of one part to the cuts known so far; the first cut of a recipe stands, unless a
-    limit broke it off.
+    """Add the rows of one part to `cuts_by_recipe`; the first cut of a recipe stays, unless a limit
+    broke it off.
 
-    `usable`: filters whose stored measures have today's recipe. `failures_stand`: keep failed rows.
+    `usable`: filters whose stored measures have the current recipe. `failures_stand`: keep failed
+    rows.
     """
     columns = {c for use in usable for c in plugins.columns("filters", use)}
     labels = {key: kind for use in usable for key, kind in annotated.labels_of(use).items()}
@@ -208,11 +210,11 @@ def merge(
     fresh -= {
         name for name, cut in cuts_by_recipe.items() if cut.known and cut.error_code not in REFUSED
     }
-    first: dict[str, str] = {}  # equal files share a recipe: take the first's spans
+    first: dict[str, str] = {}  # equal files share a recipe: take the first one's spans
     for row, measured in rows:
         if first.setdefault(row["cut"], row["recording"]) != row["recording"]:
             continue
-        if row["error_code"] and row["cut"] not in fresh:  # of a filter chosen later
+        if row["error_code"] and row["cut"] not in fresh:  # from a filter chosen later
             cut = cuts_by_recipe[row["cut"]]
             cut.error_code, cut.error_detail = row["error_code"], row["error_detail"]
             continue

@@ -4,13 +4,13 @@
     {"id": "…", "decision": "retext", "text": "the right words", …}
     {"id": "…", "decision": "recut", "start": 12.25, "end": 15.5, …}
 
-`recut` moves the boundaries of a clip, s from the recording's first sample; what is cut then has an
-id of its own, and its rules are applied anew, unless a `text` says that it is wanted.
+`recut` moves the boundaries of a clip, s from the recording's first sample; the new clip has its
+own id, and rules apply to it again, unless a `text` shows that it is wanted.
 
-Of several decisions on one utterance the last counts; `undo` leaves it to the settings again.
-Writers take a lock and append in one write, so that several at once lose nothing, and what a run
-has read stays as it was. In a bucket each batch is an object below OUT/reviews instead, after
-those of an OUT/reviews.jsonl that was copied there (`tasks.storage.append_log`).
+Of several decisions on one utterance the last counts; `undo` cancels earlier ones. Writers take a
+lock and append in one write, so that concurrent ones lose nothing, and what a run has read never
+changes. In a bucket each batch is an object below OUT/reviews instead, after those of an
+OUT/reviews.jsonl that was copied there (`tasks.storage.append_log`).
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from tasks.base.json_types import parsed
 from tasks.storage import append_log, containment
 
 NAME = containment.DECISIONS_FILE
-FOLDER = "reviews"  # of a bucket
+FOLDER = "reviews"  # in a bucket
 DECISIONS = ("keep", "drop", "retext", "recut", "undo")
-RETEXT = ("re-text", "text")  # other words for `retext`
-SAME = {"why": "note", "utterance": "id"}  # other names of keys
-HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair: no text in UTF-8 holds one
+RETEXT = ("re-text", "text")  # synonyms of `retext`
+SAME = {"why": "note", "utterance": "id"}  # synonyms of keys
+HALF = re.compile("[\ud800-\udfff]")  # half of a surrogate pair: invalid in UTF-8
 TIMES = ("start", "end")
-SHORTEST, MOST = 0.1, 1e7  # s, of a clip that is cut again, and of a time
+SHORTEST, MOST = 0.1, 1e7  # s: the shortest clip of a recut, the largest time
 LONGEST = 20_000  # characters of a text or a note
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What one person decided on one utterance. `when`: RFC 3339, UTC; it never gets into a
+    """One person's decision on one utterance. `when`: RFC 3339, UTC; it never gets into a
     version."""
 
     id: str
@@ -53,7 +53,7 @@ class Decision:
 
     @property
     def keeps(self) -> bool:
-        """Whether no rule drops the utterance: who wrote its text wants it kept."""
+        """Whether no rule drops the utterance: a person who writes its text wants it kept."""
         return self.decision == "keep" or bool(self.text)
 
     @property
@@ -71,13 +71,13 @@ def path(out: Path) -> Path:
 
 
 def now() -> str:
-    """The time of a decision that states none."""
+    """The time for decisions that state none."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def checked(entry: Mapping[str, object], when: str, place: str = "") -> Decision:
-    """A decision from JSON; ConfigError, which begins with `place`, if it is none. `when` is
-    taken where the decision states no time of its own."""
+    """A decision from JSON; ConfigError, beginning with `place`, if it is invalid. `when`: the
+    default time."""
     prefix = f"{place}: " if place else ""
     given = {SAME.get(name, name): value for name, value in entry.items()}
     if given.get("decision") in RETEXT or ("decision" not in given and given.get("text")):
@@ -124,7 +124,7 @@ def checked(entry: Mapping[str, object], when: str, place: str = "") -> Decision
 
 
 def _seconds(value: object, prefix: str, name: str) -> float | None:
-    """A time of a recording; ConfigError if it is none."""
+    """A time in a recording; ConfigError if it is invalid."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < MOST:
@@ -146,8 +146,8 @@ def _line(decision: Decision) -> bytes:
 
 
 def read(data: bytes) -> list[Decision]:
-    """The decisions in a file's bytes, oldest first. A line that is none is passed over: only a
-    crash while it was written can have left it."""
+    """The decisions in a file's bytes, oldest first. Skips invalid lines: only a crash during a
+    write can have left them."""
     decisions = []
     for line in data.split(b"\n"):
         if line.strip():
@@ -166,7 +166,7 @@ def stored(out: Path) -> bytes:
 
 
 def last(decisions: Iterable[Decision]) -> dict[str, Decision]:
-    """The decision that counts for each utterance; none for those of `undo`."""
+    """The decision that counts for each utterance; none after `undo`."""
     last_by_id: dict[str, Decision] = {}
     for decision in decisions:
         if decision.decision == "undo":

@@ -1,8 +1,7 @@
-"""The decisions by people that a job goes by.
+"""The decisions by people that apply to a job.
 
-A run pins the file of decisions as it was when the run began (`pinned`): its length and its hash
-travel with the job, and each worker reads that much of it. Questions between runs go by the file
-as it is now.
+A run pins the file of decisions at its beginning (`pinned`): the file's length and hash travel with
+the job, and each worker reads that much of it. Queries between runs use the current file.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from tasks.shard_store.decision_log import Decision
 
 
 def pinned(job: Job) -> Job:
-    """The job with the decisions that are there now; the same if it has some already."""
+    """The job with the current decisions; unchanged if it already has some."""
     if job.reviews is not None:
         return job
     data = decision_log.stored(job.out)
@@ -30,8 +29,8 @@ def pinned(job: Job) -> Job:
 
 
 def of(job: Job) -> Mapping[str, Decision]:
-    """The decision that counts for each utterance, by id. RunError if the part of the file that
-    the run began with has changed."""
+    """The decision that counts for each utterance, by id. RunError if the pinned part of the file
+    has changed."""
     if job.reviews is not None and not job.reviews.size:
         return {}
     data = decision_log.stored(job.out)
@@ -51,7 +50,7 @@ def _last(data: bytes) -> Mapping[str, Decision]:
 
 
 def identity(job: Job) -> str:
-    """Hash of what the decisions change; empty without any. When they were made is not in it."""
+    """Hash of the effects of the decisions, without their times; empty if there are none."""
     by_id = of(job)
     if not by_id:
         return ""
@@ -63,7 +62,7 @@ def identity(job: Job) -> str:
 
 
 def described(job: Job) -> Reviews | None:
-    """What dataset.json says of them; None without any."""
+    """The entry for dataset.json; None without decisions."""
     by_id = of(job)
     if not by_id:
         return None

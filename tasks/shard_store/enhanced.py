@@ -1,7 +1,7 @@
 """Enhanced clips: their PCM, DNSMOS before and after, and which of the two clips counts.
 
-Both clips are always made and scored, so that `keep_if_better` and `min_ovrl` are rules like any
-other.
+Both clips are always made and scored, so that `keep_if_better` and `min_ovrl` are rules like all
+others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Scores = tuple[tuple[str, float | None], ...]  # by column
 
 
 def scorer(job: Job) -> Plugin:
-    """The filter `dnsmos` as configured, else with its defaults."""
+    """The filter `dnsmos` as configured, or with its defaults."""
     chosen = (plugin for plugin in job.filter.filters if plugin.use == "dnsmos")
     return next(chosen, Plugin(use="dnsmos"))
 
@@ -73,7 +73,7 @@ def rules(job: Job) -> tuple[Rule, ...]:
 
 
 def _settings(enhancer: Plugin) -> JsonObject:
-    """With defaults filled in."""
+    """The enhancer's settings with defaults."""
     _, settings = plugins.ENHANCE.resolve(enhancer)
     return settings.model_dump()
 
@@ -98,18 +98,18 @@ def check(job: Job) -> None:
 
 
 def heard(job: Job) -> bool:
-    """Whether recognisers hear enhanced clips."""
+    """Whether recognisers get enhanced clips."""
     return recipe.enhancing(job) and job.transcribe.hear == "enhanced"
 
 
 def recipe_of(job: Job, audio: str) -> str:
-    """Recipe of an utterance's enhanced PCM; `audio`: of its PCM as it is."""
+    """Recipe of an utterance's enhanced PCM; `audio`: recipe of its original PCM."""
     return recipe.of_enhanced(job.enhance, scorer(job), audio)
 
 
 def beside(job: Job, utterance: HeardUtterance, row: EnhancedRow | None) -> HeardUtterance:
-    """The utterance with its enhanced clip's row: its scores, the outcome by them, and which of the
-    two clips is heard and packaged."""
+    """The utterance with its enhanced clip's row: its scores, the resulting outcome, and which of
+    the two clips is recognised and packaged."""
     if row is None or row["error_code"]:
         outcome = UNCONVERTED if row is None else failed("enhance", row)
         return replace(utterance, outcome=outcome)

@@ -1,6 +1,7 @@
-"""What is never published of a text: places that the chosen plug-ins hide, each behind its mask.
+"""Spans of a text that are never published: the chosen plug-ins hide them behind masks.
 
-Checkpoints keep texts as they were heard; whatever is published, shown or sent goes through here.
+Checkpoints keep texts as recognised; every text that is published, shown or sent goes through this
+module.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def mutes(job: Job) -> bool:
 
 
 def places(job: Job, text: str, language: str | None, thorough: bool = False) -> list[Hidden]:
-    """What is hidden of a text, in order."""
+    """The hidden spans of a text, in order."""
     spots = [
         spot
         for hide, settings in _chosen(job.transcribe.verdicts)
@@ -52,7 +53,7 @@ def places(job: Job, text: str, language: str | None, thorough: bool = False) ->
 
 
 def masked(text: str, spots: Iterable[Hidden], form: Callable[[str], str] | None = None) -> str:
-    """The text with masks; `form`: what becomes of the pieces between them."""
+    """The text with masks; `form`: a function for the pieces between them."""
     pieces, last = list[str](), 0
     for spot in spots:
         pieces += [text[last : spot.start], spot.mask]
@@ -65,8 +66,8 @@ def masked(text: str, spots: Iterable[Hidden], form: Callable[[str], str] | None
 
 
 def most_places(job: Job, utterance: HeardUtterance, text: str | None) -> int:
-    """How much one of the texts about an utterance's words has to hide, at most: `text`, its
-    reference, or what a recogniser heard."""
+    """The largest number of hidden spans in any text about an utterance's words: `text`, its
+    reference, or a recogniser's."""
     if not hides(job) or (heard := utterance.transcript) is None:
         return 0
     all_texts = {text, utterance.cut.reference, *(one for one, _ in hypotheses.texts(utterance))}
@@ -74,14 +75,14 @@ def most_places(job: Job, utterance: HeardUtterance, text: str | None) -> int:
 
 
 def searched(job: Job, text: str, language: str | None, most: int) -> list[Hidden]:
-    """What is hidden of one of several texts about the same words, of which another has `most`
-    places: one with fewer is searched thoroughly."""
+    """The hidden spans of one of several texts about the same words, another of which has `most`: a
+    text with fewer is searched thoroughly."""
     spots = places(job, text, language)
     return places(job, text, language, True) if len(spots) < most else spots
 
 
 def shown(job: Job, text: str | None, language: str | None, most: int = 0) -> str | None:
-    """The text as it may be published; `most`: of `most_places`."""
+    """The text in publishable form; `most`: from `most_places`."""
     if not text or not hides(job):
         return text
     return masked(text, searched(job, text, language, most))
@@ -90,7 +91,7 @@ def shown(job: Job, text: str | None, language: str | None, most: int = 0) -> st
 def words(
     job: Job, rows: Sequence[WordRow] | None, language: str | None, thorough: bool = False
 ) -> Sequence[WordRow] | None:
-    """Words with their times, those of a hidden place as one word, its mask."""
+    """Words with their times; those of a hidden span become one word, its mask."""
     if not rows or not hides(job):
         return rows
     text, starts = _joined(rows)
@@ -116,9 +117,9 @@ def silence(
     dropped: bool,
     of_turns: Sequence[HeardTurn] = (),
 ) -> str | None:
-    """Where a clip is muted (`muting.places`); None: nowhere. `texts`: what rules on text say of
-    it; `of_turns`: what was heard of its turns in their own channels. One that is dropped for words
-    without times is silent as a whole, wherever it is played; a turn, where it has no times."""
+    """Where a clip is muted (`muting.places`); None: nowhere. `texts`: values of rules on text;
+    `of_turns`: transcripts of its turns from their own channels. A clip dropped for words without
+    times is silent as a whole, wherever it is played; likewise a turn without word times."""
     heard, packed = utterance.transcript, utterance.packed
     thorough = bool(texts.get("pii"))
     if not (thorough or of_turns) or heard is None or packed is None:
@@ -139,7 +140,7 @@ def silence(
 def _said(
     job: Job, rows: Sequence[WordRow], language: str | None, thorough: bool
 ) -> list[tuple[float, float]]:
-    """When what is hidden is said, s."""
+    """Times of hidden words, s."""
     text, starts = _joined(rows)
     spots = places(job, text, language, thorough)
     return [
@@ -161,7 +162,7 @@ def _joined(rows: Sequence[WordRow]) -> tuple[str, list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The texts of a clip as they are published."""
+    """The texts of a clip in their published form."""
 
     text: str | None
     normalised: str | None
@@ -169,14 +170,14 @@ class Texts:
     words: Sequence[WordRow] | None
 
 
-NOTHING = Texts(None, None, None, None)  # of an utterance that is still to be heard
+NOTHING = Texts(None, None, None, None)  # of an utterance without a transcript yet
 
 
 def texts(
     job: Job, clip: Texts, language: str | None, most: int, compared: Callable[[str], str]
 ) -> Texts:
-    """A clip's texts with masks, where `hides`; `most`: `most_places` of it; `compared`: gives a
-    piece of text as texts are compared."""
+    """A clip's texts with masks, where `hides`; `most`: its `most_places`; `compared`: normalises a
+    piece of text for comparison."""
     text, heard = clip.text or "", clip.hypothesis or ""
     spots = searched(job, text, language, most)
     return Texts(

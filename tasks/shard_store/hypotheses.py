@@ -1,8 +1,8 @@
 """Looks up transcripts: the first recogniser's, in the language of most of its recording's speech,
-and those by further recognisers; which of these are asked, and the text that results.
+and those of further recognisers; decides which of these run, and which text results.
 
 Each hypothesis is a transcript with its own recipe, as if its recogniser were the only one: adding
-a recogniser computes that one alone. A further recogniser hears each utterance by itself.
+a recogniser computes only that one. A further recogniser transcribes each utterance by itself.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def recipes(
 def asked(
     settings: TranscribeSettings, heard: AnyRow, measures: Mapping[str, MeasureValue]
 ) -> bool:
-    """Whether further recognisers hear an utterance: each of the first one's scores in `when` is
-    unknown or within its limits, or a measure of `also_when` is within them."""
+    """Whether further recognisers transcribe an utterance: each of the first one's scores in `when`
+    is unknown or within its limits, or a measure of `also_when` is within them."""
     if _any_within(settings.also_when, measures):
         return True
     for column, limits in settings.when.items():
@@ -63,8 +63,8 @@ def with_others(
     wanted: tuple[str, ...],
     lookup: Callable[[str], TranscriptRow | None],
 ) -> HeardUtterance:
-    """The utterance with what further recognisers heard, and in `missing` those that have not heard
-    it yet."""
+    """The utterance with the transcripts of further recognisers, and in `missing` the numbers of
+    those that have none yet."""
     rows = [lookup(wanted_recipe) for wanted_recipe in wanted]
     stated, reference = utterance.cut.language, utterance.cut.reference
     others = (
@@ -77,7 +77,7 @@ def with_others(
 
 
 def texts(utterance: HeardUtterance) -> list[tuple[str, str]]:
-    """(text, normalised) of every recogniser that heard it, the first one's first."""
+    """(text, normalised) of every recogniser with a transcript, the first one's first."""
     rows = [row for row in (utterance.transcript, *utterance.others) if row]
     pairs = ((row["text"], row["normalised"]) for row in rows)
     return [(text, normalised or "") for text, normalised in pairs if text is not None]
@@ -88,7 +88,7 @@ def spoken(job: Job, utterance: HeardUtterance) -> str | None:
     first = utterance.transcript.get("text") if utterance.transcript else None
     if job.transcribe.asr == "first" or not utterance.others or first is None:
         return first
-    from tasks.scoring import agreement  # here: for several recognisers only
+    from tasks.scoring import agreement  # here: needed for several recognisers only
 
     heard = texts(utterance)
     if job.transcribe.asr == "medoid":
@@ -142,7 +142,7 @@ def _elected(
 
 
 def _scored(utterance: HeardUtterance, row: TranscriptRow | None) -> TranscriptRow | None:
-    """Errors are counted again in case the source's text or the rules changed."""
+    """Counts errors again in case the source's text or the rules changed."""
     if not _sound(row):
         return row
     return scoring.scored(row, utterance.cut.reference, utterance.cut.language)

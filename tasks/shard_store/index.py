@@ -1,4 +1,4 @@
-"""The index of an OUT: which checkpoints exist, and what the last run noted about them.
+"""The index of an OUT: which checkpoints exist, and the last run's notes about them.
 
     OUT/manifests/index.json    files: every committed file, so that a missing one is noticed
                                 shards, version: what needs no second look, with its key
@@ -27,14 +27,14 @@ from tasks.storage.local import is_temporary
 FORMAT = 1  # of the file
 STAGES = ("shard", "filter", "resample", "transcribe")
 ROOTS = (*(f"manifests/{name}" for name in STAGES), "audio")
-NAMED = 5  # files that a message names
-OF_A_REQUEST = 1000  # objects that an object store names in one answer
+NAMED = 5  # files listed in a message
+OF_A_REQUEST = 1000  # objects in one answer of an object store's listing
 
 Notes = JsonObject  # of one shard or the version: `key`, and the facts that it holds for
 
 
 class Index:
-    """The committed files of an OUT as they were when last listed, and the last run's notes.
+    """The committed files of an OUT at the last listing, and the last run's notes.
 
     Notes may be written only while holding OUT's lock.
     """
@@ -92,18 +92,19 @@ class Index:
         return by_shard
 
     def gone(self) -> list[str]:
-        """Files that were there when the last run noted them, sorted, but for those whose rows or
-        PCM another one holds now: a kill came before that was noted."""
+        """Files that the last run noted and that are gone, sorted, except those whose rows or PCM
+        another file holds now: a kill came before that was noted."""
         gone = filter(manifest.OWN.fullmatch, sorted(self._noted_files() - self.files.keys()))
         return [name for name in gone if not manifest.replaced(self.out, name)]
 
     def repair(self, out: Path, fault: CorruptManifest) -> None:
-        """`manifest.repair`; what it removes is not missed."""
+        """`manifest.repair`; removed files do not count as missing."""
         if manifest.repair(out, fault):
             self.files.pop(fault.path.removeprefix(f"{out}/"), None)
 
     def most_files(self, shard: str) -> int:
-        """Files of a shard of the stage after the first that has most of them, or its blobs."""
+        """The largest number of files that a shard has in a stage after the first, or of its
+        blobs."""
         if self._files_of is None:
             self._files_of = Counter(name.rpartition("/")[0] for name in self.files)
         return max(self._files_of[f"{root}/{shard}"] for root in ROOTS[1:])
@@ -120,14 +121,14 @@ class Index:
             log.warning(sentence, files, named(gone))
 
     def noted_shard(self, shard: str, key: str, code: str | None) -> Mapping[str, int] | None:
-        """Items of each stage of a shard, if it was noted under this key, and by this `code`, or by
-        any."""
+        """Items of each stage of a shard, if it was noted under this key, and by this `code` (None:
+        by any)."""
         note = self._noted["shards"].get(shard)
         alike = note and note["key"] == key and code in (None, self._noted.get("code"))
         return note["items"] if note and alike else None
 
     def noted_version(self, key: str) -> Notes | None:
-        """What was noted of the newest version under this key."""
+        """The note about the newest version under this key."""
         note: Notes | None = self._noted.get("version")
         return note if note and note["key"] == key else None
 
@@ -136,8 +137,8 @@ class Index:
         self._write({**self._noted, "files": sorted(self.files)})
 
     def note(self, shards: Mapping[str, Notes], code: str, version: Notes | None) -> None:
-        """Write the list of files, and the shards and version that need no look while their keys
-        hold; `code` has looked at them."""
+        """Write the list of files, and the shards and version that need no check while their keys
+        hold; `code` has checked them."""
         noted = {"files": sorted(self.files), "shards": dict(shards), "code": code}
         self._write(noted | ({"version": version} if version else {}))
 
@@ -163,7 +164,7 @@ class Index:
 
 
 def named(files: Sequence[str]) -> str:
-    """The first of some files, and how many more there are."""
+    """The first of some files, and the number of others."""
     more = f" and {len(files) - NAMED} more" if len(files) > NAMED else ""
     return ", ".join(files[:NAMED]) + more
 
@@ -187,7 +188,7 @@ def _path(out: Path) -> Path:
 
 
 def _read(out: Path) -> Notes:
-    """The stored notes; none if there are none, or if they are damaged."""
+    """The stored notes; empty ones if there are none, or if they are damaged."""
     try:
         noted = storage.read_json(_path(out))
     except (OSError, ValueError):

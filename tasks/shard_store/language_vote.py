@@ -1,6 +1,6 @@
 """The language of a recording, by a vote of its clips.
 
-A clip of two seconds is weak evidence of its language; fifty such clips are strong evidence. Where
+A clip of two seconds is weak evidence of its language; fifty such clips are strong evidence. If
 most of a recording's speech is in one language, clips detected in another are transcribed again in
 it, unless their own evidence is strong.
 """
@@ -13,7 +13,7 @@ from functools import cached_property
 
 from tasks.base.schema import TranscriptRow
 
-LEAST_CLIPS = 3  # fewer make no majority
+LEAST_CLIPS = 3  # fewer clips are no majority
 LEAST_SHARE = 0.5  # of certainty; below, a recording has several languages or no speech
 #: A clip this certain of another language, and this long, keeps it: speakers do switch.
 SURE_PROBABILITY = 0.9
@@ -22,8 +22,8 @@ SURE_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Vote:
-    """Certainty of each language of a recording: its mean probability over the seconds, where clips
-    in other languages count as 0. The sum is 1 if every clip is certain, and small for music."""
+    """Certainty of each language of a recording: its mean probability over the seconds, counting
+    clips in other languages as 0. The sum is 1 if every clip is certain, and small for music."""
 
     shares: Mapping[str, float]
 
@@ -41,7 +41,8 @@ class Vote:
 
 
 def count(clips: Iterable[tuple[TranscriptRow, float]]) -> Vote | None:
-    """The vote of (row of TRANSCRIPTS, seconds of the clip); None if too few clips have one."""
+    """The vote of (row of TRANSCRIPTS, seconds of the clip); None if too few clips have a
+    language."""
     weights: dict[str, float] = {}
     voters, total = 0, 0.0
     for row, seconds in clips:
@@ -55,5 +56,5 @@ def count(clips: Iterable[tuple[TranscriptRow, float]]) -> Vote | None:
 
 
 def _detected(row: TranscriptRow) -> tuple[str | None, float]:
-    """Language and probability that the recogniser itself detected; some detect neither."""
+    """Language and probability that the recogniser detected; some detect neither."""
     return row.get("detected_language"), float(row.get("detected_probability") or 0.0)

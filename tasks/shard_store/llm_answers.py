@@ -1,7 +1,7 @@
-"""Texts as a language model rewrites them: which texts it gets, and its answers.
+"""Texts rewritten by a language model: which texts it gets, and its answers.
 
 It gets only texts that would be packaged, after everything else, and each text once: answers are
-looked up by text, whoever said it. Texts written by people are left alone.
+looked up by text, whoever spoke it. Texts written by people are left alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ModelRequest(NamedTuple):
 
 
 def request_for(job: Job, utterance: HeardUtterance) -> ModelRequest | None:
-    """The question to the model about a packaged utterance; None if there is none."""
+    """The request to the model about a packaged utterance; None if none is needed."""
     chosen, person = job.transcribe.llm_text, utterance.cut.person
     if chosen is None or utterance.transcript is None or (person is not None and person.text):
         return None
@@ -38,7 +38,7 @@ def request_for(job: Job, utterance: HeardUtterance) -> ModelRequest | None:
 
 
 def became(utterance: FinalUtterance) -> str | None:
-    """`taken` if the model's answer replaced the text, else why it did not; None if the model was
-    not asked."""
+    """`taken` if the model's answer replaced the text, else the reason why not; None without a
+    request."""
     row = utterance.llm_answer
     return None if row is None else row["error_code"] or TAKEN

@@ -4,12 +4,12 @@
     audio/<shard>/<sha256[:16] of the file>.pcm                         int16 blobs of one part
 
 A part is staged and published (`tasks.storage.atomic`), so it is complete under its final name. The
-name holds the hash of the bytes, which finds a flipped bit or a truncated file on reading. Reading
-only tells of such a part: a run, which holds OUT's lock, removes it (`repair`) and computes its
-items again.
-Parts only add items, except in the shard stage: there the part with the highest `n` is the shard.
-A file may hold several parts (`compaction.py`): its footer names them with their rows, and each is
-read as if it still stood alone. Where both are there, the file that holds more counts.
+name holds the hash of the bytes, which reveals a flipped bit or a truncated file on reading.
+Reading only reports such a part: a run, which holds OUT's lock, removes it (`repair`) and computes
+its items again. Parts only add items, except in the shard stage, where the part with the highest
+`n` is the shard. A file may hold several parts (`compaction.py`): its footer names them with their
+rows, and each is read as if it were a separate file. If both exist, the file with more parts
+counts.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from tasks.base.schema import RECORDINGS, AnyRow
 from tasks.shard_store import blobs
 from tasks.storage import tables
 
-HOLDS: Final = "holds"  # in a footer: (name, rows) of each part that the file holds
-LISTINGS = 3  # of a shard whose files are joined meanwhile
+HOLDS: Final = "holds"  # footer key: (name, rows) of each part in the file
+LISTINGS = 3  # attempts to list a shard whose files are being joined
 SHARD = re.compile(r"shard-[0-9]{6,}")
 PART = re.compile(r"[0-9]{6,}-[0-9a-f]{16}")
 #: Files that a run commits and may remove, by their names in OUT.
@@ -46,21 +46,21 @@ OWN = re.compile(
 
 
 class Footer(TypedDict, total=False):
-    """What a file of manifests says of its rows, beside their schema."""
+    """Metadata of a file of manifests."""
 
     stage: str
     shard: str
-    measures: dict[str, str]  # of the stage filter: the recipe of each filter's measures
-    recipe: str  # of the settings that made the part; older parts say none
+    measures: dict[str, str]  # stage filter: the recipe of each filter's measures
+    recipe: str  # of the settings that made the part; older parts have none
     holds: list[tuple[str, int]]  # see HOLDS
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One commit: its rows, and what the footer says about them."""
+    """One commit: its rows and their metadata."""
 
     path: Path  # the file that holds it
-    name: str  # that it was committed under, without the ending
+    name: str  # at its commit, without the suffix
     table: pa.Table
     meta: Footer
 
@@ -74,7 +74,7 @@ def folder(out: Path, stage: str, shard: str) -> Path:
 
 
 def files(out: Path, stage: str, shard: str) -> list[Path]:
-    """The files of a shard's parts, sorted by name; nothing else that lies there."""
+    """The files of a shard's parts, sorted by name, and no other files."""
     return _files(folder(out, stage, shard))
 
 
@@ -83,29 +83,29 @@ def _files(home: Path) -> list[Path]:
 
 
 def shards(out: Path) -> list[str]:
-    """Ids of all shards, in the order in which they were made."""
+    """Ids of all shards, oldest first."""
     names = storage.of(out).folders(out / "manifests" / "shard")
     return [name for name in names if SHARD.fullmatch(name)]
 
 
-#: What a reader does about damage.
+#: A reader's reaction to damage.
 OnDamage = Callable[[Path, CorruptManifest], object]
 
 
 def leave(out: Path, fault: CorruptManifest) -> None:
-    """For commands that look."""
+    """Warn only: for commands that do not write."""
     log.warning("%s; the next run removes it, and makes again what it held", fault)
 
 
 def refuse(out: Path, fault: CorruptManifest) -> None:
-    """Raise it."""
+    """Raise the fault."""
     raise fault
 
 
 def repair(out: Path, fault: CorruptManifest) -> bool:
-    """Remove the damaged file, so that the run makes again what it held; returns whether it did.
+    """Remove the damaged file, so that the run computes its contents again; returns whether it did.
 
-    Only for a run that holds OUT's lock, and for its workers. What is no file of uttermill's stays.
+    Only for a run that holds OUT's lock, and for its workers. Files of others stay.
     """
     name = fault.path.removeprefix(f"{out}/")
     if not OWN.fullmatch(name):
@@ -113,7 +113,7 @@ def repair(out: Path, fault: CorruptManifest) -> bool:
         return False
     top, _, rest = name.partition("/")
     path = storage.inside(out / top, rest)
-    if not storage.exists(path):  # another row of it was met before
+    if not storage.exists(path):  # already removed because of another row
         return False
     storage.remove(path)
     log.warning("%s; removed; what it held is made again", fault)
@@ -121,15 +121,15 @@ def repair(out: Path, fault: CorruptManifest) -> bool:
 
 
 def repair_results(out: Path, fault: CorruptManifest) -> None:
-    """`repair`, for a stage, which computes again what is missing. A damaged listing is raised:
-    without it a shard would seem to hold nothing, and only the sources tell what it held."""
+    """`repair`, for a stage, which computes again what is missing. Raises a damaged listing:
+    without it a shard would seem empty, and only the sources know its recordings."""
     if is_listing(out, fault):
         raise fault
     repair(out, fault)
 
 
 def is_listing(out: Path, fault: CorruptManifest) -> bool:
-    """Whether a part of the shard stage is damaged."""
+    """Whether the fault is in a part of the shard stage."""
     return fault.path.startswith(f"{out}/manifests/shard/")
 
 
@@ -142,9 +142,9 @@ def commit(
     meta: Footer,
     number: int | None = None,
 ) -> Path:
-    """Write rows as a new part of the shard; atomic, durable; returns its path.
+    """Write rows as a new part of the shard, atomically and durably; returns its path.
 
-    `number` is the part's place among the others; by default it comes last.
+    `number`: the part's position among the others; default: last.
     """
     home = folder(out, stage, shard)
     if number is None:
@@ -162,7 +162,7 @@ def commit(
 
 
 def read(out: Path, stage: str, shard: str, damaged: OnDamage = leave) -> list[Part]:
-    """All intact parts of a shard, oldest first; `damaged` is told of each other file."""
+    """All intact parts of a shard, oldest first; `damaged` is called for each other file."""
     home = folder(out, stage, shard)
     paths = _files(home)
     opened, faults = _opened(paths)
@@ -177,7 +177,7 @@ def read(out: Path, stage: str, shard: str, damaged: OnDamage = leave) -> list[P
 
 
 def _opened(paths: Sequence[Path]) -> tuple[list[list[Part]], list[CorruptManifest]]:
-    """The parts of each intact file, and what is wrong with the damaged ones."""
+    """The parts of each intact file, and the faults of the damaged ones."""
     files, faults = [], []
     for path in paths:
         try:
@@ -188,7 +188,7 @@ def _opened(paths: Sequence[Path]) -> tuple[list[list[Part]], list[CorruptManife
 
 
 def _once(files: Sequence[Sequence[Part]]) -> list[Part]:
-    """Each part once, from the file that holds most parts."""
+    """Each part once, from the file with the most parts."""
     if len(files) == 1:
         return [*files[0]]
     part_by_name: dict[str, Part] = {}
@@ -198,8 +198,8 @@ def _once(files: Sequence[Sequence[Part]]) -> list[Part]:
 
 
 def replaced(out: Path, name: str) -> bool:
-    """Whether a committed file, named relative to OUT (one of OWN), has become obsolete: another
-    file holds its contents, or no row names it."""
+    """Whether a committed file, named relative to OUT (one of OWN), is obsolete: another file holds
+    its contents, or no row names it."""
     place = out / name
     if place.suffix == ".pcm":
         parts = _readable(folder(out, "resample", place.parent.name))
@@ -222,13 +222,13 @@ def listings(out: Path) -> Iterator[pa.Table]:
 
 
 def listed(out: Path, shard: str, damaged: OnDamage = leave) -> pa.Table:
-    """RECORDINGS of a shard, by the newest intact part of the shard stage; empty without one."""
+    """RECORDINGS of a shard, from the newest intact part of the shard stage; empty without one."""
     parts = read(out, "shard", shard, damaged)
     return parts[-1].table if parts else RECORDINGS.empty_table()
 
 
 def listed_in(out: Path, shard: str, name: str, damaged: OnDamage = leave) -> pa.Table:
-    """The same, where a listing of OUT shows the newest part's file `name`."""
+    """`listed`, if a listing of OUT names the newest part's file, `name`."""
     try:
         return open_parts(folder(out, "shard", shard) / name)[-1].table
     except CorruptManifest:
@@ -236,7 +236,7 @@ def listed_in(out: Path, shard: str, name: str, damaged: OnDamage = leave) -> pa
 
 
 def recordings(out: Path, shard: str) -> list[str]:
-    """Names of a shard's recordings; where the newest part is sound, nothing else is read."""
+    """Names of a shard's recordings; reads only the newest part if that is intact."""
     newest = max(files(out, "shard", shard), key=number_of, default=None)
     if newest is None:
         return []
@@ -270,8 +270,8 @@ _parts: dict[Path, list[Part]] = {}
 
 
 def open_parts(path: Path) -> list[Part]:
-    """The parts of a file, which is checked against the hash in its name; CorruptManifest when it
-    differs or is gone.
+    """The parts of a file, after checking the hash in its name; CorruptManifest if it differs or
+    the file is gone.
 
     Pass a path that was just listed.
     """

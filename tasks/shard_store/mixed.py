@@ -1,6 +1,7 @@
-"""What workers of a run differed in that may give other data, where `cluster.mixed` allowed it.
+"""Differences between a run's workers that may change data, where `cluster.mixed` allowed them.
 
-It is kept with OUT's checkpoints, and told by each version that is made of them."""
+They are stored with OUT's checkpoints, and listed by each version made from them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ def record(out: Path, differences: Iterable[str]) -> None:
 
 
 def recorded(out: Path) -> list[str]:
-    """All of them, sorted; none if all workers have been alike."""
+    """All recorded differences, sorted; empty if all workers have been alike."""
     place = _place(out)
     return list(storage.read_json(place)) if storage.exists(place) else []
 

@@ -1,8 +1,8 @@
-"""What plug-ins on text ask models about a text, and the recipes of the answers.
+"""Questions of plug-ins on text to models, and the recipes of the answers.
 
-A text is asked about once it would be packaged, in the words that may leave: without what `pii`
-hides. Answers are looked up by text, whoever said it; those of a model that hears the clip by its
-samples, too.
+Questions are asked once a text would be packaged, and about its publishable words: without those
+that `pii` hides. Answers are looked up by text, whoever spoke it; those of a model that gets the
+clip also by its samples.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tasks.shard_store import recipe
 
 
 class Asking(NamedTuple):
-    """A chosen plug-in on text that asks models, and what it asks about each text."""
+    """A chosen plug-in on text with its questions about each text."""
 
     plugin: Plugin
     version: int
@@ -35,7 +35,7 @@ class TextRequest(NamedTuple):
 
 
 def asking(settings: TranscribeSettings) -> tuple[Asking, ...]:
-    """The plug-ins on text that ask models."""
+    """The chosen plug-ins on text that have questions."""
     resolved = ((plugin, *plugins.TEXT.resolve(plugin)) for plugin in settings.verdicts)
     all_chosen = (
         Asking(plugin, module.VERSION, module.questions(chosen))
@@ -45,13 +45,13 @@ def asking(settings: TranscribeSettings) -> tuple[Asking, ...]:
 
 
 def identities(chosen: Sequence[Asking]) -> list[str]:
-    """What their answers follow from, beside texts."""
+    """What their answers depend on, besides texts."""
     return [request.recipe for request in requests(chosen, "", "")]
 
 
 def requests(chosen: Iterable[Asking], text: str, audio: str | None) -> list[TextRequest]:
     """All questions about a text. `audio`: the recipe of its clip's samples; None: they must not
-    leave, and what hears them is not asked."""
+    leave this machine, and questions that need them are omitted."""
     return [
         TextRequest(
             recipe.digest("asked", one.plugin.use, one.version, question.recipe, text, *heard),

@@ -1,7 +1,7 @@
-"""Silence in place of words that are hidden: the clip keeps its length, and every other sample.
+"""Replaces hidden words by silence: the clip keeps its length, and all other samples.
 
-`muted`, as it is published: "16000-24000 40000-41000", samples of the clip, the first one included
-and the last one not. Fades lie outside.
+`muted`, as published: "16000-24000 40000-41000", samples of the clip, the first included and the
+last excluded. Fades lie outside.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def places(words: Iterable[tuple[float, float]], rate: int, samples: int) -> str
 
 
 def spans(muted: str) -> list[tuple[int, int]]:
-    """(first sample, the one behind the last) of each place."""
+    """(first sample, end) of each span."""
     pairs = (place.split("-") for place in muted.split())
     return [(int(low), int(high)) for low, high in pairs]
 
 
 def silenced(pcm: Int16s, muted: str | None) -> Int16s:
-    """The clip, int16 [samples], with silence there."""
+    """The clip, int16 [samples], with silence in the spans of `muted`."""
     if not muted:
         return pcm
     gain = np.ones(len(pcm) + 2 * FADE, np.float32)  # a margin, for fades beyond the clip

@@ -1,9 +1,9 @@
-"""Turns of windows that are heard from their own channels, as in a call with one for each speaker.
+"""Turns of windows, transcribed from their own channels, as in a call with one channel per speaker.
 
-A window's clip is the mix, in which recognisers hear little of a short turn inside another's. So
+A window's clip is the mix, in which recognisers catch little of a short turn inside another's. So
 each turn has PCM of its channel alone, as if that were a recording (`channels: apart`), and a
-transcript, which shares windows of the recogniser with those of its channel, as utterances do.
-Where a channel is not known, or its PCM could not be made, turns keep to the words of the window.
+transcript, which shares windows of the recogniser with those of its channel, as utterances do. If a
+channel is unknown, or its PCM could not be made, turns keep the words of the window.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tasks.settings.job import Job
 from tasks.shard_store import shared_windows
 from tasks.shard_store.shared_windows import Company
 
-BESIDE_S = 0.1  # heard on each side of a turn
-#: The recipe of a span's PCM, by its first sample and the one behind its last.
+BESIDE_S = 0.1  # s of audio added on each side of a turn
+#: The recipe of a span's PCM, by its first sample and its end.
 AudioRecipe = Callable[[int, int], str]
 
 
 class OwnTurn(NamedTuple):
-    """A turn of a window, in samples of it; what is heard of its channel are samples `start` to
-    `end` of the recording."""
+    """A turn, in samples of its window; its channel is transcribed from sample `start` to `end` of
+    the recording."""
 
     turn: SpokenTurn
     channel: int
@@ -40,28 +40,28 @@ class OwnTurn(NamedTuple):
 
 
 class ChannelTurn(NamedTuple):
-    """A turn of a window that was heard, with what is stored of its channel."""
+    """A turn of a transcribed window, with what is stored for its channel."""
 
     own: OwnTurn
     recipe: str  # of its transcript
-    language: str | None  # that was heard in the window
+    language: str | None  # recognised in the window
     pcm: EnhancedRow | None
     row: TranscriptRow | None
 
     @property
     def unheard(self) -> bool:
-        """Whether it has PCM, and nobody heard that."""
+        """Whether it has PCM but no transcript."""
         return self.row is None and self.pcm is not None and not self.pcm["error_code"]
 
     @property
     def fault(self) -> str | None:
-        """Why it keeps to the words of the window; None: it was heard, or is to be."""
+        """Why it keeps the words of the window; None: it has a transcript, or will get one."""
         failed = [row for row in (self.pcm, self.row) if row and row["error_code"]]
         return f"{failed[0]['error_code']}: {failed[0]['error_detail']}" if failed else None
 
 
 class HeardTurn(NamedTuple):
-    """What was heard of a turn; the words in s of the window, None: their times are not known."""
+    """The transcript of a turn; words in s of the window, None: their times are unknown."""
 
     turn: SpokenTurn
     text: str
@@ -69,14 +69,14 @@ class HeardTurn(NamedTuple):
 
 
 def asked(job: Job) -> bool:
-    """Whether turns are heard from their own channels, where these are known."""
+    """Whether turns are transcribed from their own channels, where these are known."""
     holds_turns = plugins.SEGMENTERS.load(job.filter.segmenter.use).HOLDS_TURNS
     chosen = job.transcribe
     return holds_turns and chosen.turns_by == "channel" and chosen.backend.use != "none"
 
 
 def converted(settings: ResampleSettings) -> ResampleSettings:
-    """How the PCM of one channel is made."""
+    """The settings for PCM of one channel."""
     return settings.model_copy(update={"mono": "mean"})
 
 
@@ -87,9 +87,9 @@ def of(
     shared_seconds: float,
     audio: Callable[[int], AudioRecipe],
 ) -> Iterator[OwnTurn]:
-    """The turns of a window whose channels are known, channel by channel. `window`: samples of the
-    recording; `audio(channel)`: recipes of its PCM; `shared_seconds`: of a window of the recogniser
-    that several share."""
+    """The turns of a window with known channels, channel by channel. `window`: samples of the
+    recording; `audio(channel)`: recipes of its PCM; `shared_seconds`: length of a recogniser's
+    shared window."""
     first, last = window
     stretches = turns.within(speech, first, last)
     channels = {one.speaker: one.channel for one in stretches if one.channel is not None}
@@ -110,7 +110,7 @@ def of(
 
 
 def heard(turns: Iterable[ChannelTurn], first: int, rate: int) -> list[HeardTurn]:
-    """What was heard of the turns of the window that begins at sample `first` of the recording."""
+    """The transcripts of the turns of the window that begins at sample `first` of the recording."""
     return [
         HeardTurn(
             one.own.turn, one.row["text"] or "", _moved(one.row, (one.own.start - first) / rate)

@@ -1,7 +1,7 @@
-"""Stored failures that are no fault of the item (`errors.PASSING`).
+"""Stored failures that are not the item's fault (`errors.PASSING`).
 
-They account for it in the version that is published then. The next run takes the item for one
-without a result, and what that gives stands.
+They count in the version that is being published. The next run treats the item as one without a
+result, and the new result stays.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tasks.base.arrays import Bools
 from tasks.base.errors import PASSING
 from tasks.shard_store.manifest import Part
 
-#: The column of what a row is the result of, by stage.
+#: The column that identifies a row's item, by stage.
 KEYS = {"filter": "cut", "resample": "audio", "transcribe": "transcript"}
-#: Earlier releases stored the system's errors as faults of the item, in these words.
+#: Earlier releases stored the system's errors as faults of the item, with these codes.
 _FORMERLY = pa.array(["unreadable", "decode_error"])
 _ERRORS = (
     *(errno.EIO, errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN),
@@ -29,7 +29,7 @@ _ERRORS = (
     *(errno.EINTR, errno.ENFILE, errno.EMFILE, errno.EACCES, errno.EPERM, errno.EBUSY),
     *(errno.ECONNRESET, errno.ECONNREFUSED, errno.ECONNABORTED, errno.ENODEV, errno.ENOMEM),
 )
-_KILLED = "its process ended with status -9"  # and what the kernel killed for want of memory
+_KILLED = "its process ended with status -9"  # also processes killed for lack of memory
 _WORDS = rf"^(it cannot be read \(|.*FFmpeg: )?({'|'.join(map(os.strerror, _ERRORS))})\b"
 
 
@@ -47,7 +47,7 @@ def passing(table: pa.Table) -> Bools:
 
 
 def without(parts: Sequence[Part]) -> list[Part]:
-    """Parts without such rows, for who asks what is lacking."""
+    """Parts without such rows, for callers that look for missing items."""
     masks = [passing(part.table) for part in parts]
     return [
         replace(part, table=part.table.filter(pa.array(~mask))) if mask.any() else part
@@ -56,13 +56,13 @@ def without(parts: Sequence[Part]) -> list[Part]:
 
 
 def standing(stage: str, parts: Sequence[Part]) -> list[Part]:
-    """Parts whose rows account for the items."""
+    """Parts with the rows that account for the items."""
     tables = last(stage, [part.table for part in parts])
     return [replace(part, table=table) for part, table in zip(parts, tables, strict=True)]
 
 
 def last(stage: str, tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """Tables of a stage without such rows after which another result of the same came."""
+    """Tables of a stage without such rows if a later result of the same item exists."""
     masks = [passing(table) for table in tables]
     if not any(mask.any() for mask in masks):
         return [*tables]

@@ -31,14 +31,14 @@ from tasks.settings import (
 from tasks.settings.job import Job
 from tasks.settings.servers import LlmText
 
-#: Raise it when tasks/audio/ delivers other samples. What 2 of FILTER_VERSION brought (streams that
-#: change midway, faults), and 3 (it decodes on after rejected packets, and finds more faults),
-#: changed the samples of no recording that was cut before without damage.
+#: Raise it when tasks/audio/ delivers other samples. FILTER_VERSION 2 (streams that change midway,
+#: faults) and 3 (continues after rejected packets, and finds more faults) changed no samples of
+#: recordings that had been cut without damage.
 DECODE_VERSION = 1
 FILTER_VERSION = 3
-#: Of what is heard where a recording has several channels; see `tasks.audio.channels.Heard`.
+#: Added to recipes that use several channels; see `tasks.audio.channels.Heard`.
 HEARD = "loudest where they cancel"
-#: Of the mix of more than two channels; see `tasks.audio.layouts`.
+#: Added to recipes that mix more than two channels; see `tasks.audio.layouts`.
 MIXED = "by layout"
 ENHANCE_VERSION = 1
 CUTTING = (
@@ -47,15 +47,15 @@ CUTTING = (
     "edge_seconds",
     "max_second_voice",
 )  # settings of a diarizer that change cuts, never turns
-#: Not told at its default: turns that an earlier release stored are without these probabilities,
-#: and are cut as they were.
+#: Omitted at these defaults: turns stored by an earlier release lack these probabilities, and are
+#: cut as before.
 SINCE = {"max_second_voice": 0.15}
 RESAMPLE_VERSION = 1
 TRANSCRIBE_VERSION = 1
 
 
 def digest(*parts: object) -> str:
-    """24 hex digits over JSON-able parts; order of mappings does not matter."""
+    """24 hex digits over JSON-able parts; the order of mappings does not matter."""
     return hashlib.sha256(_canonical(parts).encode("ascii")).hexdigest()[:24]
 
 
@@ -76,15 +76,15 @@ def digests_of_texts(columns: Mapping[str, Sequence[str | bool | None]]) -> list
         alike = values.count(values[0]) == count
         forms.append(f'"{name}":' + (_text(values[0]).replace("%", "%%") if alike else "%s"))
         encode: Callable[..., str] = _quoted if {*map(type, values)} == {str} else _text
-        varied += [] if alike else [map(encode, values)]  # row by row: texts may be long
+        varied += [] if alike else [map(encode, values)]  # lazily: texts may be long
     form = "[{" + ",".join(forms) + "}]"
     rows = zip(*varied, strict=True) if varied else repeat((), count)
     return [hashlib.sha256((form % row).encode("ascii")).hexdigest()[:24] for row in rows]
 
 
 def _digest_of(head: str, *tail: str) -> str:
-    """`digest` of the parts that `head` begins, `_head`, and of more, each as canonical JSON: for
-    recipes of utterances, of which there are many with one head."""
+    """`digest` of parts of which the first are `head`, from `_head`, and the others canonical JSON:
+    for recipes of many utterances with the same head."""
     return hashlib.sha256(f"{head},{','.join(tail)}]".encode("ascii")).hexdigest()[:24]
 
 
@@ -94,8 +94,8 @@ def _head(*parts: object) -> str:
 
 
 def of_part(content: str, track: int = 0, picked: Channels | None = None) -> str:
-    """What of a file a recording is: its digest, the track unless it is the first, and the channels
-    unless they are all."""
+    """The part of a file that a recording is: the file's digest, the track unless it is the first,
+    and the channels unless they are all."""
     channels = [] if picked is None else ["channel", *map(str, picked)]
     return " ".join([content, *([f"track {track}"] if track else []), *channels])
 
@@ -107,13 +107,13 @@ def of_samples(
     picked: Channels | None = None,
     silenced: bool = False,
 ) -> str:
-    """What cuts, turns and PCM take for a recording's content: `of_part`, how more than two
-    channels are mixed, and whether what is no number is silence."""
+    """The content of a recording for cuts, turns and PCM: `of_part`, how more than two channels are
+    mixed, and whether NaN and infinite samples become silence."""
     how = [*([MIXED] if channels > 2 else []), *(["non-finite as silence"] if silenced else [])]
     return " ".join([of_part(content, track, picked), *how])
 
 
-@lru_cache(maxsize=256)  # asked for with each utterance
+@lru_cache(maxsize=256)  # called for each utterance
 def of_plugin(shelf: str, plugin: Plugin) -> str:
     """Recipe of a plug-in: its name, VERSION, output-affecting settings and model identity."""
     module, settings = plugins.resolve(shelf, plugin)
@@ -148,7 +148,7 @@ def of_speakers(speakers: Plugin) -> str:
 
 
 def cutting_at_turns(speakers: Plugin) -> JsonObject:
-    """The diarizer's settings that its turns do not follow from, but cuts do."""
+    """The diarizer's settings that affect cuts but not its turns."""
     _, chosen = plugins.DIARIZERS.resolve(speakers)
     cutting = {k: v for k, v in lasting(chosen).items() if k in CUTTING}
     return {k: v for k, v in cutting.items() if v != SINCE.get(k, ...)}
@@ -180,7 +180,7 @@ def of_cut(
     spans: list[tuple[object, ...]] | None = None
     if given is not None:
         spans = [(s.start, s.end, *([s.speaker] if by_speaker else [])) for s in given]
-    timed = [  # they move cuts, and so does the punctuation of the text
+    timed = [  # they affect cuts, and so does the punctuation of the text
         (s.text, [(word.word, word.start, word.end) for word in s.words])
         for s in given or ()
         if s.words
@@ -199,13 +199,13 @@ def of_cut(
 
 
 def of_audio(settings: ResampleSettings, content: str, start: int, end: int) -> str:
-    """Recipe of an utterance's PCM: the span of the content, and how it was converted."""
+    """Recipe of an utterance's PCM: the span of the content, and its conversion."""
     return audio_recipes(settings)(content, start, end)
 
 
 def audio_recipes(settings: ResampleSettings) -> Callable[[str, int, int], str]:
-    """`of_audio` with these settings, for many utterances: settings take longer to compare than
-    a recipe to hash."""
+    """`of_audio` with these settings, for many utterances: comparing settings takes longer than
+    hashing a recipe."""
     head = _audio_head(settings)
 
     def of(content: str, start: int, end: int) -> str:
@@ -224,7 +224,8 @@ def _audio_head(settings: ResampleSettings) -> str:
 
 
 def of_enhanced(enhancer: Plugin, scorer: Plugin, audio: str) -> str:
-    """Recipe of an utterance's enhanced PCM and of its scores; `audio`: of its PCM as it is."""
+    """Recipe of an utterance's enhanced PCM and of its scores; `audio`: recipe of its original
+    PCM."""
     how = of_plugin("enhance", enhancer), of_plugin("filters", scorer)
     return digest("enhanced", ENHANCE_VERSION, *how, audio)
 
@@ -271,8 +272,8 @@ def of_llm_answer(settings: LlmText, text: str, language: str) -> str:
 
 
 def weights(recognisers: Iterable[Plugin]) -> str:
-    """Identities of the recognisers' models, one a line; ConfigError when one is missing or
-    another one."""
+    """Identities of the recognisers' models, one a line; ConfigError if one is missing or a
+    different one."""
     identities = []
     for backend in recognisers:
         recogniser, settings = plugins.ASR.resolve(backend)
@@ -281,7 +282,7 @@ def weights(recognisers: Iterable[Plugin]) -> str:
 
 
 def weights_licences(settings: TranscribeSettings) -> dict[str, str | None]:
-    """Licence of each recogniser's weights, as their owner writes it; None: not known."""
+    """Licence of each recogniser's weights, as their owner writes it; None: unknown."""
     resolved = [(backend.use, *plugins.ASR.resolve(backend)) for backend in settings.recognisers]
     return {
         use: recogniser.abilities(backend_settings).licence
@@ -290,7 +291,7 @@ def weights_licences(settings: TranscribeSettings) -> dict[str, str | None]:
 
 
 def speaking(job: Job) -> bool:
-    """Whether the job asks who speaks."""
+    """Whether the job uses a diarizer."""
     return job.speakers.use != "none"
 
 

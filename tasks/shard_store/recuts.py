@@ -1,7 +1,7 @@
-"""Clips that a person cut again: other boundaries for an utterance of a stored cut.
+"""Clips that a person cut again: new boundaries for an utterance of a stored cut.
 
-The new clip stands in the old one's place, with another id, since ids name their times; measures,
-PCM and text are made for it as for any other. Samples that it leaves free are `unsegmented`.
+The new clip replaces the old one, with another id, since ids contain times; measures, PCM and text
+are made for it as for any other. Samples that no clip covers any more are `unsegmented`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from tasks.recording import Segment, ids
 from tasks.shard_store.cuts import Cut, segment_of
 from tasks.shard_store.decision_log import Decision
 
-LEFT = "cut_by_person"  # reason of samples that no clip holds any more
+LEFT = "cut_by_person"  # reason of samples that no clip covers any more
 
 
 def asked(people: Mapping[str, Decision]) -> dict[str, Decision]:
-    """Those decisions that cut a clip again, by utterance id."""
+    """The decisions that cut a clip again, by utterance id."""
     return {name: d for name, d in people.items() if d.decision == "recut"}
 
 
@@ -28,8 +28,7 @@ def applied(
     given: Sequence[Segment] | None,
     recuts: Mapping[str, Decision],
 ) -> Cut:
-    """The cut with the clips that `recuts`, by utterance id, cut again; the same where there are
-    none."""
+    """The cut with the clips that `recuts` (by utterance id) cut again; unchanged without any."""
     spans: list[CutRow] = []
     left: list[CutRow] = []
     people = {}
@@ -52,7 +51,7 @@ def _moved(
     given: Sequence[Segment] | None,
     recuts: Mapping[str, Decision],
 ) -> tuple[Decision | None, CutRow]:
-    """The last decision on the span, and the span by it: a clip may be cut again and again."""
+    """The last decision on the span, and the resulting span: a clip may be cut again repeatedly."""
     last, seen = None, set[str]()
     while span["kind"] == "utterance":
         name = _id(span, cut.rate, recording, given)

@@ -1,8 +1,8 @@
-"""When the words of sources' texts are said: which texts are aligned with which audio.
+"""Times of the words of sources' texts: which texts are aligned with which audio.
 
 The text is the utterance's reference, whatever of it is packaged; the recogniser's own words have
-their times from the recogniser. It is aligned once it would be packaged, in the language that was
-heard, and once: other audio, another text or another model is another recipe.
+the recogniser's times. It is aligned once it would be packaged, in the recognised language, and
+once: other audio, another text or another model give another recipe.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class AlignmentRequest(NamedTuple):
 
 
 def request_for(job: Job, weights: str, utterance: HeardUtterance) -> AlignmentRequest | None:
-    """What is asked about a packaged utterance; None if nothing is. `weights`: identities of all
-    models, one a line."""
+    """The alignment that a packaged utterance needs; None if it needs none. `weights`: identities
+    of all models, one a line."""
     text, pcm, heard = utterance.cut.reference, utterance.pcm, utterance.transcript
     if not job.transcribe.reference_words or not text or pcm is None or heard is None:
         return None
@@ -39,10 +39,10 @@ def request_for(job: Job, weights: str, utterance: HeardUtterance) -> AlignmentR
 
 
 def probabilities(aligned: TranscriptRow) -> tuple[float | None, ...]:
-    """Of each word of a text that was aligned; none where it could not be."""
+    """The probability of each word of an aligned text; empty if alignment failed."""
     return tuple(row["probability"] for row in aligned.get("word_times") or ())
 
 
 def rules_on_fit(settings: TranscribeSettings) -> list[str]:
-    """The chosen plug-ins on text that judge how a source's text fits the sound."""
+    """The chosen plug-ins on text that judge how well a source's text fits the sound."""
     return [plugin.use for plugin in settings.verdicts if plugins.TEXT.load(plugin.use).ALIGNED]

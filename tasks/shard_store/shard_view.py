@@ -1,7 +1,7 @@
-"""One shard under today's settings: its stored results, and the outcomes by its rules.
+"""One shard under the current settings: its stored results, and the outcomes by its rules.
 
 Nothing here computes more than a hash: measures, PCM and transcripts are looked up and thresholds
-applied; whatever is missing is left for a stage to compute.
+applied; missing results are left for a stage to compute.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ from tasks.shard_store.utterance import (
     failed,
 )
 
-OUTSIDE = "segment_outside_audio"  # reason of segments that the recording does not hold
-LONG_S = 60.0  # a recording of minutes, of which little may be speech
+OUTSIDE = "segment_outside_audio"  # reason of segments outside of the recording
+LONG_S = 60.0  # s; a longer recording may have little speech
 PERSON = "person"  # reason of utterances that a person dropped
 
 
@@ -63,7 +63,7 @@ class ShardView(StoredShard):
 
     @cached_property
     def filter_columns(self) -> cuts.FilterColumns:
-        """What the chosen filters store for an utterance."""
+        """The names under which the chosen filters store values of an utterance."""
         return cuts.filter_columns(self.job.filter.all_filters)
 
     def _transcript(self, utterance: HeardUtterance) -> TranscriptRow | None:
@@ -104,7 +104,7 @@ class ShardView(StoredShard):
     def _companies(
         self, cut: Cut, audio: Callable[[int, int], str]
     ) -> dict[tuple[int, int], Company]:
-        """The window of each span that shares one. Segments of the source never share a window."""
+        """The window of each span that shares one. The source's segments never share a window."""
         if not self._shared_seconds or enhanced.heard(self.job):
             return {}
         spans = (span for span in cut.spans if span["kind"] == "utterance")
@@ -127,7 +127,7 @@ class ShardView(StoredShard):
     ) -> CutUtterance:
         start, end, index, part = span["start"], span["end"], span["given"], span.get("turn")
         segment, rate = segment_of(span, cut.rate, given), cut.rate
-        # A text about the recording's first seconds alone is not that of the whole.
+        # A text about only the recording's first seconds is not that of the whole.
         all_given = given is None or recording["segments"] is not None
         audio = audio_recipe(start, end)
         utterance = CutUtterance(
@@ -161,7 +161,7 @@ class ShardView(StoredShard):
     def _part_text(
         self, recording: RecordingRow, span: CutRow, texts: PartTexts, rate: int
     ) -> str | None:
-        """The source's text of a part of a segment, or of a clip of several turns."""
+        """The source's text for a part of a segment, or for a clip of several turns."""
         part, start, end = span.get("turn"), span["start"], span["end"]
         if part is not None:
             return texts.between(part, start / rate, end / rate)
@@ -194,7 +194,7 @@ class ShardView(StoredShard):
         return own_channels.asked(self.job)
 
     def own_turns(self, cut: CutUtterance) -> list[OwnTurn]:
-        """The turns of a window that are heard from their own channels."""
+        """The turns of a window that are transcribed from their own channels."""
         if not self._turns_by_channel:  # most jobs
             return []
         speech = self.turned(cut.recording)[1] or ()
@@ -211,7 +211,7 @@ class ShardView(StoredShard):
         return recipe.audio_recipes(own_channels.converted(self.job.resample))
 
     def channel_turns(self, utterance: HeardUtterance) -> tuple[ChannelTurn, ...]:
-        """The turns of a window that was heard, with what is stored of their own channels."""
+        """The turns of a transcribed window, with what is stored for their own channels."""
         language = utterance.transcript["language"] if utterance.transcript else None
         stored: list[ChannelTurn] = []
         for turn in self.own_turns(utterance.cut):
@@ -234,7 +234,7 @@ class ShardView(StoredShard):
 
     def _filter_outcome(self, utterance: CutUtterance, cut: Cut, judge: Judge) -> Outcome:
         start, end = utterance.start, utterance.end
-        if start >= end and utterance.given is None:  # of a text
+        if start >= end and utterance.given is None:  # a sentence of a text
             lost = utterance.segment.text if utterance.segment else None
             lost = hidden.shown(self.job, lost, utterance.language)
             return Outcome("dropped", "filter", "not_in_audio", detail=shortened(lost or ""))
@@ -243,7 +243,7 @@ class ShardView(StoredShard):
             return Outcome("failed", "filter", OUTSIDE, detail=detail)
         if utterance.given is not None and utterance.segment is not None and not utterance.spared:
             beyond = seconds_beyond(utterance.segment, cut)
-            if beyond > MOST_BEYOND:  # its text says what the audio lacks
+            if beyond > MOST_BEYOND:  # its text has words that the audio lacks
                 detail = f"it ends {beyond:.2f} s beyond the end of the recording"
                 return Outcome("failed", "filter", OUTSIDE, beyond, MOST_BEYOND, detail)
         if not utterance.spared and (no := judge(utterance.measures)):
@@ -292,7 +292,7 @@ class ShardView(StoredShard):
         return model_answers.asking(self.job.transcribe)
 
     def questions(self, utterance: HeardUtterance) -> list[model_answers.TextRequest]:
-        """What plug-ins on text ask about an utterance, if it is packaged."""
+        """Questions of plug-ins on text about an utterance, if it is packaged."""
         row = utterance.transcript
         if not self._asking or row is None or row["error_code"]:
             return []
@@ -320,8 +320,8 @@ class ShardView(StoredShard):
                 yield self._final(one, judge, spoken)
 
     def _spoken(self, heard: Sequence[HeardUtterance]) -> float | None:
-        """Seconds of speech with words in a recording of LONG_S and more whose utterances were all
-        heard; None: unknown, or a shorter one."""
+        """Seconds of speech with words in a recording of at least LONG_S with all its transcripts;
+        None: unknown, or a shorter one."""
         cut = self.cut_of(heard[0].cut.recording) if heard else None
         if cut is None or cut.decoded < LONG_S * cut.rate:
             return None
@@ -381,8 +381,8 @@ class ShardView(StoredShard):
         return final
 
     def _alignment(self, utterance: HeardUtterance) -> tuple[TranscriptRow | None, bool]:
-        """The source's text with the times of its words; whether these are asked for, and not
-        there."""
+        """The source's text with the times of its words; and whether these are requested but
+        missing."""
         asked = reference_words.request_for(self.job, self.weights, utterance)
         aligned = self.transcripts.get(asked.recipe) if asked else None
         return aligned, asked is not None and aligned is None

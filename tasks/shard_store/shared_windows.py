@@ -1,10 +1,10 @@
-"""Which utterances of a recording are heard together, in one window or passage of the recogniser.
+"""Groups utterances of a recording that are recognised together, in one window or passage.
 
-Whisper hears a window of 30 s, and understands a short utterance better beside its neighbours, and
-a window better after the text of the one before. So utterances that follow each other are handed
-over as one, with silence between them in place of what was cut out. Who is among them follows from
-the cuts alone, never from rules: a threshold that drops an utterance changes no text of its
-neighbours, since it is still heard.
+Whisper takes a window of 30 s, and understands a short utterance better beside its neighbours, and
+a window better after the text of the previous one. So consecutive utterances are passed as one,
+with silence between them in place of what was cut out. The grouping depends on the cuts alone,
+never on rules: a threshold that drops an utterance changes no text of its neighbours, since it is
+still recognised with them.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-#: Least and most silence between two utterances, s. Below, words are not told apart by their times;
-#: above, Whisper tends to end its text.
+#: Least and most silence between two utterances, s. With less, words cannot be assigned by their
+#: times; with more, Whisper tends to end its text.
 PAUSE = (0.5, 1.0)
-HALVINGS = 8  # steps of the bisection for the length of windows of equal length
+HALVINGS = 8  # bisection steps for the length of equal windows
 
 Range = tuple[int, int]  # start and end in samples
 
@@ -47,9 +47,9 @@ def windows(spans: Sequence[Range], rate: int, longest: float) -> list[tuple[Ran
     """Group consecutive spans into windows of up to `longest` seconds, pauses included; a longer
     span is alone. Overlapping spans share no window.
 
-    Where the last window would be less than half full, the same number of windows are made of
-    about equal length, so that passages searched together also end together: a recording of 4.1
-    minutes becomes two passages of five steps each, not one of nine and one of one.
+    If the last window would be less than half full, the same number of windows get about equal
+    lengths, so that passages searched together also end together: a recording of 4.1 minutes
+    becomes two passages of five steps each, not one of nine and one of one.
     """
     filled = _filled(spans, rate, longest)
     if len(filled) < 2 or _seconds(filled[-1], rate) >= longest / 2:

@@ -20,13 +20,13 @@ from tasks.shard_store.cuts import Cut, segments_of, speakers_of
 from tasks.shard_store.decision_log import Decision
 from tasks.shard_store.utterance import HeardUtterance
 
-KEPT = 4096  # recipes of cuts: more than a shard has recordings, and each stage asks for each
+KEPT = 4096  # cached recipes of cuts: more than a shard has recordings
 
 
 @lru_cache(maxsize=16)
 def cut_recipes(segmenter: Plugin, speakers: Plugin) -> Callable[..., str]:
-    """`recipe.of_cut` with these plug-ins: (content, given, turns, text, language, channels). It
-    keeps what it has worked out; plug-ins take longer to compare than all the rest together."""
+    """`recipe.of_cut` with these plug-ins: (content, given, turns, text, language, channels).
+    Cached; comparing plug-ins takes longer than all the rest together."""
 
     @lru_cache(maxsize=KEPT)
     def of(
@@ -45,9 +45,9 @@ def cut_recipes(segmenter: Plugin, speakers: Plugin) -> Callable[..., str]:
 class StoredShard:
     """The manifests of one shard, each read at its first use.
 
-    `damaged` is told of damaged manifests, which count as missing. `listed`: the shard's recordings
-    as its sources list them now, before that is committed. `again`: failures that are no fault of
-    the item count as no result, as for a run that tries them again.
+    `damaged` is called for each damaged manifest; its items count as missing. `listed`: the shard's
+    recordings as its sources list them now, before that is committed. `again`: failures that are
+    not the item's fault count as missing results, for a run that retries them.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class StoredShard:
         self._listed, self._again = listed, again
         self._read: dict[str, list[manifest.Part]] = {}
         self._cut_by_name: dict[str, Cut | None] = {}
-        self.lost: dict[str, str] = {}  # recipe of PCM whose blob is gone or cut short: the blob
+        self.lost: dict[str, str] = {}  # blob that is gone or truncated, by recipe of the PCM
 
     def _parts(self, stage: str) -> list[manifest.Part]:
         """The parts of a stage; listed once."""
@@ -87,8 +87,8 @@ class StoredShard:
 
     @cached_property
     def originals(self) -> dict[str, RecordingRow]:
-        """The recording that is processed instead, by the name of each copy. Copies in another
-        source are none where `package` chooses or weighs by source."""
+        """The recording that is processed instead, by the name of each copy. Where `package`
+        chooses or weighs by source, recordings of two sources are never copies."""
         if self.job.filter.duplicate_files == "keep":
             return {}
         by_name = {row["recording"]: row for row in self.recordings}
@@ -144,15 +144,16 @@ class StoredShard:
         return by_recipe
 
     def usable(self, part: manifest.Part) -> tuple[set[str], bool]:
-        """The filters whose measures in a part have today's recipe, and whether its failures count:
-        one may be a filter's, so it stands while every filter measured then is still chosen."""
+        """The filters whose measures in a part have the current recipe, and whether its failures
+        count: a failure may be a filter's, so it counts while every filter measured then is still
+        chosen."""
         stored: Mapping[str, str] = part.meta["measures"]
         filters = {use for use, wanted in self.wanted.items() if stored.get(use) == wanted}
         return filters, filters == set(stored)
 
     def cut_of(self, recording: RecordingRow) -> Cut | None:
-        """What the filter stage stored of a recording, or its refusal where that is beyond a limit;
-        None if it failed before, or nothing yet."""
+        """The filter stage's result for a recording, or its refusal if it is beyond a limit; None
+        if it failed earlier, or has no result yet."""
         name = recording["recording"]
         if name not in self._cut_by_name:
             self._cut_by_name[name] = self._cut_of(recording)
@@ -211,12 +212,12 @@ class StoredShard:
         by_recipe: dict[str, TranscriptRow] = {}
         for part in self._parts("transcribe"):
             for row in part.table.to_pylist():
-                by_recipe.setdefault(row["transcript"], row)  # the first text of a recipe stands
+                by_recipe.setdefault(row["transcript"], row)  # the first text of a recipe counts
         return by_recipe
 
     @cached_property
     def audio_recipe(self) -> Callable[[str, int, int], str]:
-        """Recipe of the PCM of a span: (what `samples_of` gives, start, end)."""
+        """Recipe of the PCM of a span: (result of `samples_of`, start, end)."""
         return recipe.audio_recipes(self.job.resample)
 
     @cached_property
@@ -227,7 +228,8 @@ class StoredShard:
         return self.text_recipe(utterance, utterance.hears or utterance.cut.audio)
 
     def text_recipe(self, utterance: HeardUtterance, audio: str) -> str:
-        """Recipe of its transcript from the PCM of this recipe, its own or the enhanced one."""
+        """Recipe of its transcript from the PCM with recipe `audio`, its own or the enhanced
+        one."""
         company = utterance.cut.company.audio if utterance.cut.company else ()
         return self._transcript_recipes(audio, utterance.forced, company)
 
@@ -255,8 +257,8 @@ def _channels(recording: RecordingRow) -> int:
 def samples_of(
     recording: RecordingRow, settings: FilterSettings, channel: int | None = None
 ) -> str:
-    """What recipes take for the content of a recording that was hashed; `channel`: for that of one
-    of its channels, as if it were a recording."""
+    """The content of a hashed recording for recipes; `channel`: of this channel alone, as if it
+    were a recording."""
     content, picked, count = str(recording["content"]), channels_of(recording), _channels(recording)
     if channel is not None:
         picked, count = file_channel(recording, channel), 1
@@ -265,6 +267,6 @@ def samples_of(
 
 
 def part_of(recording: RecordingRow) -> str:
-    """What of which bytes a recording that was hashed is."""
+    """The bytes of a hashed recording, and which part of them it is, for recipes."""
     content, picked = str(recording["content"]), channels_of(recording)
     return recipe.of_part(content, track_of(recording), picked)

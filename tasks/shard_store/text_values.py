@@ -37,7 +37,7 @@ def final_text(job: Job, utterance: HeardUtterance) -> tuple[str, str]:
 
 
 def compared(job: Job, utterance: HeardUtterance, text: str, source: str) -> str | None:
-    """`final_text` of a heard utterance as texts are compared; None without one."""
+    """The normalised `final_text` of a transcribed utterance; None without one."""
     heard = utterance.transcript
     assert heard is not None
     if source == "asr" and job.transcribe.asr != "first" and utterance.others:
@@ -56,12 +56,12 @@ def text_columns(chosen: tuple[Plugin, ...]) -> dict[str, tuple[str, str]]:
 
 #: Stored answers of models, by plug-in and key.
 Answers = Mapping[str, Mapping[str, str | None]]
-SOURCE = "text_source"  # the key of where the chosen text is from
+SOURCE = "text_source"  # the key of the chosen text's origin
 
 
 class TextValues:
     """The values that rules on text limit: the transcript's columns, those derived from them, and
-    what the chosen plug-ins measure. Plug-ins are looked up once for all utterances."""
+    the measures of the chosen plug-ins. Plug-ins are looked up once for all utterances."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -90,9 +90,9 @@ class TextValues:
         answers: Answers = MappingProxyType({}),
         aligned: TranscriptRow | None = None,
     ) -> AnyRow:
-        """By column; `row`: what was heard; `spoken`: speech with words in its whole recording, s.
-        That counts unless the source gives the segments. `aligned`: the source's text with the
-        times of its words."""
+        """Values by column. `row`: the transcript; `spoken`: speech with words in the whole
+        recording, s, used unless the source gives the segments; `aligned`: the source's text with
+        the times of its words."""
         given = utterance.cut.segment or utterance.cut.turn
         text, source = final_text(self._job, utterance)
         wer = _rate(row["word_errors"], row["words"])
@@ -145,7 +145,7 @@ class TextValues:
     def _masked(
         self, declared: Annotations, given: Mapping[str, Any], language: str | None
     ) -> dict[str, object]:
-        """What may be parts of a text, without what is never published of one."""
+        """Annotations that may contain parts of a text, with hidden words masked."""
         masked: dict[str, object] = {}
         for name, kind in declared.items():
             value = given[name]
@@ -192,7 +192,8 @@ def _derived(utterance: HeardUtterance, row: TranscriptRow) -> dict[str, float |
 
 
 def _words(utterance: HeardUtterance, row: TranscriptRow, text: str, source: str) -> int | None:
-    """How many the reference has: "um" counts none when texts are compared, and is one."""
+    """The reference's words: 0 for a text without any; a text such as "um", which normalises to
+    nothing, has None."""
     likely = base(utterance.cut.language or row["language"] or "")
     return 0 if source == "reference" and wordless(text, likely) else row["words"] or None
 

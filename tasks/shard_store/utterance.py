@@ -1,6 +1,6 @@
 """An utterance in its three phases: cut, heard, final; and its outcome after each.
 
-A phase never changes, and the next one holds it.
+A phase never changes, and the next one contains it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Outcome:
     detail: str = ""
 
 
-#: Each is one object, which `is` tells apart.
+#: Singletons; compare them with `is`.
 UNMEASURED = Outcome("pending", "filter", "pending")
 UNCONVERTED = Outcome("pending", "resample", "pending")
 UNHEARD = Outcome("pending", "transcribe", "pending")
@@ -43,15 +43,15 @@ def failed(stage: str, row: EnhancedRow | TranscriptRow) -> Outcome:
 
 
 class _Remembering:
-    """Room for what `cached_property` works out."""
+    """Gives slotted dataclasses a `__dict__` for `cached_property`."""
 
     __slots__ = ("__dict__",)
 
 
 @dataclass(frozen=True, slots=True)
 class CutUtterance(_Remembering):
-    """An utterance as it was cut: samples [start, end) of a recording at `rate` Hz, its native
-    sample rate; `outcome` by the filters."""
+    """An utterance after cutting: samples [start, end) of a recording at `rate` Hz, its native
+    sample rate; `outcome` of the filters."""
 
     recording: RecordingRow
     start: int
@@ -65,7 +65,7 @@ class CutUtterance(_Remembering):
     turn: Segment | None = None  # the source's segment that it was cut from
     annotations: Mapping[str, bytes | None] = field(default_factory=dict)  # and fingerprints
     whole: bool = False  # the utterance is the whole recording
-    part_text: str | None = None  # the words that the source says in this part, if it has times
+    part_text: str | None = None  # the source's words in this part, if they have times
     company: Company | None = None  # the utterances of its window, if it shares one
     enhanced: str | None = None  # recipe of its enhanced PCM; None: nothing is enhanced
     voice: str | None = None  # name of the diarizer's speaker
@@ -74,8 +74,8 @@ class CutUtterance(_Remembering):
 
     @property
     def decided(self) -> str:
-        """What a person decided on it, for the ledger; empty where nobody did. Who moves the
-        boundaries of a whole recording's clip takes its text away, without another saying so."""
+        """A person's decision on it, for the ledger; empty without one. Moving the boundaries of a
+        clip that is a whole recording takes away its text; this says so."""
         words = [self.person.words] if self.person else []
         if self.moved and self.recording["text"] and self.reference is None:
             words.append("the text of the recording is not that of this part: write one")
@@ -83,7 +83,7 @@ class CutUtterance(_Remembering):
 
     @property
     def spared(self) -> bool:
-        """Whether a person decided to keep it, whatever the rules say."""
+        """Whether a person decided to keep it, whatever the rules."""
         return self.person is not None and self.person.keeps
 
     @property
@@ -104,8 +104,8 @@ class CutUtterance(_Remembering):
 
     @property
     def labels(self) -> list[tuple[str, str]] | None:
-        """The source's labels of the recording, and in their place those of the segment; in the
-        order of names."""
+        """The source's labels of the recording, overridden by those of the segment, sorted by
+        name."""
         stated = dict(self.recording.get("labels") or ())
         for segment in (self.turn, self.segment):
             stated |= dict(segment.labels) if segment else {}
@@ -113,7 +113,7 @@ class CutUtterance(_Remembering):
 
     @property
     def language(self) -> str | None:
-        """What the source states of the segment, else of the whole recording."""
+        """The language that the source states for the segment, else for the whole recording."""
         segment = self.segment or self.turn
         stated = segment.language if segment else None
         return stated if stated is not None else self.recording["language"]
@@ -127,8 +127,8 @@ class CutUtterance(_Remembering):
     @cached_property
     def reference(self) -> str | None:
         """The text that a person wrote, else the source's text of exactly this span, cleaned and
-        without marks of sounds: a recording's text is an utterance's only where the utterance is
-        the whole recording. A part of a segment has the text of its words, if they have times."""
+        without marks of sounds: a recording's text is an utterance's only if the utterance is the
+        whole recording. A part of a segment has the text of its words, if they have times."""
         if self.person is not None and self.person.text:
             return scoring.clean(self.person.text) or None
         if self.segment is not None:
@@ -143,26 +143,26 @@ class CutUtterance(_Remembering):
 
 @dataclass(frozen=True, slots=True)
 class HeardUtterance:
-    """An utterance with its PCM, and what recognisers heard in it, as far as both are there."""
+    """An utterance with its PCM and transcripts, as far as they exist."""
 
     cut: CutUtterance
     outcome: Outcome
     measures: Mapping[str, MeasureValue]  # with the scores of its enhanced clip
-    companion: bool = False  # dropped, but heard: it shares its window with one that is not
-    pcm: EnhancedRow | None = None  # the PCM that recognisers hear
+    companion: bool = False  # dropped, but recognised: its window holds a kept one
+    pcm: EnhancedRow | None = None  # the PCM for recognisers
     packed: EnhancedRow | None = None  # the PCM that is packaged
     beside: EnhancedRow | None = None  # the enhanced clip, where both are packaged
-    hears: str | None = None  # recipe of the heard PCM, if it is not `cut.audio`
+    hears: str | None = None  # recipe of the recognisers' PCM, if not `cut.audio`
     transcript: TranscriptRow | None = None
-    others: tuple[TranscriptRow, ...] = ()  # what further recognisers heard
-    missing: tuple[int, ...] = ()  # which of those still have to hear it
+    others: tuple[TranscriptRow, ...] = ()  # transcripts of further recognisers
+    missing: tuple[int, ...] = ()  # numbers of those that have none yet
     voted: str | None = None  # the recording's language, if it overrules the detected one
     vote: Vote | None = None  # of its recording
 
     def with_transcript(
         self, row: TranscriptRow | None, vote: Vote | None = None, voted: str | None = None
     ) -> HeardUtterance:
-        """What `replace` does, at a third of its cost: each heard utterance takes this step."""
+        """`replace`, at a third of its cost: each transcribed utterance takes this step."""
         clips = self.pcm, self.packed, self.beside, self.hears
         facts = self.cut, self.outcome, self.measures, self.companion
         return HeardUtterance(*facts, *clips, row, (), (), voted, vote)
@@ -183,13 +183,13 @@ class FinalUtterance:
     texts: AnyRow = field(default_factory=dict)  # `TextValues` of its transcript
     llm_answer: TranscriptRow | None = None  # a language model's answer for its text
     muted: str | None = None  # where words are silenced, see `muting`
-    llm_unanswered: bool = False  # one is asked, and has not answered
+    llm_unanswered: bool = False  # an answer is needed and missing
     aligned: TranscriptRow | None = None  # its source's text with the times of words
-    unaligned: bool = False  # these are asked for, and not there
-    unanswered: tuple[TextRequest, ...] = ()  # what plug-ins on text ask, and nobody answered
-    in_channels: tuple[ChannelTurn, ...] = ()  # its turns, as they are heard in their own channels
+    unaligned: bool = False  # these are requested and missing
+    unanswered: tuple[TextRequest, ...] = ()  # unanswered questions of plug-ins on text
+    in_channels: tuple[ChannelTurn, ...] = ()  # its turns, by their own channels
 
     @property
     def unheard(self) -> list[ChannelTurn]:
-        """Turns whose own channels nobody heard."""
+        """Turns whose own channels have no transcript yet."""
         return [turn for turn in self.in_channels if turn.unheard]

@@ -1,4 +1,4 @@
-"""What identifies a whole job: the recipes of all its plug-ins, and its settings that can change a
+"""The identity of a whole job: the recipes of all its plug-ins, and its settings that can change a
 dataset."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tasks.settings import Plugin, TranscribeSettings
 from tasks.settings.job import Job
 from tasks.shard_store import model_answers, recipe
 
-#: Not told unless they differ from this default: versions stay as they were.
+#: Omitted at these defaults, so that earlier versions stay unchanged.
 UNASKED_OF_PLUGINS = {
     **{"bit_rate": None, "facts": False, "min_in_source": 0.5, "min_recording_speech": 2.0},
     **{"max_speech_without_words": 1.0, "whole_without_text_up_to": None, "audio": False},
@@ -31,7 +31,7 @@ UNASKED = {
 
 
 class Recipes(TypedDict):
-    """The recipes of all plug-ins that a job computes with, and the versions of its stages."""
+    """The recipes of all plug-ins that a job uses, and the versions of its stages."""
 
     speakers: NotRequired[str]
     segmenter: str
@@ -104,8 +104,8 @@ def of_stage(stage: str, job: Job, weights: str) -> str:
 
 
 def settings_of(job: Job) -> JsonObject:
-    """Settings that can change a dataset, defaults filled in, as JSON values: no OUT, nothing
-    transient, no secrets, and no paths of lists of splits."""
+    """Settings that can change a dataset, with defaults, as JSON values: no OUT, nothing transient,
+    no secrets, and no paths of lists of splits."""
     package = recipe.lasting(job.package)
     enhance = settings_of_plugin("enhance", job.enhance)
     if not recipe.enhancing(job):
@@ -131,7 +131,7 @@ def settings_of(job: Job) -> JsonObject:
             "verdicts": _all("text", job.transcribe.verdicts),
         },
         "package": {
-            # Data cards have these first, then the compression of tars, of which there is none.
+            # Data cards list these first, then the compression of tars, which is always none.
             **{name: package[name] for name in ("formats", "audio") if name in package},
             "compression": "none",
             **_asked(package),
@@ -147,14 +147,14 @@ def settings_of(job: Job) -> JsonObject:
 
 def _asked(settings: JsonObject) -> JsonObject:
     asked = {name: v for name, v in settings.items() if v != UNASKED.get(name, ...)}
-    if isinstance(columns := asked.get("columns"), dict):  # of a source
+    if isinstance(columns := asked.get("columns"), dict):  # a source's
         asked["columns"] = {k: v for k, v in columns.items() if (k, v) != ("channel", None)}
     return asked
 
 
 def _transcribing(settings: TranscribeSettings) -> JsonObject:
-    """Leave out the settings of several recognisers if there is only one, and their defaults, so
-    that versions with one recogniser stay as they were."""
+    """Omits settings for several recognisers if there is only one, and defaults, so that versions
+    with one recogniser stay unchanged."""
     values = recipe.lasting(settings)
     if settings.hear == "original":
         del values["hear"]
@@ -174,7 +174,7 @@ def _transcribing(settings: TranscribeSettings) -> JsonObject:
 
 
 def settings_of_plugin(shelf: str, plugin: Plugin) -> JsonObject:
-    """A plug-in with its settings that can change a dataset, defaults filled in; JSON values."""
+    """A plug-in's settings that can change a dataset, with defaults; JSON values."""
     _, chosen = plugins.resolve(shelf, plugin)
     lasting = recipe.lasting(chosen)
     asked = {n: v for n, v in lasting.items() if v != UNASKED_OF_PLUGINS.get(n, ...)}
@@ -182,7 +182,7 @@ def settings_of_plugin(shelf: str, plugin: Plugin) -> JsonObject:
 
 
 def format_version(plugin: Plugin) -> int | str:
-    """What a format's files depend on beside its settings: its version, and its model."""
+    """What a format's files depend on besides its settings: its version, and its model."""
     module, settings = plugins.FORMATS.resolve(plugin)
     identity = module.identity(settings)
     return module.VERSION if identity is None else f"{module.VERSION} {identity}"
@@ -193,7 +193,7 @@ def _all(shelf: str, chosen: Iterable[Plugin]) -> list[JsonObject]:
 
 
 def _without_paths(splits: JsonObject) -> JsonObject:
-    """Which splits have a list, without its path: the data card has the contents of the lists."""
+    """Splits without the paths of their lists: the data card has the contents of the lists."""
     return {
         name: {**share, "list": bool(share["list"])} if isinstance(share, dict) else share
         for name, share in splits.items()

@@ -1,1 +1,1 @@
-"""How a stage runs on a worker: it computes what is missing, item by item, and survives crashes."""
+"""Runs a stage on a worker: computes what is missing, item by item, and survives crashes."""

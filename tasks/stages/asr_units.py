@@ -1,4 +1,4 @@
-"""Utterances that lack a transcript, and their clips as recognisers hear them.
+"""Utterances that lack a transcript, and their clips for recognisers.
 
 In: rows of PCM in blobs. Out: float32 clips at the recogniser's rate, some minutes at a time.
 """
@@ -25,8 +25,8 @@ CHUNK_SECONDS = 300.0  # audio in memory at once, unless the recogniser wants mo
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """The window in which an utterance is heard: recipes and rows of the PCM of all that share it
-    (None: it could not be made), the silence between them in s, and the utterance's place."""
+    """The window in which an utterance is recognised: recipes and rows of the PCM of all that share
+    it (None: it could not be made), the silence between them in s, and the utterance's place."""
 
     audio: tuple[str, ...]
     rows: tuple[EnhancedRow | None, ...]
@@ -50,9 +50,9 @@ class Unit:
     reference: str | None
     sharing: Sharing | None = None
     backend: int = 0  # which of the recognisers
-    request: ModelRequest | None = None  # for a language model; no recogniser is needed then
-    question: TextRequest | None = None  # of a plug-in on text, for a model; likewise
-    aligned: bool = False  # the recogniser only says when the words of the reference are said
+    request: ModelRequest | None = None  # for a language model, without a recogniser
+    question: TextRequest | None = None  # of a plug-in on text, also without a recogniser
+    aligned: bool = False  # only find the times of the reference's words
 
     @property
     def name(self) -> str:
@@ -85,8 +85,8 @@ def sharing_of(
 
 
 def chunks(units: list[Unit], most: float = CHUNK_SECONDS) -> Iterator[list[Unit]]:
-    """Units of about CHUNK_SECONDS, or of `most` where they share windows. What shares one is not
-    divided: it would be heard twice."""
+    """Units of about CHUNK_SECONDS, or of `most` if they share windows. A window is not divided: it
+    would be recognised twice."""
     chunk: list[Unit] = []
     total = 0.0
     for _, group in groupby(units, key=lambda u: u.sharing.audio if u.sharing else u.transcript):
@@ -103,7 +103,7 @@ def chunks(units: list[Unit], most: float = CHUNK_SECONDS) -> Iterator[list[Unit
 
 
 def clips(units: list[Unit], out: Path, rate: int | None) -> list[SpeechClip]:
-    """A clip of each unit; those of one window have the same object as their window."""
+    """A clip of each unit; those in one window have the same `SharedWindow` object."""
     windows: dict[tuple[str, ...], SharedWindow] = {}
     speech_clips = []
     for unit in units:

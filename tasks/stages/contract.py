@@ -1,7 +1,7 @@
-"""The contract of a stage that works shard by shard, and the look-up of stages by name.
+"""The contract of a stage that works shard by shard, and the lookup of stages by name.
 
 Stages are modules, like plug-ins: `tasks.filter`, `tasks.resample` and `tasks.transcribe`. A stage
-finds what a shard lacks, computes it in order, and says how a failed unit is recorded;
+finds what a shard lacks, computes it in order, and defines how a failed unit is recorded;
 `tasks.stages.stage` does everything else: reuse, commits, isolation, counts.
 """
 
@@ -30,28 +30,28 @@ class Work(Protocol):
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Its name, for people."""
 
 
 class Unit(Work, Protocol):
-    """What a stage computes in one go. Frozen and picklable."""
+    """What a stage computes at a time. Frozen and picklable."""
 
     @property
     def recording_name(self) -> str:
-        """The recording that it belongs to, as in the column `recording`."""
+        """Its recording, as in the column `recording`."""
 
     @property
     def items(self) -> int:
-        """How many items it computes."""
+        """The number of items that it computes."""
 
     @property
     def seconds(self) -> float:
-        """Audio of it, s."""
+        """Its audio, s."""
 
 
 @dataclass(frozen=True, slots=True)
 class OfRecording:
-    """A unit that lies in one recording."""
+    """A unit within one recording."""
 
     recording: RecordingRow
 
@@ -72,20 +72,20 @@ class Worker(Protocol[W]):
     """A module that can run isolated: a stage, or `tasks.stages.probe`."""
 
     def compute(self, units: list[W], job: Job) -> Iterator[Sequence[AnyRow]]:
-        """The rows of each unit, in order. An item that cannot be used gives the row of its
-        failure; `pcm` in a row is its int16 samples, which are still to be stored."""
+        """The rows of each unit, in order. An unusable item gives the row of its failure; `pcm` in
+        a row is its int16 samples, which are not stored yet."""
 
     def failure(self, unit: W, code: str, detail: str) -> Sequence[AnyRow]:
-        """The rows of a unit that killed or overran its process."""
+        """The rows of a unit that killed its process or exceeded its time."""
 
 
 class StageModule(Worker[U], Protocol[U]):
     @property
     def SCHEMA(self) -> pa.Schema:
-        """Of its rows."""
+        """The schema of its rows."""
 
     def todo(self, shard: ShardView) -> tuple[list[U], int]:
-        """The units that the shard lacks, and how many items it has."""
+        """The units that the shard lacks, and the number of its items."""
 
 
 class Stage(StageModule[U], Protocol[U]):
@@ -93,11 +93,11 @@ class Stage(StageModule[U], Protocol[U]):
     BATCHED: bool = False
 
     def rounds(self, job: Job) -> int:
-        """How often `todo` is asked at most: results may show that more is missing."""
+        """How often `todo` is called at most: results may show that more is missing."""
         return 1
 
     def meta(self, job: Job) -> Footer:
-        """What the footer of a part says beside stage and shard; JSON."""
+        """Metadata for the footer of a part, besides stage and shard; JSON."""
         return {}
 
     def schema_of(self, rows: Sequence[AnyRow]) -> pa.Schema:
@@ -110,7 +110,7 @@ class Stage(StageModule[U], Protocol[U]):
 
 @cache
 def find(stage: str) -> Stage[Unit]:
-    """filter, resample or transcribe, with defaults for what the module leaves out."""
+    """filter, resample or transcribe, with defaults for members that the module omits."""
     return cast(Stage[Unit], Filled(import_module(f"tasks.{stage}"), Stage))
 
 

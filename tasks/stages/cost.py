@@ -5,7 +5,7 @@
     meter.cost
 
 CPU and memory are those of the whole process, so only one call may run at a time, as on workers.
-They include what Dask does meanwhile (some ms each second).
+They include Dask's own work meanwhile (some ms each second).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 class CostMeter:
-    """A context manager around a call; `cost` when it has ended."""
+    """A context manager around a call; `cost` exists when it has ended."""
 
     cost: Cost
 
@@ -63,7 +63,7 @@ class CostMeter:
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process so far, threads included, and of its children that ended."""
+    """CPU time of this process so far, including its threads and its ended children."""
     times = os.times()
     return time.process_time() + times.children_user + times.children_system
 
@@ -72,7 +72,7 @@ def _reset_peak() -> bool:
     """Reset the kernel's record of this process's peak (proc_pid_clear_refs(5), value 5)."""
     try:
         _CLEAR.write_text("5")
-    except OSError:  # another system, or a /proc that cannot be written to
+    except OSError:  # another system, or a read-only /proc
         return False
     return True
 

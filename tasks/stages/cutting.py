@@ -34,7 +34,7 @@ from tasks.storage import urls
 
 
 class TooEarly(Exception):
-    """A reader asked for something unknown until the clip has arrived."""
+    """A reader needed something that is unknown until the clip has arrived."""
 
 
 class _Stopped(BaseException):
@@ -42,7 +42,7 @@ class _Stopped(BaseException):
 
 
 class Arriving(Clip):
-    """A clip whose blocks come once; its length is known after the last one."""
+    """A clip whose blocks come only once; its length is known after the last one."""
 
     @property
     def num_samples(self) -> int:
@@ -69,7 +69,7 @@ class Arriving(Clip):
 
 @dataclass
 class _Reader:
-    """One reader in its thread; `push` and `end` are called by the thread that decodes."""
+    """One reader in its thread; the decoding thread calls `push` and `end`."""
 
     work: Callable[[Clip], Any]
     result: Any = None
@@ -87,12 +87,12 @@ class _Reader:
         clip.__dict__["reader"] = self
         thread = threading.Thread(target=self._run, args=(clip,), name="reader", daemon=True)
         thread.start()
-        self.back.acquire()  # until it asks for its first block, or has ended
+        self.back.acquire()  # until it needs its first block, or has ended
 
     def _run(self, clip: Clip) -> None:
         try:
             self.result = self.work(clip)
-        except BaseException as error:  # raised again where the result is asked for
+        except BaseException as error:  # raised again by `results`
             self.error = error
         finally:
             self.ended = True
@@ -118,7 +118,7 @@ class _Reader:
             self.back.acquire()
 
     def end(self, length: int) -> None:
-        """That was the last block."""
+        """Signal the end of the clip."""
         self.length = length
         self.push(None)
 
@@ -159,7 +159,7 @@ class Readers:
             reader.stop()
 
     def results(self) -> dict[str, object]:
-        """After `end`: what each reader returned, without those that asked too early. Raises the
+        """After `end`: the result of each reader, without those that raised TooEarly. Raises the
         first error of the others."""
         values = {}
         for name, reader in self._readers.items():
@@ -171,7 +171,7 @@ class Readers:
         return values
 
 
-HELD_SECONDS = 120.0  # longest utterance that is kept in memory; longer ones are decoded again
+HELD_SECONDS = 120.0  # longest utterance kept in memory; longer ones are decoded again
 
 
 @dataclass(slots=True)
@@ -185,7 +185,7 @@ class StreamFacts:
     faults: list[Fault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     beside: Beside | None = None  # levels of the file's other channels; None: they are mixed
-    long: Readers | None = None  # of the utterance that is too long to be held, while it arrives
+    long: Readers | None = None  # readers of an utterance too long to hold, while it arrives
 
 
 @dataclass(slots=True)
@@ -226,12 +226,12 @@ def spans(
     """Decode once; yield every span as soon as it is final, utterances with their clip.
 
     `begin(rate, start)` makes the segmenter; decoding starts at sample `start`: `first`, before
-    which nothing is wanted, where the format can seek exactly, else 0. Raises ItemError when the
-    recording cannot be decoded to its end, or is beyond the limits.
+    which nothing is wanted, if the format can seek exactly, else 0. ItemError if the recording
+    cannot be decoded to its end, or is beyond the limits.
 
     The clip of an utterance longer than HELD_SECONDS is decoded again when it is read. If it lasts
-    to the end of the recording, as `whole` cuts it, `readers(start)` may read it while it arrives;
-    `facts.long` has them then.
+    to the end of the recording, as with `whole`, `readers(start)` may read it while it arrives;
+    `facts.long` then holds them.
     """
     tail = _Tail()
     with audio.open_stream(locator, limits) as stream:
@@ -257,7 +257,7 @@ def spans(
                     for piece in tail.cut(needed, tail.end):
                         facts.long.push(piece)
                 elif facts.long is not None and needed > facts.long.start:
-                    facts.long.close()  # the utterance has ended in the middle
+                    facts.long.close()  # the utterance ended before the recording
                     facts.long = None
                 tail.release(max(needed, tail.end - tail_samples))
             facts.faults, facts.notes = stream.faults, stream.notes
@@ -282,8 +282,8 @@ def _clip(span: Span, tail: _Tail, facts: StreamFacts, locator: Locator) -> audi
 
 
 def as_hashed(locator: Locator, recording: RecordingRow) -> bool:
-    """Whether a recording has the bytes of its digest; ask before they are decoded. They are read
-    only where no guard vouches for them."""
+    """Whether a recording has the bytes of its digest; call it before decoding. Reads them only if
+    no guard vouches for them."""
     if not recording["guard"].endswith(UNPROVEN):
         return True
     with unreachable.listed():
@@ -291,7 +291,7 @@ def as_hashed(locator: Locator, recording: RecordingRow) -> bool:
 
 
 def unchanged(locator: Locator, guard: str) -> bool:
-    """Whether a recording's file is still the one that was hashed; ask when it has been decoded.
-    ItemError `unreachable` where that cannot be told."""
+    """Whether a recording's file is still the one that was hashed; call it after decoding.
+    ItemError `unreachable` if that cannot be determined."""
     with unreachable.listed():
         return urls.guard(locator.path) == guard.removesuffix(UNPROVEN)

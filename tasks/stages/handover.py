@@ -1,9 +1,9 @@
 """The handover cache: filter leaves its PCM for resample, so that a recording is decoded once.
 
 While filter has a kept utterance in memory, it converts the samples as resample would (one channel
-at the target rate in int16: a tenth of what was decoded) and keeps them under the recipe of that
-PCM, so that a changed setting never finds a stale entry: in memory where resample follows in the
-same call (`in_memory`), else, or if they are too many, on the worker's local disk (in practice the
+at the target rate in int16: a tenth of the decoded size) and keeps them under the recipe of that
+PCM, so that a changed setting never finds a stale entry: in memory if resample follows in the same
+call (`in_memory`), otherwise, or if there are too many, on the worker's local disk (in practice the
 page cache), within a limit for all workers of a machine. Resample takes the entry, checks its hash
 and stores it. A lost entry costs a second decode and nothing else. Clips that do not fit or cannot
 be converted are left to resample.
@@ -37,7 +37,7 @@ PENDING = "-pending"  # suffix of entries of a recording that is still being dec
 
 
 class DiskBudget:
-    """How full the cache is: measured once a second, estimated in between."""
+    """The cache's size: measured once a second, estimated in between."""
 
     def __init__(self) -> None:
         self.looked = float("-inf")
@@ -56,7 +56,7 @@ class DiskBudget:
 
 
 def _used(folder: Path) -> int:
-    """Bytes of all entries, those that are still pending too; a dead worker's are removed."""
+    """Bytes of all entries, including pending ones; removes those of dead workers."""
     total = 0
     for path in folder.iterdir():
         with suppress(FileNotFoundError):  # another worker took it just now
@@ -69,14 +69,14 @@ def _used(folder: Path) -> int:
 
 
 READER = "pcm"  # name of the reader that writes the PCM of a long clip
-HELD_BACK = 1024  # samples; a resampler may give a few too many
-DIGEST_BYTES = 32  # sha256 of the PCM, before it in the file
+HELD_BACK = 1024  # samples; a resampler may return a few too many
+DIGEST_BYTES = 32  # sha256 of the PCM, stored before it
 MOST_IN_MEMORY = 64 << 20  # bytes: half an hour at 16 kHz
 
 
 @dataclass(slots=True)
 class _Memory:
-    """PCM by recipe that the same call takes again; `room` in bytes."""
+    """PCM by recipe that the same call uses; `room` in bytes."""
 
     room: int
     held: dict[str, blobs.Pcm] = field(default_factory=dict)
@@ -88,8 +88,8 @@ _room = DiskBudget()
 
 @contextmanager
 def in_memory(job: Job) -> Iterator[None]:
-    """While this lasts, this thread's entries stay in memory, up to MOST_IN_MEMORY at once, and no
-    more than the cache may hold. Those that nobody has taken are lost at its end."""
+    """Inside, this thread's entries stay in memory, up to MOST_IN_MEMORY at once, and within the
+    cache's limit. Entries not taken by the end are lost."""
     token = _memory.set(_Memory(min(MOST_IN_MEMORY, job.cache_bytes)))
     try:
         yield
@@ -104,17 +104,17 @@ class Writer:
     job: Job
     content: str
     stored: Container[str] = frozenset()
-    _held: dict[str, blobs.Pcm] = field(default_factory=dict)  # not published, by recipe
+    _held: dict[str, blobs.Pcm] = field(default_factory=dict)  # unpublished PCM, by recipe
     _made: dict[Path, Path] = field(default_factory=dict)  # temporary name by final name
     _long: list[Path] = field(default_factory=list)  # temporary names of long clips
 
     def add(
         self, start: int, end: int, clip: Clip, read: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
-        """Write the PCM of a clip in memory, if there is room; for a long one, use what `reading`
-        has written."""
+        """Write the PCM of a clip in memory, if there is room; for a long one, use the result of
+        `reading`."""
         audio = recipe.of_audio(self.job.resample, self.content, start, end)
-        # Held already: a span given twice.
+        # Already there: a span given twice.
         if self.job.scratch is None or audio in self.stored or audio in self._held:
             return
         if (long := read.get(READER)) is not None:
@@ -146,7 +146,7 @@ class Writer:
                 handle.write(hashlib.sha256(data).digest())
                 handle.write(data)
             self._made[path] = temp
-        except OSError:  # a full disk: the samples are decoded again, nothing is lost
+        except OSError:  # a full disk: the samples are decoded again
             temp.unlink(missing_ok=True)
 
     def reading(self) -> dict[str, Callable[[Clip], Path | None]]:
@@ -154,8 +154,8 @@ class Writer:
         return {} if self.job.scratch is None else {READER: self._read}
 
     def _read(self, clip: Clip) -> Path | None:
-        """Write the PCM of an arriving clip; None if it does not fit, or cannot be converted
-        block by block."""
+        """Write the PCM of an arriving clip; None if it does not fit, or cannot be converted block
+        by block."""
         assert self.job.scratch is not None
         folder = self.job.scratch / "handover"
         folder.mkdir(parents=True, exist_ok=True)
@@ -191,7 +191,7 @@ class Writer:
             for block in blocks:
                 if not _room.take(temp.parent, 2 * len(block), self.job.cache_bytes):
                     return False
-                # What may turn out to be too much is held back.
+                # Hold back samples that may exceed the final length.
                 if len(block) < HELD_BACK:
                     last = np.concatenate([last, block])
                 else:
@@ -217,11 +217,11 @@ class Writer:
             temp.unlink(missing_ok=True)
 
     def publish(self) -> None:
-        """Make the entries visible: the recording did not change while it was read."""
+        """Make the entries visible, once the recording has not changed while it was read."""
         if (memory := _memory.get()) is not None:
             for audio, samples in self._held.items():
                 if memory.held.setdefault(audio, samples) is not samples:
-                    _give_back(samples)  # of an equal recording
+                    _give_back(samples)  # an equal recording has it
             self._held.clear()
         for path, temp in self._made.items():
             with suppress(OSError):
@@ -230,7 +230,8 @@ class Writer:
         self.discard()  # entries of a long clip that is not kept
 
     def discard(self) -> None:
-        """Remove the entries: the recording changed while it was read, or cannot be used."""
+        """Remove the entries, because the recording changed while it was read, or cannot be
+        used."""
         for temp in (*self._made.values(), *self._long):
             temp.unlink(missing_ok=True)
         for samples in self._held.values():
@@ -241,7 +242,7 @@ class Writer:
 
 
 def holds(job: Job, audio: str) -> bool:
-    """Whether there is an entry under this recipe; it may yet prove damaged."""
+    """Whether there is an entry under this recipe; it may still prove damaged."""
     memory = _memory.get()
     if memory is not None and audio in memory.held:
         return True

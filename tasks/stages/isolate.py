@@ -1,13 +1,13 @@
-"""Run units one by one in a disposable process, to find the one that kills it.
+"""Runs units one by one in a disposable process, to find the one that kills it.
 
-The parent sends units; the child returns the rows of each. When the child dies, hangs or exceeds
-the memory limit, its current unit is quarantined and a new child continues with the next one. Each
+The parent sends units; the child returns the rows of each. If the child dies, hangs or exceeds the
+memory limit, its current unit is quarantined and a new child continues with the next one. Each
 culprit costs one start of an interpreter (a second or two), and a hang the item's timeout.
 
-A SIGKILL that the parent did not send is most often the kernel's, for want of memory, and says
-nothing of the unit: it runs again `alone`, where the caller sees to it that nothing of the run is
-at work beside it. What is killed there again and again is blamed only if it had memory to spare and
-the next unit lives.
+A SIGKILL that the parent did not send is most often the kernel's, for lack of memory, and says
+nothing about the unit: it runs again `alone`, when the caller ensures that nothing else of the run
+is working. A unit killed there repeatedly is blamed only if it had memory to spare and the next
+unit survives.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from tasks.stages import contract, known_good
 from tasks.stages.spawn_check import ended
 
 POLL = 0.2  # s between checks of the child's memory
-START = 120.0  # s that a new process may take to reach its first unit
-TRIES = 2  # of a unit that is killed from outside while it runs alone
-PAUSE = 3.0  # s before the second
-MOST_KILLED = 3  # units in a row: whatever kills them has nothing to do with them
+START = 120.0  # s until a new process must reach its first unit
+TRIES = 2  # attempts of a unit that is killed from outside while alone
+PAUSE = 3.0  # s before the second attempt
+MOST_KILLED = 3  # units in a row: the cause is not in them
 SPARE = 0.8  # share of the memory limit below which a unit had memory to spare
 
 Result = TypeVar("Result")
@@ -49,7 +49,7 @@ _resigned: ContextVar[bool] = ContextVar("resigned", default=False)
 
 
 def alone(work: Callable[..., Result], *args: object) -> Result:
-    """`work(*args)`, which isolates its units, where nothing else of the run is at work."""
+    """`work(*args)`, which isolates its units, while nothing else of the run is working."""
     token = _alone.set(True)
     try:
         return work(*args)
@@ -58,7 +58,7 @@ def alone(work: Callable[..., Result], *args: object) -> Result:
 
 
 def resigned(work: Callable[..., Result], *args: object) -> Result:
-    """The same, once more: units that are killed from outside get rows that say so."""
+    """`alone`, for the last time: units killed from outside get rows that say so."""
     token = _resigned.set(True)
     try:
         return alone(work, *args)
@@ -72,7 +72,7 @@ def alone_now() -> bool:
 
 
 class _Death(NamedTuple):
-    """A unit that was killed from outside each time; `spare`: it had memory to spare."""
+    """A unit that was killed from outside at each attempt; `spare`: it had memory to spare."""
 
     unit: contract.Work
     peak: int  # bytes
@@ -82,14 +82,14 @@ class _Death(NamedTuple):
 def results(stage: str, job: Job, units: Sequence[contract.Work]) -> Iterator[Sequence[AnyRow]]:
     """Rows of each unit, in order; a unit that kills its process gives the rows of its failure.
 
-    KilledFromOutside when the process of one was killed while others may have been at work: call
-    again `alone`, for the units whose rows did not come; also when none lives there, for want of
-    memory: others may tell whether that is the machine's or the unit's (`resigned`). RunError when
-    unit after unit is killed, none of which is blamed.
+    KilledFromOutside if a unit's process was killed while others may have been working: call again
+    `alone`, for the units without rows. Also if no unit survives alone and memory was short: other
+    shards may show whether the machine or the unit is the cause (`resigned`). RunError if unit
+    after unit is killed and none is blamed.
     """
     module = contract.worker(stage)
     index = tries = lived = 0
-    deaths: list[_Death] = []  # of the units before, whose rows are still to come
+    deaths: list[_Death] = []  # of earlier units without rows yet
     while index < len(units):
         with _Child(stage, job, units[index:]) as child:
             while index < len(units):
@@ -120,15 +120,15 @@ def results(stage: str, job: Job, units: Sequence[contract.Work]) -> Iterator[Se
 
 
 class Rehearsal(NamedTuple):
-    """What ran on a known good clip, each with its seconds; and sentences about what does not."""
+    """Trials on a known good clip, each with its seconds; and sentences about failures."""
 
     ran: tuple[tuple[str, float], ...]
     faults: tuple[str, ...]
 
 
 def rehearse(job: Job) -> Rehearsal:
-    """Run whatever the job computes with on a clip that is known to be good, in processes apart:
-    for each stage, to the first that crashes or fails."""
+    """Run everything that the job computes with on a known good clip, in separate processes: for
+    each stage, up to the first crash or failure."""
     ran: list[tuple[str, float]] = []
     faults: list[str] = []
     for stage in ("probe", *contract.PER_SHARD):
@@ -145,8 +145,8 @@ def rehearse(job: Job) -> Rehearsal:
 
 
 def _failures(stage: str, deaths: Sequence[_Death], job: Job) -> Iterator[Sequence[AnyRow]]:
-    """The rows of units that were killed one after another, and not the next one. A single one with
-    memory to spare is to blame itself."""
+    """The rows of units that were killed in a row before one survived. A single one with memory to
+    spare is itself to blame."""
     for unit, peak, spare in deaths:
         took = f"with {peak >> 20} MiB of the {job.memory_limit >> 20} that a worker may take"
         if spare and len(deaths) == 1:
@@ -169,16 +169,16 @@ def _again_and_again(stage: str, deaths: Sequence[_Death]) -> str:
 
 
 class _Child:
-    """One disposable process that works through units in order. None: it tries what any unit of
-    the stage may need, and ends."""
+    """One disposable process that works through units in order. None: it tries everything that a
+    unit of the stage may need, and ends."""
 
     def __init__(self, stage: str, job: Job, units: Sequence[contract.Work] | None) -> None:
         self.job = job
         self.stage = stage
         self.ready = False
         self.trials = known_good.untried(stage, job, units)
-        self.trying: known_good.Trial | None = None  # what it runs on a known good clip
-        self.began: list[float] = []  # when it began each of them, and ended (monotonic s)
+        self.trying: known_good.Trial | None = None  # the current trial on a known good clip
+        self.began: list[float] = []  # start of each trial, and the end (monotonic s)
         self.peak = 0  # bytes of resident memory, as seen every POLL
         self._kills = memory_limits.kills()
         reading, writing = os.pipe()
@@ -193,13 +193,13 @@ class _Child:
         finally:
             os.close(writing)
         assert self.process.stdin
-        # A broken pipe: it died at once, which `next` notices, and names the first unit.
+        # A broken pipe: it died at once; `next` notices, and names the first unit.
         with suppress(BrokenPipeError), self.process.stdin as task:
             pickle.dump((stage, job, units, [trial.key for trial in self.trials]), task)
 
     def next(self) -> tuple[Sequence[AnyRow], str | None, str]:
         """(rows, None, "") or ([], code, detail) of the next unit."""
-        if not self.ready:  # the start of the interpreter is not counted against the first unit
+        if not self.ready:  # the interpreter's start does not count against the first unit
             code, detail = self.begin()
             if code:
                 return [], code, detail
@@ -208,8 +208,8 @@ class _Child:
         return rows, code, detail
 
     def begin(self) -> tuple[str | None, str]:
-        """Wait until it has tried what the stage computes with. (None, ""), or how it ended before
-        it tried anything or by a kill; RunError when what it tried ended it."""
+        """Wait until its trials are over. (None, ""), or how it ended before any trial or by a
+        kill; RunError if a trial ended it."""
         while not self.ready:
             answer, code, detail = self._answer(max(START, self.job.item_timeout))
             if code and self.trying and code != KILLED:
@@ -239,7 +239,7 @@ class _Child:
                 return [], "out_of_memory", f"its process grew beyond {limit:.0f} MiB"
         try:
             answer = self.answers.recv()
-        except (EOFError, OSError):  # at an answer's begin, or within one
+        except (EOFError, OSError):  # at the start of an answer, or within one
             status = self.process.wait()
             if status == -signal.SIGKILL:
                 return [], KILLED, "its process was killed from outside (signal 9)"
@@ -251,7 +251,7 @@ class _Child:
         return answer, None, ""
 
     def had_spare_memory(self) -> bool:
-        """Of a child that was killed: whether neither it nor the machine was short of memory."""
+        """For a killed child: whether neither it nor the machine was short of memory."""
         return self.peak < SPARE * self.job.memory_limit and memory_limits.kills() == self._kills
 
     def _memory(self) -> int:
@@ -298,13 +298,13 @@ def main() -> None:
 
 
 def _pickled(answer: object) -> bytes:
-    """An error that cannot be pickled is sent as its message: our bugs stay loud."""
+    """An error that cannot be pickled is sent as its message, so that our bugs are reported."""
     try:
         data = pickle.dumps(answer)
         if isinstance(answer, Exception):
             pickle.loads(data)
         return data
-    except Exception:  # pickle calls what the error's own class says, which may do anything
+    except Exception:  # pickle calls code of the error's class
         return pickle.dumps(RuntimeError(f"{type(answer).__name__}: {answer}"))
 
 

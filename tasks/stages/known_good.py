@@ -1,7 +1,7 @@
-"""Runs what a stage computes with on a clip that any of it can take.
+"""Runs everything that a stage computes with on a clip that all of it can process.
 
-What crashes, fails or hangs there does not run on this machine, and no item is to blame. A worker
-tries each model once, before its first item; a process that isolates items tries everything.
+What crashes, fails or hangs on that clip does not work on this machine, and no item is to blame. A
+worker tries each model once, before its first item; a process that isolates items tries everything.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tasks.stages import measuring
 from tasks.stages.asr_units import Unit
 from tasks.stages.contract import Work
 
-SECONDS = 1.87  # s: no length that an item is likely to have
+SECONDS = 1.87  # s: an unlikely length for an item
 REPEATED = 3  # times: a voice long enough for a diarizer
 Key = tuple[str, Plugin | None]
 Heard = TypeVar("Heard", covariant=True)
@@ -47,8 +47,8 @@ class Listener(Protocol[Heard]):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A plug-in by its name for people, and a call that runs it. `model`: it computes with one;
-    `libraries`: those that it imports when it is first used."""
+    """A plug-in by its name for people, and a call that runs it. `model`: it uses one; `libraries`:
+    those that it imports on first use."""
 
     name: str
     plugin: Plugin | None
@@ -61,13 +61,13 @@ class Trial:
         return self.name, self.plugin
 
 
-#: What has run in this process, or in one that it started.
+#: Trials that have passed in this process, or in a child.
 _passed: set[Key] = set()
 
 
 def check(stage: str, job: Job, units: Sequence[Work]) -> None:
-    """Try each model that the stage needs for these units and that was not tried in this process.
-    RunError that names the one that fails."""
+    """Try each model that the stage needs for these units and that was not yet tried in this
+    process. RunError that names the failing one."""
     for trial in trials(stage, job, units):
         if trial.model and trial.key not in _passed:
             attempt(trial)
@@ -75,23 +75,23 @@ def check(stage: str, job: Job, units: Sequence[Work]) -> None:
 
 
 def attempt(trial: Trial) -> None:
-    """Run it. RunError if a model raises what no clip of speech is a reason for."""
+    """Run the trial. RunError if a model raises an error that no clip of speech justifies."""
     if not trial.model:
-        with suppress(Exception):  # of code that gets clips alone: an item says it better
+        with suppress(Exception):  # in code without a model: an item's error says more
             trial.run()
         return
     try:
         trial.run()
-    except ItemError:  # it may refuse a clip, this one too
+    except ItemError:  # it may refuse any clip
         pass
     except (MillError, MemoryError):
         raise
-    except Exception as error:  # of any library
+    except Exception as error:  # from any library
         raise RunError(blamed(trial, "fails", f"{type(error).__name__}: {error}")) from error
 
 
 def blamed(trial: Trial, fate: str, how: str) -> str:
-    """A sentence about one that crashes or fails."""
+    """A sentence about a plug-in that crashes or fails."""
     made_of = f" ({', '.join(trial.libraries)})" if trial.libraries else ""
     return (
         f"{trial.name} {fate} on a clip that is known to be good ({how}), so no item is to blame: "
@@ -106,15 +106,16 @@ def untried(stage: str, job: Job, units: Sequence[Work] | None) -> list[Trial]:
 
 
 def passed(done: Sequence[Trial]) -> None:
-    """Another process of this machine has run them."""
+    """Record trials that ran in another process of this machine."""
     _passed.update(trial.key for trial in done)
 
 
 def trials(stage: str, job: Job, units: Sequence[Work] | None = None) -> Iterator[Trial]:
-    """What the stage computes with; `units`: only what these need. Servers are not asked."""
+    """Everything that the stage computes with; `units`: only what these need. Servers are not
+    contacted."""
     if stage == "probe":
         if any(source.options.get("channels") == "auto" for source in job.sources):
-            from tasks import speech  # as below: the process of a run has no use for it
+            from tasks import speech  # here: the main process does not need it
 
             yield Trial("the voice detector", None, partial(speech.spans, sound(RATE)), True)
     elif stage == "filter":
@@ -130,14 +131,14 @@ def trials(stage: str, job: Job, units: Sequence[Work] | None = None) -> Iterato
 
 def sound(rate: int) -> Float32s:
     """A hoarse voice, in syllables: float32 [SECONDS * rate], the same each time."""
-    return _sound(rate).copy()  # a plug-in may write into what it gets
+    return _sound(rate).copy()  # a plug-in may write into its input
 
 
 @cache
 def _sound(rate: int) -> Float32s:
     time = np.arange(round(SECONDS * rate)) / rate
     noise = np.random.default_rng(0).standard_normal(len(time)).clip(-3, 3)
-    turned = np.cumsum(120 + 15 * np.sin(2 * np.pi * 1.3 * time))  # of 120 Hz, a little to and fro
+    turned = np.cumsum(120 + 15 * np.sin(2 * np.pi * 1.3 * time))  # 120 Hz with vibrato
     buzz = sum(
         np.exp(-(((n * 120 - 600) / 700) ** 2)) * np.sin(2 * np.pi * n * turned / rate)
         for n in range(1, 25)
@@ -180,7 +181,7 @@ def _of_resample(job: Job) -> Iterator[Trial]:
 
 
 def _recognisers(units: Sequence[Work]) -> list[int]:
-    """Numbers of the recognisers that hear these units."""
+    """Numbers of the recognisers for these units."""
     heard = {unit.backend for unit in units if isinstance(unit, Unit) and unit.request is None}
     return sorted(heard)
 
@@ -188,7 +189,7 @@ def _recognisers(units: Sequence[Work]) -> list[int]:
 def _recogniser(
     plugin: Plugin, load: Callable[[], Backend], emitting: bool = False
 ) -> Iterator[Trial]:
-    """`emitting`: it is asked for its scores of tokens alone, as by `aligned`."""
+    """`emitting`: only its scores of tokens are used, as by `aligned`."""
     module, settings = plugins.ASR.resolve(plugin)
     if module.Backend.RATE is not None and not isinstance(settings, ServerSettings):
         hear = partial(_emit, load) if emitting else partial(_hear, plugin, load)
@@ -214,7 +215,7 @@ def _trial(
 
 
 def pushed(start: Callable[[], Listener[Heard]]) -> Heard:
-    """What one that was just started makes of the end of the sound."""
+    """The result of a fresh segmenter or diarizer for the clip."""
     listener = start()
     listener.push(np.tile(sound(RATE), REPEATED)[:, None])
     return listener.finish()

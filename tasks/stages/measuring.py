@@ -1,5 +1,5 @@
-"""Filters run on one utterance: as it is decoded, and once its whole recording is known; and what a
-call looks up of them once for all recordings."""
+"""Runs filters on one utterance: when it is decoded, and once its whole recording is known; looks
+plug-ins up once for all recordings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 
 
 class WholeRecording(NamedTuple):
-    """What is known of a recording once it is decoded to its end."""
+    """Facts about a recording that is decoded to its end."""
 
     decoded: int
     faults: tuple[Fault, ...]
@@ -40,8 +40,7 @@ class WholeRecording(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A filter as it is applied to one clip after another: its members and settings, looked up
-    once."""
+    """A filter to apply to many clips: its members and settings, looked up once."""
 
     plugin: Plugin
     settings: StageSettings
@@ -85,7 +84,7 @@ class Chosen:
         return cls(job, segmenter, settings, hears, rules, filters, limits)
 
     def lacking(self, filters: tuple[Plugin, ...]) -> tuple[Step, ...]:
-        """Those filters that some stored spans lack."""
+        """The steps of filters that some stored spans lack."""
         if filters not in self.some:
             self.some[filters] = steps(filters)
         return self.some[filters]
@@ -99,8 +98,8 @@ def after_all(
     whole: WholeRecording,
     chosen: Sequence[Step],
 ) -> Measured:
-    """What is measured of an utterance once its whole recording is known, without its samples.
-    `rate` and `channels`: of the recording as it was decoded."""
+    """The measures of an utterance that need its whole recording but not its samples. `rate` and
+    `channels`: of the recording as decoded."""
     waiting = [step for step in chosen if step.after_all]
     result = Measured({}, {}, {})
     if not waiting:
@@ -124,8 +123,8 @@ def after_all(
 
 
 class Measured(NamedTuple):
-    """What was measured of one clip: numbers by column, labels by name, and what is stored as
-    bytes: all annotations, by `annotation_kinds.key`, and fingerprints, by filter."""
+    """The measures of one clip: numbers by column, labels by name, and values stored as bytes: all
+    annotations, by `annotation_kinds.key`, and fingerprints, by filter."""
 
     measures: dict[str, float | None]
     labels: dict[str, str | None]
@@ -133,11 +132,11 @@ class Measured(NamedTuple):
 
     @property
     def values(self) -> Mapping[str, MeasureValue]:
-        """What rules judge."""
+        """The values that rules judge."""
         return {**self.measures, **self.labels} if self.labels else self.measures
 
     def take(self, step: Step, given: Mapping[str, Any], clip: Clip) -> None:
-        """Add what one filter gave; RunError for an annotation that is not of its kind."""
+        """Add one filter's values; RunError for an annotation that is not of its kind."""
         if not step.annotations:
             self.measures.update(given)
             return
@@ -151,7 +150,7 @@ class Measured(NamedTuple):
             self.stored[annotation_kinds.key(use, name)] = stored
 
     def add(self, other: Measured) -> None:
-        """Take over what was measured later."""
+        """Add later measures."""
         self.measures.update(other.measures)
         self.labels.update(other.labels)
         self.stored.update(other.stored)
@@ -165,7 +164,8 @@ def measured(
 ) -> Measured:
     """Run filters on a clip, cheap ones first; costly ones only if those reject nothing.
 
-    `read`: what `reading` has found of it already."""
+    `read`: results of `reading` for it.
+    """
     result = Measured({}, {}, {})
     for step in chosen:
         if step.costly and not measure_all:
@@ -185,7 +185,7 @@ def measured(
 
 
 def reading(chosen: Sequence[Step]) -> dict[str, Callable[[Clip], Any]]:
-    """What cheap filters do with a clip, for `Readers`."""
+    """The work of cheap filters on a clip, for `Readers`."""
     works: dict[str, Callable[[Clip], Any]] = {}
     for step in chosen:
         if not step.costly:

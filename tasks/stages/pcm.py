@@ -1,7 +1,8 @@
-"""From decoded samples to the PCM that is kept: mono, target rate, exact length, int16.
+"""From decoded samples to stored PCM: mono, target rate, exact length, int16.
 
-Pure functions over arrays. Floats are in units of full scale: -1.0 is int16's -32768, so an
-int16 source at the target rate comes through bit for bit. Full scale is clamped, never wrapped.
+Pure functions over arrays. Floats are in units of full scale: -1.0 is int16's -32768, so an int16
+source at the target rate comes through bit for bit. Values beyond full scale are clamped, never
+wrapped.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Sample = TypeVar("Sample", np.float32, np.int16)
 
 #: Clips longer than this go through a plug-in's `stream` if it has one: memory stays bounded.
 STREAM_ABOVE_S = 120
-#: Levels hold the whole utterance as floats; longer ones are refused.
+#: Levels need the whole utterance as floats; longer ones are refused.
 LEVEL_UP_TO_S = 600
 #: Input samples per streamed block. Fixed, so that the result does not depend on the machine.
 BLOCK = 1 << 18
@@ -35,15 +36,15 @@ SLACK = 2
 
 
 def resampled_length(n: int, src_hz: int, dst_hz: int) -> int:
-    """n * dst / src, halves rounded up, in integers: what lhotse computes for the same clip."""
+    """n * dst / src, halves rounded up, in integers: lhotse's result for the same clip."""
     return (2 * n * dst_hz + src_hz) // (2 * src_hz)
 
 
 def to_mono(
     samples: Float32s, rule: Literal["mean", "first"] | int, weights: Weights | None = None
 ) -> Float32s:
-    """[n, ch] (or [n]) to float32 [n]; `mean` follows the weights where there are any. ItemError
-    `unsupported` when the channel is not there."""
+    """[n, ch] (or [n]) to float32 [n]; `mean` uses the weights, if given. ItemError `unsupported`
+    if the channel does not exist."""
     table = samples if samples.ndim == 2 else samples[:, None]
     channels = table.shape[1]
     if rule == "mean" and channels > 0:
@@ -57,11 +58,11 @@ def to_mono(
 
 
 def of_clip(clip: Clip, settings: ResampleSettings) -> Int16s:
-    """PCM of a clip, int16 [resampled_length(num_samples)]: the same whatever blocks it comes in.
+    """PCM of a clip, int16 [resampled_length(num_samples)]; independent of the clip's blocks.
 
-    ItemError `non_finite` when a sample is NaN or infinite, `unsupported` when the channel that
-    the settings ask for is not there, `channels_cancel` when the mean leaves nothing of it,
-    `over_full_scale` when int16 cuts off too much of it.
+    ItemError `non_finite` if a sample is NaN or infinite, `unsupported` if the channel in the
+    settings does not exist, `channels_cancel` if the mean leaves nothing, `over_full_scale` if
+    int16 cuts off too much.
     """
     n, src_hz = clip.num_samples, clip.rate
     length = resampled_length(n, src_hz, settings.rate)
@@ -80,9 +81,9 @@ def of_clip(clip: Clip, settings: ResampleSettings) -> Int16s:
 
 
 def streamed(clip: Clip, settings: ResampleSettings) -> Iterator[Int16s] | None:
-    """PCM of a clip longer than STREAM_ABOVE_S, block by block, as `of_clip` makes it; the caller
-    cuts or fills it to its length. None if the whole clip has to be in memory. ItemErrors about
-    the clip as a whole come after the last block."""
+    """PCM of a clip longer than STREAM_ABOVE_S, block by block, as by `of_clip`; the caller cuts or
+    pads it to its length. None if the whole clip must be in memory. ItemErrors about the clip as a
+    whole come after the last block."""
     if settings.levels:
         return None
     monos = _mixed(clip, settings)
@@ -154,7 +155,7 @@ def _fill(
     settings: ResampleSettings,
     cast: Callable[[Float32s], NDArray[Sample]],
 ) -> None:
-    """Resample into `result`, cut or filled with zeros to its length."""
+    """Resample into `result`, cut or padded with zeros to its length."""
     length = len(result)
     plugin, options = plugins.RESAMPLERS.resolve(settings.resampler)
     position = 0
@@ -167,7 +168,7 @@ def _fill(
 
 
 def check_length(got: int, due: int, src_hz: int, settings: ResampleSettings) -> None:
-    """AssertionError if a resampler gave too many samples, or too few."""
+    """AssertionError if a resampler returned too many samples, or too few."""
     slack = SLACK + -(-settings.rate // src_hz)
     if abs(got - due) > slack:
         name = settings.resampler.use
@@ -206,13 +207,13 @@ def finite(samples: Float32s) -> Float32s:
 
 
 #: Share of a clip's energy that may be cut off. Lossy codecs and resamplers overshoot full scale:
-#: 0.3 % of hot clips (measured on Vorbis), 2.1 % of a square wave that keeps its fundamental alone.
-#: Of speech at three times full scale most clips lose more.
+#: 0.3 % of hot clips (measured on Vorbis), 2.1 % of a square wave of which only the fundamental is
+#: left. Most clips of speech at three times full scale lose more.
 MOST_CUT_OFF = 0.03
 
 
 def to_int16(samples: Float32s) -> Int16s:
-    """Clamp to full scale, round halves to even. The samples have to be finite."""
+    """Clamp to full scale, round halves to even. The samples must be finite."""
     scaled = np.multiply(samples, np.float32(32768))
     np.rint(scaled, out=scaled)
     np.clip(scaled, -32768, 32767, out=scaled)
@@ -220,8 +221,8 @@ def to_int16(samples: Float32s) -> Int16s:
 
 
 class Clamp:
-    """`to_int16` for the blocks of one clip; `check` says whether it was cut to pieces, as floats
-    in the scale of int16 are."""
+    """`to_int16` for the blocks of one clip; `check` reports severe clipping, as with floats in
+    int16's scale."""
 
     def __init__(self) -> None:
         self._energy = self._lost = self._peak = 0.0
@@ -231,7 +232,7 @@ class Clamp:
         self._peak = max(self._peak, highest)
         if highest <= 1:
             self._energy += energy(samples)
-        else:  # in float64, in which no square overflows
+        else:  # in float64, where no square overflows
             wide = samples.astype(np.float64)
             beyond = np.maximum(np.abs(wide) - 1, 0)
             self._energy += float(np.vecdot(wide, wide))

@@ -1,6 +1,6 @@
-"""Probe recordings that have no shard yet: content digest and header, one by one.
+"""Probes recordings that have no shard yet: content digest and header, one by one.
 
-The module is shaped like a stage, so that a recording that kills its worker is found and
+The module has the shape of a stage, so that a recording that kills its worker is found and
 quarantined in the same way.
 """
 
@@ -21,8 +21,8 @@ from tasks.storage import urls
 
 
 def compute(units: list[OfRecording], job: Job) -> Iterator[list[RecordingRow]]:
-    """The rows of each unit: with content digest and header, or with the error; several for a file
-    that its source wants divided."""
+    """The rows of each unit: with content digest and header, or with the error; several rows for a
+    file that its source wants divided."""
     for unit in units:
         yield _probed(unit.recording)
 
@@ -34,7 +34,7 @@ def failure(unit: OfRecording, code: str, detail: str) -> list[RecordingRow]:
 def _probed(row: RecordingRow) -> list[RecordingRow]:
     probed = row.copy()
     locator = Locator.loads(row["locator"])
-    if row["error_code"] == UNREACHABLE and locator.offset is None:  # while it was listed
+    if row["error_code"] == UNREACHABLE and locator.offset is None:  # during listing
         state = file_state(locator.path)
         if state.error is None:
             probed["size"], probed["guard"] = state.size, state.guard
@@ -48,7 +48,7 @@ def _probed(row: RecordingRow) -> list[RecordingRow]:
 
 
 def _looked_into(row: RecordingRow) -> list[RecordingRow]:
-    """The rows with their headers; notes content and size in the row. ItemError."""
+    """The rows with their headers; sets content and size in `row`. ItemError if that fails."""
     locator = Locator.loads(row["locator"])
     with unreachable.listed():
         row["content"], row["size"] = audio.digest(locator)

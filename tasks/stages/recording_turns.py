@@ -1,4 +1,5 @@
-"""Who speaks in a recording, before it is cut: a separate decode, unless its turns are known."""
+"""Finds who speaks in a recording, before it is cut: a separate decode, unless its turns are
+known."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ Turns = tuple[Turn, ...]
 def turns_of(
     recipe: str | None, stored: Turns | None, recording: RecordingRow, job: Job
 ) -> tuple[Turns | None, list[CutRow]]:
-    """A recording's turns, and the row that stores them if they are new; None without diarization.
+    """A recording's turns, and the row to store if they are new; None without diarization.
     ItemError if it cannot be decoded to its end, or is beyond a limit."""
     if recipe is None or stored is not None:
         return stored, []
@@ -64,7 +65,7 @@ def _row(turn: Turn) -> TurnRow:
 
 
 def voices(turns: Turns | None, job: Job) -> Callable[[int], Voices | None]:
-    """The turns as a segmenter needs them, at the recording's rate; None if there are none."""
+    """The turns in the form for segmenters, at the recording's rate; None if there are none."""
     if not turns:
         return lambda rate: None
     _, settings = plugins.DIARIZERS.resolve(job.speakers)
@@ -93,7 +94,8 @@ def segmenter(
 
 
 def voice_of(span: Span, turns: Turns | None) -> int | None:
-    """The speaker of an utterance: whose turn it was cut from, else who speaks longest in it."""
+    """The speaker of an utterance: of the turn it was cut from, else the one who speaks longest in
+    it."""
     if span.voice is not None or span.kind != "utterance" or not turns:
         return span.voice
     heard = voices_in(turns, span.start, span.end)

@@ -1,7 +1,7 @@
-"""Checks that a worker process makes on itself: workers must be fresh interpreters.
+"""Checks that a worker process runs on itself: workers must be fresh interpreters.
 
-fork copies locks that a thread of the parent holds, OpenMP pools and CUDA contexts: the child
-hangs or crashes. So uttermill's workers are spawned, and each of them checks that it was.
+fork copies locks that a thread of the parent holds, OpenMP pools and CUDA contexts: the child hangs
+or crashes. So uttermill's workers are spawned, and each of them checks that it was.
 """
 
 from __future__ import annotations
@@ -29,32 +29,31 @@ OF_WORKER, OF_ISOLATED = 300, 600  # scores of `die_first`
 
 
 def command_line() -> str:
-    """This process's command line as the kernel knows it, words joined by spaces; Linux only."""
+    """This process's command line from the kernel, words joined by spaces; Linux only."""
     return Path("/proc/self/cmdline").read_text(errors="replace").replace("\0", " ").strip()
 
 
 def started_afresh(command: str) -> bool:
-    """Whether a command line is that of a spawned process or of a Dask worker of its own."""
+    """Whether a command line is that of a spawned process or of a separate Dask worker."""
     return SPAWNED in command or any(name in command for name in WORKER_COMMANDS)
 
 
 def die_first(score: int) -> None:
-    """Ask the kernel to kill this process before others where memory runs out: the main process
-    survives its workers, and a worker the process in which it isolates. `score`: 0..1000, of which
-    the main process has 0. Does nothing outside Linux."""
+    """Ask the kernel to kill this process before others when memory runs out: the main process
+    outlives its workers, and a worker its isolated process. `score`: 0..1000; the main process has
+    0. Does nothing outside Linux."""
     place = Path("/proc/self/oom_score_adj")
     with suppress(OSError, ValueError):
-        if int(place.read_text()) < score:  # more is always allowed, less is not
+        if int(place.read_text()) < score:  # raising is always allowed, lowering is not
             place.write_text(str(score))
 
 
 def die_with_parent(parent_pid: int | None = None) -> None:
-    """Ask the kernel to kill this process when the parent dies, however it dies.
+    """Ask the kernel to kill this process when the parent dies, for whatever reason.
 
-    Dask's own watch is a thread that needs the GIL, which native code may hold for minutes.
-    The signal follows the parent's *thread* that spawned us: Dask keeps that one as long as
-    the worker. Does nothing if no nanny spawned us (unless the parent is named), or outside
-    Linux.
+    Dask's own watch is a thread that needs the GIL, which native code may hold for minutes. The
+    signal depends on the parent's *thread* that spawned us, which Dask keeps as long as the worker.
+    Does nothing if no nanny spawned us (unless the parent is given), or outside Linux.
     """
     parent = multiprocessing.parent_process()
     if parent_pid is None and parent is not None:
@@ -62,7 +61,7 @@ def die_with_parent(parent_pid: int | None = None) -> None:
     if parent_pid is None or sys.platform != "linux":
         return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent_pid:  # it died before we asked
+    if os.getppid() != parent_pid:  # it died before the call
         os._exit(1)
 
 

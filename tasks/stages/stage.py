@@ -1,7 +1,7 @@
-"""Run one stage for one shard: reuse what exists, compute and commit what is missing.
+"""Runs one stage for one shard: reuses what exists, computes and commits what is missing.
 
-The only checkpoint logic. `tasks.stages.contract` says what a stage provides; this file adds reuse,
-commits, quarantine and counts.
+The only checkpoint logic. `tasks.stages.contract` defines what a stage provides; this file adds
+reuse, commits, quarantine and counts.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from tasks.storage.atomic import HashedFile
 from tasks.storage.store import Publish
 
 COMMIT_EVERY = 120.0  # s; a kill loses at most this much work of a long shard
-COMMIT_BYTES = 512 << 20  # of a blob, about
+COMMIT_BYTES = 512 << 20  # approximate bytes of a blob
 
 
 class Progress(Protocol):
-    """Is told of a stage's work on a shard, in seconds of audio."""
+    """Receives a stage's progress on a shard, in seconds of audio."""
 
     def ahead(self, seconds: float) -> None:
-        """So much is to be computed: what stages before it left, less what is stored."""
+        """Announce the audio to compute: what earlier stages left, less what is stored."""
 
     def done(self, seconds: float) -> None:
-        """So much more is computed."""
+        """Report more audio computed."""
 
 
 def weights_of(job: Job) -> str:
-    """Identity of the recogniser's model, looked up once a process."""
+    """Identity of the recogniser's model, looked up once per process."""
     return _weights(job.transcribe.recognisers)
 
 
-_weights = lru_cache(maxsize=8)(recipe.weights)  # not of the job: its mappings have no hash
+_weights = lru_cache(maxsize=8)(recipe.weights)  # not by job: its mappings are unhashable
 
 
 def view_of(
@@ -59,10 +59,10 @@ def view_of(
 
 
 def pending(stage: str, job: Job, shard: str) -> tuple[int, int]:
-    """(items that the stage would compute for the shard, items that it would reuse), without what
-    is damaged, which is removed. CorruptManifest for a damaged listing of the shard.
+    """(items that the stage would compute for the shard, items that it would reuse), after removing
+    damaged parts. CorruptManifest for a damaged listing of the shard.
 
-    A run asks this for every new shard, so it looks nothing up if nothing is stored.
+    A run calls this for every new shard, so it looks nothing up if nothing is stored.
     """
     view = view_of(job, shard, manifest.repair_results, again=True)
     if stage == PER_SHARD[0] and not manifest.files(job.out, stage, shard):
@@ -74,8 +74,8 @@ def pending(stage: str, job: Job, shard: str) -> tuple[int, int]:
 def run(
     stage: str, job: Job, shard: str, isolate: bool = False, progress: Progress | None = None
 ) -> Done:
-    """Compute and commit what the shard lacks. CorruptManifest if a part or blob that it needs
-    is damaged: the caller removes that and asks again.
+    """Compute and commit what the shard lacks. CorruptManifest if a part or blob that it needs is
+    damaged: the caller removes that and calls again.
 
     With `isolate` every unit runs in a disposable process, one after the other: the culprit of a
     crash, a hang or a memory overrun is quarantined and the rest completes.
@@ -86,7 +86,7 @@ def run(
         if not done.computed:
             break
         more = _round(stage, job, shard, isolate, progress)
-        # Its items were counted in the first round: they are computed once more.
+        # The first round has counted these items already.
         done = replace(done, seconds=done.seconds + more.seconds, spent=done.spent + more.spent)
         if not more.computed:
             break
@@ -96,7 +96,7 @@ def run(
 
 
 def _round(stage: str, job: Job, shard: str, isolate: bool, progress: Progress | None) -> Done:
-    """Compute and commit what is missing at this point."""
+    """Compute and commit what is missing now."""
     began = time.monotonic()
     module = contract.find(stage)
     with process_memory.uncollected():
@@ -121,7 +121,7 @@ def _round(stage: str, job: Job, shard: str, isolate: bool, progress: Progress |
                 if job.only is not None:
                     clock.start()
             sink.commit()
-        except RunError:  # such as a server that is down: its results so far are kept
+        except RunError:  # such as a server that is down: keep its results
             sink.commit()
             raise
     computed = sum(unit.items for unit in units)
@@ -131,7 +131,7 @@ def _round(stage: str, job: Job, shard: str, isolate: bool, progress: Progress |
 
 
 def _load(stage: str, module: Stage[Unit], units: list[Unit], job: Job) -> float:
-    """Seconds that loading the stage's models took, and trying each once."""
+    """Load the stage's models and try each once; returns the seconds that took."""
     from tasks.stages import known_good
 
     began = time.monotonic()
@@ -140,11 +140,11 @@ def _load(stage: str, module: Stage[Unit], units: list[Unit], job: Job) -> float
     return time.monotonic() - began
 
 
-_warm: set[str] = set()  # stages of which this process has computed a unit
+_warm: set[str] = set()  # stages for which this process has computed a unit
 
 
 class Clock:
-    """The time that each unit of a sample takes, between `start` and `lap`."""
+    """Measures the time of each unit of a sample, between `start` and `lap`."""
 
     def __init__(self, stage: str) -> None:
         self.stage = stage
@@ -161,7 +161,8 @@ class Clock:
         self.laps.append(Spent(unit.recording_name, unit.seconds, wall, cpu, cold))
 
     def spent(self, batched: bool) -> tuple[Spent, ...]:
-        """As measured; of a `batched` stage each unit's share of the whole, by its audio."""
+        """The measured times; for a `batched` stage each unit's share of the total, by its
+        audio."""
         if not batched:
             return tuple(self.laps)
         audio = sum(lap.audio for lap in self.laps) or 1.0
@@ -178,20 +179,20 @@ def _results(
     if isolate:
         from tasks.stages import isolate as isolation
 
-        # No handover: an item that kills a resampler has to do so in the resampler's own stage.
+        # No handover: an item that kills a resampler must do so in the resample stage.
         return isolation.results(stage, replace(job, scratch=None), units)
     return module.compute(units, job)
 
 
 class Sink:
-    """Collects rows and commits them as parts: audio first, then the rows that point at it. PCM is
-    written as it arrives; a commit gives its blob a name."""
+    """Collects rows and commits them as parts: audio first, then the rows that point to it. PCM is
+    written as it arrives; a commit names its blob."""
 
     def __init__(self, stage: str, job: Job, shard: str) -> None:
         self.stage, self.job, self.shard = stage, job, shard
         self.module = contract.find(stage)
         self.rows: list[AnyRow] = []
-        self._placed: list[MadeAudio] = []  # those of them whose PCM is in the blob
+        self._placed: list[MadeAudio] = []  # rows with PCM in the blob
         self.since = time.monotonic()
         self._open = ExitStack()
         self._staged: tuple[HashedFile, Publish] | None = None
@@ -200,7 +201,7 @@ class Sink:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Discard what was not committed."""
+        """Discard uncommitted data."""
         self._open.close()
 
     @property

@@ -1,7 +1,7 @@
 """Transcribes a whole recording before it is cut: words with their times, and where speech is.
 
-One streaming pass: the voice detector cuts, the recogniser hears what it cut in batches of a few
-minutes. Memory holds one batch and the words.
+One streaming pass: the voice detector cuts, and the recogniser transcribes the pieces in batches of
+a few minutes. Memory holds one batch and the words.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from tasks.stages import cutting
 
 BATCH_SECONDS = 300.0
 FRAME = 320  # samples: 20 ms
-REACH = 5  # frames by which the edge of a region moves outwards at most
-DEPTH = 15  # frames by which it moves inwards at most, and a third of the region
-FLOOR, PEAK = 0.05, 0.9  # quantiles of a region's levels: its pauses, its loud sounds
-QUIET = 0.3  # of the way from floor to peak, in dB: below it, an edge is not speech
-TOUCHING = 0.02  # s between regions that are one, as a piece ends where the next begins
-#: Long pieces have fewer ends, at which words are misheard.
+REACH = 5  # frames: most that an edge of a region moves outwards
+DEPTH = 15  # frames: most that it moves inwards, besides a third of the region
+FLOOR, PEAK = 0.05, 0.9  # quantiles of a region's levels: pauses, loud sounds
+QUIET = 0.3  # of the way from floor to peak, in dB: an edge below it is not speech
+TOUCHING = 0.02  # s between regions that are one: pieces adjoin
+#: Long pieces have fewer ends, where words are misrecognised.
 CUTS = vad.Settings(target_seconds=25.0, max_seconds=29.0, max_gap_seconds=2.0)
 
-Piece = tuple[float, Float32s]  # where it begins, s; mono at the recogniser's rate
+Piece = tuple[float, Float32s]  # start, s; mono at the recogniser's rate
 
 
 def heard(
@@ -48,9 +48,8 @@ def heard(
     emitting: bool = False,
     limits: Limits | None = None,
 ) -> RecordingTranscript:
-    """Everything that the recogniser hears in a recording; `emitting`: its emissions, no words.
-    ItemError when it cannot be decoded to its end, or when the recogniser gives no times of words.
-    """
+    """The transcript of a recording; with `emitting`, its emissions and no words. ItemError if it
+    cannot be decoded to its end, or if the recogniser gives no times of words."""
     backend = backend_of(recogniser)
     if emitting:
         return _emitted(locator, backend, recogniser, language, limits)
@@ -105,8 +104,8 @@ def _emitted(
 
 
 def _edges(samples: Float32s, spans: tuple[speech.Span, ...]) -> list[speech.Span]:
-    """Regions whose edges are moved by level: the detector finds words late, and leaves them early
-    or, where noise follows them, late."""
+    """Regions with edges moved by level: the detector starts words late, and ends them early or, if
+    noise follows, late."""
     frames = samples[: len(samples) // FRAME * FRAME].reshape(-1, FRAME)
     if not len(frames):
         return list(spans)
@@ -115,8 +114,8 @@ def _edges(samples: Float32s, spans: tuple[speech.Span, ...]) -> list[speech.Spa
 
 
 def _inwards(level: Float64s, span: speech.Span) -> speech.Span:
-    """A region without the quiet at its edges, which may be noise of the recording: quiet is by the
-    region's own floor. `level` is of frames, in dB."""
+    """A region without the quiet at its edges, which may be noise of the recording: quiet is
+    relative to the region's own floor. `level`: of frames, in dB."""
     step = FRAME / speech.RATE
     first, last = round(span[0] / step), min(round(span[1] / step), len(level))
     depth = min(DEPTH, (last - first) // 3)
@@ -131,8 +130,8 @@ def _inwards(level: Float64s, span: speech.Span) -> speech.Span:
 
 
 def _outwards(level: Float64s, spans: tuple[speech.Span, ...]) -> list[speech.Span]:
-    """Regions moved outwards as far as it is loud, which is above the middle, in dB, between the
-    quiet and the loud frames."""
+    """Regions extended as far as it is loud: above the middle, in dB, between the quiet and the
+    loud frames."""
     quiet, full = np.quantile(level, (0.05, 0.95))
     loud = level > (quiet + full) / 2
     step = FRAME / speech.RATE
@@ -183,5 +182,5 @@ def _batches(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
         yield batch
 
 
-#: The model of this worker process for whole recordings.
+#: This worker process's model for whole recordings.
 backend_of = lru_cache(maxsize=1)(backends.loaded)

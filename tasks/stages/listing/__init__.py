@@ -1,2 +1,2 @@
-"""The sources' contents now, compared with the known ones; columns throughout, no object per
-file."""
+"""The sources' current contents, compared with the known ones; in columns throughout, without an
+object per file."""

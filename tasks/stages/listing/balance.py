@@ -15,10 +15,10 @@ from tasks.settings.job import Job
 from tasks.stages.listing.known_recordings import BYTES_A_SECOND
 
 MINUTE, HOUR = 60.0, 3600.0
-#: Least audio of a shard by default. A minute of it is ten seconds of work for a recogniser on a
-#: CPU, and a tenth of one without: Prefect's share, 25 ms of CPU a task run, would be most of that.
+#: Least audio of a shard by default. A minute is ten seconds of work for a recogniser on a CPU, and
+#: a tenth of that without one: Prefect's share, 25 ms of CPU a task run, would be most of it.
 LEAST, LEAST_UNHEARD = MINUTE, 15 * MINUTE
-#: Shards of an hour of the largest corpus that has them; each is five files in as many folders.
+#: Hours of the largest corpus with shards of an hour; each shard is five files in as many folders.
 MOST_OF_AN_HOUR = 20_000
 
 
@@ -39,8 +39,8 @@ def assigned(
     the lightest group. Returns the group of each, and the number of groups. `known_seconds`: audio
     that the corpus already has.
 
-    A recording that fills a group by itself counts for one, however long it is: otherwise one of an
-    hour among fifty short ones would scatter these over as many groups as minutes it has.
+    A recording that fills a group by itself counts as one group, however long it is: otherwise one
+    of an hour among fifty short ones would scatter these over as many groups as it has minutes.
     """
     total = float(seconds.sum())
     largest = max(HOUR, (known_seconds + total) / MOST_OF_AN_HOUR)

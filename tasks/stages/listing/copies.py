@@ -1,12 +1,11 @@
-"""Which recordings of a shard are copies: files of the same bytes, of which one is processed.
+"""Finds copies among a shard's recordings: files of the same bytes, of which one is processed.
 
-A copy lies in the shard of the recording that it equals, so the shard accounts for its seconds by
-what was decoded of that one. It says no more of itself than that one does: the same spans, and the
-same text, speaker, language, turns and labels, or none. What differs is a recording in its own
-right.
+A copy is in the shard of its original, so the shard accounts for its seconds by what was decoded of
+the original. A copy states no more than its original: the same spans, and the same text, speaker,
+language, turns and labels, or none. A recording that states anything else is processed itself.
 
-Only what is new is marked, so that an OUT of before keeps its clips; and what was marked, once its
-original is gone: the first of the copies takes its place.
+Only new recordings are marked, so that an earlier OUT keeps its clips; and marked ones once their
+original is gone: the first copy then becomes the original.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from tasks.base.counting import counted
 from tasks.base.schema import RecordingRow
 from tasks.shard_store.stored_shard import part_of
 
-#: What a copy may leave unsaid.
+#: Columns that a copy may leave empty.
 STATED = ("text", "speaker", "language", "rttm", "rttm_error", "labels")
 
 
@@ -44,7 +43,7 @@ class NewCopy(NamedTuple):
 
 
 def new(rows: Sequence[RecordingRow], before: Mapping[str, Former]) -> Iterator[NewCopy]:
-    """Which of some marked rows were none before."""
+    """The marked rows that were not copies before."""
     paths = {row["recording"]: row["source_path"] for row in rows}
     for row in rows:
         then = before.get(row["recording"])
@@ -53,7 +52,7 @@ def new(rows: Sequence[RecordingRow], before: Mapping[str, Former]) -> Iterator[
 
 
 def in_words(new_copies: Sequence[NewCopy]) -> Iterator[str]:
-    """A sentence on new copies, if there are any."""
+    """A sentence about new copies, if there are any."""
     if new_copies:
         first = min(new_copies)
         one = len(new_copies) == 1
@@ -67,7 +66,7 @@ def in_words(new_copies: Sequence[NewCopy]) -> Iterator[str]:
 
 
 def mark(rows: Iterable[RecordingRow], before: Mapping[str, Former]) -> None:
-    """Set `copy_of` in the rows of one shard. `before`: what it knew until now."""
+    """Set `copy_of` in the rows of one shard. `before`: the shard's previous rows."""
     groups: dict[str, list[RecordingRow]] = {}
     for row in rows:
         marked, row["copy_of"] = row.get("copy_of"), None
@@ -82,7 +81,7 @@ def mark(rows: Iterable[RecordingRow], before: Mapping[str, Former]) -> None:
 
 
 def _mark_group(group: list[RecordingRow], before: Mapping[str, Former]) -> None:
-    """Mark those of some recordings of the same bytes that are copies."""
+    """Mark the copies among recordings of the same bytes."""
     stays: list[RecordingRow] = []
     back: list[RecordingRow] = []
     fresh: list[RecordingRow] = []
@@ -93,7 +92,7 @@ def _mark_group(group: list[RecordingRow], before: Mapping[str, Former]) -> None
         else:
             (stays if then.present else back).append(row)
         row["copy_of"] = None
-    # What has come back is a copy only of one that took its place meanwhile.
+    # A recording that has come back is a copy only of one that replaced it meanwhile.
     originals = [*stays]
     for row in back:
         row["copy_of"] = _original(row, stays)
@@ -106,7 +105,7 @@ def _mark_group(group: list[RecordingRow], before: Mapping[str, Former]) -> None
 
 
 def _order(row: RecordingRow, before: Mapping[str, Former]) -> tuple[bool, int, str]:
-    """Known ones first, then those that say more."""
+    """Known ones first, then those that state more."""
     unsaid = sum(row.get(name) is None for name in STATED)
     return row["recording"] not in before, unsaid, row["recording"]
 
@@ -116,13 +115,13 @@ def _original(row: RecordingRow, originals: Iterable[RecordingRow]) -> str | Non
 
 
 def _covers(original: RecordingRow, row: RecordingRow) -> bool:
-    """Whether `original` says all that `row` says."""
+    """Whether `original` states everything that `row` states."""
     spans = _spans(original) == _spans(row) and original.get("length") == row.get("length")
     return spans and all(row.get(name) in (None, original.get(name)) for name in STATED)
 
 
 def _spans(row: RecordingRow) -> list[dict[str, object]] | None:
-    """Its segments without what they do not say: rows of before lack the columns of today."""
+    """Its segments without null columns: earlier rows lack newer columns."""
     if (segments := row["segments"]) is None:
         return None
     return [{n: value for n, value in span.items() if value is not None} for span in segments]

@@ -22,10 +22,10 @@ from tasks.stages.listing.rttm import SideFiles
 from tasks.stages.listing.skipped import Skipped, SkippedEntries
 from tasks.storage import bounds, tables, urls
 
-ROWS = 10_000  # of a batch, if they have no more than `bounds.BATCH_BYTES`
+ROWS = 10_000  # most in a batch, within `bounds.BATCH_BYTES`
 
 
-#: A batch in a file.
+#: A batch as stored in a file.
 HASHED = pa.schema(
     [
         *RECORDINGS,
@@ -43,11 +43,11 @@ class Batch:
     rows: pa.Table
     keys: FixedBytes
     states: UInt64s
-    heads: UInt64s  # of the column `listed`
+    heads: UInt64s  # first 64 bits of the column `listed`
 
 
 def hashed(batch: Batch) -> pa.Table:
-    """HASHED of a batch."""
+    """The batch as a table of HASHED."""
     table = batch.rows.append_column("_key", fingerprints.stored(batch.keys))
     for title, column in zip(HASHED.names[-2:], (batch.states, batch.heads), strict=True):
         table = table.append_column(title, pa.array(column))
@@ -103,7 +103,7 @@ def of_table(table: pa.Table) -> Batch:
 
 
 def _size(recording: Recording) -> int:
-    """About how many bytes a row of it takes."""
+    """Approximate bytes of its row."""
     length = 4 * len(recording.path) + len(recording.text or "")
     if not recording.segments:
         return length
@@ -161,8 +161,8 @@ def _batch(
 
 
 def _chosen(r: Recording, settings: SourceSettings) -> Recording:
-    """What the source reads of a file. Another track or channel is another recording: what is known
-    of one says nothing about the other."""
+    """The recording with the source's choice of track and channels. Another track or channel is
+    another recording: what is known of one does not apply to the other."""
     if settings.track == "all":
         r = replace(r, locator=replace(r.locator, every_track=True))
     elif settings.track != "default":
@@ -192,5 +192,6 @@ def _segment(s: Segment) -> SegmentRow:
 
 
 def _unsigned(key: str | None) -> str | None:
-    """A source's own key; of a signed link, which some take for one, what it links to."""
+    """A source's own key; if it is a signed link, as in some sources, the address without its
+    signature."""
     return masking.address(key) if key and masking.is_address(key) else key

@@ -1,7 +1,7 @@
-"""Recordings of the tracks and channels of a file, for sources that ask for each of them.
+"""Recordings of the single tracks and channels of a file, for sources that ask for them.
 
-Such a file is listed as a whole, and divided when it is probed: `call.wav#0`, `call.wav#1`. The
-known parts of an unchanged file are listed in its place from then on.
+Such a file is listed as a whole, and divided when it is probed: `call.wav#0`, `call.wav#1`. Later
+listings replace an unchanged file by its known parts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tasks.stages.listing import entries, fingerprints
 from tasks.stages.listing.entries import Batch
 from tasks.stages.listing.known_recordings import MOST_PARTS, KnownRecordings, parts_of
 
-#: In the locator of a file that is to be divided.
+#: In the locator of a file to divide.
 ASKED = r'"(apart|every_track)": '
 UNDIVIDED = (
     "its text does not say which {0} it is of; name the {0} of each segment, or read the {1}"
@@ -40,8 +40,7 @@ MIXED_TEXT = Sides(False, "the source's text does not say which of them it belon
 
 
 class Part(NamedTuple):
-    """A part of a file: None for `track` is the one that is read by default, for `channel` their
-    mix."""
+    """A part of a file: `track` None is the default one, `channel` None the mix."""
 
     track: int | None
     channel: int | None
@@ -88,7 +87,7 @@ def of_file(row: RecordingRow, locator: Locator) -> list[RecordingRow]:
 
 def looked_at(where: Locator, header: Header) -> Sides:
     """Whether the channels of a file hold different voices."""
-    from tasks.speech import sides  # the voice detector, which only workers need
+    from tasks.speech import sides  # here: only workers need the voice detector
 
     def blocks() -> Iterator[Float32s]:
         with audio.open_stream(where) as stream:
@@ -112,7 +111,7 @@ def _with_outcome(row: RecordingRow, part: Part, header: Header | ItemError) -> 
 
 
 def with_header(row: RecordingRow, header: Header) -> RecordingRow:
-    """A row with what the header says."""
+    """The row with the header's values."""
     return {
         **row,
         "header_rate": header.rate,
@@ -124,15 +123,15 @@ def with_header(row: RecordingRow, header: Header) -> RecordingRow:
 
 
 def probed_again(row: RecordingRow, locator: Locator) -> RecordingRow:
-    """The row of a part with its header: it alone is probed."""
+    """The row of a part with its header; probes only that part."""
     track = tracks.track_of(row) if locator.every_track else locator.track
     where = replace(locator, track=track, channels=tracks.channels_of(row))
     return with_header(row, audio.probe(where))
 
 
 def of(file: RecordingRow, part: Part, parts: int) -> RecordingRow:
-    """The row of a part of a file, which has this many. The speaker of a channel is the one whom
-    its turns name, or is named as the recording."""
+    """The row of a part of a file with this many parts. The speaker of a channel is the one that
+    its turns name, or has the recording's name."""
     row: RecordingRow = {
         **file,
         "recording": f"{file['recording']}{part.suffix}",
@@ -152,8 +151,8 @@ def of(file: RecordingRow, part: Part, parts: int) -> RecordingRow:
 
 
 def divided(batch: Batch, had: KnownRecordings) -> tuple[Batch, Int64s]:
-    """A batch in which the files that are unchanged since they were divided are replaced by their
-    parts; and the rows of `had` that are of files to be divided anew."""
+    """A batch in which files unchanged since they were divided are replaced by their parts; and the
+    rows of `had` that belong to files to divide anew."""
     asked = pc.match_substring_regex(batch.rows["locator"], ASKED).to_numpy()
     if not asked.any() or not len(had.columns.keys):
         return batch, np.zeros(0, np.int64)
@@ -167,7 +166,7 @@ def divided(batch: Batch, had: KnownRecordings) -> tuple[Batch, Int64s]:
     for row, state, head, whole in zip(rows, *hashes, strict=True):
         parts = {p: n for p, n in chains[row["recording"]].items() if states[n] == state}
         complete = parts and parts_of(flags[[*parts.values()]]).max() == min(len(parts), MOST_PARTS)
-        # With another description it may have to be divided, or no longer.
+        # With another description it may need division, or no longer.
         if whole >= 0 and (states[whole], had.columns.heads[whole]) == (state, head):
             kept.append(row)
         elif complete and not (row["text"] or row["segments"]):
@@ -204,16 +203,16 @@ def _chains(had: KnownRecordings, names: Sequence[str], deep: bool) -> dict[str,
 
 
 def vanished(had: KnownRecordings, stale: Int64s, probed: FixedBytes) -> Int64s:
-    """Of the known parts of files that were divided anew, those that there are no longer."""
+    """Known parts, among those of files that were divided anew, that no longer exist."""
     return stale[~np.isin(had.columns.keys[stale], probed)]
 
 
-# What `channels: auto` found, in words, for plans and runs.
+# Results of `channels: auto`, in words, for plans and runs.
 
 
 def channel_sentences(out: Path, datasets: Sequence[Dataset]) -> Iterator[str]:
-    """How many files each source has whose channels are apart, and how many whose channels are
-    mixed, with the first of each, as the last listing left them."""
+    """How many files of each source have separate channels, and how many mixed ones, with an
+    example of each, by the last listing."""
     asked = [dataset.name for dataset in datasets if dataset.settings.channels == "auto"]
     by_verdict: dict[tuple[str, bool], list[str]] = {}
     for table in manifest.listings(out) if asked else ():

@@ -14,14 +14,14 @@ from tasks.base.schema import AnyRow, SegmentRow
 from tasks.shard_store import recipe
 from tasks.storage import sorted_keys
 
-#: What a source says of every recording.
+#: Columns that a source fills in for every recording.
 DESCRIBED = (
     *("recording", "dataset", "path", "source_path", "locator", "present", "source_id"),
     *("text", "speaker", "language", "segments", "error_code", "error_detail"),
 )
-#: Missing in rows that an older listing stored.
+#: Missing in rows of older listings.
 _LATER = ("rttm", "rttm_error", "length", "labels")
-KEY = "S16"  # 128 bits of a recording's name: ten million names share none
+KEY = "S16"  # 128 bits of a recording's name: no collisions in ten million
 
 
 def key(name: str) -> bytes:
@@ -65,7 +65,7 @@ def listed(row: AnyRow) -> str:
 
 
 def listed_columns(columns: Mapping[str, Sequence[object]]) -> list[str]:
-    """`listed` of each of some rows."""
+    """`listed` of each row."""
     nested = (columns[name] for name in ("segments", *_LATER) if name in columns)
     if all(values.count(None) == len(values) for values in nested):  # most sources
         return recipe.digests_of_texts(
@@ -77,13 +77,13 @@ def listed_columns(columns: Mapping[str, Sequence[object]]) -> list[str]:
 
 
 def heads_of(keys: FixedBytes) -> UInt64s:
-    """What `heads` gives of the digests of which these are `contents`."""
+    """The `heads` of digests, from their `contents`."""
     first: UInt64s = np.ascontiguousarray(keys).view(">u8").reshape(-1, 2)[:, 0].astype(np.uint64)
     return first
 
 
 class Seen:
-    """Seen keys, in sorted runs that are merged when they have grown to similar sizes."""
+    """Keys seen so far, in sorted runs that are merged once they have similar sizes."""
 
     def __init__(self) -> None:
         self._runs: list[FixedBytes] = []
@@ -113,5 +113,5 @@ def stored(keys: FixedBytes) -> pa.Array:
 
 
 def loaded(column: pa.Array) -> FixedBytes:
-    """The keys of a column that `stored` made, without copying."""
+    """The keys in a column made by `stored`, without copying."""
     return np.frombuffer(column.buffers()[1], KEY, len(column), 16 * column.offset)

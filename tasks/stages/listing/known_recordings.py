@@ -1,9 +1,9 @@
 """The recordings that an OUT knows, as columns of hashes: 49 bytes each.
 
-    OUT/manifests/known/<sha256[:16]>.parquet    them, with the parts that they were read from
+OUT/manifests/known/<sha256[:16]>.parquet the hashes, and the parts they were read from
 
-The shards' parts are the truth. With this cache, parts that did not change (same name and guard)
-need not be read. It is written only if reading all of them would take long.
+The shards' parts are authoritative. With this cache, unchanged parts (same name and guard) need not
+be read. It is written only if reading all of them would take long.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from tasks.stages.listing import entries, fingerprints
 from tasks.storage import sorted_keys
 
 PRESENT, MAY_BE_TRIED, PASSING = 1, 2, 4  # bits of `flags`
-PARTS = 3  # bits before the number of the parts of its file, of which there are up to MOST_PARTS
+PARTS = 3  # lowest bit of the number of its file's parts, up to MOST_PARTS
 MOST_PARTS = 31
-LEAST = 20_000  # recordings; reading fewer takes no longer than writing the cache
-BYTES_A_SECOND = 16000  # of a recording whose header does not tell its length: 128 kbit/s
+LEAST = 20_000  # recordings; reading fewer is as fast as writing the cache
+BYTES_A_SECOND = 16000  # assumed without a length in the header: 128 kbit/s
 FORMAT = 3
 ROOT = "manifests/shard"
 
@@ -64,7 +64,7 @@ class Columns(NamedTuple):
         return Columns(*(column[chosen] for column in self))
 
 
-#: By dataset: recordings that are present, and those of them that are known to be broken.
+#: By dataset: present recordings, and those of them known to be broken.
 Counts = dict[str, tuple[int, int]]
 
 
@@ -77,7 +77,7 @@ class KnownRecordings:
     seconds: list[float]  # audio present in each shard, by header
     counts: list[Counts]  # recordings present in each shard
     columns: Columns
-    stale: bool = False  # the cache lacks some of it
+    stale: bool = False  # the cache is incomplete
 
     def present(self, number: int) -> int:
         """Recordings present in a shard."""
@@ -85,12 +85,12 @@ class KnownRecordings:
 
     @property
     def broken(self) -> FixedBytes:
-        """Keys of those that could not be read, sorted."""
+        """Keys of recordings that could not be read, sorted."""
         keys: FixedBytes = self.columns.keys[self.columns.contents == 0]
         return keys
 
     def find(self, keys: FixedBytes) -> Int64s:
-        """The row of each key; -1 if there is none."""
+        """The row of each key; -1 if it is unknown."""
         return sorted_keys.index_in(self.columns.keys, keys)
 
     def replaced(self, tables: Mapping[int, Columns]) -> None:
@@ -109,9 +109,9 @@ def home(out: Path) -> Path:
 
 
 def of(out: Path, index: Index, damaged: manifest.OnDamage = manifest.leave) -> KnownRecordings:
-    """The recordings that an OUT knows, from the newest part of each shard; `damaged` is told of
-    damaged parts. Those of a shard without an intact part are kept as the cache has them, but none
-    is present or unchanged: what the sources list is probed again, and stays in its shard."""
+    """The recordings that an OUT knows, from the newest part of each shard; `damaged` is called for
+    each damaged part. A shard without an intact part keeps its cached recordings, but none counts
+    as present or unchanged: listed ones are probed again, and stay in their shard."""
     names = manifest.shards(out)
     newest = _newest(index)
     noted = _noted(out)
@@ -148,7 +148,7 @@ def of(out: Path, index: Index, damaged: manifest.OnDamage = manifest.leave) -> 
 
 
 def note(recordings: KnownRecordings, number: int, table: pa.Table) -> Columns:
-    """The columns of a shard's rows; notes their audio and count."""
+    """The columns of a shard's rows; also stores their audio and count in `recordings`."""
     present = table["present"].to_numpy()
     recordings.seconds[number] = float(seconds_of(table)[present].sum())
     present_rows = table.filter(pa.array(present)).select(["dataset", "error_code"])
@@ -161,7 +161,7 @@ def note(recordings: KnownRecordings, number: int, table: pa.Table) -> Columns:
     again = pc.is_in(table["error_code"], pa.array(sorted(MAY_PASS), pa.string())).to_numpy()
     flags = np.where(present, PRESENT, 0) | np.where(again, MAY_BE_TRIED, 0)
     flags |= np.where(passing.passing(table), PASSING, 0)
-    if "parts" in table.column_names:  # rows of before have none
+    if "parts" in table.column_names:  # earlier rows have none
         parts = table["parts"].fill_null(0).to_numpy()
         flags |= np.minimum(parts, MOST_PARTS) << PARTS
     batch = entries.of_table(table)
@@ -173,7 +173,7 @@ def note(recordings: KnownRecordings, number: int, table: pa.Table) -> Columns:
 
 
 def parts_of(flags: UInt8s) -> UInt8s:
-    """How many parts the file of each recording has; 0: it was not divided."""
+    """The number of parts of each recording's file; 0: not divided."""
     parts: UInt8s = (flags >> PARTS).astype(np.uint8)
     return parts
 
@@ -211,7 +211,7 @@ def save(out: Path, recordings: KnownRecordings, index: Index) -> None:
 
 
 def _noted(out: Path) -> KnownRecordings:
-    """The last run's cache; without recordings if it is missing or damaged."""
+    """The last run's cache; empty if it is missing or damaged."""
     for path in storage.named_by_hash(home(out), ".parquet"):
         data = storage.read(path)
         if hashlib.sha256(data).hexdigest()[:16] != path.stem:

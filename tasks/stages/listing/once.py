@@ -1,5 +1,5 @@
-"""Lists each source once for a command that looks at it several times: the check that it holds
-something, the plan before a run, and the run itself.
+"""Lists each source once for a command that needs the listing several times: the check that it is
+not empty, the plan before a run, and the run itself.
 
 A listing is kept on disk: a large source has millions of rows.
 """
@@ -30,7 +30,7 @@ from tasks.storage import tables, temporary
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A listing: what it is of, and where it lies."""
+    """A listing: its source, and its file."""
 
     name: str
     settings: SourceSettings
@@ -41,7 +41,7 @@ class _Kept:
 
 
 class Listings:
-    """The sources that were listed since the command began."""
+    """The sources listed since the command began."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -52,7 +52,7 @@ class Listings:
         return next((k for k in self._all if (k.name, k.settings, k.speakers) == wanted), None)
 
     def list(self, job: Job, dataset: Dataset) -> _Kept:
-        """List a source, unless that was done."""
+        """List a source, unless that is done already."""
         if (kept := self.find(job, dataset)) is not None:
             return kept
         path = self._home / f"{len(self._all):03d}.parquet"
@@ -66,7 +66,7 @@ class Listings:
         return kept
 
     def forget(self) -> None:
-        """Remove all listings: sources are listed anew from here on."""
+        """Remove all listings: sources are listed anew from now on."""
         for kept in self._all:
             kept.path.unlink(missing_ok=True)
         self._all.clear()
@@ -90,20 +90,20 @@ def listing() -> Iterator[None]:
 
 
 def forget() -> None:
-    """List sources anew from here on: their listings were used, or are no longer fresh."""
+    """List sources anew from now on: their listings were used, or are no longer fresh."""
     if (current := _current.get()) is not None:
         current.forget()
 
 
 def listed(job: Job, dataset: Dataset, skipped: SkippedEntries) -> Iterator[Batch]:
-    """The recordings of a source, as it lists them now; other entries go to `skipped`."""
+    """The recordings that a source lists now; other entries go to `skipped`."""
     name, source, settings = dataset
     turns = rttm.of_job(job, settings)
     return entries.batches(name, settings, source.recordings(settings), skipped, turns)
 
 
 def holds_recordings(job: Job, dataset: Dataset) -> bool:
-    """Whether a source holds any. What is left to workers to list is only looked into."""
+    """Whether a source has any recordings. A source that workers list is only sampled."""
     current = _current.get()
     if current is not None:
         if (kept := current.find(job, dataset)) is not None:
@@ -115,8 +115,8 @@ def holds_recordings(job: Job, dataset: Dataset) -> bool:
 
 
 def kept(job: Job, dataset: Dataset, skipped: SkippedEntries, make: bool) -> Iterator[Batch] | None:
-    """The recordings of a source by the listing of this command; `make` one if there is none, else
-    None. None as well for a command that keeps none."""
+    """The recordings of a source from this command's listing; `make` one if there is none, else
+    None. Also None for a command that keeps no listings."""
     current = _current.get()
     if current is None or not (make or current.find(job, dataset)):
         return None
@@ -127,16 +127,16 @@ def kept(job: Job, dataset: Dataset, skipped: SkippedEntries, make: bool) -> Ite
 
 # Lists a large source on the workers, a share of its folders in each call.
 
-CALLS = 256  # in which a source is listed
-LEAST_BRANCHES = 64  # a source with fewer folders is listed where the run is
-LEAST_KNOWN = 200_000  # recordings: where fewer are known, listing takes seconds
+CALLS = 256  # worker calls per source
+LEAST_BRANCHES = 64  # a source with fewer folders is listed by the main process
+LEAST_KNOWN = 200_000  # recordings: with fewer, listing takes seconds
 
 #: `tasks.runs.executor.Executor.map`.
 Map = Callable[[Callable[..., bool], Sequence[tuple[object, ...]]], list[bool]]
 
 
 def branches(dataset: Dataset) -> Sequence[SourceBranch] | None:
-    """The branches of a source that workers list if they may; None if it is listed as a whole."""
+    """The branches of a source that workers can list; None if it is listed as a whole."""
     return dataset.source.branches(dataset.settings, LEAST_BRANCHES)
 
 

@@ -1,8 +1,8 @@
 """Finds recordings that two sources list: their audio would be packaged twice, under two names.
 
-A file is known by its guard, so that links and other mounts of it are found, too. Two lists may cut
-different segments out of one file, such as those of train and test: that is no double audio, so a
-recording with segments is compared segment by segment.
+Files are identified by their guard, so that links and other mounts are found, too. Two lists may
+cut different segments from one file, such as train and test: that is not double audio, so
+recordings with segments are compared segment by segment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from tasks.storage import sorted_keys
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """How many recordings of the source `second` are in the source `first`, too; one of them."""
+    """The number of recordings of the source `second` that the source `first` lists too; and an
+    example."""
 
     first: str
     second: str
@@ -40,7 +41,7 @@ class Shared:
 
 
 class SharedRecordings:
-    """Looks at listed recordings, source by source."""
+    """Compares listed recordings, source by source."""
 
     def __init__(self, names: list[str]) -> None:
         self._names = names
@@ -49,7 +50,8 @@ class SharedRecordings:
         self._examples: dict[tuple[int, int], str] = {}
 
     def at(self, rows: pa.Table, source: int) -> None:
-        """Rows of RECORDINGS of the source with this number; sources come one after the other."""
+        """Add rows of RECORDINGS of the source with this number; sources come one after the
+        other."""
         if len(self._names) == 1:
             return
         rows = rows.filter(pc.and_(pc.is_null(rows["error_code"]), pc.not_equal(rows["guard"], "")))
@@ -68,7 +70,7 @@ class SharedRecordings:
         self._spans.add(spans, source)
 
     def found(self) -> list[Shared]:
-        """By pair of sources, in their order."""
+        """The results by pair of sources, in order."""
         return [
             Shared(self._names[first], self._names[second], count, self._examples[first, second])
             for (first, second), count in sorted(self._counts.items())
@@ -83,8 +85,8 @@ class SharedRecordings:
 
 
 class _Seen:
-    """Hashes with the number of their source: sorted for former sources, as they came for the
-    one that is being listed."""
+    """Hashes with the number of their source: sorted for earlier sources, unsorted for the current
+    one."""
 
     def __init__(self) -> None:
         self._bits, self._sources = np.zeros(0, np.uint64), np.zeros(0, np.int16)
@@ -96,12 +98,12 @@ class _Seen:
         self._new.append(bits)
 
     def source_of(self, bits: UInt64s, source: int) -> Int64s:
-        """A former source that has each; -1: none."""
+        """An earlier source that has each hash; -1: none."""
         self._turn(source)
         return sorted_keys.value_of(self._bits, self._sources, bits).astype(np.int64)
 
     def _turn(self, source: int) -> None:
-        """Sort what the last source brought when the next one begins."""
+        """Sort the last source's hashes when the next one begins."""
         if source == self._at:
             return
         new = np.concatenate([np.zeros(0, np.uint64), *self._new])
@@ -128,7 +130,7 @@ def outcome(job: Job) -> str:
 
 
 def _files(rows: pa.Table) -> UInt64s:
-    """A hash of each recording's bytes: where they lie, without the name of a local file."""
+    """A hash of the identity of each recording's bytes, ignoring the name of a local file."""
     columns = (rows[name].to_pylist() for name in ("guard", "locator"))
     return np.fromiter((_hash(_place(*key)) for key in zip(*columns, strict=True)), np.uint64)
 

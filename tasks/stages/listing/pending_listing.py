@@ -1,4 +1,4 @@
-"""The recordings as the sources list them now, for commands that look and commit nothing."""
+"""The recordings as the sources list them now, for commands that only read."""
 
 from __future__ import annotations
 
@@ -32,24 +32,22 @@ class _Left(NamedTuple):
 
 
 class AsListed:
-    """The known recordings as the sources list them now, for callers that do not commit them. Make
-    it while the survey's scratch folder exists."""
+    """The known recordings as the sources list them now, for callers that do not commit them.
+    Create it while the survey's scratch folder exists."""
 
     def __init__(self, out: Path, surveyed: Survey) -> None:
         had = surveyed.known
         self._out, self._had = out, had
-        self.moved: dict[str, str] = {}  # new to former names, in the shards asked for so far
+        self.moved: dict[str, str] = {}  # new to former names, in the shards read so far
         leaving = np.concatenate([surveyed.gone, surveyed.failed])
         self._gone = np.sort(had.columns.keys[leaving])
         self._absent = surveyed.absent
         fresh = list(surveyed.fresh.tables())
-        #: Whether known names are among the fresh ones: changed files, or such as are tried again.
+        #: Whether known names are among the fresh ones: changed files, or retries.
         self.renewed = any((table[PLACE].to_numpy() >= 0).any() for table in fresh)
-        self.fresh: list[RecordingRow] = []  # new and changed recordings, as they are to be probed
+        self.fresh: list[RecordingRow] = []  # new and changed recordings, before probing
         self._homeless: dict[str, RecordingRow] = {}  # files that are new by name only, by guard
-        self._elsewhere: dict[
-            str, RecordingRow
-        ] = {}  # known names whose files may lie elsewhere now
+        self._elsewhere: dict[str, RecordingRow] = {}  # known names whose files may have moved
         for table in fresh:
             rows: list[RecordingRow] = table.select(RECORDINGS.names).to_pylist()
             self.fresh += rows
@@ -66,7 +64,7 @@ class AsListed:
         self._places = self._redescribed[PLACE].to_numpy()
         self._leaving = np.unique(had.columns.shard[surveyed.gone])
         self._unlisted = np.sort(had.columns.keys[self._absent])
-        self._left: dict[str, _Left] = {}  # by shard, of those that were read
+        self._left: dict[str, _Left] = {}  # by shard, of those read
         touched = {*self._places.tolist(), *had.columns.shard[leaving].tolist()}
         touched |= {n for table in fresh for n in table[PLACE].to_pylist()}
         counts = np.bincount(had.columns.shard, minlength=len(had.shards))
@@ -80,10 +78,10 @@ class AsListed:
         self._vacated = {had.shards[number] for number in np.flatnonzero(left == counts)}
 
     def rows(self, shard: str) -> list[RecordingRow]:
-        """All recordings of a shard, including those that are gone, unless that are all. A moved
-        recording, whose guard is found under a new name or in another folder, gets that; `moved`
-        records the old name."""
-        if shard in self._vacated and not self._homeless:  # a source may be gone as a whole
+        """All recordings of a shard, including removed ones; empty if all have left. A moved
+        recording, whose guard appears under a new name or in another folder, gets that name;
+        `moved` records the old one."""
+        if shard in self._vacated and not self._homeless:  # a whole source may be gone
             return []
         old = manifest.listed(self._out, shard).to_pylist()
         self._note(shard, [row["recording"] for row in old])
@@ -110,11 +108,11 @@ class AsListed:
 
     @property
     def absent_count(self) -> int:
-        """Recordings that OUT knows, and that no source lists now, whenever they left."""
+        """The number of recordings that OUT knows and no source lists now, whenever they left."""
         return len(self._absent)
 
     def absent(self) -> set[str]:
-        """Their names."""
+        """The names of these recordings."""
         numbers = np.unique(self._had.columns.shard[self._absent])
         shards = (self._had.shards[number] for number in numbers)
         return {name for shard in shards for name in self.left(shard).ever}
@@ -126,25 +124,26 @@ class AsListed:
         return self._left[shard]
 
     def _note(self, shard: str, names: Sequence[str]) -> None:
-        """Note which of a shard's recordings have left it, so that its listing is read once."""
+        """Record which of a shard's recordings have left, so that its listing is read once."""
         keys = fingerprints.keys(names)
         gone = (sorted_keys.index_in(some, keys) >= 0 for some in (self._gone, self._unlisted))
         self._left[shard] = _Left(*([*compress(names, flags)] for flags in gone))
 
     def faulty(self) -> Iterator[pa.Table]:
-        """RECORDINGS of the shards in which a recording is known to be broken."""
+        """RECORDINGS of the shards with a recording known to be broken."""
         for shard, counts in zip(self._had.shards, self._had.counts, strict=True):
             if any(broken for _, broken in counts.values()):
                 yield manifest.listed(self._out, shard)
 
     def same_content(self, names: Collection[str]) -> set[str]:
-        """Those of some absent recordings whose bytes another recording has: a copy under another
-        name differs in all that a listing shows. New files of the same size are read."""
+        """The absent recordings among `names` whose bytes another recording has: a copy under
+        another name differs in everything that a listing shows. Reads new files of the same
+        size."""
         name_of: dict[str, set[str]] = {}
         sizes = set[int]()
         contents, columns, absent = self._known_contents(), self._had.columns, self._absent
         if not self.fresh:
-            elsewhere = np.fromiter((*contents, 0), np.uint64)  # 0: it could not be read
+            elsewhere = np.fromiter((*contents, 0), np.uint64)  # 0: unreadable
             absent = absent[np.isin(columns.contents[absent], elsewhere)]
         for number in np.unique(columns.shard[absent]):
             for row in manifest.listed(self._out, self._had.shards[number]).to_pylist():
@@ -157,12 +156,12 @@ class AsListed:
                 same |= names_of
         for row in self.fresh:
             if row["size"] in sizes and not row["error_code"]:
-                with suppress(OSError, ItemError):  # the run will say so
+                with suppress(OSError, ItemError):  # the run will report it
                     same |= name_of.get(audio.digest(Locator.loads(row["locator"]))[0], set())
         return same
 
     def _known_contents(self) -> set[int]:
-        """The first 64 bits of what known recordings hold that are listed as they were."""
+        """The first 64 bits of the contents of known recordings that are still listed unchanged."""
         columns = self._had.columns
         same = columns.flags & PRESENT > 0
         same[self._absent] = False

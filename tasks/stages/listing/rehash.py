@@ -1,7 +1,7 @@
-"""Known recordings whose bytes are hashed again, although nothing shows that their files changed.
+"""Hashes known recordings again, although nothing shows that their files changed.
 
-A guard vouches for the bytes as far as the file system does: a damaged disk, a tool that writes
-below it, or a server that sets times itself leave it as it was.
+A guard is only as reliable as the file system: a damaged disk, a tool that writes below the file
+system, or a server that sets times itself leaves it unchanged.
 """
 
 from __future__ import annotations
@@ -27,16 +27,15 @@ from tasks.shard_store.index import Index
 from tasks.stages.listing.known_recordings import ROOT
 from tasks.storage import is_url, tables, urls, versions
 
-SHARE, MOST_SECONDS = 0.03, 5.0  # by default: a run with nothing to do takes seconds
+SHARE, MOST_SECONDS = 0.03, 5.0  # defaults: a run with nothing to do takes seconds
 THREADS = 4
 
 
 def doubted(job: Job, index: Index) -> set[str]:
-    """Names of recordings whose bytes are not those of their digest: of a share of all, another one
-    in each run, and of those that changed while the last run read them. `index`: a listing of
-    OUT."""
+    """Names of recordings whose bytes differ from their digest: among a share of all, another one
+    in each run, and those that changed while the last run read them. `index`: a listing of OUT."""
     share, deadline = job.shard.rehash, math.inf
-    if share is None:  # without a run in OUT there is no turn to take
+    if share is None:  # without a run number there is no turn
         share, deadline = SHARE if job.number else 0.0, time.monotonic() + MOST_SECONDS
     shards = due(_shards(index), share, job.number)
     changed = set(differing(job.out, shards, deadline, index.repair))
@@ -50,13 +49,13 @@ def doubted(job: Job, index: Index) -> set[str]:
 
 
 def _shards(index: Index) -> list[str]:
-    """Those that have a listing of recordings."""
+    """Shards with a listing of recordings."""
     return sorted({name.split("/")[2] for name in index.files if name.startswith(f"{ROOT}/")})
 
 
 def due(shards: Sequence[str], share: float, number: int) -> list[str]:
-    """The shards that the run with this number looks at: all in turn. Each round begins elsewhere
-    in a run's portion, in case that time does not suffice for all of it."""
+    """The shards that the run with this number hashes again: all in turn. Each round starts at
+    another place of a run's portion, in case time runs out."""
     count = math.ceil(len(shards) * share)
     if not count:
         return []
@@ -72,8 +71,8 @@ def differing(
     deadline: float = math.inf,
     damaged: manifest.OnDamage = manifest.leave,
 ) -> Iterator[str]:
-    """Names of the local recordings of shards whose bytes are not those of their digest; `damaged`
-    is told of damaged listings."""
+    """Names of the shards' local recordings whose bytes differ from their digest; `damaged` is
+    called for each damaged listing."""
     with ThreadPoolExecutor(THREADS) as threads:
         for shard in shards:
             if time.monotonic() > deadline:
@@ -92,9 +91,9 @@ def _differs(row: RecordingRow) -> bool:
     locator = Locator.loads(row["locator"])
     try:
         if identity(urls.guard(locator.path)) != identity(row["guard"]):
-            return False  # the listing sees that
+            return False  # the listing detects that
         return bool(audio.digest(locator)[0] != row["content"])
-    except (ItemError, OSError):  # the run will say so
+    except (ItemError, OSError):  # the run will report it
         return False
 
 

@@ -1,7 +1,7 @@
 """Listed rows on their way to the workers and back, in files of a thousand rows in a scratch
 folder, and merged with the rows of their shards.
 
-The scheduler carries a path and two numbers, and a worker reads no more than one such file.
+The scheduler carries only a path and two numbers, and a worker reads at most one such file.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tasks.recording.guard import adopted
 from tasks.stages.listing import fingerprints
 from tasks.storage import bounds, sorted_keys, tables
 
-ROWS = 1000  # of a file, if they have no more than `bounds.BATCH_BYTES`
-PLACE = "place"  # number of the shard that knows the recording; -1: none does
+ROWS = 1000  # most in a file, within `bounds.BATCH_BYTES`
+PLACE = "place"  # number of the shard that has the recording; -1: none
 LISTED = pa.schema([*RECORDINGS, pa.field(PLACE, pa.int32())])
 
 
@@ -51,7 +51,7 @@ class RowFiles:
         self._flush(1)
 
     def tables(self) -> Iterator[pa.Table]:
-        """The added rows, in order; after `close`."""
+        """The added rows, in order; call after `close`."""
         for path, _ in self.files:
             yield tables.read(path)
 
@@ -73,7 +73,7 @@ def save(rows: pa.Table, path: Path) -> None:
 
 
 def merged(old: list[RecordingRow], rows: pa.Table | None, gone: FixedBytes) -> list[RecordingRow]:
-    """The rows of a shard in their order, updated; new recordings come last."""
+    """The updated rows of a shard in their order, followed by new recordings."""
     index_by_name = {row["recording"]: index for index, row in enumerate(old)}
     if len(gone):
         leaving = sorted_keys.index_in(gone, fingerprints.keys(index_by_name)) >= 0
@@ -95,7 +95,7 @@ def merged(old: list[RecordingRow], rows: pa.Table | None, gone: FixedBytes) -> 
 
 
 def _redescribed(old: RecordingRow, row: RecordingRow) -> RecordingRow:
-    """What the source now says about unchanged bytes: texts, segments."""
+    """The row with the source's new description of unchanged bytes: texts, segments."""
     merged = with_probed(row, old)
     merged["guard"] = adopted(old["guard"], row["guard"])
     if old["error_code"] and not row["error_code"] and (old["content"] is None or _probed(old)):
@@ -110,7 +110,7 @@ def _probed(old: RecordingRow) -> bool:
 
 
 def with_probed(row: RecordingRow, old: RecordingRow) -> RecordingRow:
-    """A row with what probing found in the same bytes, by the row of `old`."""
+    """A row with the probed values of `old`, which has the same bytes."""
     return {
         **row,
         "content": old["content"],

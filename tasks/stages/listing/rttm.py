@@ -1,13 +1,13 @@
-"""Who speaks when by RTTM files: `X.rttm` beside a recording, or one file for a whole source.
+"""Who speaks when, from RTTM files: `X.rttm` beside a recording, or one file for a whole source.
 
 A line is `SPEAKER <file> <channel> <start> <duration> <NA> <NA> <speaker> <NA> <NA>`, times in s
-(NIST, "The 2009 Rich Transcription Meeting Recognition Evaluation Plan", appendix A); other types
-of lines, empty ones and comments (`;;`) are left out. Beside a recording, all lines of the file are
-its own. In a source's file (`rttm`), the second field is the recording's path without extension, or
-only the name at its end. A recording of one channel gets the turns of that channel, if the lines
-name several. If there are both, the one beside the recording counts. A malformed line
-fails only the recording that it names, in the filter stage (`bad_rttm`). In a source's file, a line
-without a recording's name fails all recordings of the file, since any of them may lack a turn.
+(NIST, "The 2009 Rich Transcription Meeting Recognition Evaluation Plan", appendix A); lines of
+other types, empty ones and comments (`;;`) are ignored. Beside a recording, all lines of the file
+are its own. In a source's file (`rttm`), the second field is the recording's path without
+extension, or only the name at its end. A recording of one channel gets the turns of that channel,
+if the lines name several. If there are both files, the one beside the recording counts. A malformed
+line fails only the recording that it names, in the filter stage (`bad_rttm`). In a source's file, a
+line without a recording's name fails all recordings of the file, since any of them may lack a turn.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tasks.settings import SourceSettings
 from tasks.settings.job import Job
 from tasks.storage import urls
 
-Turn = tuple[float, float, str, str]  # start, end in s; speaker; channel, as it is written
+Turn = tuple[float, float, str, str]  # start, end in s; speaker; channel, as written
 Said = tuple[list[StatedTurnRow] | None, str | None]  # turns as in RECORDINGS; the fault
 
 
@@ -57,7 +57,7 @@ class SideFiles:
                 ) from None
 
     def of(self, recording: Recording) -> Said:
-        """The turns of a recording (None if no file names it), and the fault in them, if any."""
+        """The turns of a recording (None if no file names it), and a fault in them, if any."""
         locator = recording.locator
         if locator.offset is None and locator.row is None:
             path = f"{os.path.splitext(locator.path)[0]}.rttm"
@@ -87,8 +87,8 @@ def _own(path: str, channels: Channels | None) -> Said:
 
 
 def _as_segments(turns: list[Turn], channels: Channels | None) -> list[StatedTurnRow]:
-    """The turns in these channels (None: in all). Lines that name one channel alone are of all: it
-    is a formality of the format."""
+    """The turns in these channels (None: in all). If the lines name only one channel, they apply to
+    all: the format requires the field."""
     names = {channel for *_, channel in turns}
     plain: list[StatedTurnRow] = [
         {"start": start, "end": end, "speaker": speaker} for start, end, speaker, _ in sorted(turns)
@@ -110,7 +110,7 @@ def of_job(job: Job, settings: SourceSettings) -> SideFiles | None:
 
 
 def read(path: str) -> Turns:
-    """An RTTM file. OSError if it cannot be read."""
+    """Parses an RTTM file. OSError if it cannot be read."""
     file_turns = Turns()
     name = display_text(os.path.basename(path))
     for number, line in urls.lines(path):

@@ -1,5 +1,5 @@
-"""Chooses the shard of each recording: the one that has it or its bytes, else a new one; and brings
-listed rows into the order of their shards."""
+"""Chooses the shard of each recording: the one that has it or its bytes, else a new one; and sorts
+listed rows by shard."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tasks.stages.listing.survey import Survey
 from tasks.storage import long_columns, sorted_keys, tables
 from tasks.storage.sorted_keys import Sorted
 
-BUCKET = 50_000  # rows that are brought into the order of their shards at once
+BUCKET = 50_000  # rows sorted by shard at once
 
 
 def incoming(surveyed: Survey, results: Sequence[Path]) -> Iterator[tuple[pa.Table, bool]]:
-    """Tables of all rows for shards, in a stable order; with each, whether it was probed now."""
+    """Tables of all rows for shards, in a stable order; with each, whether it was just probed."""
     for path in results:
         yield tables.read(path), True
     for table in surveyed.redescribed.tables():
@@ -38,7 +38,7 @@ def shards_of(job: Job, surveyed: Survey, results: Sequence[Path], gone: FixedBy
     """The number of the shard for each incoming row, -1 for none; adds new shards to the known
     ones."""
     given: list[Int64s] = [np.zeros(0, np.int64)]
-    places: list[Int64s] = []  # of new recordings, their places among all rows
+    places: list[Int64s] = []  # indices of new recordings among all rows
     seconds: list[Float64s] = []
     contents: list[FixedBytes] = []  # zero where the bytes could not be read
     names: list[pa.Table] = []
@@ -75,7 +75,7 @@ def shards_of(job: Job, surveyed: Survey, results: Sequence[Path], gone: FixedBy
 
 
 def with_bytes(had: KnownRecordings, wanted: FixedBytes) -> Int64s:
-    """For each content in `wanted`, the number of the first shard that has a recording of the same
+    """For each content in `wanted`, the number of the first shard with a recording of the same
     bytes; -1: none."""
     columns = had.columns.where(had.columns.flags & known_recordings.PRESENT > 0)
     order = np.lexsort((columns.shard, columns.contents))
@@ -85,13 +85,13 @@ def with_bytes(had: KnownRecordings, wanted: FixedBytes) -> Int64s:
 
 
 def _groups(job: Job, contents: FixedBytes) -> tuple[Int64s, Int64s]:
-    """Recordings of the same bytes share a shard: the first of each such group, and for every
-    recording the place of its group among those."""
+    """Groups recordings of the same bytes, which share a shard: the index of the first of each
+    group, and for every recording the number of its group."""
     every = np.arange(len(contents))
     if job.filter.duplicate_files == "keep":
         return every, every
     heads = fingerprints.heads_of(contents)
-    alone = every.astype(np.uint64)  # what could not be read
+    alone = every.astype(np.uint64)  # unreadable ones
     _, first, group = np.unique(
         np.where(heads == 0, alone, heads), return_index=True, return_inverse=True
     )
@@ -100,10 +100,10 @@ def _groups(job: Job, contents: FixedBytes) -> tuple[Int64s, Int64s]:
 
 
 def _of_parts(had: KnownRecordings, table: pa.Table, place: Int64s) -> Int64s:
-    """The places of probed rows; a part of a file has another one than its file."""
+    """The places of probed rows; a part of a file has its own."""
     are_parts = table["parts"].is_valid().to_numpy()
     row = had.find(fingerprints.keys(table["recording"].filter(pa.array(are_parts)).to_pylist()))
-    shards = np.append(had.columns.shard, -1)  # of -1
+    shards = np.append(had.columns.shard, -1)  # for row -1
     place = place.copy()
     place[are_parts] = shards[row]
     return place
@@ -112,7 +112,7 @@ def _of_parts(had: KnownRecordings, table: pa.Table, place: Int64s) -> Int64s:
 def _new_shards(
     job: Job, had: KnownRecordings, seconds: Float64s, names: pa.ChunkedArray
 ) -> Int64s:
-    """Adds shards for new recordings; the number of the shard of each."""
+    """Adds shards for new recordings; returns the number of each one's shard."""
     first = max((int(name.split("-")[1]) for name in had.shards), default=-1) + 1
     known_seconds = math.fsum(had.seconds)
     groups, count = assigned(seconds, names, job.shard.hours, least(job), known_seconds)
@@ -130,7 +130,7 @@ def _known_bytes(
 ) -> Int64s:
     """For each content in `wanted`, the number of the shard with a recording of the same bytes that
     is no longer in the sources (a renamed file); -1: none. `leaving`: keys of recordings that this
-    listing found missing."""
+    listing missed."""
     home = np.full(len(wanted), -1, np.int64)
     columns = had.columns
     away = (columns.flags & known_recordings.PRESENT == 0) | (
@@ -138,7 +138,7 @@ def _known_bytes(
     )
     content_keys: list[FixedBytes] = []
     where: list[Int64s] = []
-    copy_keys: list[FixedBytes] = []  # they come last: nothing was computed of them
+    copy_keys: list[FixedBytes] = []  # last, as they have no results
     copies_where: list[Int64s] = []
     for number in np.unique(columns.shard[away]):
         table = manifest.listed(out, had.shards[number], manifest.refuse)
@@ -160,7 +160,7 @@ def _known_bytes(
         return home
     keys = np.concatenate([*content_keys, *copy_keys])
     shards = np.concatenate([*where, *copies_where])
-    keys, first = np.unique(keys, return_index=True)  # the first shard that knows it
+    keys, first = np.unique(keys, return_index=True)  # the first shard that has it
     match = sorted_keys.index_in(keys, wanted)
     match[wanted == b""] = -1
     home[match >= 0] = shards[first][match[match >= 0]]
@@ -172,7 +172,7 @@ def in_shards(
     job: Job, surveyed: Survey, results: Sequence[Path], numbers: Int64s
 ) -> Iterator[Iterator[pa.Table]]:
     """Incoming rows sorted by shard and name, some shards at a time; the column PLACE is the
-    shard's number, and `probed` tells whether a row was probed."""
+    shard's number, and `probed` whether a row was just probed."""
     count = -(-len(numbers) // BUCKET)
     shards = len(surveyed.known.shards)
     step = max(-(-shards // max(count, 1)), 1)

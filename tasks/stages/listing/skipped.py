@@ -12,7 +12,8 @@ CHUNK = 10_000
 
 
 class Skipped(NamedTuple):
-    """An entry of a source that is not used as a recording, with the reason, and more in words."""
+    """An entry of a source that is not used as a recording, with the reason, and details in
+    words."""
 
     dataset: str
     source_path: str
@@ -35,7 +36,7 @@ class SkippedEntries:
             self._flush()
 
     def leave(self, rows: pa.Table, reason: str) -> None:
-        """Add rows of RECORDINGS."""
+        """Add rows of RECORDINGS as skipped."""
         columns = (rows[name].to_pylist() for name in ("dataset", "source_path"))
         for dataset, path in zip(*columns, strict=True):
             self.append(Skipped(dataset, path, reason))

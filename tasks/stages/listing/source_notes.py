@@ -1,4 +1,4 @@
-"""What each source was taken for, and what of it is not taken, for plans and runs."""
+"""What kind of data each source was taken for, and what of it is skipped, for plans and runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tasks.settings import Source
 
 
 class SourceNotes(TypedDict):
-    """What one source says of itself."""
+    """The notes of one source."""
 
     source: str  # name of the dataset
     kind: str
@@ -25,8 +25,8 @@ def in_words(sources: Sequence[Source]) -> list[str]:
 
 
 def of(sources: Sequence[Source]) -> list[SourceNotes]:
-    """The notes of each source that has some; one that cannot be looked at now says nothing, as
-    whoever lists it tells why."""
+    """The notes of each source that has some. A source that cannot be read now has none; listing it
+    reports the error."""
     noted: list[SourceNotes] = []
     for dataset in plugins.datasets(sources):
         try:

@@ -47,15 +47,15 @@ class Survey:
     used_scratch: bool = False
     reused: int = 0
     shared: list[Shared] = field(default_factory=list)  # recordings in two sources
-    sources: list[Stated] = field(default_factory=list)  # what they state of their recordings
+    sources: list[Stated] = field(default_factory=list)  # what they state about their recordings
     # Rows of `known`: those that have left the sources since the last listing, all that no source
-    # lists now, and those that are still being written.
+    # lists now, and those still being written.
     gone: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     absent: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     failed: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
-    # And those of files that are divided into recordings anew, some of which may be no more.
+    # Rows of `known` for files that are divided anew; some of their recordings may no longer exist.
     divided: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
-    copies: list[NewCopy] = field(default_factory=list)  # as `commit` finds
+    copies: list[NewCopy] = field(default_factory=list)  # found by `commit`
 
     @property
     def ignored(self) -> dict[str, int]:
@@ -63,18 +63,18 @@ class Survey:
         return dict(sorted(self.left.reasons.items()))
 
     def leave_out(self, broken: FixedBytes) -> None:
-        """Say nothing of what sources state of these recordings, by sorted keys."""
+        """Exclude these recordings, by sorted keys, from the sentences about sources."""
         for source in self.sources:
             source.leave_out(broken)
 
     @property
     def stated(self) -> list[str]:
-        """What sources state of their recordings, in sentences."""
+        """What sources state about their recordings, in sentences."""
         return [sentence for source in self.sources for sentence in source.sentences()]
 
     @property
     def unknown_speakers(self) -> list[str]:
-        """Of how many nobody knows who speaks, where splits ask for it, in sentences."""
+        """How many recordings have no known speaker although splits need one, in sentences."""
         return [sentence for source in self.sources if (sentence := source.of_splits())]
 
 
@@ -88,8 +88,8 @@ def survey(
 ) -> Survey:
     """List all sources. `index`: a listing of OUT. `home`: a scratch folder for the rows that
     workers will probe. `run`: sends calls to workers, which list large sources; without it
-    everything is listed here. `damaged` is told of damaged listings of OUT. `doubted`:
-    recordings that count as changed, whatever their guards say."""
+    everything is listed in this process. `damaged` is called for each damaged listing of OUT.
+    `doubted`: recordings that count as changed, whatever their guards."""
     had = known.of(job.out, index, damaged)
     surveyed = Survey(had, RowFiles(home, "listing"), RowFiles(home, "told"))
     looking = _Looking(job, surveyed, doubted)
@@ -117,7 +117,8 @@ def survey(
 
 
 def as_known(job: Job, index: Index, home: Path) -> Survey:
-    """What `survey` finds if the sources hold just what the last run listed; looks at none."""
+    """The result of `survey` if the sources contain exactly what the last run listed; reads none of
+    them."""
     had = known.of(job.out, index)
     present = had.columns.flags & PRESENT > 0
     surveyed = Survey(
@@ -157,12 +158,12 @@ class _Looking:
         self.listed = np.zeros(len(surveyed.known.columns.keys), bool)  # rows of `known`
         self._settle, self._again = job.shard.settle_seconds, job.shard.retry
         self._doubted = fingerprints.keys(doubted)
-        self._seen = fingerprints.Seen()  # of recordings that are not known
+        self._seen = fingerprints.Seen()  # unknown recordings
         self._young: list[tuple[pa.Table, Int32s, Int64s]] = []
         self._youngest = 0.0  # Unix time at which the last of them changed
 
     def at(self, batch: Batch, stale: Int64s) -> None:
-        """The next recordings. `stale`: known rows that are to be probed again."""
+        """Compare the next recordings. `stale`: known rows to probe again."""
         columns = self.found.known.columns
         row = self.found.known.find(batch.keys)
         knows = row >= 0
@@ -222,8 +223,8 @@ class _Looking:
         self.found.fresh.add(rows, place)
 
     def _is_young(self, guard: str, now: float) -> bool:
-        """Whether a local file changed so recently that it may still be written. Objects in a store
-        are always complete."""
+        """Whether a local file changed so recently that it may still be being written. Objects in a
+        store are always complete."""
         local = LOCAL_GUARD.fullmatch(guard)
         changed = int(local[2]) / 1e9 if local else 0.0
         if not local or not 0 <= now - changed < self._settle:
@@ -232,7 +233,7 @@ class _Looking:
         return True
 
     def at_young(self) -> None:
-        """Wait, and leave files that are still being written for the next run."""
+        """Wait, then leave files that are still being written for the next run."""
         if not self._young:
             return
         time.sleep(max(0.0, self._youngest + self._settle - time.time()))
@@ -240,15 +241,15 @@ class _Looking:
             looked = rows.select(["locator", "guard", "error_code"]).to_pylist()
             still = np.fromiter(map(_changed, looked), bool, len(rows))
             self.found.left.leave(rows.filter(pa.array(still)), STILL_WRITTEN)
-            # What was known about it no longer holds.
+            # Its stored values no longer hold.
             failed = row[still & (place >= 0)]
             self.found.failed = np.concatenate([self.found.failed, failed])
             self.found.fresh.add(rows.filter(pa.array(~still)), place[~still])
 
 
 def _other_states(batch: Batch, knows: Bools, chosen: Bools) -> tuple[UInt64s, UInt64s]:
-    """States of some of the known rows of a batch: as earlier releases stored them, without ctime,
-    which is noted now; and as they were stored then."""
+    """States of some of the known rows of a batch: as earlier releases stored them, without ctime
+    (the new state is stored now); and as stored with an unproven guard."""
     rows = batch.rows.filter(pa.array(knows)).filter(pa.array(chosen))
     guards, locators = ([*fingerprints.texts(rows, name)] for name in ("guard", "locator"))
     unproven = (guard + UNPROVEN for guard in guards)
@@ -267,20 +268,21 @@ def _changed(row: RecordingRow) -> bool:
         return False
 
 
-# What a source states of its recordings, so that a person sees at once whether it was understood:
-# how many have a text, who speaks in the first ones, and of how many nobody knows who speaks.
+# What a source states about its recordings, so that a person sees at once whether it was
+# understood: how many have a text, who speaks in the first ones, and how many have no known
+# speaker.
 
-FIRST = 5  # recordings that are named
-KEPT = 50  # of which the first that are not broken are named
-#: Bits of `Stated`'s facts.
+FIRST = 5  # recordings named in a sentence
+KEPT = 50  # candidates for these: broken ones are left out
+#: Bits of `Stated._facts`.
 TEXTLESS, PLAIN, NAMELESS, UNKNOWN, BROKEN = 1, 2, 4, 8, 16
 
 
 @dataclass(slots=True)
 class Stated:
-    """Of one source, 17 bytes a recording. `asked`: its settings say how a path names the speaker;
-    `apart`: splits are to keep speakers apart that only the source names; `mixes`: a text of the
-    source is packaged as it is, and what has none gets the recogniser's."""
+    """One source, 17 bytes a recording. `asked`: its settings define how a path names the speaker;
+    `apart`: splits must keep apart speakers that only the source names; `mixes`: texts of the
+    source are packaged as they are, and recordings without one get the recogniser's."""
 
     dataset: str
     asked: bool
@@ -288,7 +290,7 @@ class Stated:
     mixes: bool = False
     _keys: list[FixedBytes] = field(default_factory=list)
     _facts: list[UInt8s] = field(default_factory=list)
-    # The first recordings by their place among all: paths without a text; paths with speakers.
+    # The first recordings with their index: paths without a text; paths with speakers.
     _first_textless: list[tuple[int, str]] = field(default_factory=list)
     _first: list[tuple[int, str, str | None]] = field(default_factory=list)
 
@@ -302,7 +304,7 @@ class Stated:
         return cls(dataset.name, asked, apart and not heard, mixes)
 
     def at(self, batch: Batch) -> None:
-        """The next recordings of the source."""
+        """Add the next recordings of the source."""
         sound = pc.is_null(batch.rows["error_code"])
         used = batch.rows.select(["path", "text", "speaker", "segments"])
         rows, before = used.filter(sound), sum(map(len, self._facts))
@@ -326,22 +328,21 @@ class Stated:
             self._first += zip(range(before, before + len(head)), *names, strict=True)
 
     def leave_out(self, broken: FixedBytes) -> None:
-        """Say nothing of these recordings, by sorted keys: they fail, whatever their source states
-        of them."""
+        """Exclude these recordings, by sorted keys: they fail, whatever their source states."""
         if self._facts:
             failing = sorted_keys.index_in(broken, np.concatenate(self._keys)) >= 0
             facts = np.concatenate(self._facts) | np.where(failing, BROKEN, 0).astype(np.uint8)
             self._facts, self._keys = [facts], [np.concatenate(self._keys)]
 
     def _count(self, fact: int) -> int:
-        """How many recordings have the fact and are not broken."""
+        """The number of recordings that have the fact and are not broken."""
         return sum(int(np.sum(facts & (fact | BROKEN) == fact)) for facts in self._facts)
 
     def _sound(self, place: int) -> bool:
         return not np.concatenate(self._facts)[place] & BROKEN
 
     def sentences(self) -> Iterator[str]:
-        """Where some recordings have a text and others none; and what paths say of speakers."""
+        """A sentence if only some recordings have a text; and one about speakers in paths."""
         recordings, textless = self._count(0), self._count(TEXTLESS)
         of = f"of {counted(recordings, 'recording')} of the source {self.dataset!r}"
         if 0 < textless < recordings:
@@ -366,7 +367,7 @@ class Stated:
             )
 
     def of_splits(self) -> str | None:
-        """That splits cannot keep all of its speakers apart, and the remedy."""
+        """A sentence if splits cannot keep all speakers apart, with the remedy."""
         unknown = self._count(UNKNOWN)
         if not unknown:
             return None
@@ -381,7 +382,7 @@ class Stated:
 
 
 def _in_named_segments(segments: pa.ChunkedArray) -> Bools:
-    """Which recordings have segments all of which name a speaker."""
+    """Whether each recording has segments and all of them name a speaker."""
     masks = [np.zeros(0, bool)]
     for chunk in segments.chunks:
         named = pc.fill_null(pc.greater(pc.list_value_length(chunk), 0), False)

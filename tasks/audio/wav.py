@@ -20,5 +20,5 @@ _WAV = struct.Struct("<4sI4s4sIHHIIHH4sI")
 
 
 def write_wav_bytes(pcm: Int16s, rate: int) -> bytes:
-    """Mono int16 as WAV with the canonical header of 44 bytes; the same bytes every time."""
+    """Mono int16 as WAV with the canonical header of 44 bytes; equal samples give equal bytes."""
     return wav_header(len(pcm), rate) + np.ascontiguousarray(pcm, dtype="<i2").tobytes()

@@ -1,9 +1,10 @@
-"""What a plug-in of your own imports: the types it gives and takes, its settings, its errors.
+"""The imports for a plug-in of your own: the types of its inputs and results, its settings, its
+errors.
 
     from tasks.api import Clip, StageSettings, Threshold
 
-`tasks/plugins/contracts/` says what a plug-in of each kind has. Everything else in `tasks` may
-move or change from release to release; the names here stay.
+`tasks/plugins/contracts/` defines the members of each kind of plug-in. Everything else in `tasks`
+may move or change from release to release; the names here stay.
 """
 
 from tasks.audio import BLOCK_FRAMES, BLOCK_VALUES, Clip

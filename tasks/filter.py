@@ -1,8 +1,8 @@
-"""Stage filter: recordings in, utterances with measures out; one streaming decode each.
+"""Stage filter: recordings in, utterances with measures out, by one streaming decode each.
 
 An item is a recording. Before: a row of the shard's recordings. After: one row of kind `recording`
-(decoded length, or the error), and one row a span; utterances have their measures. Outcomes are not
-stored: `tasks.shard_store` applies the limits to the measures at every run.
+(decoded length, or the error), and one row per span; utterances have their measures. Outcomes are
+not stored: `tasks.shard_store` applies the limits to the measures in every run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SCHEMA = CUTS
 @dataclass(frozen=True, slots=True)
 class Unit(OfRecording):
     """A recording to cut (`spans` None), or spans of its stored cuts to measure, each with the
-    filters that it lacks."""
+    filters that have not measured it."""
 
     cut: str
     spans: tuple[tuple[Span, tuple[Plugin, ...]], ...] | None
@@ -51,7 +51,7 @@ class Unit(OfRecording):
     faults: tuple[Fault, ...] = ()  # its faults, if its cuts are known
     recut: frozenset[cuts.Key] = frozenset()  # which of `spans` a person cut again
     turned: str | None = None  # recipe of its turns; None: no diarization
-    turns: tuple[Turn, ...] | None = None  # None: not known yet
+    turns: tuple[Turn, ...] | None = None  # None: unknown yet
 
     @property
     def items(self) -> int:
@@ -59,8 +59,8 @@ class Unit(OfRecording):
 
     @property
     def spared(self) -> bool:
-        """Whether it lacks only costly measures, unnecessary so far because a threshold rejects
-        it."""
+        """Whether only costly measures are missing, which are unnecessary because a threshold
+        rejects it."""
         lacking = [plugin for _, missing in self.spans or () for plugin in missing]
         return self.spans is not None and all(map(chosen_rules.costly, lacking))
 
@@ -70,13 +70,13 @@ class Unit(OfRecording):
 
 
 def meta(job: Job) -> Footer:
-    """Footer of a part: the recipe of each measure that its rows hold."""
+    """Footer of a part: the recipe of each measure in its rows."""
     wanted = {p.use: recipe.of_plugin("filters", p) for p in job.filter.all_filters}
     return {"measures": wanted}
 
 
 def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
-    """Recordings that lack cuts or measures, and how many lack nothing."""
+    """Recordings that lack cuts or measures, and the number of those that lack nothing."""
     units, reused = [], 0
     stored: frozenset[str] | None = None  # one set for all units, and only if there are any
     for recording in shard.processed:
@@ -112,7 +112,7 @@ def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
 def _lacking(
     cut: cuts.Cut, columns: cuts.FilterColumns, measure_all: bool
 ) -> tuple[tuple[Span, tuple[Plugin, ...]], ...]:
-    """Utterances of a known cut that lack measures, with the filters that they lack."""
+    """Utterances of a stored cut that lack measures, with the filters for these."""
     lacking = []
     for s in cut.spans:
         if s["kind"] == "utterance" and s["end"] > s["start"]:
@@ -139,11 +139,12 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[CutRow]]:
 def _cut_again(
     unit: Unit, rows: list[CutRow], job: Job, asked: Mapping[str, Decision]
 ) -> Unit | None:
-    """The clips of a recording cut anew that a person cut again; None if there are none."""
+    """The clips that a person cut again, for a recording that was just cut; None if there are
+    none."""
     if unit.spans is not None:
         return None
     by_recipe: dict[str, cuts.Cut] = {}
-    stored = pa.Table.from_pylist(rows, schema=SCHEMA)  # as a part gives them back
+    stored = pa.Table.from_pylist(rows, schema=SCHEMA)  # as read from a part
     cuts.merge(by_recipe, stored, {plugin.use for plugin in job.filter.all_filters}, False)
     cut = by_recipe.get(unit.cut, cuts.Cut())
     cut = recuts.applied(cut, unit.recording, cuts.segments_of(unit.recording), asked)
@@ -157,8 +158,8 @@ def _cut_again(
 
 
 def _rows(unit: Unit, chosen: Chosen) -> list[CutRow]:
-    """Rows of a unit; none if its file changed, as the samples do not belong to its digest then.
-    ItemError `unreachable` if it may be tried again."""
+    """Rows of a unit; empty if its file changed, since the samples then do not belong to its
+    digest. ItemError `unreachable` if a retry may help."""
     locator = locator_of(unit.recording, chosen.job.filter)
     if not cutting.as_hashed(locator, unit.recording):
         return []
@@ -186,12 +187,13 @@ def _rows(unit: Unit, chosen: Chosen) -> list[CutRow]:
 
 
 def failure(unit: Unit, code: str, detail: str, decoded: int = 0, rate: int = 0) -> list[CutRow]:
-    """The row of a recording that cannot be used; its decoded prefix is counted as failed."""
+    """The row of an unusable recording; its decoded prefix counts as failed."""
     return [failure_row(unit.cut, unit.name, code, detail, decoded, rate)]
 
 
 def _cut(unit: Unit, locator: Locator, chosen: Chosen, writer: handover.Writer) -> list[CutRow]:
-    """The rows of a unit. If it is cut anew, `writer` gets the clips that pass all filters."""
+    """The rows of a unit. If the recording is cut now, `writer` gets the clips that pass all
+    filters."""
     heard = _heard(unit, locator, chosen)
     turns, new = recording_turns.turns_of(unit.turned, unit.turns, unit.recording, chosen.job)
     cutter = _Cutter(unit, chosen, writer, turns)
@@ -215,7 +217,7 @@ def _heard(unit: Unit, locator: Locator, chosen: Chosen) -> RecordingTranscript 
 
 
 class _Cutter:
-    """Cuts the recording of a unit into spans and measures these, in one pass over its samples."""
+    """Cuts a unit's recording into spans and measures these, in one pass over its samples."""
 
     def __init__(
         self, unit: Unit, chosen: Chosen, writer: handover.Writer, turns: tuple[Turn, ...] | None
@@ -227,7 +229,7 @@ class _Cutter:
     def spans(
         self, locator: Locator, heard: RecordingTranscript | None
     ) -> Iterator[tuple[Span, Clip | None]]:
-        """Open the recording; its spans, utterances with their samples."""
+        """Open the recording; yields its spans, utterances with their samples."""
         unit, known_spans = self._unit, self._known
         segmenter, settings = self._chosen.segmenter, self._chosen.settings
         if not unit.recording["text"]:
@@ -248,7 +250,7 @@ class _Cutter:
         return cutting.spans(locator, self.facts, begin, first, self._readers, limits)
 
     def _readers(self, start: int) -> Readers:
-        """What reads a long clip while it is decoded."""
+        """The readers of a long clip while it is decoded."""
         if self._known is None:
             works = {**measuring.reading(self._chosen.filters), **self._writer.reading()}
         else:
@@ -264,7 +266,7 @@ class _Cutter:
         )
 
     def measured(self, span: Span, clip: Clip | None) -> tuple[Span, measuring.Measured]:
-        """A span with what its samples give."""
+        """A span with the measures of its samples."""
         facts = self.facts
         result = measuring.Measured({}, {}, {})
         if clip is not None:
@@ -304,7 +306,7 @@ class _Cutter:
         return rows
 
 
-# The rows that the filter stage stores of a recording: how it decoded, and each span of it.
+# The rows that the filter stage stores for a recording: its decoding, and each span.
 
 
 def recording_row(cut: str, recording: str, facts: StreamFacts) -> CutRow:
@@ -331,7 +333,7 @@ def _fault(fault: Fault) -> FaultRow:
 def failure_row(
     cut: str, recording: str, code: str, detail: str, decoded: int, rate: int
 ) -> CutRow:
-    """Of a recording that cannot be used; its decoded prefix is counted as failed."""
+    """The row of an unusable recording; its decoded prefix counts as failed."""
     return {
         "cut": cut,
         "recording": recording,

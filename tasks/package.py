@@ -10,9 +10,9 @@
     check       read an output shard back
     publish     lists, description and data card; then the version appears at once
 
-An item is a packaged utterance. A version depends on the recordings, the settings and the versions
-before it, never on how recordings were grouped into work shards. No call holds the rows of the
-corpus: `choose` and `plan` hold some tens of bytes of each clip.
+An item is a packaged utterance. A version depends on the recordings, the settings and the previous
+versions, never on how recordings were grouped into shards. No call holds the rows of the corpus:
+`choose` and `plan` hold some tens of bytes per clip.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ PACKAGE_VERSION = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered(datacard.VersionFacts):
-    """The next version before its output shards are written. If the newest version already holds
-    exactly this, `new` is False, and nothing is staged."""
+    """The next version before its output shards are written. If the newest version is identical,
+    `new` is False, and nothing is staged."""
 
     new: bool
     changed: list[str]  # shards with recordings that changed during the run
@@ -64,7 +64,7 @@ class Gathered(datacard.VersionFacts):
     parts: list[PlannedPart] = field(default_factory=list)
     needed: list[int] = field(default_factory=list)  # files of rows that the parts need
     firsts: dict[str, str] = field(default_factory=dict)  # the first id of each split
-    arrived: Arrived | None = None  # recordings that the version before does not have
+    arrived: Arrived | None = None  # recordings that the previous version does not have
 
 
 def gather(
@@ -75,10 +75,10 @@ def gather(
     digest: str,
     damaged: Sequence[str] = (),
 ) -> Gathered:
-    """Lay the next version out. RunError if the version is refused.
+    """Lay out the next version. RunError if it is refused.
 
-    `chosen` is what `choosing.choose` returned, `digest` a hash of all rows of the ledger;
-    `damaged` names tables of the newest version that cannot be read.
+    `chosen`: the result of `choosing.choose`; `digest`: a hash of all rows of the ledger;
+    `damaged`: tables of the newest version that cannot be read.
     """
     batches = shard_batches.listed(scratch)
     ledger = ledger_notes.portions(job.out, scratch)
@@ -137,8 +137,8 @@ def _with_columns(
     batches: Sequence[shard_batches.ShardBatch],
     chosen_clips: corpus_clips.Chosen,
 ) -> tuple[corpus_clips.Chosen, ClipColumns]:
-    """The chosen clips, with digests of their rows that depend on the speakers' names and on labels
-    by the corpus; and what their rows get besides."""
+    """The chosen clips, with digests of their rows that include the speakers' names and corpus-wide
+    labels; and the columns that their rows get in addition."""
     clips, spoken = chosen_clips.clips, None
     content = clips.content
     if chosen_clips.speakers:
@@ -153,7 +153,7 @@ def _with_columns(
 
 
 def _balance(job: Job, loads: dict[str, list[float]]) -> Balance:
-    """How evenly the trainer's readers are loaded. `loads`: see `layout.loads_of`."""
+    """How evenly the tars spread over the trainer's readers. `loads`: see `layout.loads_of`."""
     readers = job.package.readers
     seconds, fraction = max(layout.skew(tars, readers) for tars in loads.values())
     return {
@@ -165,13 +165,13 @@ def _balance(job: Job, loads: dict[str, list[float]]) -> Balance:
 
 
 class _Former(NamedTuple):
-    """The newest version, which the next one continues; as by default before the first."""
+    """The newest version, which the next one continues; the defaults if there is none."""
 
     number: int = 0
     version: Published | None = None  # without the ids of its clips
-    clips: layout.Before | None = None  # where they are among the chosen ones, by the same seed
-    settings: JsonObject | None = None  # of package
-    linkable: bool = False  # output shards that are the same need no rows
+    clips: layout.Before | None = None  # their indices among the chosen ones, for an equal seed
+    settings: JsonObject | None = None  # of the stage package
+    linkable: bool = False  # equal output shards need no rows
 
 
 def _former(
@@ -214,7 +214,8 @@ def _laid_out(
 
 
 def fingerprint(job: Job, chosen_clips: corpus_clips.Chosen, ledger: str, chosen: Choice) -> str:
-    """Hash of everything a version is made of; with the previous versions, it fixes the layout."""
+    """Hash of everything a version is made of; with the previous versions, it determines the
+    layout."""
     state = hashlib.sha256()
     for codes in (chosen_clips.clips.high, chosen_clips.clips.low, chosen_clips.clips.content):
         state.update(codes.data)
@@ -238,7 +239,7 @@ def fingerprint(job: Job, chosen_clips: corpus_clips.Chosen, ledger: str, chosen
 
 def publish(job: Job, gathered: Gathered) -> Path:
     """Write lists, description and data card, then publish the version; returns its folder.
-    RunError if the tables on disk are not those that were gathered."""
+    RunError if the tables on disk differ from the gathered ones."""
     staging = storage.place(gathered.staging)
     digests = gathered.tables
     folders = (staging / plan.PLAN / plan.part_name(part.number) for part in gathered.parts)

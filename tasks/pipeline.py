@@ -1,8 +1,8 @@
 """The whole pipeline: shard, then filter, resample, transcribe per shard, then package.
 
 `run` decides what to compute, and in which order. An `Executor` runs functions on a worker: `Here`
-runs them in this process, `flows/` on a cluster. An `Observer` is told of every step: `flows/`
-turns them into Prefect task runs and progress bars.
+runs them in this process, `flows/` on a cluster. An `Observer` is notified of every step: `flows/`
+turns these into Prefect task runs and progress bars.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The contents of OUT and the sources; rows still to be probed lie in `scratch`."""
+    """The contents of OUT and the sources; `scratch` holds rows to probe."""
 
     scratch: Path
     index: Index
@@ -55,27 +55,27 @@ class Listing:
 
 @dataclass(slots=True)
 class Begun:
-    """How far a run has come, so that it can go on with other workers: what it has listed, and
-    which shards it has checked."""
+    """A run's progress, so that it can continue with other workers: its listing, and the shards
+    that it has checked."""
 
     listed: Listing | None = None
     sharded: Sharded | None = None
     state: UpToDate | None = None
 
     def forget(self) -> None:
-        """Discard what was found: it no longer holds."""
+        """Discard the listing and the checks, which no longer hold."""
         self.listed = self.sharded = self.state = None
 
 
 def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = None) -> Run:
     """Run the whole pipeline; only while holding OUT's lock.
 
-    `begun` records how far the run has come; pass it to the next call to continue there. Completed
-    steps are reported again.
+    `begun` records the run's progress; pass it to the next call to continue there. Completed steps
+    are reported again.
 
-    ConfigError if a link leads out of OUT; CorruptManifest when audio is still damaged after
-    REPAIRS attempts to make it again; NothingLeft when no utterance is left to package;
-    TooManyFailed as soon as that is known.
+    ConfigError if a link leads out of OUT; CorruptManifest if audio is still damaged after REPAIRS
+    attempts to make it again; NothingLeft if no utterance is left to package; TooManyFailed as soon
+    as too many recordings have failed.
     """
     containment.check(job.out)
     totals = Totals()
@@ -116,7 +116,7 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
 
 
 def run_here(job: Job) -> tuple[Published, dict[str, StageCounts]]:
-    """`run` in this process; returns what was published and the stages' counts."""
+    """`run` in this process; returns the published version and the stages' counts."""
     ended = run(job, Here(), Unobserved())
     return ended.published, ended.totals.stages
 
@@ -143,7 +143,7 @@ def _chains(
     state: UpToDate,
     totals: Totals,
 ) -> None:
-    """The chains of all shards, with their counts.
+    """Run the chains of all shards, and count their results.
 
     A shard's results are counted as soon as its chain ends: even for a hundred thousand shards,
     only the counts stay in memory. CorruptManifest if the listings of some shards were damaged:
@@ -166,7 +166,7 @@ def _chains(
         complete = state.items(shard) or {}
         files = 1 if complete else sharding.index.most_files(shard)
         try:
-            if files and not complete:  # before Prefect is told of the shard
+            if files and not complete:  # before Prefect records the shard
                 manifest.listed(job.out, shard, manifest.refuse)
             dones = chain(job, shard, sharding.seconds[shard], executor, observer, complete, files)
         except CorruptManifest as fault:
@@ -202,7 +202,7 @@ def run_shard_stage(
     job: Job, executor: Executor, scratch: Path, begun: Begun | None = None
 ) -> Sharded:
     """List the sources, probe new recordings on the workers, group and commit them; continues from
-    `begun`. Where a shard's listing proves damaged, it is removed, and all is listed again."""
+    `begun`. If a shard's listing proves damaged, it is removed, and everything is listed again."""
     begun = begun or Begun()
     while begun.sharded is None:
         try:
@@ -244,8 +244,8 @@ def _sharded(job: Job, executor: Executor, scratch: Path, begun: Begun) -> Shard
 
 
 def probe_batch(recordings: int) -> int:
-    """Recordings that one call probes: a few calls, as each costs as much as probing thirty; but
-    so few recordings that all workers have some, and that little is done again after a death."""
+    """Recordings per probing call: few calls, as each costs as much as probing thirty; but small
+    enough that all workers have some, and that a death repeats little."""
     return min(max(recordings // 16, 50), 200)
 
 
@@ -271,8 +271,8 @@ def _listed(job: Job, scratch: Path, executor: Executor) -> Listing:
 
 def forget_quarantine(out: Path) -> int:
     """Remove the rows of such items from the manifests; returns how many. Only while holding OUT's
-    lock. A file is written again without them, each of its parts by itself, before it is removed:
-    a kill in between loses nothing."""
+    lock. A file is rewritten without them, each of its parts separately, before it is removed: a
+    kill in between loses nothing."""
     count = 0
     for name in contract.PER_SHARD:
         for shard_name in manifest.shards(out):
@@ -290,7 +290,7 @@ def _forget(out: Path, name: str, shard: str, path: Path, parts: list[Part]) -> 
         return 0
     for part, flags in zip(parts, dead, strict=True):
         rows = part.table.filter(pc.invert(flags)).to_pylist()
-        if rows:  # in the same place: of equal items the first part's stand
+        if rows:  # in the same place: the first part's rows count
             schema = contract.find(name).schema_of(rows)
             manifest.commit(out, name, shard, rows, schema, part.meta, part.number)
     storage.remove(path)

@@ -1,7 +1,7 @@
 """The five Prefect tasks: each stands for one step of a run in Prefect's history.
 
-The only file of `tasks/` that knows Prefect. Its result cache is off: the Parquet manifests are the
-only truth, so that a rerun from the UI, a schedule and a local run resume alike.
+The only file of `tasks/` that imports Prefect. Prefect's result cache is off: only the Parquet
+manifests count, so that a rerun from the UI, a schedule and a local run resume alike.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tasks.stages.contract import STAGES
 def _task(name: str) -> Any:
     @task(name=name, task_run_name="{label}", cache_policy=NO_CACHE, persist_result=False)
     def run(label: str, work: Callable[[], Any]) -> Any:
-        # Not an option of the task: Prefect looks for a limit of the tag before each task run
-        # begins (182 of them: 16 requests and 0.4 s of CPU more). A tag that a task run gets while
-        # it runs is sent with its last state, and costs no request.
+        # Not an option of the task: Prefect checks for a limit of the tag before each task run (for
+        # 182 of them: 16 requests and 0.4 s of CPU more). A tag added while a task run runs is sent
+        # with its last state, and costs no request.
         if (context := TaskRunContext.get()) is not None:
             context.task_run.tags.append(name)
         result = work()
@@ -45,6 +45,6 @@ TASKS = {name: _task(name) for name in STAGES}
 
 def run(name: str, label: str, work: Callable[[], Step]) -> Step:
     """Run a step as a task run, within a flow run; returns its result."""
-    state = TASKS[name](label, work)  # a task hands out the state that it returned
+    state = TASKS[name](label, work)  # a task returns the state
     result: Step = state.result()
     return result

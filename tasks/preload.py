@@ -1,15 +1,15 @@
 """Preload of every worker: imports all libraries before the first task, or refuses to start.
 
 Dask imports this module (`distributed.worker.preload: [tasks.preload]`) before the worker joins the
-scheduler. The checks are at module level because an exception here ends the start, while one in
+scheduler. The checks are at module level because an exception here prevents the start, while one in
 `dask_setup` would only be logged. Like the command line, this module is the start of a process: it
-may set that process's signals.
+may set the process's signal handlers.
 
 `import librosa` loads nothing, and `librosa.core.audio` may put lazy proxies of samplerate and
 resampy into `sys.modules`; before Python 3.13, two threads that use such a proxy at the same time
-break it. So engines are imported first, used once, and checked to be modules: those that the run's
-settings can reach, or all where the settings are not known. Most of a short run's time would go
-into importing the others.
+break it. So engines are imported first, used once, and checked to be real modules: those that the
+run's settings may need, or all if the settings are unknown. Importing the others would take most of
+a short run.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def warm(modules: dict[str, str]) -> tuple[str, ...]:
 
 
 def agree(expected: str | None, installed: str) -> None:
-    """RunError when the client that started this worker runs another version."""
+    """RunError if the client that started this worker runs another version."""
     if expected is not None and expected != installed:
         raise RunError(
             f"this worker has uttermill {installed} and the client {expected}; "
@@ -66,7 +66,7 @@ def agree(expected: str | None, installed: str) -> None:
 
 
 def reads_utf8(encoding: str) -> None:
-    """RunError when names of files are read in another encoding, which would give other ids."""
+    """RunError if file names have another encoding, which would change ids."""
     if encoding != "utf-8":
         raise RunError(
             f"this worker reads names of files as {encoding}; start it with PYTHONUTF8=1 in its "
@@ -74,7 +74,7 @@ def reads_utf8(encoding: str) -> None:
         )
 
 
-#: The GPUs that this worker sees, as its nanny set them before any import below.
+#: The GPUs visible to this worker, as its nanny set them before the imports below.
 VISIBLE = environment.visible_gpus()
 
 if not started_afresh(command_line()):
@@ -87,12 +87,12 @@ die_first(OF_WORKER)
 reads_utf8(sys.getfilesystemencoding())
 agree(environment.client_version(), version("uttermill"))
 # Ctrl-C and TERM reach the whole process group, but the client decides when its workers end, or the
-# nanny (`flows.cluster.leaving`): the worker of a preempted node ends its call first.
+# nanny (`flows.cluster.leaving`): the worker of a preempted node first finishes its call.
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 if multiprocessing.parent_process() is not None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
-# Errors of calls reach the client, which reports them; Dask would print them here, too.
+# Errors of calls reach the client, which reports them; Dask would also print them here.
 logging.getLogger("distributed.worker").addFilter(
     lambda record: not str(record.msg).startswith("Compute Failed")
 )
@@ -105,23 +105,23 @@ with importing():
     without_pandas()
     MODULES = warm(libraries.of_worker(environment.engines()))
 faulthandler.disable()
-search_as_usual()  # `flows.cluster.spawned` made it seldom
-#: Unix time when everything above was loaded.
+search_as_usual()  # undoes `search_seldom` of `flows.cluster.spawned`
+#: Unix time at the end of the imports above.
 LOADED_AT = time.time()
-#: Unix time of `dask_setup`, which Dask calls before the worker joins; None if it never did.
+#: Unix time of `dask_setup`, which Dask calls before the worker joins; None if it was not called.
 READY_AT: float | None = None
 #: Temporary directory of this worker, inside its directory.
 TEMP: Path | None = None
 
 
 class Worker(Protocol):
-    """The part of Dask's worker that is used here."""
+    """The part of Dask's worker that we use."""
 
     local_directory: str
 
 
 def dask_setup(worker: Worker) -> None:
-    """Give the worker a temporary directory of its own, which is removed with it."""
+    """Give the worker its own temporary directory, which is removed with it."""
     global READY_AT, TEMP
     TEMP = Path(worker.local_directory) / "tmp"
     TEMP.mkdir(parents=True, exist_ok=True)

@@ -4,9 +4,9 @@ An item is an utterance. A unit is some minutes of a recording's utterances that
 of a recording share one decode. Before: a span of a recording. After: a row with `num_samples`, the
 PCM's hash, and its place in a blob.
 
-Where the job enhances, an utterance has a second item: the PCM of the enhanced clip, with scores of
-both clips. Each is a unit of its own, so that one that kills the enhancer falls alone. The turns of
-a call's window are items, too: the PCM of each is that of its own channel.
+If the job enhances, an utterance has a second item: the PCM of the enhanced clip, with scores of
+both clips. Each is a separate unit, so that one that kills the enhancer fails alone. The turns of a
+call's window are items, too: the PCM of each comes from its own channel.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Unit(OfRecording):
     rate: int
     enhanced: bool = False
     scores: tuple[tuple[str, float | None], ...] = ()  # of the original clip, if known
-    beside: bool = False  # the enhanced clips of its recording are made, too, and count its audio
-    channel: int | None = None  # the one that is read; None: what is heard of the recording
+    beside: bool = False  # enhanced clips of the recording are made too, and count its audio
+    channel: int | None = None  # the only one to read; None: all channels used
 
     @property
     def items(self) -> int:
@@ -71,7 +71,7 @@ def schema_of(rows: Sequence[AnyRow]) -> pa.Schema:
 
 
 def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
-    """Units of kept utterances that lack PCM, and how many utterances have it."""
+    """Units of kept utterances that lack PCM, and the number of utterances that have it."""
     missing: dict[str, list[HeardUtterance]] = {}
     unclean: dict[
         str, dict[str, HeardUtterance]
@@ -142,7 +142,7 @@ def _place(utterance: HeardUtterance) -> tuple[int, int]:
 
 
 def _units(recording: RecordingRow, rate: int, spans: Sequence[Wanted]) -> Iterator[Unit]:
-    """A recording's spans by end, in units of UNIT_SECONDS: a unit's PCM is held in memory."""
+    """A recording's spans by end, in units of UNIT_SECONDS: memory holds a unit's PCM."""
     piece: list[Wanted] = []
     samples = 0
     for start, end, recipe in sorted(spans, key=lambda span: (span[1], span[0])):
@@ -155,9 +155,9 @@ def _units(recording: RecordingRow, rate: int, spans: Sequence[Wanted]) -> Itera
 
 
 def compute(units: list[Unit], job: Job) -> Iterator[list[MadeAudio]]:
-    """Rows of each unit, in order; `pcm` in a row is its int16 samples, still to be stored.
+    """Rows of each unit, in order; `pcm` in a row is its int16 samples, which are not stored yet.
 
-    Units of one recording follow each other and share one decode.
+    Consecutive units of a recording share one decode.
     """
     for _, group in groupby(units, key=lambda unit: (unit.name, unit.enhanced, unit.channel)):
         yield from _convert(list(group), job)
@@ -184,7 +184,7 @@ def _convert(units: list[Unit], job: Job) -> Iterator[list[MadeAudio]]:
     locator, settings = locator_of(recording, job.filter, channel), job.resample
     if channel is not None:
         settings = own_channels.converted(settings)
-    most = cutting.HELD_SECONDS * units[0].rate  # longer clips are decoded by themselves
+    most = cutting.HELD_SECONDS * units[0].rate  # longer clips are decoded separately
     lacking = [span for span in dict.fromkeys(spans) if not handover.holds(job, span[2])]
     absent = {span: None for span in lacking if span[1] - span[0] <= most}
     clips = _Clips(locator, list(absent))
@@ -192,7 +192,7 @@ def _convert(units: list[Unit], job: Job) -> Iterator[list[MadeAudio]]:
     try:
         proof = partial(cutting.as_hashed, locator, recording)
         if lacking and not unreachable.patience.read(proof):
-            yield from ([] for _ in units)  # its samples would get the name of others
+            yield from ([] for _ in units)  # its samples do not belong to its digest
             return
     except ItemError as error:
         broken = _code(error)
@@ -242,7 +242,7 @@ def _code(error: ItemError | MemoryError) -> tuple[str, str]:
 
 
 class _Clips:
-    """The clips of spans, in order, from one decode; one more where that could not be read on."""
+    """The clips of spans, in order, from one decode; from a new one after a failed read."""
 
     def __init__(self, locator: Locator, spans: list[Wanted]) -> None:
         self._locator, self._spans = locator, spans
@@ -275,7 +275,7 @@ def _decoded(locator: Locator, spans: Sequence[Wanted]) -> Iterator[audio.Clip]:
 
 
 def _alone(locator: Locator, span: Wanted) -> audio.Clip:
-    """The clip of one span, which is decoded while it is converted."""
+    """The clip of one span, decoded while it is converted."""
     start, end, _ = span
     with audio.open_stream(locator) as stream:
         native = stream.rate, stream.channels, stream.weights
@@ -310,7 +310,7 @@ def enhanced_clip(
     clip: Clip, job: Job, original_scores: enhanced.Scores = ()
 ) -> tuple[Int16s, enhanced.Scores]:
     """The enhanced clip's PCM as resample stores it, and the scores of both clips;
-    `original_scores`: empty if it has not been scored. ItemError as `pcm.of_clip` raises it."""
+    `original_scores`: empty if unknown. ItemError as by `pcm.of_clip`."""
     clean = _held(_stream(clip, job), clip)
     scorer, settings = plugins.FILTERS.resolve(enhanced.scorer(job))
     before = original_scores or tuple(scorer.measure(clip, settings).items())
@@ -334,7 +334,7 @@ def _stream(clip: Clip, job: Job) -> Iterator[Float32s]:
     module, settings = plugins.ENHANCE.resolve(job.enhance)
     limit = dict(settings).get("limit_db")
     kept = np.float32(0.0 if limit is None else 10 ** (-limit / 20))
-    waiting: deque[Float32s] = deque()  # of the original, still to be added
+    waiting: deque[Float32s] = deque()  # blocks of the original to add
 
     def originals() -> Iterator[Float32s]:
         monos = (pcm.to_mono(block, job.resample.mono, clip.weights) for block in clip.blocks())
@@ -349,7 +349,7 @@ def _stream(clip: Clip, job: Job) -> Iterator[Float32s]:
         block = block[:due]
         due -= len(block)
         yield _mixed(block, _take(waiting, len(block)), kept)
-    if due:  # a resampler may give a sample too few
+    if due:  # a resampler may return a sample too few
         yield _mixed(np.zeros(due, np.float32), _take(waiting, due), kept)
 
 

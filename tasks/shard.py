@@ -1,9 +1,9 @@
 """Stage shard: sources in, balanced shards of probed recordings out; append-only.
 
 An item is a recording. `survey` lists the sources and compares them with the known recordings;
-`probe` (on the workers) reads headers and content digests of new and changed ones; `settle` groups
-new recordings into shards of about equal duration by header, longest first, and commits. A
-recording stays in its shard for ever; one that has left its source is only marked.
+`probe` (on the workers) reads headers and content digests of new and changed ones; `commit` groups
+new recordings into shards of about equal duration by header, longest first. A recording stays in
+its shard for ever; one that has left its source is only marked.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def commit(job: Job, surveyed: Survey, results: Sequence[Path], index: Index) ->
     """Commit changed rows to their shards and new ones to new shards. Returns all shards that have
     recordings, with their audio by header in s.
 
-    `results`: what `probe` gave for `found.fresh`. A new recording with the bytes of one that is
-    gone joins that one's shard: a source that was moved or renamed is neither cut nor transcribed
-    again. CorruptManifest if the listing of a shard is damaged, to which recordings come or from
-    which they go: remove it, and survey again.
+    `results`: the results of `probe` for `surveyed.fresh`. A new recording with the bytes of a
+    removed one joins that one's shard: a source that was moved or renamed is neither cut nor
+    transcribed again. CorruptManifest if the listing of an affected shard is damaged: remove it,
+    and survey again.
     """
     had = surveyed.known
     leaving = np.concatenate([surveyed.gone, surveyed.failed])
@@ -109,8 +109,8 @@ def _commit(
 
 
 def broken_of(job: Job, surveyed: Survey, exempt: Collection[str]) -> BrokenCount:
-    """How many recordings of datasets that are not `exempt` are known to be broken; which ones, if
-    they are more than the settings allow."""
+    """How many recordings of datasets that are not `exempt` are known to be broken; and which ones,
+    if there are more than the settings allow."""
     had = surveyed.known
     strict = [
         (number, count, bad)
@@ -131,7 +131,7 @@ def broken_of(job: Job, surveyed: Survey, exempt: Collection[str]) -> BrokenCoun
 
 
 def unreachable_of(job: Job, surveyed: Survey) -> dict[str, Unreachable]:
-    """By dataset, the recordings that could not be read now."""
+    """By dataset, the recordings that cannot be read at present."""
     had = surveyed.known
     now = known_recordings.PRESENT | known_recordings.PASSING
     failed, why = Counter[str](), dict[str, str]()

@@ -35,16 +35,16 @@ from tasks.stages.asr_units import CHUNK_SECONDS, Sharing, Unit, chunks, clips, 
 
 SCHEMA = TRANSCRIPTS
 BATCHED = True
-LLM_LAST = 1 << 30  # in the order of recognisers, a language model's place
-ALIGNED = LLM_LAST - 1  # and that of texts that are aligned
-ASKED = LLM_LAST - 2  # and that of what plug-ins on text ask
+LLM_LAST = 1 << 30  # a language model's place in the order of recognisers
+ALIGNED = LLM_LAST - 1  # the place of alignments
+ASKED = LLM_LAST - 2  # the place of questions of plug-ins on text
 
 
 def rounds(job: Job) -> int:
-    """One, and a further one each for clips whose language the vote of their recording overrules;
-    for further recognisers, which are chosen by what the first one heard; for what plug-ins on text
-    ask models; and for a language model, which gets the texts that these leave, and the times of
-    words of sources' texts, which come first if a rule judges them, and turns in own channels."""
+    """One, and one more for each of these in use: clips whose language is overruled by their
+    recording's vote; further recognisers, which depend on the first one's results; questions of
+    plug-ins on text; word times of sources' texts, if a rule judges them and a language model
+    follows; and last the language model, other word times, and turns in own channels."""
     asr = job.transcribe
     votes = asr.language_by != "clip" and asr.backend.use != "none"
     last = asr.llm_text is not None or asr.reference_words or own_channels.asked(job)
@@ -54,8 +54,8 @@ def rounds(job: Job) -> int:
 
 
 def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
-    """Utterances without a transcript, and how many have one. Longest windows first, where an
-    utterance that shares none is its own window; utterances of one window are adjacent."""
+    """Utterances without a transcript, and the number of those with one. Longest windows first (an
+    utterance that shares none is its own window); utterances of one window are adjacent."""
     units: dict[str, Unit] = {}
     reused = 0
     for utterance in shard.transcribed():
@@ -67,7 +67,7 @@ def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
 
 
 def lacking(utterance: FinalUtterance, shard: shard_view.ShardView) -> Iterator[Unit]:
-    """What an utterance lacks in this round: its transcript, or those that depend on it."""
+    """What an utterance lacks in this round: its transcript, or results that depend on it."""
     pcm = utterance.heard.pcm
     if pcm is None:
         return
@@ -105,7 +105,7 @@ def lacking(utterance: FinalUtterance, shard: shard_view.ShardView) -> Iterator[
 
 def _order(unit: Unit) -> tuple[int, float, tuple[str, ...], int, str]:
     shared = unit.sharing
-    if unit.request is not None:  # of about one length, so in the order of recipes
+    if unit.request is not None:  # of similar length, so in the order of recipes
         return LLM_LAST, 0.0, (), 0, unit.transcript
     if unit.question is not None:
         asks = unit.question
@@ -141,7 +141,7 @@ def _written(units: list[Unit], job: Job) -> Iterator[list[TranscriptRow]]:
 
 
 def _answered(units: list[Unit], job: Job) -> Iterator[list[TranscriptRow]]:
-    """One row per unit, in order, by the models that plug-ins on text ask."""
+    """One row per unit, in order, by the models of plug-ins on text."""
     asked = [(unit, unit.question) for unit in units if unit.question]
     for (plugin, hears), group in groupby(asked, key=lambda p: (p[1].plugin, p[1].question.hears)):
         module, settings = plugins.TEXT.resolve(plugin)
@@ -158,7 +158,7 @@ def _answered(units: list[Unit], job: Job) -> Iterator[list[TranscriptRow]]:
 def _by_ear(
     asked: list[tuple[Unit, TextRequest]], module: TextVerdict, settings: StageSettings, job: Job
 ) -> Iterator[Answer]:
-    """The answers of models that hear the clips, some minutes of them at a time."""
+    """The answers of models that get the clips, some minutes of them at a time."""
     requests = iter([request for _, request in asked])
     for chunk in chunks([unit for unit, _ in asked]):
         spoken = clips(chunk, job.out, speech.RATE)
@@ -186,7 +186,7 @@ def _row_of_answer(
     return row
 
 
-#: The client of this worker process.
+#: This worker process's client.
 _writer = lru_cache(maxsize=1)(llm_text.Writer)
 
 
@@ -202,7 +202,7 @@ def _heard_by(plugin: Plugin, units: list[Unit], job: Job) -> Iterator[list[Tran
 
 
 def _aligned(units: list[Unit], job: Job) -> Iterator[list[TranscriptRow]]:
-    """One row per unit, in order: its text, and when each word of it is said."""
+    """One row per unit, in order: its text with the time of each word."""
     backend = backends.kept(job.transcribe.backend, job.transcribe.recognisers)
     assert isinstance(backend, AligningBackend)
     for chunk in chunks(units):

@@ -35,7 +35,7 @@ def batches(seconds: Sequence[float], budget: float, most: int) -> list[list[int
 
 
 class Limit:
-    """The largest batch that fits into memory, as far as this process knows."""
+    """The largest batch that has fitted into this process's memory."""
 
     def __init__(self) -> None:
         self.most: int | None = None
@@ -59,7 +59,8 @@ def shared(
 ) -> list[Result]:
     """Results of a batch, in order. A batch that the engine refuses is halved until it accepts the
     parts; `failed` makes the result of an item that is refused alone. A lost device raises, because
-    it would fail for every later clip; what a lack of memory leaves behind is no lost device."""
+    it would fail for every later clip; an error left behind by a lack of memory does not count as
+    one."""
     return _shared(items, compute, failed, limit)[0]
 
 
@@ -99,7 +100,7 @@ def _shared(
 
 
 def said(error: Exception) -> str:
-    """Why an engine refused a clip, as its transcript tells it."""
+    """An engine's error, as a transcript reports it."""
     return shortened(f"{type(error).__name__}: {error}")
 
 

@@ -1,4 +1,4 @@
-"""The words of a given text, and when they are said by the emissions of a CTC model.
+"""Times of the words of a given text, from the emissions of a CTC model.
 
 The likeliest path through the emissions may pass over any word, and over sound between two words,
 so that a text with words that nobody says, or without some that are said, keeps the times of the
@@ -27,13 +27,13 @@ from tasks.scoring.alphabet import Alphabet, Spelling
 LEAST_PROBABILITY = 1e-6
 COSTS = ctc_path.Costs(star=3.0, skip=6.0)  # of words
 BESIDE = 0.04  # s
-#: A character of a script without spaces, or what is written together; each with the space before.
+#: A character of a script without spaces, or a run of others; each with the space before it.
 _PIECE = re.compile(rf"\s*(?:[{UNSPACED}]|[^\s{UNSPACED}]+)")
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text, joined the text: marks and punctuation belong to the word before them,
-    at the start to the first one."""
+    """The words of a text, which joined are the text: marks and punctuation belong to the word
+    before them, at the start to the first one."""
     words: list[str] = []
     for piece in _PIECE.findall(text):
         if words and not any(map(_said, piece)):
@@ -96,7 +96,7 @@ def _wider(
     spans: Sequence[tuple[float, float]], begin: float, until: float
 ) -> list[tuple[float, float]]:
     """Ascending spans, each wider by `BESIDE` where there is room."""
-    # Neighbours share a gap; at the ends of the clip there is none.
+    # Neighbours share a gap; at the ends of the clip there is no neighbour.
     before = [begin, *((end + start) / 2 for (_, end), (start, _) in pairwise(spans))]
     behind = [*before[1:], until]
     return [
@@ -112,7 +112,8 @@ def _completed(
     begin: float,
     until: float,
 ) -> tuple[Word, ...]:
-    """Words with their (start, end, probability); those without share what is between."""
+    """Words with their (start, end, probability); those without share the gap between their
+    neighbours."""
     whole: list[Word] = []
     place = 0
     while place < len(words):

@@ -33,7 +33,8 @@ def folder(model: str | None, recogniser: str, example: str) -> Path:
 
 
 def checked(*files: Path) -> None:
-    """ConfigError where a file of words or settings is too large for one: it is read whole."""
+    """Raises ConfigError if a list of words or settings is too large to be one: it is read
+    whole."""
     for path in files:
         if path.is_file() and (size := path.stat().st_size) > MOST_LIST:
             raise ConfigError(
@@ -61,14 +62,15 @@ def _with_data(files: Iterable[Path]) -> set[Path]:
 
 
 def text_of(path: Path) -> str:
-    """A text file of a model, such as its tokens. OSError; ConfigError as `checked`."""
+    """A text file of a model, such as its tokens. Raises OSError, and ConfigError as `checked`
+    does."""
     checked(path)
     return path.read_text("utf-8")
 
 
 def card(model: str | None) -> tuple[str | None, tuple[str, ...] | None]:
-    """Licence and languages by the model card (README.md, as the Hugging Face Hub reads it) in the
-    model's folder; None if the card is missing or does not say."""
+    """Licence and languages from the model card (README.md, as the Hugging Face Hub reads it) in
+    the model's folder; None if the card is missing or does not say."""
     try:
         header = _HEADER.match(text_of(Path(model).expanduser() / "README.md") if model else "")
         fields = yaml_text.load(header[1], "the model card") if header else None

@@ -30,14 +30,14 @@ def cut(samples: Float32s, longest: int) -> list[Float32s]:
 
 
 def padded(samples: Float32s, shortest: int) -> Float32s:
-    """At least `shortest` samples, by silence behind the clip."""
+    """The clip, with silence added up to `shortest` samples."""
     return np.pad(samples, (0, max(shortest - len(samples), 0)))
 
 
 @dataclass(frozen=True, slots=True)
 class EngineResult:
-    """What an engine heard in a piece: `words` with times in the piece, None: unknown;
-    log-probabilities of its tokens, if there are any; the language, if it detects one."""
+    """An engine's result for a piece: `words` with times in the piece, None if unknown;
+    log-probabilities of its tokens, if any; the language, if it detects one."""
 
     text: str
     words: tuple[Word, ...] | None = None
@@ -67,7 +67,8 @@ class Engine:
         languages: Sequence[str | None],
         refusals: Iterable[str | None] = repeat(None),
     ) -> Iterator[Transcript]:
-        """One transcript per clip, in order; `refusals`: why the engine hears no such language."""
+        """One transcript per clip, in order; `refusals`: why the engine cannot transcribe a clip's
+        language."""
         faults = [one or fault(clip) for clip, one in zip(clips, refusals, strict=False)]
         pieces: list[list[Piece]] = []
         for clip, language, wrong in zip(clips, languages, faults, strict=True):
@@ -129,5 +130,5 @@ def failed(error: Exception) -> EngineResult:
 
 
 def fault(clip: SpeechClip) -> str:
-    """Why no engine could transcribe it; empty if nothing is wrong."""
+    """Why no engine can transcribe a clip; empty if nothing is wrong."""
     return "" if np.isfinite(clip.samples).all() else "samples are NaN or infinite"

@@ -1,4 +1,4 @@
-"""From tokens to words: engines that emit tokens say where each begins, and some how sure they are.
+"""From tokens to words: engines that emit tokens give the start of each, some its probability, too.
 
 A word begins with a token that begins with a space; of scripts without spaces, each token is one.
 """
@@ -23,9 +23,9 @@ def words(
 ) -> tuple[Word, ...] | None:
     """The words of a text by its tokens; None if they do not make up the text.
 
-    `starts`: where each token begins, s, within `seconds`. No engine says where one ends: a word
-    ends one `step` after its last token begins, and before the next word does. Its probability is
-    the geometric mean of its tokens'.
+    `starts`: where each token begins, s, within `seconds`. No engine gives their ends: a word ends
+    one `step` after its last token begins, and before the next word begins. Its probability is the
+    geometric mean of its tokens'.
     """
     if len(tokens) != len(starts) or (logprobs is not None and len(logprobs) != len(tokens)):
         return None
@@ -48,8 +48,8 @@ def words(
 
 
 def aligned(text: str, timed: Sequence[Word]) -> tuple[Word, ...] | None:
-    """The same words written as in `text`: each with what stands between the word before it and
-    itself, and with the punctuation that touches it. None if they are others."""
+    """The words as written in `text`: each with the characters after the word before it, and the
+    punctuation that touches it. None if the words differ."""
     places: list[tuple[int, int]] = []
     position = 0
     folded = text.casefold()

@@ -1,6 +1,6 @@
 """Any CTC model as an ONNX graph over samples: wav2vec 2.0, MMS, HuBERT and their like.
 
-A folder holds one graph (`model.onnx`), which takes float32 samples [1, N] at 16 kHz and gives
+A folder holds one graph (`model.onnx`), which takes float32 samples [1, N] at 16 kHz and returns
 scores [1, T, V], and the V tokens: `tokens.txt` (a token and its number a line) or `vocab.json`.
 Texts are the likeliest token of each frame, repetitions and blanks left out. The segmenter
 `aligned` takes the scores themselves (`engine: ctc`), and so do times of a given text's words
@@ -86,7 +86,7 @@ def _files(settings: Settings) -> tuple[Path, Path, *tuple[Path, ...]]:
 
 
 def alphabet(path: Path) -> Alphabet:
-    """ConfigError when the file names no tokens, or no blank."""
+    """The tokens in a file. Raises ConfigError if it has no tokens, or no blank."""
     try:
         text = _model_folder.text_of(path)
         if path.suffix == ".json":
@@ -123,7 +123,7 @@ class Backend:
 
     def emissions(self, samples: Float32s) -> Float32s:
         """Log-probabilities [T, V] of frames that divide the clip evenly. RuntimeError if the graph
-        refuses the clip, or gives something else."""
+        refuses the clip, or returns something else."""
         wide = _pieces.padded(samples, SHORTEST).astype(np.float32)
         if self._scaled:  # as in the training of such models: mean 0, variance 1
             wide = (wide - wide.mean()) / np.sqrt(wide.var() + 1e-7)
@@ -217,7 +217,7 @@ class Backend:
 
 
 def _load(graph: Path, threads: int) -> InferenceSession:
-    """ConfigError when ONNX Runtime cannot load it."""
+    """Raises ConfigError if ONNX Runtime cannot load it."""
     try:
         return onnx_session.session(str(graph), threads)
     except onnx_session.errors() as error:

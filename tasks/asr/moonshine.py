@@ -1,8 +1,8 @@
 """Moonshine tiny: a small English recogniser that comes complete in one wheel.
 
 A second opinion beside Whisper, with another architecture, other training data and another runtime.
-It knows English only, and reports neither scores nor a language. It copes worse with silence and
-noise than Whisper, and without `no_speech_probability` the filters `silence` and `speech_ratio`
+It transcribes English only, and returns neither scores nor a language. It copes worse with silence
+and noise than Whisper, and without `no_speech_probability` the filters `silence` and `speech_ratio`
 have to keep them out.
 
 The engine's own voice detector is off. It keeps state between clips, so that a text would depend on

@@ -2,7 +2,7 @@
 
 The model is a folder on this machine; nothing is downloaded. Clips of similar length share a batch.
 Transducers and CTC models give the time and the log-probability of each token; Whisper's graphs
-give neither. Clips longer than a model hears at once are cut where it is quietest.
+give neither. Clips longer than a model takes at once are cut at the quietest place.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from onnx_asr.asr import TimestampedResult
 
 
-# Settings of the recogniser onnx_asr, and the families of models that it knows.
+# Settings of the recogniser onnx_asr, and the families of models that it runs.
 
 #: Names of the library onnx-asr (0.12), as `model_type` in a model's config.json has them.
 Family = Literal[
@@ -53,9 +53,9 @@ Family = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`longest`: most audio at once, s. `step`: seconds between two tokens' times; 0: it gives no
-    times. `scored`: it gives log-probabilities. `alone`: a batch would change a text. `asked`: it
-    is told the language."""
+    """`longest`: most audio at once, s. `step`: resolution of the tokens' times, s, 0 without
+    times. `scored`: it returns log-probabilities. `alone`: a batch would change a text. `asked`: it
+    takes the language as an input."""
 
     longest: float
     step: float = 0.0
@@ -64,9 +64,9 @@ class Kind:
     asked: bool = False
 
 
-# NeMo's Parakeet was trained on up to 40 s, Canary too; GigaAM's limit is 25 s; Whisper's window
-# is 30 s. A Canary decoder goes on with clips of a batch that have ended, and
-# GigaAM's features at the end of a clip depend on the padding: each of those is heard alone.
+# NeMo's Parakeet was trained on up to 40 s, Canary too; GigaAM's limit is 25 s; Whisper's window is
+# 30 s. A Canary decoder goes on with clips of a batch that have ended, and GigaAM's features at the
+# end of a clip depend on the padding: each of those runs alone.
 KINDS: Mapping[str, Kind] = {
     "nemo-conformer-ctc": Kind(40.0, 0.08),
     "nemo-conformer-rnnt": Kind(40.0, 0.08),
@@ -158,7 +158,7 @@ def model_bytes(settings: Settings) -> int:
 
 
 def language_fault(settings: Settings, language: str) -> str | None:
-    """Only models that are told the language refuse one: those without a token for it."""
+    """Only models that take the language as an input refuse one: if they have no token for it."""
     if not KINDS[family(settings)].asked:
         return None
     lists = [path for path in _files(settings).values() if path.suffix in WORD_FILES]
@@ -180,7 +180,8 @@ def _stated(settings: Settings) -> str | None:
 
 
 def family(settings: Settings) -> str:
-    """ConfigError when neither the setting nor config.json names one that is known."""
+    """The model's family. Raises ConfigError unless the setting or config.json names one of
+    KINDS."""
     name = settings.family or _stated(settings)
     if name is None or name not in KINDS:
         stated = f"says {name!r}" if name else "names none"
@@ -258,7 +259,7 @@ class Backend:
 
 
 def _load(settings: Settings, kind: str) -> Any:
-    """The library's model, which gives times. ConfigError when it cannot be loaded."""
+    """The library's model, with times. Raises ConfigError if it cannot be loaded."""
     import onnx_asr
     from onnx_asr.utils import ModelLoadingError
 

@@ -2,10 +2,10 @@
 
 The name of the model is part of the recipe; the address of the server is not. With this plug-in,
 and with no other, audio leaves the machine. A server's answers may change from day to day; texts
-that are stored are kept. `tasks.served.client` says whose fault it is when a clip gets no answer;
-the control is a clip of silence.
+that are stored are kept. `tasks.served.client` decides whose fault it is when a clip gets no
+answer, with a clip of silence as the control.
 
-A waiting worker is not taken for a hanging one as long as `patience` plus one `timeout` stays below
+A waiting worker does not count as hanging as long as `patience` plus one `timeout` stays below
 `cluster.item_timeout`, as it does by default.
 """
 
@@ -53,12 +53,12 @@ class Segment(TypedDict, total=False):
 
 
 class Answer(TypedDict, total=False):
-    """What is read of an answer: a text, and beside it what a server may leave out."""
+    """What is read of an answer: a text, and fields that a server may leave out."""
 
     text: Required[str]
     language: object
     language_probability: object
-    segments: object  # of Segment, if all is well
+    segments: object  # of Segment, in a valid answer
     words: object
     logprobs: object
 
@@ -103,7 +103,7 @@ def transcript(
 
 
 def _objects(listed: object) -> list[Segment]:
-    """The objects of a list; none if it is no list."""
+    """The objects of a list; none if it is not a list."""
     entries: list[Segment | None] = listed if isinstance(listed, list) else []
     return [entry for entry in entries if isinstance(entry, dict)]
 
@@ -149,8 +149,8 @@ def _logprobs(answer: Answer) -> list[float]:
 def _words(
     answer: Answer, segments: list[Segment], text: str, seconds: float
 ) -> tuple[Word, ...] | None:
-    """Words with times, of the answer or of its segments, written as in its text; None if there
-    are none, if they are others, or if a time lies outside the clip."""
+    """Words with times, of the answer or of its segments, written as in its text; None if there are
+    none, if they differ from the text, or if a time lies outside the clip."""
     listed = answer.get("words")
     if not isinstance(listed, list):
         parts = [s.get("words") for s in segments]
@@ -184,7 +184,7 @@ def _share(value: object) -> float | None:
     return number if number is not None and 0 <= number <= 1 else None
 
 
-VERSION = 2  # constants that stand for scores are null
+VERSION = 2  # 2: constants in place of scores are null
 SHORTEST = RATE // 10  # samples; OpenAI refuses shorter clips, so they are padded with silence
 WHERE = "transcribe.backend"
 
@@ -282,7 +282,7 @@ class Backend:
         return transcript(answer, language, self._settings.word_timestamps, seconds)
 
     def _silence(self, samples: int, as_large: bool) -> Body:
-        """A clip that any server hears, of a second at least."""
+        """A clip of silence that any server accepts, of a second at least."""
         silence = np.zeros(max(samples if as_large else 0, RATE), np.float32)
         return self._sent(silence, self._settings.language)
 

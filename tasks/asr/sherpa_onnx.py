@@ -1,9 +1,9 @@
 """SenseVoice and Paraformer, by the library sherpa-onnx from a local folder.
 
 SenseVoice (Chinese, Cantonese, English, Japanese, Korean) detects the language itself; a language
-that a source forces is told to it, and each one needs its own copy of the model in memory.
-Paraformer hears Chinese and English. Nothing is downloaded. The engine runs on CPUs: PyPI's build
-has no CUDA, and a second CUDA build of ONNX Runtime in one process crashes.
+that a source forces is passed to it, and each one needs its own copy of the model in memory.
+Paraformer transcribes Chinese and English. Nothing is downloaded. The engine runs on CPUs: PyPI's
+build has no CUDA, and a second CUDA build of ONNX Runtime in one process crashes.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Backend:
         return self._engine.transcripts(clips, languages, refusals)
 
     def _model(self, language: str | None) -> OfflineRecognizer:
-        """The model that is told this language; None: it detects it."""
+        """The model for `language`; None to detect it."""
         key = (language or "") if self._settings.family == "sense_voice" else ""
         if key not in self._loaded:
             self._loaded[key] = _load(self._settings, key)
@@ -156,7 +156,7 @@ class Backend:
 
     def _read(self, result: Any, seconds: float) -> EngineResult:
         if self._settings.family == "sense_voice" and not result.lang:
-            # It gives the language of every clip that it hears, and of a failure no other sign.
+            # It states the language of every clip; a missing one is its only sign of failure.
             return EngineResult("", error="the engine refused the clip")
         text, tokens = " ".join(result.text.split()), list(result.tokens)
         sure = list(result.ys_log_probs)
@@ -184,7 +184,7 @@ def _base(language: str | None) -> str | None:
 
 
 def _proven(settings: Settings) -> None:
-    """ConfigError when the graph is none of this family: the engine would end the process."""
+    """Raises ConfigError if the graph is not of this family: the engine would end the process."""
     graph, _ = _files(settings)
     try:
         stated = onnx_session.session(str(graph)).get_modelmeta().custom_metadata_map
@@ -198,7 +198,7 @@ def _proven(settings: Settings) -> None:
 
 
 def _load(settings: Settings, language: str) -> OfflineRecognizer:
-    """The engine. ConfigError when it cannot be loaded."""
+    """The engine. Raises ConfigError if it cannot be loaded."""
     if find_spec("sherpa_onnx") is None:
         raise ConfigError("sherpa-onnx is not installed: pip install 'uttermill[sherpa-onnx]'")
     import sherpa_onnx

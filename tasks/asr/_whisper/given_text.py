@@ -2,10 +2,10 @@
 
 The decoder reads the text as if it had written it, and the engine's dynamic time warping of the
 attention says when each token begins. A token is bytes of UTF-8, so a word that begins or ends
-within one gets its share of the token's time: so it is with characters of Chinese.
+within one gets its share of the token's time: this happens with Chinese characters.
 
 The attention runs ahead of the sound, by `AHEAD` at the start of words and at their end (measured
-on made speech). Silence at the edges of a word is left out: the level of 10 ms frames tells.
+on synthetic speech). Silence at the edges of a word, by the level of 10 ms frames, is left out.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Piece(NamedTuple):
 
 
 def pieces(words: Sequence[str], heard: Sequence[Word], samples: Float32s) -> list[Piece]:
-    """Consecutive pieces of at most 29 s, which are the clip (float32 [n]) and its text."""
+    """Consecutive pieces of at most 29 s that make up the clip (float32 [n]) and its text."""
     same = _same(words, heard)
     pauses = [
         (after.start - before.end, round((before.end + after.start) / 2 * RATE), n)
@@ -160,7 +160,7 @@ def _same(words: Sequence[str], heard: Sequence[Word]) -> list[tuple[int, Word]]
 
 
 def _single(heard: Sequence[Word]) -> Iterator[Word]:
-    """Words as texts are divided into: a recogniser's may be several of scripts without spaces."""
+    """A recogniser's words, divided as texts are: in scripts without spaces, one may be several."""
     for word in heard:
         parts = words_of(word.word)
         edges = np.linspace(word.start, word.end, len(parts) + 1).tolist()

@@ -37,7 +37,7 @@ def weights(settings: Settings) -> str:
 
 
 def model_bytes(settings: Settings) -> int:
-    """Those of model.bin, which mostly holds float16: half of them as int8."""
+    """The bytes of model.bin, which mostly holds float16; half of them as int8."""
     size = (locate(settings) / "model.bin").stat().st_size
     halved = settings.compute_type == "auto" or "int8" in settings.compute_type
     return size // 2 if halved else size
@@ -82,7 +82,7 @@ def _in_cache(name: str) -> Path | None:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(download_model(name, local_files_only=True))  # looks, and downloads nothing
+        return Path(download_model(name, local_files_only=True))  # downloads nothing
     except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, ValueError):
         return None
 

@@ -64,7 +64,7 @@ class Long:
         return segments
 
     def _segments(self, samples: Float32s, language: str, **options: Any) -> list[Segment]:
-        """Those of a piece, without words if the engine cannot align them."""
+        """Segments of a piece, without words if the engine cannot align them."""
         try:
             return self._timed(samples, language, word_timestamps=True, **options)
         except IndexError:  # as in `results.aligned`

@@ -1,13 +1,14 @@
-"""Several utterances of one recording in one window: which share it, and whose each word is.
+"""Several utterances of one recording in one window: which ones share it, and which words are
+whose.
 
-A passage, consecutive utterances of a recording, is divided into windows, each of which is heard
-after the end of the text before it. Whisper base keeps to words that it knows from there (a talk's
-terms, the phrase with which each command begins, how figures are written); without, it mishears one
-word anew in each window. A passage ends after some windows, so that a batch has one window of each
-of several passages, and a text depends on four minutes at most.
+A passage, consecutive utterances of a recording, is divided into windows, each of which is
+transcribed with the end of the previous text as its prompt. Whisper base keeps to the words there
+(a talk's terms, the phrase with which each command begins, how figures are written); without, it
+mishears a word anew in each window. A passage ends after some windows, so that a batch has one
+window of each of several passages, and a text depends on four minutes at most.
 
-The times of words tell which utterance they are of. Doubtful utterances are transcribed once more
-by themselves (`whole_clips.py`).
+Words are assigned to utterances by their times. Doubtful utterances are transcribed once more by
+themselves (`whole_clips.py`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ PASSAGE_SECONDS = 8 * WINDOW_SECONDS
 TOKENS = 64
 
 #: Mean log-probability below which an utterance is transcribed again by itself, and its least
-#: length: of shorter ones, whose neighbours help most, those heard alone were the worse.
+#: length: shorter ones, which gain most from neighbours, were worse alone.
 DOUBTFUL = -0.6
 DOUBTED_SECONDS = 2.0
 LEAST_PROBABILITY = 1e-6
@@ -45,10 +46,10 @@ REACH = 0.3  # s that a phrase may reach into a neighbour of its utterance
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Audio that Whisper hears as one window, or in its long form; and its clips by index.
+    """Audio of one window, or for Whisper's long form, and its clips by index.
 
-    `window`: if several utterances share it; the first is number `first` of their passage. `then`:
-    the window after this one, which is heard after its text.
+    `window`: set if several utterances share it; the first is number `first` of their passage.
+    `then`: the next window, which takes this one's text as its prompt.
     """
 
     asked: ForcedClip
@@ -83,8 +84,8 @@ def requests_of(asked: dict[int, ForcedClip]) -> list[Request]:
 
 
 def _of_passage(clips: dict[int, SpeechClip], language: str | None) -> Iterator[Request]:
-    """Requests for the windows of a passage, up to the last with one of `clips`: those of 30 s at
-    most as one chain, which an utterance that is longer divides."""
+    """Requests for the windows of a passage, up to the last with one of `clips`: those of up to 30
+    s in one chain, which longer utterances divide."""
     passage = next(iter(clips.values())).window
     assert passage is not None
     then: Request | None = None
@@ -106,8 +107,8 @@ def _of_passage(clips: dict[int, SpeechClip], language: str | None) -> Iterator[
 
 
 def divided(passage: SharedWindow) -> list[tuple[range, SharedWindow]]:
-    """Windows of a passage in order, each with the places of its utterances: as many as fit. One
-    that does not fit is alone."""
+    """Windows of a passage in order, each with the places of its utterances: as many as fit. An
+    utterance too long to share has its own."""
     bounds = passage.bounds
     divisions: list[range] = []
     for place, (_, end) in enumerate(bounds):
@@ -146,8 +147,8 @@ def is_long(clip: SpeechClip) -> bool:
 
 
 def told_after(window: Window | Hearing | Transcript, before: Context | None) -> Context | None:
-    """What the window after this one is told; None where this one failed, was a long clip, or its
-    text is of no use."""
+    """The context for the next window; None if this one failed, was a long clip, or has an unusable
+    text."""
     if not isinstance(window, Window):
         return None
     heard = window.heard
@@ -161,8 +162,8 @@ def told_after(window: Window | Hearing | Transcript, before: Context | None) ->
 def apart(
     window: Window, clips: dict[int, SpeechClip], shared: SharedWindow, before: int = 0
 ) -> dict[int, Hearing]:
-    """The hearing of each clip by its key; `clips` are some or all of the shared window, `before`
-    is how many utterances their passage has before it."""
+    """The hearing of each clip by its key; `clips`: some or all clips of the shared window;
+    `before`: utterances of the passage before it."""
     words_of = _by_place(window, shared)
     mean = _mean([word for words in words_of for word in words])
     hearings = {}

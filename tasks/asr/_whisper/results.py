@@ -62,7 +62,7 @@ class BeamResult:
 @dataclass(frozen=True, slots=True)
 class Language:
     """The language in which a window was transcribed. `probability` is None if it was forced;
-    `detected` is the model's own detection, None if it was not asked."""
+    `detected` is the model's own detection, None if that did not run."""
 
     code: str
     probability: float | None = None
@@ -85,7 +85,7 @@ class Window:
 
     `phrases`: if timestamps were requested, (start, end, characters of text) of each run of words
     between two of them, in s; the joined words have these characters. `spoken`: the language of
-    each utterance, where several share the window.
+    each utterance, if several share the window.
     """
 
     heard: BeamResult

@@ -158,7 +158,7 @@ class Hearing:
 
 
 def _outside(span: Span, words: tuple[Word, ...]) -> tuple[Word, ...]:
-    """The words but for those whose middle lies in a span."""
+    """The words whose middle lies outside a span."""
     return tuple(w for w in words if not span[0] <= (w.start + w.end) / 2 <= span[1])
 
 
@@ -203,15 +203,15 @@ WORD_SECONDS, CHARACTER_SECONDS, SPELLED_SECONDS = 0.2, 0.03, 0.3
 #: Slowest pace of a clip, in times that speech: if half of the words take more, they are stretched.
 SLOWEST = 2.5
 #: A word is stretched if it takes longer than its like in the clip this many times, and so many s
-#: more: said slowly or with emphasis, a word is no hole.
+#: more: a word said slowly or with emphasis is not a hole.
 MOST, STRETCHED = 2.0, 0.4
 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """A span of a clip, in s, and the seconds of speech in it that no word accounts for. A word
-    that is stretched over some of it is in it as a whole: it may be said at either end; it accounts
-    for as much speech as its like in the clip."""
+    """A span of a clip, in s, and the seconds of speech in it that no word accounts for. It
+    includes the whole of a word that is stretched over some of it, as that may be said at either
+    end; such a word accounts for as much speech as others like it in the clip."""
 
     start: float
     end: float
@@ -256,7 +256,7 @@ def _pieces(
 
 
 def _pace(words: Sequence[Word], spans: Sequence[Span]) -> float:
-    """Speech of the clip's words, in times their usual one: a slow speaker leaves nothing out."""
+    """Speech of the clip's words, in times their usual one: slow speech is not a hole."""
     paces = (speech.within(spans, word.start, word.end) / _usual(word) for word in words)
     return min(max(median([*paces] or [1.0]), 1.0), SLOWEST)
 

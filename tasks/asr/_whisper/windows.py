@@ -42,11 +42,11 @@ SECONDS = 30
 #: 30 s, and transcribes the end of a clip worse in a shorter window that ends soon after it.
 LENGTHS = (15, 20, 25, SECONDS)
 ROOM = 8.5
-TAIL = RATE // 2  # samples of digital silence after a clip that is heard alone
+TAIL = RATE // 2  # samples of digital silence after a clip with its own window
 #: A text with a higher compression ratio is a loop (Radford et al. 2022, section 4.5).
 LOOP_RATIO = 2.4
 LOOP_RETRY = {"no_repeat_ngram_size": 3}
-#: A clip and Whisper's code of its forced language; None: detect it.
+#: A clip and Whisper's code of its forced language, or None to detect it.
 ForcedClip = tuple[SpeechClip, str | None]
 #: Tokens, and the tokenizer of the language that they name.
 Prompt = tuple[list[int], "Tokenizer"]
@@ -68,8 +68,8 @@ class Windows:
         before: Sequence[Context | None] = (),
     ) -> list[Window]:
         """One window per clip, in order. `detect`: detect the language even if one is forced;
-        `before`: what was said before each clip, left out where that was another language. Where
-        several utterances share a window, the model says when its phrases begin and end.
+        `before`: the text before each clip, ignored if its language differs. Where several
+        utterances share a window, the model predicts when its phrases begin and end.
 
         RuntimeError, ValueError or MemoryError when the engine refuses the batch.
         """
@@ -149,9 +149,9 @@ class Windows:
 
         The zeros with which the engine pads a spectrogram are not the spectrogram of silence. With
         some silence after it, the end of a tightly cut clip is transcribed better; with 30 s of it,
-        Chinese worse. Whisper base on 40 clips of LibriSpeech and 50 of AISHELL: 9.7 % WER and
-        16.3 % CER; without silence 10.6 and 15.7 to 16.9, with 30 s of it 9.9 and 17.7. Where the
-        model says when phrases begin and end, it leaves out the last one, as if it were cut off, if
+        Chinese worse. Whisper base on 40 clips of LibriSpeech and 50 of AISHELL: 9.7 % WER and 16.3
+        % CER; without silence 10.6 and 15.7 to 16.9, with 30 s of it 9.9 and 17.7. Where the model
+        predicts when phrases begin and end, it leaves out the last one, as if it were cut off, if
         zeros follow: in 4 of 9 windows of a talk, and in none with silence.
         """
         length = self.length(clip)
@@ -236,10 +236,10 @@ def _heard(result: WhisperGenerationResult, tokenizer: Tokenizer) -> list[BeamRe
     return texts
 
 
-# Clips with less than 0.7 s of speech: a word, which Whisper likes to say twice ("six six").
+# Clips with less than 0.7 s of speech: a word, which Whisper tends to write twice ("six six").
 #
 # Beam search compares texts by the mean over their tokens. That favours a word that is said again,
-# since the second is easily foretold, and makes the ways to write one word ("Six.", "6", "six")
+# since the second is easy to predict, and makes the ways to write one word ("Six.", "6", "six")
 # compete with each other. So the probabilities of texts that say the same are added up, and the
 # words that are likeliest as a whole win. Whisper still finds doubled words likelier than they are:
 # of 137 digits and commands with silence before them, the same word twice was up to 1.6 times as
@@ -277,15 +277,14 @@ def _weight(spoken: Sequence[str], texts: Sequence[BeamResult]) -> float:
 
 # Which language is spoken: in a window, and in each utterance of a window that several share.
 #
-# Whisper writes what is said in another language than a window's as a translation, or misspelt.
-# The decoder names the language of whatever part of the encoder output it is given, for a
-# fiftieth of what the encoder cost. So an utterance in another language is known, and heard again
-# by itself.
+# Whisper translates or misspells speech in a language other than the window's. The decoder names
+# the language of whatever part of the encoder output it is given, for a fiftieth of what the
+# encoder cost. So an utterance in another language is recognised, and transcribed again by itself.
 
 FRAMES = 50  # of encoder output in a second
 HEARD_SECONDS = 1.0  # a shorter utterance is taken to be in the language of its window
-#: An utterance this certain of another language than its window's is in it. Where there is one, the
-#: others of the window, too, are in the languages that they seem to be in.
+#: Least probability of a language other than the window's. Once an utterance reaches the first, the
+#: second is enough for the others of its window.
 CERTAIN, LIKELY = 0.9, 0.5
 
 

@@ -1,4 +1,4 @@
-"""Rules on text, over what the transcribe stage stored.
+"""Rules on text, applied to what the transcribe stage stored.
 
 Their contract is `tasks.plugins.contracts.text`.
 """

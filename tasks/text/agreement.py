@@ -1,9 +1,9 @@
 """Drops utterances on whose text several recognisers do not agree.
 
 For `transcribe.backends` with two or more: recognisers of different kinds rarely make the same
-mistake. Every pair is compared by words, or by characters if a script has no spaces; each rate
-is edits over the longer text, so that neither is the reference. Null where only one was heard: it
-is never rejected. Limits may differ by language (`by_language`).
+mistake. Every pair is compared by words, or by characters if a script has no spaces; each rate is
+edits over the longer text, so that neither is the reference. Null with a single text, which is
+never rejected. Limits may differ by language (`by_language`).
 """
 
 from __future__ import annotations

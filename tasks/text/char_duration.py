@@ -1,12 +1,11 @@
 """Drops outliers in seconds per character: texts that are far too short or long for their clips.
 
-Emilia's rule (He et al. 2024, arXiv 2407.05361): keep q1 - 1.5 IQR <= seconds / characters <=
-q3 + 1.5 IQR, characters without punctuation and spaces, quartiles by linear interpolation over all
-transcribed utterances with characters, whatever rules on text say. Here figures count as what is
-said. (Emilia counts them as they are, and also transcribes what its filters drop later; here that
-is not transcribed, and not counted.) Emilia's quartiles are per
-recording (`per: recording`); the default is per language of a dataset with at least `min_group`
-utterances, and its bounds are frozen when the first version is published.
+Emilia's rule (He et al. 2024, arXiv 2407.05361): keep q1 - 1.5 IQR <= seconds / characters <= q3 +
+1.5 IQR, characters without punctuation and spaces, quartiles by linear interpolation over all
+transcribed utterances with characters, whatever rules on text say. Here figures count as spoken.
+(Emilia counts them as written, and also transcribes, and counts, what its filters drop later.)
+Emilia's quartiles are per recording (`per: recording`); the default is per language of a dataset
+with at least `min_group` utterances, and its bounds are frozen when the first version is published.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def quartiles(values: Float64s) -> list[float]:
 
 
 def bounds(low: float, high: float, width: float) -> tuple[float, float]:
-    """Lowest and highest value that are kept."""
+    """Lowest and highest value kept."""
     margin = width * (high - low)
     return low - margin, high + margin
 
@@ -96,7 +95,7 @@ def reject(
 
 
 def _groups(table: pa.Table, names: dict[int, str]) -> UInt64s:
-    """The hash of each row's group; `names` gets what the columns say, by hash."""
+    """The hash of each row's group; `names` gets the groups' names, by hash."""
     texts = (pc.fill_null(column, "None") for column in table.columns)
     joined = pc.binary_join_element_wise(*texts, "/")
     coded = joined.dictionary_encode().combine_chunks()

@@ -3,13 +3,13 @@
     confidence = avg_logprob + ln(1 - no_speech_probability) + ALLOWANCE / (n + 1)
     n = max(words, WORDS_PER_SECOND * seconds)
 
-In nats: how likely the recogniser thinks a token of the text, and that anybody speaks. A recogniser
-that invents a fluent sentence over noise is fairly sure of its tokens, but doubts that it is
-speech: together the two find wrong texts better than either alone, the probability of the language,
-the signal-to-noise ratio, DNSMOS or a second decode (`python -m tests.bench.verdicts worthless`).
-The default minimum is that of an even chance, ln(1/2). Without `avg_logprob` there is no
-confidence; an unknown probability of no speech adds nothing. vLLM writes -1 for scores that it does
-not have; its compression ratio of -1, which no text has, tells them from real ones.
+In nats: how likely the recogniser finds a token of the text, and speech at all. A recogniser that
+invents a fluent sentence over noise is fairly sure of its tokens, but doubts that it is speech:
+together the two find wrong texts better than either alone, the probability of the language, the
+signal-to-noise ratio, DNSMOS or a second decode (`python -m tests.bench.verdicts worthless`). The
+default minimum is that of an even chance, ln(1/2). Without `avg_logprob` there is no confidence; an
+unknown probability of no speech adds nothing. vLLM writes -1 for scores that it does not have; its
+compression ratio of -1, which no text has, tells them from real ones.
 
 Short clips get an allowance. The end of the text and a full stop are tokens too, uncertain without
 context, and a single word in a window of 30 s looks like silence. Words are the recogniser's

@@ -1,4 +1,4 @@
-"""Drops utterances whose reference is another text than what was spoken.
+"""Drops utterances whose reference is not the text that was spoken.
 
 The character error rate distinguishes an unrelated text from a badly recognised one: a misheard
 word keeps most of its letters. Two unrelated English sentences differ in 0.7 and more of their

@@ -9,9 +9,9 @@ the recogniser is sure of is kept. A language stated by the source has no probab
 contradicted only if the recogniser is nearly certain of another language and unsure of its text in
 the stated one. Nothing is rejected if a reference confirms the text.
 
-Where a source states no language, all its clips tell which languages it has (`SourceLanguages`),
+If a source states no language, its languages are inferred from all its clips (`SourceLanguages`),
 and a clip whose language is unlikely among them is dropped when a version is packaged, however sure
-its text is. What is published stays.
+its text is. Published clips stay.
 """
 
 from __future__ import annotations
@@ -118,44 +118,43 @@ def _rejections(
 
 # The languages of a source, as a mixture by which its doubtful clips are judged.
 #
-# A source that states no language has those that its clips are heard in, each with the seconds of
-# these clips times their certainty. A clip's odds are its own times those of its language beside
-# the likeliest other one:
+# A source that states no language has those detected in its clips, each with the seconds of these
+# clips times their certainty. A clip's odds are its own times those of its language against the
+# likeliest other one:
 #
 #     odds = p / (1 - p) * (seconds in its language + PRIOR_S) / (seconds in the other + PRIOR_S)
 #
 # without the clip itself, so a clip that is alone is judged by its own probability. Languages of
-# equal shares do not doubt each other, and a hundred clips in one language doubt a single clip in
-# another.
+# equal shares cast no doubt on each other; a hundred clips in one language cast doubt on a single
+# clip in another.
 #
-# Where others speak against it, its own odds count in the measure of its length, and its text
-# counts too: one that the recogniser is sure of outweighs some of that, and one that it is unsure
-# of adds to it. By itself no text makes a language likelier.
+# Where others speak against it, its own odds count in proportion to its length, and its text
+# counts, too: a sure one offsets some of the doubt, an unsure one adds to it. A text alone never
+# makes a language likelier.
 #
-# The other may be none: a language that the recogniser does not know is heard as another one each
-# time, and noise as any, with little certainty. So the seconds that are not certain are one more
-# component, where the source's other clips are doubtful and those in the clip's language, too. In
-# Latin Whisper hears any of these, with certainty: a clip in Latin is doubted as much as none
-# can, unless most of its source is certain to be in it.
+# The other may be none: an unknown language is detected as another one each time, and noise as any,
+# with little certainty. So uncertain seconds are one more component, if both the source's other
+# clips and those in the clip's language are doubtful. Whisper may also detect such audio as Latin,
+# with certainty: a clip in Latin gets all the doubt that this component allows, unless most of its
+# source is certain to be Latin.
 
 ASKED = ("dataset", "language", "language_probability", "avg_logprob", "seconds", "kept")
 PRIOR_S = 2.0  # of speech that count for each language beforehand
-#: Seconds in which a language can be told: Whisper is often certain of a wrong one after half a
-#: second.
+#: Seconds that identify a language: Whisper is often certain of a wrong one after half a second.
 TELLING_S = 1.5
-#: Odds that other clips may add, and those that are not certain: a rare language can be certain.
+#: Most odds that other clips may add, and that uncertain ones may: a rare language can be certain.
 MOST_ODDS, MOST_ODDS_OF_NONE = 50.0, 8.0
-#: Languages that unknown ones are heard as. Of 417 clips, none of them in Latin, 33 were heard so,
-#: up to a probability of 0.93; no other language that nobody there spoke has so many.
+#: Languages that unknown ones are detected as. Of 417 clips, none of them in Latin, 33 were
+#: detected as Latin, up to a probability of 0.93; no other absent language had so many.
 CATCH_ALL = ("la",)
 #: Mean certainties, from no to full: of a language's clips, and of a source whose languages the
 #: recogniser knows.
 CERTAIN = 0.5, 0.8
 SURE_SOURCE = 0.5, 0.8
-#: Mean log-probability of a text that says nothing for or against its language; what each nat more
-#: or less says, in nats, and the most that it says.
+#: Mean log-probability of a text that is neutral to its language; the weight of each nat above or
+#: below that, in nats, and the most that a text counts.
 PLAIN_LOGPROB, WEIGHT, MOST_OF_TEXT = -0.6, 5.0, 2.0
-WORDLESS = 0.1  # weight of clips in which no words were heard
+WORDLESS = 0.1  # weight of clips without recognised words
 AT_ONCE = 1 << 20  # clips
 UNITS = 1000  # of a weight, in a second: sums of integers do not depend on their order
 
@@ -181,8 +180,8 @@ class SourceLanguages:
         return cls([*numbers], *(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def judged(self) -> tuple[Float64s, Int32s]:
-        """The probability of each clip's language in its source, nan if it is not judged; and the
-        pair that speaks most against it, -1 where that is none of the languages."""
+        """The probability of each clip's language in its source, NaN if not judged; and the pair
+        that speaks most against it, -1 if that is none of the languages."""
         sums = self._sums()
         probability = np.full(len(self.pair), np.nan)
         against = np.full(len(self.pair), -1, np.int32)
@@ -198,7 +197,7 @@ class SourceLanguages:
         return probability, against
 
     def _heard(self) -> Iterator[tuple[Int64s, Int64s]]:
-        """The rows that are judged, some at a time, and their seconds times certainty, in UNITS."""
+        """The rows to judge, in portions, and their seconds times certainty, in UNITS."""
         for begin in range(0, len(self.pair), AT_ONCE):
             rows = begin + np.flatnonzero(self.pair[begin : begin + AT_ONCE] >= 0)
             certain = self.length[rows] * self.probability[rows].astype(np.float64)
@@ -238,8 +237,8 @@ class _Sums:
     def beside_others(
         self, pair: Int32s, certain: Int64s, length: Int64s
     ) -> tuple[Float64s, Int64s]:
-        """Odds of clips' languages by all other clips, and the pairs that speak most against them;
-        -1: none of the languages does."""
+        """Odds of clips' languages by all other clips, and the pairs that speak most against them,
+        -1 if none of the languages does."""
         source = self.source_of[pair]
         others = self.source_certain[source] - certain
         whole = self.source_length[source] - length
@@ -286,7 +285,7 @@ def _numbered(
 
 
 def _largest_two(weights: Int64s, source_of: Int64s, sources: int) -> tuple[Int64s, Int64s]:
-    """The pairs of most and of second most weight in each source; -1: there is none."""
+    """The pairs of most and of second most weight in each source, -1 for none."""
     first, second = np.full(sources, -1, np.int64), np.full(sources, -1, np.int64)
     for pair in np.argsort(-weights, kind="stable").tolist():
         source = source_of[pair]

@@ -3,7 +3,7 @@
 A recogniser with a forced language, or one that mistakes music for speech, writes words of another
 language; a source may pair its audio with a translation. The text alone is judged, by py3langid
 (byte n-grams and naive Bayes, 140 languages; `pip install 'uttermill[language-id]'`), against the
-language that was heard or forced. Languages that are written nearly alike count as one. Null for
+language that was detected or forced. Languages that are written nearly alike count as one. Null for
 texts of fewer than 20 bytes of UTF-8, which say too little, and for languages that py3langid does
 not know.
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 COLUMNS = {"language_agrees": ("1", "probability that the text is in the language that is spoken")}
 ENGINES = {"py3langid.langid": "LanguageIdentifier"}
 LEAST_BYTES = 20
-#: Languages that are written nearly alike, and Whisper's codes for what others call otherwise.
+#: Languages that are written nearly alike, and Whisper's own codes beside the usual ones.
 _ALIKE = (
     {"zh", "yue", "wuu"},
     {"no", "nb", "nn", "da"},
@@ -55,7 +55,7 @@ def verdict(settings: Settings) -> tuple[Rule, ...]:
     )
 
 
-@lru_cache(maxsize=65536)  # asked for again at every look at the same shard
+@lru_cache(maxsize=65536)  # every view of a shard needs it again
 def _agreement(text: str, language: str) -> float | None:
     if not language or len(text.encode()) < LEAST_BYTES:
         return None
@@ -67,7 +67,7 @@ def _agreement(text: str, language: str) -> float | None:
 
 @lru_cache(maxsize=1)
 def _identifier() -> LanguageIdentifier:
-    """One of this process. ConfigError when the library is missing."""
+    """The process's only one. Raises ConfigError if the library is missing."""
     try:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ImportError as error:

@@ -2,9 +2,9 @@
 
 The model sits behind any server with OpenAI's `/v1/chat/completions`. Each question becomes a
 label, `llm_label_<question>`, that `allowed` may limit. It is asked once about each text that all
-other rules keep; an answer that is none of the question's is null, and drops nothing. With `audio`,
-the model hears the clip, too. A second model may be asked the same: `llm_label_agreement` is the
-share of questions that both answer alike.
+other rules keep; an answer outside the question's set is null, and drops nothing. With `audio`, the
+model gets the clip, too. A second model may be asked the same: `llm_label_agreement` is the share
+of questions that both answer alike.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CONTROL = "hello there"  # a text that every working model answers
 RECORDED = "The recording follows it: judge by what you hear, too."
 AGREEMENT = "llm_label_agreement"
 COLUMNS = {AGREEMENT: ("1", "share of questions that both models answer alike")}
-ENDS = " .!。\n"  # what models put behind an answer
+ENDS = " .!。\n"  # what models append to an answer
 
 
 class ClosedQuestion(StageSettings):
@@ -115,7 +115,7 @@ class Settings(ChatServer, ChatSettings):
 
     @field_serializer("second")
     def _second(self, second: ChatServer | None) -> JsonObject | None:
-        """What can change an answer: the address is no part of it."""
+        """What can change an answer; the address cannot."""
         return None if second is None else second.recipe()
 
 
@@ -229,7 +229,7 @@ class _Model:
     def answers(
         self, asked: Sequence[tuple[str, str, bytes | None]], settings: Settings
     ) -> Generator[Answer]:
-        """Of each (name of a question, text, WAV), in order."""
+        """The answers to (name of a question, text, WAV), in order."""
         yield from self._client.each(asked, partial(self._answer, settings))
 
     def _answer(
@@ -284,7 +284,8 @@ def measure(heard: ScoredTranscript, settings: Settings) -> Mapping[str, float |
 
 
 def _agreement(answers: Mapping[str, str | None], settings: Settings) -> float | None:
-    """Of those questions that both models answered; None until all are asked."""
+    """The share of equal answers among questions that both models answered; None until all are
+    asked."""
     asked = [(name, _key(name, 1)) for name in settings.questions]
     if not all(name in answers and second in answers for name, second in asked):
         return None

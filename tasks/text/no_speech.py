@@ -3,8 +3,8 @@
 Whisper's rule (Radford et al. 2022, arXiv 2212.04356, section 4.5): silence where the probability
 of no speech is above 0.6 and the mean log-probability below -1.0; neither alone means silence.
 
-And it drops the few words that are heard in minutes of noise: all of a recording of a minute and
-more with less detected speech than `min_recording_speech`, unless the source gives its segments.
+It also drops the few words that are recognised in minutes of noise: all of a recording of a minute
+or more with less detected speech than `min_recording_speech`, unless the source gives its segments.
 """
 
 from __future__ import annotations

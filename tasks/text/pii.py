@@ -1,14 +1,14 @@
-"""Finds personal data that is said: e-mail addresses, numbers of phones, cards, accounts, people.
+"""Finds spoken personal data: e-mail addresses, numbers of phones, cards, accounts, people.
 
 Written and spoken forms ("john dot smith at gmail dot com", "four one five …"), in the languages
 for which CLDR has words for numbers. `action: mask` writes `<PHONE>` in its place into all texts
 that are published or shown: text, hypothesis, normalised text and words with their times; `drop`
 drops the clip. With `mute`, the audio of these words is silence, where the recogniser gives times
 of words (`word_timestamps`); the clip keeps its length, and the column `muted` says where.
-Checkpoints in OUT (`manifests`, `audio`) keep what was heard.
+Checkpoints in OUT (`manifests`, `audio`) keep the original.
 
-What it misses is measured by `python -m tests.bench.pii`: names and street addresses always.
-Needs `pip install 'uttermill[pii]'`. Not among the defaults.
+`python -m tests.bench.pii` measures what it misses: names and street addresses always. Needs
+`pip install 'uttermill[pii]'`. Not among the defaults.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def mutes(settings: Settings) -> bool:
 def hide(
     text: str, language: str | None, settings: Settings, thorough: bool = False
 ) -> Sequence[Hidden]:
-    """Places that are not published; `thorough`: also what only resembles such data."""
+    """Places to mask; `thorough`: also what only resembles personal data."""
     return [
         Hidden(hit.start, hit.end, settings.masks.get(hit.kind, f"<{hit.kind.upper()}>"))
         for hit in finding.hits(text, language, thorough)

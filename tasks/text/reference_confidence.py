@@ -1,10 +1,9 @@
 """Drops utterances whose source's text is not what is said, by how its words fit the sound.
 
-For `transcribe.reference_words`: each word of the text has a probability from the model that says
-when it is said; there is none without a source's text, or where it was not aligned: such an
-utterance is never rejected. Each model has a scale of its own
-(`python -m tests.bench.align_words`): look at the report's chart of the column before you choose a
-limit.
+For `transcribe.reference_words`: each word of the text has a probability from the model that aligns
+it. An utterance without a source's text, or whose text was not aligned, has none and is never
+rejected. Each model has a scale of its own (`python -m tests.bench.align_words`): look at the
+report's chart of the column before you choose a limit.
 """
 
 from __future__ import annotations

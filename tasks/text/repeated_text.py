@@ -38,7 +38,7 @@ def verdict(settings: Settings) -> tuple[Rule, ...]:
 def reject(
     rows: Rows, settings: Settings, frozen: JsonObject
 ) -> tuple[Iterable[tuple[int, Rejection]], None]:
-    """Rejects kept rows beyond what a text may have."""
+    """Rejects kept rows beyond the limits of their text."""
     texts = (table["normalised"] for table in rows.tables("normalised"))
     group = near_texts.groups(texts, rows.memory, rows.scratch, settings.near)
     length, kept, published = np.zeros(len(rows), np.int64), group < 0, group < 0
@@ -57,7 +57,7 @@ def reject(
 def _rejections(
     rows: Int64s, group: Int64s, length: Int64s, settings: Settings
 ) -> Iterator[tuple[int, Rejection]]:
-    """`rows` by group, those that stay first before others; `length` in µs."""
+    """`rows`: by group, those that stay first; `length`: in µs."""
     starts = np.flatnonzero(np.diff(group, prepend=-1))
     sizes = np.diff(starts, append=len(rows))
     times = np.arange(len(rows)) - np.repeat(starts, sizes) + 1

@@ -95,20 +95,20 @@ def _columns(settings: Settings) -> dict[str, tuple[str, ...]]:
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
-    """No rule: it says, and never drops."""
+    """No rule: it labels, and never drops."""
     return ()
 
 
 def asks(settings: Settings) -> tuple[str, ...]:
     every = (column for columns in _columns(settings).values() for column in columns)
-    return tuple(dict.fromkeys(every))  # one measure may stand for two axes
+    return tuple(dict.fromkeys(every))  # one measure may serve two axes
 
 
 def reject(
     rows: Rows, settings: Settings, frozen: JsonObject
 ) -> tuple[Iterable[tuple[int, Rejection]], JsonObject]:
-    """Nothing to reject, and where the steps end: by measure, and by language where that counts,
-    ascending."""
+    """No rejections, and the ascending edges of the steps: by measure, and by language where that
+    counts."""
     values: dict[tuple[str, str], list[Float64s]] = {}
     asked = asks(settings)
     compared = dict.fromkeys(
@@ -158,7 +158,7 @@ def labelled(
 
 
 def _steps(rows: pa.Table, axis: str, columns: Iterable[str], frozen: JsonObject) -> list[int]:
-    """The step of each row, from 0; -1 where the measure or its bounds are not known."""
+    """The step of each row, from 0; -1 if the measure or its edges are unknown."""
     places = np.full(len(rows), -1)
     for column in columns:
         values = rows[column].to_numpy(zero_copy_only=False).astype(np.float64)

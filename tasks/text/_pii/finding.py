@@ -2,7 +2,7 @@
 
 Phone numbers are valid in a country where the language is spoken, by the plans that `phonenumbers`
 has (libphonenumber); cards, accounts and persons have check digits. Numbers that may be dates,
-prices or quantities count only behind a word that announces them.
+prices or quantities count only after a word that announces them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _CALL = re.compile(
     r"appel|joind|ll[aá]m|chiam|ligu|\bbel|звон|телефон|номер|набер|电话|電話|手机|号码|打给|携帯|番号",
     re.IGNORECASE,
 )
-_BEFORE = 40  # characters in which a number is announced
+_BEFORE = 40  # characters before a number in which it may be announced
 _DATE = re.compile(r"\d{1,4}([-./ ])\d{1,2}\1\d{1,4}|\d{4}[-–/ ]\d{2,4}")
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}([., ])\d{3}(?:\1\d{3})+")
 _LOOSE = re.compile(r"\d(?:[ ./()-]{0,2}\d){3,}")
@@ -82,10 +82,10 @@ class Hit(NamedTuple):
     kind: str
 
 
-@lru_cache(maxsize=1024)  # asked by the rule, and again for what is published
+@lru_cache(maxsize=1024)  # used by the rule, and again on publishing
 def hits(text: str, language: str | None, thorough: bool = False) -> tuple[Hit, ...]:
-    """What a text has; `thorough`: also numbers of four figures and more that nothing proves, for
-    a second text about the same words."""
+    """Personal data in a text; `thorough`: also unconfirmed numbers of four figures and more, for a
+    second text of the same words."""
     written = numerals.written(text, language)
     spots = [Hit(*span, "email") for span in emails(text)]
     spots += [
@@ -121,7 +121,7 @@ def _numbers(
     pattern = _HAN_NUMBER if language in ("zh", "yue", "ja", "th") else _NUMBER
     for match in pattern.finditer(text):
         start, end = written.span(*match.span())
-        # Nine figures and more that are said one by one are no price, year or quantity.
+        # Nine figures and more, said one by one, are not a price, year or quantity.
         spoken = end - start > 2 * len(match[0]) or _HAN.search(written.original, start, end)
         if _is_phone(text, match, language, bool(spoken)):
             yield *match.span(), "phone"
@@ -136,7 +136,7 @@ def _is_phone(text: str, match: re.Match[str], language: str, spoken: bool) -> b
     announced = _CALL.search(text, max(match.start() - _BEFORE, 0), match.start())
     if _DATE.fullmatch(number) or not 7 <= figures <= 15 or _MONEY.match(text, match.end()):
         return False
-    if not announced and number.startswith(("1234567", "01234567")):  # somebody counts
+    if not announced and number.startswith(("1234567", "01234567")):  # somebody is counting
         return False
     if text[: match.start()].rstrip()[-1:] in {*"$€£¥#№"}:
         return False
@@ -158,7 +158,7 @@ def _valid(number: str, region: str) -> bool:
 
 
 def phone_plans() -> ModuleType:
-    """The library. ConfigError when it is missing."""
+    """The library phonenumbers. Raises ConfigError if it is missing."""
     try:
         import phonenumbers
     except ImportError as error:
@@ -188,7 +188,8 @@ def luhn(figures: str) -> bool:
 
 
 def iban(text: str) -> bool:
-    """Letters and figures alone, with a country's length and ISO 7064's check."""
+    """Whether a text is an IBAN: letters and figures only, with a country's length and ISO 7064's
+    check."""
     text = text.upper()
     if len(text) != IBAN.get(text[:2]) or not text.isalnum() or not text.isascii():
         return False
@@ -196,7 +197,8 @@ def iban(text: str) -> bool:
 
 
 def person(text: str) -> bool:
-    """A number of a person in the USA (Social Security), China, Spain, France, Italy or Brazil."""
+    """Whether a text is a personal number of the USA (Social Security), China, Spain, France, Italy
+    or Brazil."""
     bare = re.sub(r"[\s.-]", "", text).upper()
     if re.fullmatch(r"\d{3}-\d{2}-\d{4}", text):
         return text[:3] not in ("000", "666") and text[0] != "9"
@@ -216,7 +218,7 @@ def person(text: str) -> bool:
 
 # E-mail addresses, written and said: `john.smith@gmail.com`, `john dot smith at gmail dot com`.
 
-AROUND = 90  # characters before and after the at sign that are looked at
+AROUND = 90  # characters searched before and after the at sign
 _STRONG = (
     "klammeraffe|arobase|arobas|arroba|chiocciola|apenstaartje|apestaart|małpa|kuyruklu a|"
     "собака|собачка|艾特|圈a|アットマーク|アット"
@@ -247,7 +249,7 @@ _DOMAIN = re.compile(
     rf"(?=$|[^\w]|[{UNSPACED}])",
     re.IGNORECASE,
 )
-#: Behind a sign that means nothing else, any domain counts.
+#: After a sign that means nothing else, any domain counts.
 _ANY_DOMAIN = re.compile(
     rf"{_ATOM}(?:(?:{_DOT}|{_JOIN}){_ATOM}){{0,5}}?{_DOT}[^\W\d_{UNSPACED}]{{2,24}}"
     rf"(?=$|[^\w]|[{UNSPACED}])",
@@ -265,7 +267,7 @@ _CUE = re.compile(
 
 
 def emails(text: str) -> Iterator[tuple[int, int]]:
-    """(start, end) of each address. Linear: a window around each at sign is looked at."""
+    """(start, end) of each address. Linear: searches a window around each at sign."""
     for sign in _AT.finditer(text):
         low = max(sign.start() - AROUND, 0)
         local = _LOCAL.search(text[low : sign.start()])

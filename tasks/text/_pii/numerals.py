@@ -20,7 +20,7 @@ FEWEST = 6  # figures of a run that is said
 MOST_WORDS = 5  # of a number below 100: fr quatre-vingt-dix-neuf
 _TOKEN = re.compile(rf"\d+|え[ーっ]*と|[{UNSPACED}]|[^\W\d_{UNSPACED}]+|\+")
 _BETWEEN = re.compile(r"[\s,.\-‐‑–—/、，。·]{0,3}")
-#: What people say beside CLDR's words.
+#: Spoken figures besides CLDR's words.
 _MORE = {
     "en": {"oh": "0", "o": "0"},
     "de": {"zwo": "2", "fuenf": "5", "zwoelf": "12"},
@@ -29,7 +29,7 @@ _MORE = {
     "es": {"un": "1"},
     "nl": {"één": "1"},
 }
-#: What is said between figures, and is none.
+#: Words between figures that are not figures.
 _FILLERS = frozenset(
     (
         *("um", "uh", "erm", "er", "äh", "ähm", "öh", "euh", "heu", "eh", "ehm", "hum", "hm", "mm"),
@@ -52,7 +52,7 @@ class Written:
     ends: list[int] = field(default_factory=list)
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """The place in the original of a piece that is not empty."""
+        """The place in the original of a non-empty piece."""
         return self.starts[start], self.ends[end - 1]
 
 
@@ -68,7 +68,7 @@ class _Item:
 
 @lru_cache(maxsize=64)
 def words_of(language: str) -> dict[tuple[str, ...], str]:
-    """Figures by the words of 0 to 99, and what else people say."""
+    """Figures by the words of 0 to 99, and by other words for them."""
     code = base(language)
     code = code if has_words(code) else "en"
     say = figures_to_words(code)

@@ -22,7 +22,7 @@ Lossless = Literal["wav", "flac"]
 Suffix = Literal["wav", "flac", "opus", "mp3"]
 LOSSY = {"opus": 32, "mp3": 128}  # usual kbit/s for speech
 
-#: The column that rows have where both clips are packaged, the original and the enhanced one.
+#: The column of rows whose original and enhanced clips are both packaged.
 ENHANCED = "sha256_enhanced"
 
 #: The columns that `faults` needs.
@@ -80,7 +80,7 @@ class EncodedSettings(StageSettings):
 
 
 def names(columns: Collection[str]) -> tuple[str, ...]:
-    """Fields of audio, where rows have these columns."""
+    """Fields of audio, for rows with `columns`."""
     return ("audio", "audio_enhanced") if ENHANCED in columns else ("audio",)
 
 
@@ -104,7 +104,7 @@ def rates(settings: EncodedSettings) -> Collection[int] | None:
 
 
 def check_weights(settings: StageSettings) -> None:
-    """ConfigError if no library of this machine encodes what a format's setting `audio` asks."""
+    """Raises ConfigError if no library on this machine encodes a format's setting `audio`."""
     suffix = getattr(settings, "audio", "wav")
     if suffix != "wav" and not audio.encodes(suffix):
         raise ConfigError(
@@ -137,7 +137,7 @@ def faults(row: ClipRow, name: str, data: bytes | memoryview, encoding: Encoding
     """Why the bytes of the file `name` are not the row's clip; empty when they are.
 
     A WAV file is compared byte for byte, FLAC by its samples, a lossy one by its length and by the
-    encoder's delay, which is what decoders begin after.
+    encoder's delay, which decoders skip.
     """
     pcm: memoryview  # of int16 samples
     if encoding.suffix == "wav":

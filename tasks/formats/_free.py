@@ -1,5 +1,5 @@
-"""What stands beside a clip's text in formats with free fields: which audio it is, the source's
-labels, the turns of a clip that holds several, and what `package.publish` names."""
+"""Entries beside a clip's text in formats with free fields: which audio it is, the source's labels,
+the turns of a clip that holds several, and what `package.publish` names."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ AUDIO_IS, LABELS, TURNS = "audio_is", "labels", "turns"
 
 
 def audio_is(row: AnyRow) -> dict[str, object]:
-    """Which audio is packaged, where some clips are enhanced; an entry of formats without
-    measures."""
+    """Which audio is packaged, if some clips are enhanced; for formats without measures."""
     return {AUDIO_IS: row[AUDIO_IS]} if AUDIO_IS in row else {}
 
 
 def labels(row: AnyRow) -> dict[str, object]:
-    """The source's labels, as an entry of formats that have free fields; nothing without any."""
+    """The source's labels as an entry; empty without labels."""
     stated = row.get(LABELS)
     return {LABELS: dict(cast(LabelPairs, stated))} if stated else {}
 
 
 def turns(row: AnyRow) -> dict[str, object]:
-    """The turns of a clip that holds several, as such an entry."""
+    """The turns of a clip that holds several, as an entry."""
     if TURNS not in row:
         return {}
     stated = cast(list[dict[str, object]] | None, row[TURNS])
@@ -34,7 +33,7 @@ def turns(row: AnyRow) -> dict[str, object]:
 
 
 def published(row: AnyRow) -> dict[str, object]:
-    """What `package.publish` names of the clip, as entries of formats that have free fields."""
+    """What `package.publish` names of the clip, as entries."""
     beside = row.get("annotations")
     return {**cast(Published, beside).values} if beside is not None else {}
 

@@ -1,6 +1,6 @@
 """A clip's measures: columns that a trainer filters or weighs by; and, where some clips are
-enhanced, which audio is packaged, and so which of the two clips' measures are those of it. This
-module imports every plug-in that measures."""
+enhanced, which audio is packaged, and so which measures are its own. This module imports every
+plug-in that measures."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _OF_SHELVES = {
     for column in plugins.columns(shelf, name)
 }
 _OF_SHELVES |= {enhanced.after(column) for column in plugins.columns("filters", "dnsmos")}
-#: All measures of the plug-ins on the shelves, except the duration at the native rate: readers take
-#: a column of that name for the clip's own. Measures of plug-ins from elsewhere are not included.
+#: All measures of the built-in plug-ins, except the duration at the native rate: readers take a
+#: column of that name for the clip's own. Measures of other plug-ins are not included.
 NAMES = (*_TRANSCRIPT, *sorted(_OF_SHELVES - {"duration"}), AUDIO_IS)
 
 

@@ -1,4 +1,4 @@
-"""Files of samples with their places in front, as MDS and LitData have them: any clip in one read.
+"""Files of samples with their offsets in front, as MDS and LitData have them: any clip in one read.
 
 A file, all numbers unsigned 32-bit, little-endian:
 
@@ -34,14 +34,14 @@ COLUMNS = (
     *("id", "text", *_FACTS, "sha256", _clips.ENHANCED, *_measures.NAMES),
     _free.LABELS,
 )
-#: Bytes of samples in a file: places have 32 bits, and a lossy clip may be larger than its samples.
+#: Bytes of samples in a file: offsets have 32 bits, and a lossy clip may exceed its samples.
 LARGEST = 1 << 30
 _NUMBER = np.dtype("<u4")
 _TEXTS = {"id": "str", "text": "str"}
 
 
 def fields(columns: Collection[str]) -> dict[str, str]:
-    """What a sample holds, in order, and its type, where rows have these columns."""
+    """The fields of a sample and their types, in order, for rows with `columns`."""
     return {**dict.fromkeys(_clips.names(columns), "bytes"), "facts": "json", **_TEXTS}
 
 
@@ -63,8 +63,8 @@ def write(
     settings: _clips.EncodedSettings,
     header: bytes = b"",
 ) -> None:
-    """Write the one file of a shard. Clips that are encoded lie in memory until their sizes are
-    known; WAV follows from the rows."""
+    """Write the one file of a shard. Encoded clips stay in memory until all sizes are known; those
+    of WAV follow from the rows."""
     encoding = settings.encoding
     encoded: list[list[bytes]] = [[] for _ in rows]
     if encoding.suffix == "wav":
@@ -110,7 +110,7 @@ def _told(row: ClipRow) -> tuple[bytes, ...]:
 
 
 def _front(sizes: Sequence[Sequence[int]], header: bytes) -> bytes:
-    """What stands before the samples."""
+    """The bytes before the samples."""
     first = _NUMBER.itemsize * (len(sizes) + 2) + len(header)
     per_sample = [_NUMBER.itemsize * len(size) + sum(size) for size in sizes]
     places = np.cumsum([first, *per_sample])
@@ -124,7 +124,7 @@ def check(
     settings: _clips.EncodedSettings,
     header: bytes = b"",
 ) -> list[str]:
-    """Places, header, order, all fields and the decoded PCM.
+    """Faults of offsets, header, order, all fields and the decoded PCM.
 
     Every byte of a file of WAV is compared with the rows; encoded audio with the recorded digest.
     """
@@ -152,7 +152,7 @@ def check(
 
 
 def _numbers(file: BinaryIO, count: int) -> Int64s:
-    """ValueError at the end of the file."""
+    """The next `count` numbers. Raises ValueError at the end of the file."""
     data = file.read(_NUMBER.itemsize * count)
     return np.frombuffer(data, _NUMBER, count).astype(np.int64)
 

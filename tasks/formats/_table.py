@@ -1,4 +1,4 @@
-"""Formats that are tables: the columns beside the audio, and the rows that are written at once."""
+"""Formats that are tables: the columns beside the audio, and the rows of a row group."""
 
 from __future__ import annotations
 

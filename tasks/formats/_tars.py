@@ -1,6 +1,6 @@
 """Formats of tars: the members of each clip adjacent, in the order of the rows.
 
-A member holds bytes, or the audio of a clip, which a row stands for.
+A member's content is bytes, or a row, which stands for its clip's audio.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def check(
     out: Output, path: str, rows: Rows, members: Members, encoding: _clips.Encoding
 ) -> tuple[list[str], list[int]]:
     """The faults of a tar: names, order, headers, bytes and decoded PCM; and the edges that `write`
-    returns, as far as the names are right.
+    returns, up to the first wrong name.
 
     Every byte of a tar of WAV files is compared with the rows. One of encoded audio is compared
     with its recorded digest; a tar without one gets it recorded.

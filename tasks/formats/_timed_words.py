@@ -10,10 +10,10 @@ COLUMNS = ("id", "reference_words", "word_times")
 
 
 def of(row: ClipRow) -> Sequence[WordRow]:
-    """Those of the source's text where that was aligned, else the recogniser's."""
+    """The words of the source's text if that was aligned, else the recogniser's."""
     return row.get("reference_words") or row.get("word_times") or ()
 
 
 def written(word: WordRow) -> str:
-    """Without a space, which parts the fields of a line."""
+    """The word without spaces, which separate the fields of a line."""
     return "_".join(word["word"].split())

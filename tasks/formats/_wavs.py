@@ -19,7 +19,7 @@ def files(use: str, split: str, number: int, rows: pa.Table, suffix: str = "wav"
 
 
 def beyond(index: int) -> str:
-    """What a folder's name ends with: a shard's first clips lie in the one of its number."""
+    """The suffix of a folder's name for clip `index` of a shard; none for the first clips."""
     folder = index // FOLDER_CLIPS
     return f"-{folder:03d}" if folder else ""
 
@@ -27,7 +27,7 @@ def beyond(index: int) -> str:
 def write(
     shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: StageSettings
 ) -> None:
-    """WAV, or what the settings have as `encoding`."""
+    """Write WAV, or the settings' `encoding`."""
     encoding = _encoding(settings)
     for path, row in zip(shard.files, rows, strict=True):
         parts = _clips.parts(pcm(row), row["sample_rate"], encoding)

@@ -41,7 +41,7 @@ BLANK = "▁"
 
 
 def write_units(home: Path, folder: str) -> None:
-    """From the version's texts of `train`; of all splits if there is no `train`."""
+    """Write the units of the texts of `train`; of all splits if there is no `train`."""
     train, others = set[str](), set[str]()
     for part in tables.row_groups(home / UTTERANCES_FILE, ["split", "text"]):
         in_train = pc.equal(part["split"], REST)

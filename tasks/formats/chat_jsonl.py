@@ -51,7 +51,7 @@ PROMPTS = {
     "speaker_count": "How many people speak in the audio? Answer with a number.",
 }
 _COLUMN = re.compile(r"[a-z][a-z0-9_]*")
-#: What both trainers take for the place of audio, an image or a film, wherever it stands.
+#: What both trainers read as the place of audio, an image or a film, anywhere in a text.
 _PLACE = re.compile(r"<(?=(?:audio|image|video)>)")
 
 Task = Literal["asr", "caption", "dialogue", "speaker_count"]
@@ -111,7 +111,7 @@ class Question(NamedTuple):
         return [*_columns_of(self.prompt), *_columns_of(self.answer)]
 
     def of(self, row: AnyRow) -> tuple[str, str] | None:
-        """Prompt and answer for a clip; None: it lacks a column of theirs."""
+        """Prompt and answer for a clip; None if it lacks a column that they name."""
         values = {name: _shown(row[name]) for name in self.columns}
         if not all(values.values()):
             return None
@@ -189,8 +189,8 @@ def _each(
 def _in_time(
     shards: Sequence[OutputShard], home: Path, asked: list[str]
 ) -> Iterator[tuple[str, Iterator[Run]]]:
-    """Each split, with runs of the clips of a recording in order of time. Holds what is asked of
-    all clips in memory."""
+    """Each split, with runs of the clips of a recording in order of time. Holds the `asked` columns
+    of all clips in memory."""
     table = tables.read(home / UTTERANCES_FILE, columns=[*dict.fromkeys((*ORDER, *asked))])
     paths = pa.array([path for shard in shards for path in shard.files], pa.large_string())
     table = table.append_column("path", paths)

@@ -87,7 +87,7 @@ def identity(settings: Settings) -> str | None:
 
 
 def check_weights(settings: Settings) -> None:
-    """ConfigError where the codec's folder is missing, or no graph of a codec."""
+    """Raises ConfigError if the codec's folder is missing, or has no codec's graph."""
     if (codec := _codec_of(settings)) is not None:
         codec.check()
 
@@ -155,7 +155,7 @@ def _energies(settings: Settings, rate: int) -> Fbank | None:
 
 
 def _codec_of(settings: Settings) -> Codec | None:
-    """ConfigError where tokens are wanted and there is no codec."""
+    """The codec, None if no tokens are wanted. Raises ConfigError if it is missing."""
     if "codes" not in settings.arrays:
         return None
     return Codec.of(settings.codec_onnx, settings.codec_rate)
@@ -166,7 +166,7 @@ def _stem(row: ClipRow) -> str:
 
 
 def _texts(row: ClipRow) -> dict[str, bytes]:
-    """`sha256` tells the samples that the arrays were computed from."""
+    """`sha256` identifies the samples that the arrays were computed from."""
     stem = _stem(row)
     return {f"{stem}.json": webdataset.facts(row, "sha256"), f"{stem}.txt": row["text"].encode()}
 
@@ -206,7 +206,8 @@ Fault = Callable[[memoryview], str]
 
 
 def _wanted(row: ClipRow, settings: Settings) -> Iterator[tuple[str, Fault]]:
-    """The members of a row, each with what says why its bytes are wrong (empty: they are not)."""
+    """The members of a row, each with a function that says why its bytes are wrong, or returns
+    ""."""
     for name, data in _texts(row).items():
         yield name, partial(_other, data)
     stem, energies = _stem(row), _energies(settings, row["sample_rate"])
@@ -236,7 +237,7 @@ def _misshapen(kind: type[np.generic], shape: tuple[int | None, ...], data: memo
 #
 # A folder holds one graph (`encoder_model.onnx`, `encoder.onnx`, `speech_tokenizer*.onnx`, or the
 # only `.onnx`) and, as Hugging Face stores them, `preprocessor_config.json` or `config.json` with
-# the sample rate. The graph is known by its inputs:
+# the sample rate. The graph is recognised by its inputs:
 #
 #     a waveform [1, 1, n] or [1, n] in ±1   EnCodec, DAC, Mimi; a mask of ones and a bandwidth are
 #                                            filled in where the graph asks for them
@@ -251,7 +252,7 @@ CONFIGS = ("preprocessor_config.json", "config.json")
 BANDWIDTH = 6.0  # kbit/s, EnCodec's usual one at 24 kHz
 MELS, MEL_FFT, MEL_HOP = 128, 400, 160
 MEL_SECONDS = 30
-TRIED = 10  # s of silence that tell the frame rate
+TRIED = 10  # s of silence that show the frame rate
 
 Int32s = NDArray[np.int32]
 
@@ -265,7 +266,7 @@ class Codec:
 
     @classmethod
     def of(cls, folder: str | None, rate: int | None) -> Codec:
-        """ConfigError where there is no graph, several, or nobody says the sample rate."""
+        """Raises ConfigError if there is no graph, more than one, or no stated sample rate."""
         if folder is None:
             raise ConfigError(
                 f"{SETTING} is missing: arrays lists codes, which need the folder of a codec's "
@@ -275,7 +276,7 @@ class Codec:
 
     @cached_property
     def sha256(self) -> str:
-        """Of the graph and the weights that it keeps beside itself."""
+        """Hash of the graph and the weights beside it."""
         return "-".join(map(model_files.sha256, model_files.with_data(self.graph)))
 
     @cached_property
@@ -286,7 +287,7 @@ class Codec:
             raise ConfigError(f"{SETTING}: {self.graph} is not an ONNX graph: {error}") from error
 
     def check(self) -> None:
-        """ConfigError where the graph has other inputs or outputs than a codec."""
+        """Raises ConfigError if the graph's inputs or outputs are not a codec's."""
         session = self._session
         if self._audio() is None or not any("int" in x.type for x in session.get_outputs()):
             names = ", ".join(x.name for x in (*session.get_inputs(), *session.get_outputs()))

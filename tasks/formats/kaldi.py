@@ -48,7 +48,7 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
 
 
 def _header(rows: Rows) -> bytes:
-    """One for all clips, which have the same rate throughout a version."""
+    """One header for all clips, whose rate is the same throughout a version."""
     return audio.wav_header(sum(row["num_samples"] for row in rows), rows[0]["sample_rate"])
 
 
@@ -116,7 +116,7 @@ SCHEMA = pa.schema(
 )
 LIST_NAMES = ("segments", "text", "utt2spk", "utt2dur", "utt2lang", "utt2id")
 UNKNOWN = "und"  # ISO 639-2
-_LONGEST = 60  # characters of a speaker's name that are kept for people
+_LONGEST = 60  # characters of a speaker's name that stay readable
 #: Words that Kaldi reserves; its script looks for them with `grep -w` in the C locale.
 _RESERVED = re.compile(r"(?<!\w)(?:<s>|</s>|#0)(?!\w)", re.ASCII)
 _SPACED = {"<s>": "< s >", "</s>": "< /s >", "#0": "# 0"}

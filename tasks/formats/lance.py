@@ -41,7 +41,7 @@ VERSION = 1
 COLUMNS = _table.COLUMNS
 HOLDS_BOTH = HOLDS_ANNOTATIONS = True
 proves_samples, rates = _clips.proves_samples, _clips.rates
-SIZED = True  # the manifest tells how long each file is
+SIZED = True  # the manifest has the length of each file
 LISTS = (".manifest",)
 ENGINES = {"lance": "LanceDataset", "lance.file": "LanceFileWriter"}
 Settings = _clips.EncodedSettings
@@ -49,7 +49,7 @@ Settings = _clips.EncodedSettings
 #: Of the files: fixed, because a version links files that other releases of the library wrote.
 MAJOR, MINOR = 2, 1
 MANIFEST = f"_versions/{2**64 - 2}.manifest"  # of version 1: newer ones sort before it
-#: Fields of the message `Manifest` that say when it was made and by which transaction.
+#: Fields of the message `Manifest`: its time, and the transaction that made it.
 TIMESTAMP, TRANSACTION = 7, 12
 READ_ROWS = 100
 
@@ -92,7 +92,7 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
 
 
 def is_current(file: Path, columns: Collection[str]) -> bool:
-    """Files were written without labels at first."""
+    """Older files have no labels."""
     return _free.LABELS not in columns or _has_labels(file)
 
 
@@ -150,8 +150,8 @@ def _without_labels(rows: Rows) -> Rows:
 
 @contextmanager
 def _panics_as_errors(path: str) -> Iterator[None]:
-    """ValueError where the library, which is written in Rust, panics at a damaged file: it raises
-    what no `except Exception` catches, by a class that cannot be imported."""
+    """ValueError where the library, written in Rust, panics at a damaged file: it raises a class
+    that `except Exception` does not catch and that cannot be imported."""
     try:
         yield
     except BaseException as error:
@@ -206,8 +206,8 @@ def _fragment(shard: OutputShard, number: int, leaves: Sequence[int], size: int)
 def _manifest(schema: pa.Schema, fragments: Sequence[str]) -> bytes:
     """The library's manifest of a table of these files, without clock and chance.
 
-    It ends with the place of the message (64 bits), versions of the layout and `LANC`; the message
-    follows its length (32 bits), and what the library puts before that is about the transaction.
+    It ends with the offset of the message (64 bits), versions of the layout and `LANC`; the message
+    follows its length (32 bits), and what the library puts before that describes the transaction.
     """
     from lance import LanceDataset, LanceOperation
     from lance.fragment import FragmentMetadata

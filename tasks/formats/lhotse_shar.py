@@ -55,7 +55,7 @@ check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_sampl
 HOLDS_BOTH = HOLDS_ANNOTATIONS = True
 
 
-_FIELDS = ("recording", "enhanced")  # of a cut, that are audio; in the order of `_clips.of`
+_FIELDS = ("recording", "enhanced")  # a cut's fields of audio, in the order of `_clips.of`
 
 
 class Settings(_clips.EncodedSettings):
@@ -167,7 +167,7 @@ def _cuts(rows: Rows) -> bytes:
 
 
 def _members(place: int, row: ClipRow, suffix: _clips.Suffix) -> dict[str, bytes | ClipRow]:
-    """Of the tar of a field of `_FIELDS`."""
+    """The members of the tar of a field in `_FIELDS`."""
     key = _tar.key(row["id"])
     return {f"{key}.{suffix}": _clips.of(row)[place], f"{key}.json": _line(_recording(row))}
 
@@ -193,7 +193,7 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
 def _indexes(
     edges: Sequence[Sequence[int]], out: Output, tars: Sequence[str], lines: bytes
 ) -> list[bytes]:
-    """Of the tars, whose last cut ends where the file does, and of the cuts."""
+    """Indexes of the tars, whose last cut ends where the file does, and of the cuts."""
     ends = ((out.home / tar).stat().st_size for tar in tars)
     whole = (_index.of([*some[:-1], end]) for some, end in zip(edges, ends, strict=True))
     return [*whole, _index.of_lines(lines)]
@@ -217,4 +217,4 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
-    """There are no lists: readers look at the folder."""
+    """Does nothing: readers list the folder."""

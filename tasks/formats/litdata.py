@@ -27,7 +27,7 @@ VERSION = 1
 COLUMNS = _samples.COLUMNS
 HOLDS_BOTH = HOLDS_ANNOTATIONS = True
 check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
-SIZED = True  # `finish` tells how long each chunk is
+SIZED = True  # `finish` writes the length of each chunk
 LISTS = ("/index.json",)
 Settings = _clips.EncodedSettings
 _LEAF: JsonObject = {"type": None, "context": None, "children_spec": []}
@@ -66,8 +66,8 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
-    """`index.json` of each split. Copies of a remote folder are kept by `updated_at`, which has no
-    clock here: it follows from the chunks."""
+    """`index.json` of each split. The library caches copies of a remote folder by `updated_at`;
+    here it is not a time, but follows from the chunks."""
     config = _config(tables.schema(home / UTTERANCES_FILE).names)
     for folder, members in _samples.folders(shards).items():
         chunks = [

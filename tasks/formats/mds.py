@@ -26,7 +26,7 @@ VERSION = 1
 COLUMNS = _samples.COLUMNS
 HOLDS_BOTH = HOLDS_ANNOTATIONS = True
 check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
-SIZED = True  # `finish` tells how long each shard is
+SIZED = True  # `finish` writes the length of each shard
 LISTS = ("/index.json",)
 Settings = _clips.EncodedSettings
 

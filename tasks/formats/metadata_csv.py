@@ -78,7 +78,7 @@ class Profile:
     quoted: bool = False
     flac: bool = False  # its reader takes FLAC too
     tabs: bool = True  # a text may hold some
-    bare_language: bool = False  # a code has no script and no region
+    bare_language: bool = False  # a code without script or region
     lossy: bool = False  # and Opus and MP3, as it decodes with libsndfile or FFmpeg
     one_voice: bool = False  # a corpus of one speaker has no column for it
     numbered: bool = False  # speakers are numbers, which `speakers.json` names
@@ -127,7 +127,7 @@ PROFILES: Mapping[Name, Profile] = {
             ("language", "language"),
             ("text", "text"),
         ),
-        tabs=False,  # its next list parts fields by them
+        tabs=False,  # its next list separates fields by them
         bare_language=True,
     ),
     "piper": Profile(
@@ -155,7 +155,7 @@ PROFILES: Mapping[Name, Profile] = {
     ),
 }
 
-#: What ends a line for some reader; such a run in a text becomes one blank.
+#: Characters that end a line for some reader; a run of them in a text becomes one blank.
 _BREAKS = "\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 
 #: What `pandas.read_csv` reads as missing, quoted or not, unless a blank follows.
@@ -173,7 +173,7 @@ class Writer:
     def __init__(
         self, profile: Profile, columns: Sequence[Field], file: TextIO, more: Sequence[str] = ()
     ) -> None:
-        """`more`: names of columns behind those of the profile."""
+        """`more`: names of columns after those of the profile."""
         self._profile, self._columns, self._more, self._file = profile, columns, more, file
         separators = "" if profile.quoted else re.escape(profile.separator)
         separators += "" if profile.tabs else "\t"
@@ -189,7 +189,8 @@ class Writer:
             self._put([*headers, *self._more])
 
     def _said(self, text: str) -> str:
-        """A field as its reader gives it back: pandas takes some words for a missing value."""
+        """A field that its reader returns unchanged: pandas takes some words for a missing
+        value."""
         text = self._unfit.sub(" ", text).strip()
         return f"{text} " if self._profile.readme and text in _MISSING else text
 
@@ -233,7 +234,7 @@ DROPPED_BY = {
         ),
     ),
 }
-HEADERS = ("file_name,", "audio_file|")  # how lists begin that have one
+HEADERS = ("file_name,", "audio_file|")  # beginnings of lists that have one
 FOLDER_GROUPS, FOLDER_CLIPS = 50, 1000
 
 
@@ -268,13 +269,14 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
 
 
 def _folder(number: int, index: int) -> str:
-    """Of a clip in `wavs/`: an output shard's first clips lie with those of its neighbours."""
+    """A clip's folder in `wavs/`: an output shard's first clips lie with those of its
+    neighbours."""
     place = number // FOLDER_GROUPS, index // FOLDER_CLIPS
     return "" if place == (0, 0) else f"{place[0]:05d}-{place[1]:03d}/"
 
 
 def lists_annotations(settings: Settings) -> bool:
-    """Of `hf_audiofolder` alone: readers of the others take no more columns."""
+    """Only for `hf_audiofolder`: the readers of other profiles take no further columns."""
     return PROFILES[settings.profile].readme
 
 
@@ -286,7 +288,7 @@ write, check = _wavs.write, _wavs.check
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
-    """The list of each split, and what explains them."""
+    """Write the list of each split, and the files that explain them."""
     profile = PROFILES[settings.profile]
     voices = Voices(home)
     columns = [field for _, field in profile.columns]
@@ -326,7 +328,7 @@ def _fields(
 
 
 def _told(row: ClipRow, more: Sequence[str]) -> list[str]:
-    """What `package.publish` names, as cells: texts as they are, lists as JSON."""
+    """Cells of what `package.publish` names: texts as they are, lists as JSON."""
     columns: AnyRow = row
     values = (columns[name] for name in more)
     return [
@@ -336,7 +338,7 @@ def _told(row: ClipRow, more: Sequence[str]) -> list[str]:
 
 
 class Voices:
-    """The speakers of a version, by their names in lists: those of a source are its dataset's.
+    """The speakers of a version, and their names in lists: a source's names belong to its dataset.
 
     A name is on one line and has no separator: one that must be changed for that gets a hash.
     """
@@ -366,7 +368,7 @@ class Voices:
 
 
 def listing(home: Path, split: str, head: str) -> list[str]:
-    """The lines of the lists, with the place of each clip in full; a header comes once."""
+    """The lines of the lists, with the full path of each clip; a header comes once."""
     root = home / "metadata_csv"
     lines_of_all: list[str] = []
     for pattern in sorted({profile.list for profile in PROFILES.values()}):

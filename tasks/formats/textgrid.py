@@ -27,7 +27,7 @@ COLUMNS = (*_timed_words.COLUMNS, "text", "num_samples", "sample_rate")
 Settings = StageSettings  # none
 
 Interval = tuple[int, int, str]
-"""Start and end in ms, and what is written there."""
+"""Start and end in ms, and the text."""
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
@@ -73,7 +73,7 @@ def _content(row: ClipRow) -> bytes:
 def _filled(words: Sequence[Interval], end: int) -> Iterator[Interval]:
     """Intervals from 0 to the end, ms, with empty ones between the words."""
     last = 0
-    waiting = ""  # words of no length
+    waiting = ""  # words of length 0
     word: Interval | None = None
     for start, stop, text in words:
         start, stop = max(start, last), min(stop, end)

@@ -118,7 +118,7 @@ CRUDE = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
 
 
 def _write_energon(shards: Sequence[OutputShard], folder: Path) -> None:
-    """What Megatron-Energon reads of a folder of tars; paths in the metadata start from it.
+    """Write what Megatron-Energon reads of a folder of tars; paths in the metadata start from it.
 
     .nv-meta/.info.json     how many samples each tar has, by its path in the folder
     .nv-meta/split.yaml     the tars of each split, under the split's own name

@@ -41,7 +41,7 @@ def test_yaml_of_pages_can_be_read() -> None:
 def test_what_readers_drop() -> None:
     """The page of formats has every upper limit that a format declares, and the key of --json."""
     words = " ".join(FORMATS.split())
-    (told,) = re.findall(r"Some readers drop clips in silence.*?`reader_drops` in `--json`", words)
+    (told,) = re.findall(r"Some readers silently drop clips.*?`reader_drops` in `--json`", words)
     limits = []
     every = [plugins.FORMATS.load(use).READER for use in shelves.names("formats")]
     for reader in (*every, *metadata_csv.DROPPED_BY.values()):

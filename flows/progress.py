@@ -24,7 +24,7 @@ from rich.progress import Progress as Bars
 
 from flows.formatting import clock, hours, speed_of
 from flows.run import ledger_items
-from tasks.runs.executor import Unobserved
+from tasks.runs.executor import Observer
 from tasks.runs.results import Sharded
 
 EVERY = 30.0  # s between two lines if there are no bars
@@ -283,7 +283,7 @@ def handlers() -> list[logging.Handler]:
     return list(by_id.values())
 
 
-class ProgressObserver(Unobserved):
+class ProgressObserver(Observer):
     """The observer of a run without Prefect: its steps move the progress bars. Files that the
     sources skipped are listed in the run's `folder`, if it is given."""
 

@@ -23,7 +23,7 @@ from tasks.base.logs import log
 from tasks.publish import safeguards
 from tasks.publish.unchanged import UpToDate
 from tasks.runs import publish, temporary_files
-from tasks.runs.executor import Executor, Here, Observer, Unobserved
+from tasks.runs.executor import Executor, Here, Observer
 from tasks.runs.results import Published, Sharded, StageCounts, Totals
 from tasks.runs.shard_chain import REPAIRS, chain
 from tasks.settings.job import Done, Job
@@ -117,7 +117,7 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
 
 def run_here(job: Job) -> tuple[Published, dict[str, StageCounts]]:
     """`run` in this process; returns the published version and the stages' counts."""
-    ended = run(job, Here(), Unobserved())
+    ended = run(job, Here(), Observer())
     return ended.published, ended.totals.stages
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -56,8 +56,9 @@ class Here:
         return job.out / "manifests" / ".listing"
 
 
-class Observer(Protocol):
-    """Is told of every step of a run. Seconds are seconds of audio."""
+class Observer:
+    """Is told of every step of a run; this one only lets the steps run, one after another. Seconds
+    are seconds of audio."""
 
     #: More shards than this are too many to show: those that lack nothing get no steps.
     most_shards: int = 100
@@ -71,7 +72,7 @@ class Observer(Protocol):
     def chains(self, shards: Mapping[str, float]) -> AbstractContextManager[Sequence[str]]:
         """Inside, the chains of these shards run; yields them in the order in which to begin.
         `shards`: seconds of audio of each, those that are best begun first."""
-        return _in_order(shards)
+        return nullcontext([*shards])
 
     def sharded(self, sharding: Sharded) -> None:
         """The shard stage has ended."""
@@ -86,28 +87,11 @@ class Observer(Protocol):
         """A stage has ended."""
 
 
-@contextmanager
-def _in_order(shards: Mapping[str, float]) -> Iterator[Sequence[str]]:
-    yield [*shards]
-
-
-class Unobserved(Observer):
-    """An observer that only lets the steps run, one after another."""
-
-    def sharded(self, sharding: Sharded) -> None: ...
-
-    def start(self, stage: str, total_seconds: float) -> None: ...
-
-    def advance(self, stage: str, seconds: float, reused: bool = False) -> None: ...
-
-    def finish(self, stage: str) -> None: ...
-
-
 class WorkersNeeded(Exception):
     """A run that began in one process has work for workers."""
 
 
-class LastBegun(Unobserved):
+class LastBegun(Observer):
     """Remembers which stage was begun last, and how much audio it has, s."""
 
     stage, seconds = "", 0.0

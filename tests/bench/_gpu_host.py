@@ -10,7 +10,7 @@ from pathlib import Path
 from tasks import pipeline
 from tasks.audio import open_stream
 from tasks.recording import Locator
-from tasks.runs.executor import Here, Unobserved
+from tasks.runs.executor import Here, Observer
 from tasks.settings import (
     FilterSettings,
     PackageSettings,
@@ -54,7 +54,7 @@ def _line(source: Path, out: Path, filters: tuple[Plugin, ...]) -> tuple[dict[st
     )
     caller = Timed()
     began = time.process_time()
-    pipeline.run(job, caller, Unobserved())
+    pipeline.run(job, caller, Observer())
     return caller.spent, time.process_time() - began
 
 

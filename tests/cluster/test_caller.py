@@ -92,7 +92,7 @@ def test_a_store_that_is_away_after_nothing_new_fails_no_run(
 def test_what_runs_calls_hears_of_no_step_and_the_other_way_round() -> None:
     """So that a run can be watched in another way without another way of running it."""
     executors = (callers.Here, callers.Alone, cluster_executor.ClusterExecutor)
-    observers = (callers.Unobserved, ProgressObserver, TaskRunObserver)
+    observers = (callers.Observer, ProgressObserver, TaskRunObserver)
     runs, hears = {"call", "map", "stage"}, {"step", "start", "advance", "finish", "sharded"}
     for executor in executors:
         assert runs <= {*dir(executor)}

@@ -26,7 +26,7 @@ from flows.run.cluster_executor import ClusterExecutor
 from tasks import pipeline
 from tasks.publish.unchanged import UpToDate
 from tasks.runs import publish, shard_chain
-from tasks.runs.executor import Unobserved
+from tasks.runs.executor import Observer
 from tasks.runs.results import Published
 from tasks.settings.job import Done
 from tasks.stages import known_good
@@ -144,7 +144,7 @@ def run(job: Any, cluster: Cluster, scratch: Path) -> tuple[Published, ClusterEx
     state = UpToDate(job, found.shards, found.index)
 
     def chain(shard: str) -> list[Done]:
-        return shard_chain.chain(job, shard, found.seconds[shard], caller, Unobserved(), {})
+        return shard_chain.chain(job, shard, found.seconds[shard], caller, Observer(), {})
 
     for dones in map_chains(found.shards, chain, 2 * cluster.size):
         state.record(dones)

@@ -13,7 +13,7 @@ from pathlib import Path
 from tasks import pipeline
 from tasks.base.errors import MillError
 from tasks.publish.upkeep.verify import verify
-from tasks.runs.executor import Here, Unobserved
+from tasks.runs.executor import Here, Observer
 from tasks.settings.job import Job
 from tasks.storage import owners, versions
 from tests.helpers import corpus
@@ -45,7 +45,7 @@ def main(small: Path, tmp: Path, which: str) -> int:
         job = corpus.job(small, out=home / f"out{pages}")
         try:
             with owners.naming(disk if which == "scratch" else tmp, job.out):
-                pipeline.run(job, executor, Unobserved())
+                pipeline.run(job, executor, Observer())
         except (OSError, MillError) as error:
             full += 1
             said = owners.sentence(error) if isinstance(error, OSError) else str(error)
@@ -54,7 +54,7 @@ def main(small: Path, tmp: Path, which: str) -> int:
         for version in versions.all_of(job.out):
             faults += [f"{pages} pages: {fault}" for fault in verify(version)]
         resize(disk, 10_000)
-        published = pipeline.run(job, executor, Unobserved()).published
+        published = pipeline.run(job, executor, Observer()).published
         if corpus.content(published.path) != wanted:
             faults.append(f"{pages} pages: other bytes after there was room")
         faults += [f"{pages} pages: left {path}" for path in corpus.temps(job.out)]

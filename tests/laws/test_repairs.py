@@ -14,7 +14,7 @@ from flows.progress import Progress
 from tasks import pipeline
 from tasks.publish.upkeep import checkpoints
 from tasks.publish.upkeep.verify import verify
-from tasks.runs.executor import Here, Unobserved
+from tasks.runs.executor import Here, Observer
 from tasks.settings.job import Done, Job
 from tasks.shard_store import manifest
 from tasks.stages.listing import known_recordings
@@ -192,7 +192,7 @@ def test_a_damaged_listing_that_the_rehash_meets_is_made_again(
     assert "; the next run removes it" not in caplog.text
 
 
-class Bars(Unobserved):
+class Bars(Observer):
     """An observer that moves progress bars."""
 
     def __init__(self, bars: Progress) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tasks import pipeline
 from tasks.publish.upkeep import checkpoints, prune
-from tasks.runs.executor import Here, Unobserved
+from tasks.runs.executor import Here, Observer
 from tasks.shard_store import manifest, recipe
 from tasks.stages.listing import balance, fingerprints, once, row_files, shard_choice
 from tasks.stages.listing import known_recordings as known
@@ -163,7 +163,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sharded(tmp: Path) -> Any:
     job = corpus.job(tmp, shard={"settle_seconds": 0, "hours": 4 / 3600})
-    return job, pipeline.sharded(job, Here(), Unobserved())
+    return job, pipeline.sharded(job, Here(), Observer())
 
 
 def rows(out: Path) -> dict[str, dict[str, Any]]:
@@ -401,6 +401,6 @@ def test_broken_recordings_are_counted_without_reading_all_shards(
 
     monkeypatch.setattr(manifest, "open_parts", reading)
     job = corpus.job(tmp_path, package={"max_failed_fraction": 0.5})
-    again = pipeline.sharded(job, Here(), Unobserved())
+    again = pipeline.sharded(job, Here(), Observer())
     assert (again.listed.recordings, again.listed.failed, again.listed.first) == (10, 2, [])
     assert read == []

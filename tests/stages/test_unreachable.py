@@ -23,7 +23,7 @@ from tasks import audio, pipeline
 from tasks.base.errors import ItemError, RunError
 from tasks.base.schema import CUTS, RECORDINGS
 from tasks.recording import Locator, container, guard, unreachable
-from tasks.runs.executor import Here, Unobserved
+from tasks.runs.executor import Here, Observer
 from tasks.settings.job import Job
 from tasks.shard_store import manifest
 from tasks.stages import stage
@@ -128,7 +128,7 @@ def test_a_part_of_a_file_tells_it_too(share: Share, tmp_path: Path) -> None:
 
 
 def run(job: Job) -> tuple[dict[str, Any], dict[str, tuple[int, int]]]:
-    ended = pipeline.run(job, Here(), Unobserved())
+    ended = pipeline.run(job, Here(), Observer())
     return execute.result_of(job, ended), corpus.counts(ended.totals.stages)
 
 

@@ -32,7 +32,7 @@ from tasks.base.json_types import Arrived, JsonObject
 from tasks.base.logs import log
 from tasks.base.schema import LEDGER_FILE
 from tasks.insight import source_languages
-from tasks.publish.dataset import reader_drops, telephone, unknown_speakers
+from tasks.publish.dataset import reader_drops, speaker_warnings
 from tasks.recording import unreachable
 from tasks.runs import temporary_files
 from tasks.runs.executor import Alone, LastBegun, WorkersNeeded
@@ -227,9 +227,9 @@ def _read_back(job: Job, published: Published) -> JsonObject:
     with _spared_unless_new(published, "the error rates"):
         described = versions.described(published.path)
         splits = described["splits"]
-        if sentence := unknown_speakers.sentence(described):
+        if sentence := speaker_warnings.of_unknown(described):
             results["unknown_speakers"] = sentence
-        if telephone.matters(job) and (sentence := telephone.of_version(published.path)):
+        if sentence := speaker_warnings.of_bands_in(job, published.path):
             results["telephone"] = sentence
         results |= {
             **summary.errors_of(published.path),

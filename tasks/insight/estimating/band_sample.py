@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from tasks.base.schema import RecordingRow
 from tasks.insight.estimating import headers
-from tasks.publish.dataset import telephone
+from tasks.publish.dataset import speaker_warnings
 
 SAMPLE = 60  # new files, spread over all
 PATIENCE = 10.0  # s for these
@@ -26,7 +26,7 @@ def sentences(fresh: Sequence[RecordingRow], listings: Iterable[pa.Table]) -> It
     for table in listings:
         theirs = table.filter(pc.and_(table["present"], pc.is_null(table["speaker"])))
         rates += theirs["header_rate"].drop_null().to_pylist()
-    narrow = sum(rate < telephone.WIDE for rate in rates)
-    if warning := telephone.sentence(narrow, len(rates) - narrow):
+    narrow = sum(rate < speaker_warnings.WIDE for rate in rates)
+    if warning := speaker_warnings.of_bands(narrow, len(rates) - narrow):
         few = "" if len(sample) == len(nameless) else f"Of {len(rates)} that were looked at, "
         yield few + warning

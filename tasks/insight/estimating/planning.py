@@ -25,7 +25,7 @@ from tasks.insight.estimating.changes import Causes, Change, found_since, may_ch
 from tasks.insight.estimating.expected import Expected, lengths
 from tasks.publish import foreseen, safeguards
 from tasks.publish.choosing import clip_choice
-from tasks.publish.dataset import telephone
+from tasks.publish.dataset import speaker_warnings
 from tasks.publish.unchanged import UpToDate
 from tasks.recording import Locator
 from tasks.settings.job import Job
@@ -136,7 +136,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     datasets = plugins.datasets(job.sources)
     divided = [*file_parts.channel_sentences(job.out, datasets)]
     divided += channel_sample.sentences(listed.fresh, datasets) if headers else ()
-    if headers and telephone.matters(job):
+    if headers and speaker_warnings.bands_matter(job):
         divided += band_sample.sentences(listed.fresh, manifest.listings(job.out))
     same = copies.in_words([*copied.values()])
     stated = [*surveyed.stated, *divided, *same, *surveyed.unknown_speakers]

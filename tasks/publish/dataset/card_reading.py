@@ -30,6 +30,18 @@ echo "$list"
 _TIMED_WORDS = """\
 uttermill list . --format {use} --split {split}  # {what}
 """
+_STREAMED = """\
+import io
+
+import soundfile
+from {package} import StreamingDataset
+
+clips = StreamingDataset({place})
+for number in range(len(clips)):  # any clip, in any order
+    clip = clips[number]
+    samples, rate = soundfile.read(io.BytesIO(clip["audio"]))
+    print(clip["id"], len(samples) / rate, clip["text"])
+"""
 #: What a profile's trainer takes; the rate is that of its published settings.
 _TRAINERS = {
     "ljspeech": "What reads LJSpeech takes the folder metadata_csv/{split} as it is (22050 Hz).",
@@ -156,33 +168,13 @@ for clip in clips:
     ),
     "mds": (
         "python",
-        """\
-import io
-
-import soundfile
-from streaming import StreamingDataset
-
-clips = StreamingDataset(local="mds", split="{split}", batch_size=1)
-for number in range(len(clips)):  # any clip, in any order
-    clip = clips[number]
-    samples, rate = soundfile.read(io.BytesIO(clip["audio"]))
-    print(clip["id"], len(samples) / rate, clip["text"])
-""",
+        _STREAMED.replace("{package}", "streaming").replace(
+            "{place}", 'local="mds", split="{split}", batch_size=1'
+        ),
     ),
     "litdata": (
         "python",
-        """\
-import io
-
-import soundfile
-from litdata import StreamingDataset
-
-clips = StreamingDataset("litdata/{split}")
-for number in range(len(clips)):  # any clip, in any order
-    clip = clips[number]
-    samples, rate = soundfile.read(io.BytesIO(clip["audio"]))
-    print(clip["id"], len(samples) / rate, clip["text"])
-""",
+        _STREAMED.replace("{package}", "litdata").replace("{place}", '"litdata/{split}"'),
     ),
     "lance": (
         "python",

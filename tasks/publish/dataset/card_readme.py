@@ -28,7 +28,8 @@ from tasks.base.json_types import (
     SpeakerHours,
     SplitFacts,
 )
-from tasks.publish.dataset import card_header, card_reading, unknown_speakers
+from tasks.base.schema import about
+from tasks.publish.dataset import card_header, card_reading, speaker_warnings
 
 AMOUNTS = ("utterances", "hours")  # of `_amounts`
 LENGTHS = ("shortest, s", "mean, s", "median, s", "longest, s")  # of `_lengths`
@@ -89,7 +90,7 @@ def _contents(facts: DatasetJson) -> Iterator[str]:
     ]
     unknown = "hours of unknown speakers"
     yield table(("split", *AMOUNTS, *LENGTHS, "speakers", unknown), by_split)
-    if warning := unknown_speakers.sentence(facts):
+    if warning := speaker_warnings.of_unknown(facts):
         yield f"> **Warning:** {cell(warning)}."
     if leaks := facts.get("leaks"):
         yield "Clips of other splits whose text, speaker, recording or samples are in train too:"
@@ -152,12 +153,12 @@ def _annotations(facts: DatasetJson) -> Iterator[str]:
     if not (declared := facts.get("annotations")):
         return
     yield "Annotations, each a column of `utterances.parquet`:"
-    lines = [(name, about["kind"], about["meaning"]) for name, about in declared.items()]
+    lines = [(name, one["kind"], one["meaning"]) for name, one in declared.items()]
     yield table(("annotation", "kind", "meaning"), lines)
     by_value = [
         (name, row["value"], *_amounts(row))
-        for name, about in declared.items()
-        for row in about.get("values", ())
+        for name, one in declared.items()
+        for row in one.get("values", ())
     ]
     if by_value:
         yield table(("label", "value", *AMOUNTS), by_value)
@@ -273,19 +274,19 @@ def _reading(facts: DatasetJson, tars: Mapping[str, int]) -> Iterator[str]:
     options = {entry["use"]: entry for entry in facts["settings"]["package"]["formats"]}
     for name in facts["formats"]:
         yield f"### {cell(name)}"
-        about = inspect.cleandoc(plugins.module("formats", name).__doc__ or "").split("\n\n")
-        yield " ".join(about[0].split())
-        if lines := list(_layout(name, about, options[name])):
+        docs = inspect.cleandoc(plugins.module("formats", name).__doc__ or "").split("\n\n")
+        yield " ".join(docs[0].split())
+        if lines := list(_layout(name, docs, options[name])):
             yield "\n".join(["```text", *lines, "```"])
         if snippet := card_reading.snippet(name, split, facts, tars):
             yield f"```{snippet.language}\n{snippet.code}```"
 
 
-def _layout(name: str, about: Iterable[str], options: Mapping[str, object]) -> Iterator[str]:
+def _layout(name: str, docs: Iterable[str], options: Mapping[str, object]) -> Iterator[str]:
     """Lines of a docstring's paragraphs that are paths; those after "With `NAME: true`" only if
     that option is on."""
     is_on = True
-    for paragraph in about:
+    for paragraph in docs:
         if option := re.match(r"With `(\w+): true`", paragraph):
             is_on = bool(options[option[1]])
         elif is_on:
@@ -294,10 +295,7 @@ def _layout(name: str, about: Iterable[str], options: Mapping[str, object]) -> I
 
 def _columns(columns: pa.Schema) -> Iterator[str]:
     yield "## Columns of `utterances.parquet`"
-    rows = []
-    for field in columns:
-        about = {k.decode(): v.decode() for k, v in (field.metadata or {}).items()}
-        rows.append((field.name, str(field.type), about.get("unit", ""), about.get("doc", "")))
+    rows = [(field.name, str(field.type), *about(field)) for field in columns]
     yield table(("column", "type", "unit", "meaning"), rows)
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from tasks.base.arrays import Float64s
 from tasks.base.json_types import (
     Composition,
     Durations,
+    HoursBy,
     JsonObject,
     LabelHours,
     SpeakerHours,
@@ -60,16 +62,9 @@ def of_utterances(parts: Iterable[pa.Table]) -> Composition:
             }
             for name, part in of.items()
         },
-        "packaged": [
-            {
-                "split": row["split"],
-                "dataset": row["dataset"],
-                "language": row["language"],
-                "hours": row["hours"],
-                "utterances": row["items"],
-            }
-            for row in summary.hours_by(kept, "split", "dataset", "language")
-        ],
+        "packaged": _told(
+            summary.hours_by(kept, "split", "dataset", "language"), "split", "dataset", "language"
+        ),
         "durations": durations(every, _hours(kept)),
         "speakers": {**of_all, "largest": most} if (most := largest(kept)) else of_all,
     }
@@ -107,14 +102,14 @@ def largest(kept: pa.Table) -> list[SpeakerHours]:
     """The speakers with the most hours, the first of them first."""
     rows = summary.hours_by(_known(kept), "dataset", "speaker")
     rows.sort(key=lambda row: (-row["hours"], row["speaker"], row["dataset"] or ""))
+    return _told(rows[:LARGEST], "speaker", "dataset")
+
+
+def _told(rows: Iterable[HoursBy], *columns: str) -> list[Any]:
+    """These columns of each row, with the hours and the number of its utterances."""
     return [
-        {
-            "speaker": row["speaker"],
-            "dataset": row["dataset"],
-            "hours": row["hours"],
-            "utterances": row["items"],
-        }
-        for row in rows[:LARGEST]
+        {**{name: row[name] for name in columns}, "hours": row["hours"], "utterances": row["items"]}
+        for row in cast(Iterable[Any], rows)
     ]
 
 
@@ -131,7 +126,7 @@ def of_annotations(table: Path) -> dict[str, JsonObject]:
     names = [name for name, about in declared.items() if about["kind"] == "label"]
     rows = tables.row_groups(table, [*names, *LABEL_COLUMNS[1:]]) if names else ()
     for row in of_labels(rows, names, lambda part, name: part[name]) if names else ():
-        hours = {"value": row["value"], "hours": row["hours"], "utterances": row["utterances"]}
+        hours = {name: value for name, value in row.items() if name != "label"}
         declared[row["label"]].setdefault("values", []).append(hours)
     return declared
 
@@ -174,16 +169,8 @@ def of_labels(
         summary.sums_by(pa.concat_tables(sums), LABEL_KEYS, SUMMED), "label", "value"
     )
     rows.sort(key=lambda row: (names.index(row["label"]), -row["hours"], row["value"]))
-    return [
-        {
-            "label": row["label"],
-            "value": row["value"],
-            "hours": row["hours"],
-            "utterances": row["items"],
-        }
-        for _, of_label in groupby(rows, key=lambda row: row["label"])
-        for row in [*of_label][:LARGEST]
-    ]
+    by_label = groupby(rows, key=lambda row: row["label"])
+    return _told((row for _, some in by_label for row in [*some][:LARGEST]), "label", "value")
 
 
 def _counted(part: pa.Table) -> pa.Table:
@@ -197,7 +184,7 @@ def _known(kept: pa.Table) -> pa.Table:
     anywhere = pc.match_substring_regex(rows["speaker"], f"^{ids.OVER_ALL.pattern}$")
     nobody = pa.scalar(None, pa.string())
     dataset = pc.if_else(anywhere, nobody, rows["dataset"])
-    return rows.set_column(rows.column_names.index("dataset"), "dataset", dataset)
+    return tables.replaced(rows, "dataset", dataset)
 
 
 def _hours(kept: pa.Table) -> float:

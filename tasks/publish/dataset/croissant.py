@@ -54,6 +54,8 @@ def text(facts: DatasetJson, columns: pa.Schema, files: Mapping[str, PublishedEn
     """The whole file. `columns` is the schema of utterances.parquet, `files` the digests of the
     version's other files by path."""
     table = [path for path in files if path.split("/")[0] == UTTERANCES_FILE]
+    parts = f"{UTTERANCES_FILE}/*.parquet"
+    as_one = [_set(UTTERANCES_FILE, parts, PARQUET)] if len(table) > 1 else []
     described: JsonObject = {
         "@context": dict(sorted(CONTEXT.items())),
         "@type": "sc:Dataset",
@@ -69,7 +71,7 @@ def text(facts: DatasetJson, columns: pa.Schema, files: Mapping[str, PublishedEn
         "inLanguage": card_header.languages(row["language"] for row in facts["packaged"]),
         "distribution": [
             *(_file(path, files[path]) for path in table),
-            *_parts_as_one(table),
+            *as_one,
             *_shards(facts, files),
         ],
         "recordSet": [_records(columns, table)],
@@ -98,12 +100,6 @@ def _set(name: str, includes: str, encoding: str) -> JsonObject:
         "encodingFormat": encoding,
         "includes": includes,
     }
-
-
-def _parts_as_one(table: Sequence[str]) -> Iterator[JsonObject]:
-    """A table in parts: a folder of that name."""
-    if len(table) > 1:
-        yield _set(UTTERANCES_FILE, f"{UTTERANCES_FILE}/*.parquet", PARQUET)
 
 
 def _shards(facts: DatasetJson, files: Iterable[str]) -> Iterator[JsonObject]:

@@ -52,35 +52,27 @@ def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> l
     entries: list[ReaderDrop] = []
     for (use, split), counts in _count(version, limits).items():
         reader, (clips, foreign, *all_dropped) = limits[use], counts.tolist()
+        drops: list[tuple[str, float | None, int, str]] = []
         if foreign:
             warning = _other_language(use, split, reader, foreign, clips)
-            entries.append(_entry(use, split, clips, foreign, "language", None, warning))
+            drops.append(("language", None, foreign, warning))
         for bound, dropped in zip(reader.bounds, all_dropped, strict=True):
             if dropped:
                 warning = _sentence(use, split, reader, bound, dropped, clips, segmenter)
-                setting, limit = bound.setting, bound.limit
-                entries.append(_entry(use, split, clips, dropped, setting, limit, warning))
+                drops.append((bound.setting, bound.limit, dropped, warning))
+        entries += [
+            {
+                "format": use,
+                "split": split,
+                "clips": clips,
+                "dropped": dropped,
+                "setting": setting,
+                "limit": limit,
+                "warning": warning,
+            }
+            for setting, limit, dropped, warning in drops
+        ]
     return entries
-
-
-def _entry(
-    use: str,
-    split: str,
-    clips: int,
-    dropped: int,
-    setting: str,
-    limit: float | None,
-    warning: str,
-) -> ReaderDrop:
-    return {
-        "format": use,
-        "split": split,
-        "clips": clips,
-        "dropped": dropped,
-        "setting": setting,
-        "limit": limit,
-        "warning": warning,
-    }
 
 
 def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str, str], Int64s]:

@@ -155,15 +155,9 @@ def assigned_again(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
     assigned: list[LedgerRow] = []
     for row, samples in zip(ordered, owned, strict=True):
         start, end = span(row)
+        beside = end - start - samples
         seconds = samples / row["sample_rate"]
-        assigned.append(
-            {
-                **row,
-                "samples": samples,
-                "seconds": seconds,
-                "overlap_samples": end - start - samples,
-            }
-        )
+        assigned.append({**row, "samples": samples, "seconds": seconds, "overlap_samples": beside})
     check(rows[0]["recording"], sum(row["samples"] for row in rows), assigned)
     return assigned
 

@@ -222,7 +222,8 @@ def errors_of(version: Path) -> dict[str, float | None]:
 
 def seconds_of(table: pa.Table) -> Float64s:
     """Duration of each row, s."""
-    samples = table["num_samples"].to_numpy(zero_copy_only=False)
-    rates = table["sample_rate"].to_numpy(zero_copy_only=False)
+    samples, rates = (
+        table[name].to_numpy(zero_copy_only=False) for name in ("num_samples", "sample_rate")
+    )
     lengths: Float64s = samples / rates
     return lengths

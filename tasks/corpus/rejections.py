@@ -23,7 +23,7 @@ from tasks.base.json_types import JsonObject
 from tasks.plugins.rules import Rejection
 from tasks.settings.job import Job
 from tasks.shard_store import decisions
-from tasks.storage import queries
+from tasks.storage import queries, tables
 
 #: What is rejected: the numbers of rows, or of clips, and why.
 REJECTED = pa.schema(
@@ -126,15 +126,10 @@ class TranscribedRows:
 
 def _table_of(rejections: Sequence[tuple[int, Rejection]]) -> pa.Table:
     """REJECTED."""
-    why = [no for _, no in rejections]
-    columns = {
-        "at": pa.array([row for row, _ in rejections], pa.int64()),
-        "reason": pa.array([rejection.reason for rejection in why]).dictionary_encode(),
-        "value": pa.array([rejection.value for rejection in why], pa.float64()),
-        "threshold": pa.array([rejection.threshold for rejection in why], pa.float64()),
-        "detail": pa.array([rejection.detail or None for rejection in why], pa.large_string()),
-    }
-    return pa.table(columns).cast(REJECTED)
+    rows = [(row, no.reason, no.value, no.threshold, no.detail or None) for row, no in rejections]
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, REJECTED.types, strict=True)]
+    return pa.table(arrays, schema=REJECTED)
 
 
 def rejected(
@@ -197,9 +192,8 @@ def entered(table: pa.Table, key: str, outcomes: pa.Table) -> pa.Table:
     for name in OUTCOME_COLUMNS:
         if name not in table.column_names:
             continue
-        field = table.schema.field(name)
         new = pc.if_else(hit, outcomes[name].take(place), table[name])
-        table = table.set_column(table.column_names.index(name), field, new)
+        table = tables.replaced(table, name, new)
     return table
 
 

@@ -20,6 +20,7 @@ from tasks.publish import row_digests
 from tasks.settings import Plugin
 from tasks.settings.job import Job
 from tasks.shard_store import recipe, whole_job
+from tasks.storage import tables
 
 FILE = "bounds.json"  # in the scratch folder: what the plug-ins freeze
 
@@ -47,8 +48,7 @@ def labelled(job: Job, rows: pa.Table, scratch: Path) -> pa.Table:
         frozen = storage.read_json(scratch / FILE).get(f"{shelf}.{plugin.use}", {})
         asked = rows.select(["language", *module.asks(settings)])
         for name, values in module.labelled(asked, settings, frozen).items():
-            place = rows.schema.get_field_index(name)
-            rows = rows.set_column(place, rows.schema.field(place), pa.array(values, pa.string()))
+            rows = tables.replaced(rows, name, pa.array(values, pa.string()))
     return rows
 
 

@@ -68,8 +68,7 @@ class Foreseen:
             rows = speakers.called(rows, speakers.names_of(chosen.clips.speaker, spoken))
         if "split" in columns:
             sides = pa.array(chosen.names).take(pa.array(chosen.split))
-            place = rows.schema.get_field_index("split")
-            rows = rows.set_column(place, rows.schema.field(place), sides)
+            rows = tables.replaced(rows, "split", sides)
         return rows
 
     def utterances(self, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -81,7 +80,8 @@ class Foreseen:
             if outcomes is not None:
                 late = pc.and_(stays, pc.is_in(table["id"], outcomes["id"]))
                 packaged = pc.if_else(late, "packaged", table["outcome"])
-                table = rejections.entered(_with(table, "outcome", packaged), "id", outcomes)
+                table = tables.replaced(table, "outcome", packaged)
+                table = rejections.entered(table, "id", outcomes)
             yield table.select(list(columns))
 
     def ledger(self) -> Iterator[pa.Table]:
@@ -126,7 +126,3 @@ def ledger(job: Job, shards: Sequence[str]) -> Iterator[pa.Table]:
     """The ledger of the work done so far: `Foreseen.ledger`."""
     with version(job, shards) as whole:
         yield from whole.ledger()
-
-
-def _with(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
-    return table.set_column(table.schema.get_field_index(name), name, values)

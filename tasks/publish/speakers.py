@@ -21,7 +21,7 @@ from tasks import storage
 from tasks.base.arrays import Int32s, UInt64s
 from tasks.base.schema import SPEAKERS
 from tasks.corpus import identities
-from tasks.corpus.speaker_names import VoiceTables
+from tasks.corpus.identities import VoiceTables
 from tasks.publish import row_digests, seeded_hash
 from tasks.settings.job import Job
 from tasks.shard_store import recipe
@@ -73,12 +73,7 @@ def of_tables(tables: Iterable[pa.Table], read: Save = lambda tables: [*tables])
                 table["recording"], pc.cast(table["number"], pa.string()), "#"
             )
             codes.append(seeded_hash.draws(VOICE, names.to_pylist()))
-            coded = long_columns.coded(table["speaker"])
-            name_numbers = [
-                number_by_name.setdefault(name, len(number_by_name))
-                for name in coded.dictionary.to_pylist()
-            ]
-            numbers.append(np.array(name_numbers, np.int32)[coded.indices.to_numpy()])
+            numbers.append(long_columns.numbered(table["speaker"], number_by_name))
             yield table
 
     read(named())
@@ -107,9 +102,7 @@ def voices_of(rows: pa.Table) -> UInt64s:
 
 def called(rows: pa.Table, names: pa.Array | pa.ChunkedArray) -> pa.Table:
     """The rows with `names` in the column speaker; where a name is null, the row's own stays."""
-    index = rows.column_names.index("speaker")
-    both = pc.coalesce(names, rows["speaker"])
-    return rows.set_column(index, rows.schema.field("speaker"), both)
+    return tables.replaced(rows, "speaker", pc.coalesce(names, rows["speaker"]))
 
 
 def names_of(numbers: Int32s, names: pa.StringArray) -> pa.StringArray:

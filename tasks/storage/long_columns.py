@@ -17,6 +17,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.base.arrays import Int32s
+
 LIMIT = 2**31 - 1  # bytes of an array
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -57,6 +59,14 @@ def _wide(kind: pa.DataType) -> pa.DataType:
 
 def _wide_field(field: pa.Field) -> pa.Field:
     return field.with_type(_wide(field.type))
+
+
+def numbered(column: pa.ChunkedArray, numbers: dict[str, int]) -> Int32s:
+    """The number of each row's name; names that `numbers` lacks get the next ones in it."""
+    names = coded(column)
+    number_of = [numbers.setdefault(n, len(numbers)) for n in names.dictionary.to_pylist()]
+    codes: Int32s = np.array(number_of, np.int32)[names.indices.to_numpy()]
+    return codes
 
 
 def coded(column: pa.ChunkedArray) -> pa.DictionaryArray:

@@ -56,6 +56,12 @@ def arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:
         yield from map(reader.get_batch, range(reader.num_record_batches))
 
 
+def replaced(table: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """The table with other values in a column that it has."""
+    place = table.schema.get_field_index(name)
+    return table.set_column(place, table.schema.field(place), values)
+
+
 def parquet(table: pa.Table, **options: object) -> bytes:
     """The bytes of a Parquet file; `options` as for `pyarrow.parquet.write_table`."""
     target = io.BytesIO()

@@ -16,7 +16,8 @@ import numpy as np
 from tasks import plugins, scoring, storage
 from tasks.base.json_types import JsonObject
 from tasks.base.schema import RECORDINGS, AnyRow, TranscriptRow
-from tasks.publish.choosing import corpus_clips
+from tasks.publish import speakers
+from tasks.publish.choosing import splits
 from tasks.publish.unchanged import UpToDate
 from tasks.recording import Locator
 from tasks.settings import (
@@ -187,8 +188,9 @@ def _transcript(job: Job, audio: Row, chance: np.random.Generator) -> Transcript
 def save_tables(scratch: Path, version: Path) -> JsonObject:
     """Save the tables of splits and speakers in a version; `files` of its dataset.json."""
     files = {}
-    for name, found in corpus_clips.tables_of(scratch):
-        tables.write_parquet(version / name, found)
-        digest, size = storage.hashed(version / name)
-        files[name] = {"sha256": digest, "bytes": size}
+    for name in (splits.FILE, speakers.FILE):
+        if storage.exists(scratch / name):
+            tables.write_parquet(version / name, tables.arrow_batches(scratch / name))
+            digest, size = storage.hashed(version / name)
+            files[name] = {"sha256": digest, "bytes": size}
     return files

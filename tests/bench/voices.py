@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from tasks.base.schema import SPEAKERS
 from tasks.corpus import identities
-from tasks.corpus.speaker_names import VoiceTables
+from tasks.corpus.identities import VoiceTables
 from tasks.corpus.voices import BYTES, VOICES
 from tasks.diarizers import segments
 from tasks.speech.embedding import SIZE, unit

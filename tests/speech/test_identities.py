@@ -19,6 +19,7 @@ from tasks.base.schema import SPEAKERS
 from tasks.corpus import identities
 from tasks.corpus.voices import VOICES
 from tasks.insight.estimating import planning, what_if
+from tasks.publish import seeded_hash
 from tasks.publish.choosing import split_allocation, weights
 from tasks.publish.choosing.components import speakers_in
 from tasks.publish.upkeep import verify
@@ -251,7 +252,7 @@ def clips(count: int, speakers: Sequence[str | None]) -> pa.Table:
 def over(rows: pa.Table, most: float, there: NDArray[np.bool_] | None = None) -> set[str]:
     none = np.zeros(rows.num_rows, bool)
     speaker = speakers_in(rows).combine_chunks().dictionary_encode().indices.fill_null(-1)
-    turns = weights.speaker_turns(0, rows["id"].to_pylist())
+    turns = seeded_hash.draws("0:speaker_hours", rows["id"].to_pylist())
     length = split_allocation.microseconds(rows)
     known = none if there is None else there
     out, hours = weights.over_hours(speaker.to_numpy(), turns, length, known, most)

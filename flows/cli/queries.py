@@ -20,7 +20,7 @@ from tasks.base.json_types import JsonObject
 from tasks.base.schema import LEDGER_FILE
 from tasks.insight.estimating.what_if import kept, with_same_texts
 from tasks.publish import foreseen
-from tasks.publish.choosing import clip_choice, weights
+from tasks.publish.choosing import clip_choice
 from tasks.publish.dataset import datacard
 from tasks.publish.upkeep import prune as pruning
 from tasks.publish.upkeep.prune import KeptSettings
@@ -112,7 +112,6 @@ def what_if(out: Path, sets: Sequence[str]) -> JsonObject:
     if asked.out != job.out:
         raise ConfigError("what-if is about one OUT: --set cannot change out")
     clip_choice.check(asked)
-    weights.check(asked)
     before, after = kept(job, with_same_texts(job, asked))
     if lacking := after["unmeasured"]:
         why = "which change what is measured and not only a threshold"

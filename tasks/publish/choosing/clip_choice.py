@@ -6,6 +6,7 @@ speaker and splits. It is kept in OUT: another choice computes nothing.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -42,43 +43,51 @@ def same(package: PackageSettings, then: Mapping[str, JsonObject]) -> bool:
 def check(job: Job) -> None:
     """ConfigError for a dataset that is not among the sources, or a label that none keeps."""
     labels = labels_kept(job)
-    names = [dataset.name for dataset in plugins.datasets(job.sources)]
+    datasets = [dataset.name for dataset in plugins.datasets(job.sources)]
+    for setting, kind, names in _wanted(job.package):
+        label = kind.removeprefix("labels.")
+        if kind != label and label not in labels:
+            raise ConfigError(
+                f"package.{setting}.labels: no source keeps a label {label!r}; "
+                + (
+                    f"there are: {', '.join(labels)}"
+                    if labels
+                    else f"set `labels: [{label}]` on the source, and run"
+                )
+            )
+        unknown = [name for name in names if name not in datasets]
+        if kind == "dataset" and unknown:
+            raise ConfigError(
+                f"package.{setting}.dataset: there is no dataset {unknown[0]!r}; there are: "
+                f"{', '.join(datasets)}"
+            )
+    for name in job.package.weights:
+        if name not in datasets:
+            raise ConfigError(
+                f"package.weights.{name}: there is no such dataset; there are: "
+                f"{', '.join(datasets)}"
+            )
+
+
+def _wanted(package: PackageSettings) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """(setting, kind, names) of all that clips are chosen by; `labels.NAME` is the kind of a
+    label."""
     for setting in ("only", "without"):
-        choice: ClipChoice | None = getattr(job.package, setting)
-        for name in choice.dataset if choice else ():
-            if name not in names:
-                raise ConfigError(
-                    f"package.{setting}.dataset: there is no dataset {name!r}; there are: "
-                    f"{', '.join(names)}"
-                )
-        for name in (choice.labels or {}) if choice else ():
-            if name not in labels:
-                raise ConfigError(
-                    f"package.{setting}.labels: no source keeps a label {name!r}; "
-                    + (
-                        f"there are: {', '.join(labels)}"
-                        if labels
-                        else f"set `labels: [{name}]` on the source, and run"
-                    )
-                )
+        choice: ClipChoice | None = getattr(package, setting)
+        for kind in COLUMNS if choice else ():
+            if names := getattr(choice, kind):
+                yield setting, kind, names
+        for label, values in (choice.labels or {}).items() if choice else ():
+            yield setting, f"labels.{label}", values
 
 
 def chosen(package: PackageSettings, rows: pa.Table) -> Bools:
     """Which rows (COLUMNS) are packaged. A language that is still to be heard (rows with a true
     `pending`) may be any."""
     good = np.ones(len(rows), bool)
-    if package.only:
-        for kind in COLUMNS:
-            if names := getattr(package.only, kind):
-                good &= _named(rows, kind, names) | _unheard(rows, kind)
-        for label, values in (package.only.labels or {}).items():
-            good &= _labelled(rows, label, values)
-    if package.without:
-        for kind in COLUMNS:
-            if names := getattr(package.without, kind):
-                good &= ~_named(rows, kind, names)
-        for label, values in (package.without.labels or {}).items():
-            good &= ~_labelled(rows, label, values)
+    for setting, kind, names in _wanted(package):
+        named = _named(rows, kind, names)
+        good &= named | _unheard(rows, kind) if setting == "only" else ~named
     return good
 
 
@@ -86,32 +95,23 @@ class Named:
     """The names that clips have of the kinds that are chosen by, to tell those that none has."""
 
     def __init__(self, package: PackageSettings) -> None:
-        self._wanted: dict[tuple[str, str], tuple[str, ...]] = {}  # by setting and kind
-        for setting in ("only", "without"):
-            choice: ClipChoice | None = getattr(package, setting)
-            for kind in ("speaker", "language") if choice else ():
-                self._wanted[setting, kind] = getattr(choice, kind)
-            for label, values in (choice.labels or {}).items() if choice else ():
-                self._wanted[setting, f"labels.{label}"] = values
-        self._names: dict[str, set[str]] = {kind: set() for _, kind in self._wanted}
+        self._wanted = [wanted for wanted in _wanted(package) if wanted[1] != "dataset"]
+        self._names: dict[str, set[str]] = {kind: set() for _, kind, _ in self._wanted}
 
     def add(self, rows: pa.Table) -> None:
         """The next clips (COLUMNS)."""
         for kind, names in self._names.items():
-            columns = [rows[kind]] if kind in COLUMNS else []
+            columns = [_column(rows, kind)]
             if kind == "speaker":
                 columns.append(speakers_in(rows))
-            if not columns:
-                label = kind.removeprefix("labels.")
-                columns.append(pc.map_lookup(rows["labels"], label, "first"))
             for column in columns:
                 names.update(filter(None, pc.unique(column).to_pylist()))
 
     def unmatched(self) -> Iterator[str]:
         """A sentence for each setting with names that no clip has."""
-        for (setting, kind), wanted in self._wanted.items():
+        for setting, kind, wanted in self._wanted:
             of_clips = self._names[kind]
-            matched = _of_language if kind == "language" else _same
+            matched = _of_language if kind == "language" else operator.eq
             lacking = [name for name in wanted if not any(matched(name, one) for one in of_clips)]
             if lacking:
                 some = sorted(of_clips, key=lambda name: ("/" in name, name))
@@ -120,10 +120,6 @@ class Named:
                     f"package.{setting}.{kind}: no clip has {', '.join(map(repr, lacking))}; "
                     + (f"there are: {shown}" if of_clips else "no clip has any")
                 )
-
-
-def _same(wanted: str, name: str) -> bool:
-    return wanted == name
 
 
 def _of_language(wanted: str, language: str) -> bool:
@@ -135,20 +131,22 @@ def _of_language(wanted: str, language: str) -> bool:
     return one == other or one == other.partition("-")[0]
 
 
+def _column(rows: pa.Table, kind: str) -> pa.ChunkedArray:
+    if kind in COLUMNS:
+        return rows[kind]
+    return pc.map_lookup(rows["labels"], kind.removeprefix("labels."), "first")
+
+
 def _named(rows: pa.Table, kind: str, names: tuple[str, ...]) -> Bools:
+    column = _column(rows, kind)
     if kind == "language":
-        languages = filter(None, pc.unique(rows[kind]).to_pylist())
+        languages = filter(None, pc.unique(column).to_pylist())
         names = tuple(one for one in languages if any(_of_language(name, one) for name in names))
     wanted = pa.array(names, pa.string())
-    named = pc.is_in(rows[kind], wanted)
+    named = pc.is_in(column, wanted)
     if kind == "speaker":
         named = pc.or_(named, pc.is_in(speakers_in(rows), wanted))
     return np.asarray(named, bool)
-
-
-def _labelled(rows: pa.Table, label: str, values: tuple[str, ...]) -> Bools:
-    stated = pc.map_lookup(rows["labels"], label, "first")
-    return np.asarray(pc.is_in(stated, pa.array(values, pa.string())), bool)
 
 
 def _unheard(rows: pa.Table, kind: str) -> Bools:

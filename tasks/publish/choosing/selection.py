@@ -40,7 +40,6 @@ class Selection(NamedTuple):
 def check(job: Job) -> None:
     """ConfigError for settings that are wrong, before anything is computed."""
     clip_choice.check(job)
-    weights.check(job)
     split_lists.read(job.package)
 
 

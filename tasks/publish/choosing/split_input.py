@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from tasks.base.arrays import Bools, Int32s, Int64s, UInt64s
 from tasks.corpus import rejections
+from tasks.publish import seeded_hash
 from tasks.publish.choosing import clip_choice, split_allocation, weights
 from tasks.publish.choosing.components import KINDS, speakers_in
 from tasks.publish.choosing.split_by_list import MatchedList
@@ -86,8 +87,8 @@ class Candidates(ExitStack):
         self._numbers.append(numbers)
         self._lengths.append(split_allocation.microseconds(rows))
         if self._settings.max_hours_per_speaker is not None:
-            ids = rows["id"].to_pylist()
-            self._turns.append(weights.speaker_turns(self._settings.seed, ids))
+            head, ids = f"{self._settings.seed}:speaker_hours", rows["id"].to_pylist()
+            self._turns.append(seeded_hash.draws(head, ids))
             self._published.append(published)
         words = words_of(rows) if self._texts else pa.nulls(len(rows), pa.string())
         named = {"id": rows["id"], **columns_of(rows, self._texts), WORDS: words}

@@ -15,7 +15,6 @@ out:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -44,11 +43,6 @@ def is_read(text: Int32s, recording: Int32s, length: Int64s, splits: int) -> boo
     return bool(pairs.size) and repeated >= READ_SHARE * int(length.sum())
 
 
-class Units(NamedTuple):
-    component: Int32s  # of each clip, -1 as before
-    split: Sides  # of each component, -1: it has to be assigned; one more for component -1
-
-
 def united(
     component: Int32s,
     of_component: Sides,
@@ -56,8 +50,9 @@ def united(
     text_split: Sides,
     length: Int64s,
     listed: Bools,
-) -> Units:
-    """Components that share texts as one, where that is possible.
+) -> tuple[Int32s, Sides]:
+    """Components that share texts as one, where that is possible: that of each clip, -1 as before,
+    and the split of each, -1: it has to be assigned; with one more for component -1.
 
     `text`: a number for each clip, -1 for none; `text_split`: the known split of each, -1 for none;
     `listed`: clips of components that a list put into a split, which draw no others after them.
@@ -84,7 +79,7 @@ def united(
     side_of_component = np.where(of_component[:count] >= 0, of_component[:count], votes)
     split[unit] = np.where(whole[group[:count]], side_of_group[group[:count]], side_of_component)
     unit_of_clip = np.append(unit, -1).astype(np.int32)[component]
-    return Units(unit_of_clip, split)
+    return unit_of_clip, split
 
 
 def _most_time(component: Int32s, split: Sides, length: Int64s, count: int) -> Sides:

@@ -9,37 +9,15 @@ weights above 1; here a dataset never holds a clip twice, so that ids are unique
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import pyarrow as pa
 
-from tasks import plugins
 from tasks.base.arrays import Bools, Float64s, Int32s, Int64s, UInt64s
-from tasks.base.errors import ConfigError
 from tasks.publish import seeded_hash
 from tasks.publish.choosing.split_allocation import HOUR
 from tasks.settings import PackageSettings
-from tasks.settings.job import Job
 from tasks.storage import long_columns
 from tasks.storage.sorted_keys import first_of_runs
-
-
-def check(job: Job) -> None:
-    """ConfigError for a weight of a dataset that is not among the sources."""
-    if not job.package.weights:
-        return
-    names = [dataset.name for dataset in plugins.datasets(job.sources)]
-    for name in job.package.weights:
-        if name not in names:
-            raise ConfigError(
-                f"package.weights.{name}: there is no such dataset; there are: {', '.join(names)}"
-            )
-
-
-def _draws(settings: PackageSettings, ids: Iterable[str]) -> Float64s:
-    """A number from 0 to 1 for each id."""
-    return seeded_hash.draws(f"{settings.seed}:weight", ids) / 2**64
 
 
 def draws(settings: PackageSettings, rows: pa.Table) -> tuple[Float64s, ...]:
@@ -53,7 +31,8 @@ def draws(settings: PackageSettings, rows: pa.Table) -> tuple[Float64s, ...]:
     some = np.flatnonzero(weight < 1)
     draw = np.full(rows.num_rows, np.nan)
     if len(some):
-        draw[some] = _draws(settings, rows["id"].take(some).to_pylist())
+        ids = rows["id"].take(some).to_pylist()
+        draw[some] = seeded_hash.draws(f"{settings.seed}:weight", ids) / 2**64  # from 0 to 1
     return draw, weight
 
 
@@ -64,11 +43,6 @@ def draws(settings: PackageSettings, rows: pa.Table) -> tuple[Float64s, ...]:
 # value is the speaker's hours up to its end. A clip's draw depends on the seed and its id alone,
 # so a higher cap only adds clips, and what is published stays while its speaker has the same name
 # and cap. Clips without a speaker are not counted.
-
-
-def speaker_turns(seed: int, ids: Iterable[str]) -> UInt64s:
-    """The draw of each clip."""
-    return seeded_hash.draws(f"{seed}:speaker_hours", ids)
 
 
 def over_hours(

@@ -187,12 +187,26 @@ def _check_new(job: Job, portions: Sequence[Portion]) -> None:
 
 def check_new(job: Job, count: int, failed: int, lost: Iterable[Broken]) -> None:
     """TooManyFailed if too many of `count` new recordings failed; `lost`: those that did."""
-    limit = job.package.max_new_failed_fraction
-    if failed >= FEW and failed / count > limit:
+    if failed >= FEW:
+        _check_share(job, "max_new_failed_fraction", failed, count, "new recording", lost)
+
+
+def check_failed(job: Job, counts: BrokenCount) -> None:
+    """TooManyFailed; the listing may show it before any audio is processed."""
+    count, failed = counts.recordings, counts.failed
+    _check_share(job, "max_failed_fraction", failed, count, "recording", counts.first)
+
+
+def _check_share(
+    job: Job, setting: str, failed: int, count: int, what: str, lost: Iterable[Broken]
+) -> None:
+    """TooManyFailed if a larger share failed than a setting of package allows."""
+    limit: float = getattr(job.package, setting)
+    if count and failed / count > limit:
         raise TooManyFailed(
-            f"{failed} of {counted(count, 'new recording')} failed, more than "
-            f"package.max_new_failed_fraction ({limit:g}) allows; repair or remove them, raise the "
-            "setting, or mark the source expect_broken: true",
+            f"{failed} of {counted(count, what)} failed, more than package.{setting} ({limit:g}) "
+            "allows; repair or remove them, raise the setting, or mark the source "
+            "expect_broken: true",
             _named(failed, lost),
         )
 
@@ -202,18 +216,6 @@ def _named(failed: int, broken_files: Iterable[Broken]) -> list[str]:
     first = nsmallest(broken.FIRST, broken_files)
     more = failed - len(first)
     return [*map(str, first), *([f"and {more} more"] if more > 0 else [])]
-
-
-def check_failed(job: Job, broken_count: BrokenCount) -> None:
-    """TooManyFailed; the listing may show it before any audio is processed."""
-    limit = job.package.max_failed_fraction
-    if broken_count.recordings and broken_count.failed / broken_count.recordings > limit:
-        raise TooManyFailed(
-            f"{broken_count.failed} of {counted(broken_count.recordings, 'recording')} failed, "
-            f"more than package.max_failed_fraction ({limit:g}) allows; repair or remove them, "
-            "raise the setting, or mark the source expect_broken: true",
-            _named(broken_count.failed, broken_count.first),
-        )
 
 
 # Refuses a version that would lack too many recordings of the last one: as a rule a disk or share
@@ -239,32 +241,33 @@ def refusal_of_removals(
     limit = job.package.max_removed_fraction
     allowed = job.package.removed_ok
     # The rest of a container that can be listed again is gone in name only.
-    counted = {
+    missing = {
         recording
         for recording in gone
         if _dataset(recording) not in allowed and not recording.endswith(REST)
     }
-    if not counted or limit >= 1:
+    if not missing or limit >= 1:
         return None
     for folder in sorted(unreadable):
         container = folder.removesuffix(REST)
         below = _HASH.sub("", container) + "/"
-        if lost := [name for name in counted if name.startswith(below)]:
+        if lost := [name for name in missing if name.startswith(below)]:
             what = "folder" if container == folder else "file"
             return (
-                f"the {what} {container} cannot be listed, and {newest.name} has {_count(lost)} "
-                f"from it; make it readable, or {ADVICE.format('', _dataset(folder))}"
+                f"the {what} {container} cannot be listed, and {newest.name} has "
+                f"{counted(len(lost), 'recording')} from it; make it readable, or "
+                f"{ADVICE.format('', _dataset(folder))}"
             )
     named = [dataset.name for dataset in plugins.datasets(job.sources)]
     if len(named) > 1:
-        lost_of, before_of = Counter(map(_dataset, counted)), _recordings_by_dataset(newest)
+        lost_of, before_of = Counter(map(_dataset, missing)), _recordings_by_dataset(newest)
         for name in named:
             if too_many_removed(job, lost_of[name], before_of[name]):
-                lost = [recording for recording in counted if _dataset(recording) == name]
+                lost = [recording for recording in missing if _dataset(recording) == name]
                 return _sentence(job, lost, before_of[name], newest, f"the source {name}", name)
     before: int = versions.described(newest)["recordings"]["in"]
-    if too_many_removed(job, len(counted), before):
-        return _sentence(job, counted, before, newest, "the sources", "NAME")
+    if too_many_removed(job, len(missing), before):
+        return _sentence(job, missing, before, newest, "the sources", "NAME")
     return None
 
 
@@ -308,7 +311,3 @@ def _recordings_by_dataset(version: Path) -> Counter[str]:
 
 def _dataset(recording: str) -> str:
     return recording.partition("/")[0]
-
-
-def _count(names: Collection[str]) -> str:
-    return counted(len(names), "recording")

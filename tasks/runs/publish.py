@@ -160,10 +160,9 @@ def gather(
             name for result in written if isinstance(result, parts.Damaged) for name in result.files
         }
         if not unread:
-            names = (part.name for part in planned)
             digests = {
-                name: digest
-                for name, digest in zip(names, written, strict=True)
+                part.name: digest
+                for part, digest in zip(planned, written, strict=True)
                 if not isinstance(digest, parts.Damaged)
             }
             return replace(gathered, tables={**gathered.tables, **digests})

@@ -70,18 +70,12 @@ def run_stage(
     `items`: the number of items if the shard is known to be complete. `crowded`: its files may need
     joining. `before`: what the stage did before a repair, which the result counts, too.
     """
-    if items is not None:
-        done = Done(name, shard, 0, items)
-    elif not sure and (reused := _whole(name, job, shard, crowded)) is not None:
-        done = Done(name, shard, 0, reused)
-    else:
+    if items is None and not sure:
+        missing, reused = stage.pending(name, job, shard)
+        if not missing and not (crowded and compaction.due(job.out, name, shard)):
+            items = reused
+    if items is None:
         done = executor.stage(name, job, shard, seconds)
+    else:
+        done = Done(name, shard, 0, items)
     return done if before is None else done.after(before)
-
-
-def _whole(name: str, job: Job, shard: str, crowded: bool) -> int | None:
-    """The number of the shard's items if the stage has nothing to do for it; else None."""
-    missing, reused = stage.pending(name, job, shard)
-    if missing or (crowded and compaction.due(job.out, name, shard)):
-        return None
-    return reused

@@ -120,33 +120,18 @@ def portions(out: Path, scratch: Path) -> list[Portion]:
     recorded = []
     for path in storage.names(scratch / "ledger", ".json"):
         if path.name.startswith("noted-"):
-            recorded += [_portion(out, **entry) for entry in storage.read_json(path)]
+            recorded += [_portion(out, entry) for entry in storage.read_json(path)]
     return sorted(recorded, key=lambda portion: portion.name)
 
 
-def _read(lists: dict[str, list[Any]]) -> dict[str, list[Broken]]:
-    return {name: [Broken(*fields) for fields in some] for name, some in lists.items()}
-
-
-def _portion(
-    out: Path,
-    name: str,
-    file: list[Any],
-    note_file: str,
-    gone: list[str],
-    arrived: dict[str, Arrived],
-    lost: dict[str, list[Any]],
-) -> Portion:
-    noted = json.loads(previous_version.read(out, note_file).schema.metadata[b"told"])
+def _portion(out: Path, written: dict[str, Any]) -> Portion:
+    """A part as `note` recorded it, with its note."""
+    noted = json.loads(previous_version.read(out, written["note_file"]).schema.metadata[b"told"])
     counts = {key: (live, failed) for key, (live, failed) in noted["recordings"].items()}
     totals = Totals(pa.Table.from_pylist(noted["sums"], schema=summary.SUMS), counts)
-    return Portion(
-        name,
-        (file[0], file[1]),
-        note_file,
-        gone,
-        arrived,
-        _read(lost),
-        totals,
-        _read(noted["broken"]),
+    lost, broken_files = (
+        {name: [Broken(*fields) for fields in some] for name, some in lists.items()}
+        for lists in (written["lost"], noted["broken"])
     )
+    facts = {**written, "file": tuple(written["file"]), "lost": lost}
+    return Portion(**facts, totals=totals, broken=broken_files)

@@ -73,18 +73,13 @@ class PreviousVersion:
     def files(self, paths: Iterable[str]) -> tuple[PublishedFile, ...]:
         """These of its files; empty if it lacks one of them, or has a link in its place."""
         published: Mapping[str, PublishedEntry] = self.described["files"]
-        wanted = list(paths)
-        if any(path not in published for path in wanted):
-            return ()
         try:
-            places = [str(storage.inside(self.home, path)) for path in wanted]
-        except UnsafePlace:
+            return tuple(
+                PublishedFile(str(storage.inside(self.home, path)), entry["sha256"], entry["bytes"])
+                for path, entry in ((path, published[path]) for path in paths)
+            )
+        except (KeyError, UnsafePlace):
             return ()
-        entries = (published[path] for path in wanted)
-        return tuple(
-            PublishedFile(place, entry["sha256"], entry["bytes"])
-            for place, entry in zip(places, entries, strict=True)
-        )
 
 
 def derived(

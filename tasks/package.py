@@ -77,7 +77,7 @@ def gather(
 ) -> Gathered:
     """Lay out the next version. RunError if it is refused.
 
-    `chosen`: the result of `choosing.choose`; `digest`: a hash of all rows of the ledger;
+    `chosen`: the result of `next_version.choose`; `digest`: a hash of all rows of the ledger;
     `damaged`: tables of the newest version that cannot be read.
     """
     batches = shard_batches.listed(scratch)
@@ -104,10 +104,7 @@ def gather(
     planned, needed = parts.save(
         job, scratch, laid_out, chosen_clips, columns, former.version, former.linkable, damaged
     )
-    for name in (splits.FILE, speakers.FILE):
-        if storage.exists(scratch / name):  # it is asked for
-            with storage.of(staging).writing(staging, job.scratch) as home:
-                tables.write_parquet(home / name, tables.arrow_batches(scratch / name))
+    _stage_tables(job, scratch, staging)
     loads = layout.loads_of(laid_out, chosen_clips.clips.seconds)
     return Gathered(
         version=former.number + 1,
@@ -211,6 +208,14 @@ def _laid_out(
         return np.array_equal(content[shard.rows], before.content[first : first + len(shard.rows)])
 
     return [replace(shard, same=is_same(shard)) for shard in laid_out]
+
+
+def _stage_tables(job: Job, scratch: Path, staging: Path) -> None:
+    """Stage `splits.parquet` and `speakers.parquet`, if they are asked for."""
+    for name in (splits.FILE, speakers.FILE):
+        if storage.exists(scratch / name):
+            with storage.of(staging).writing(staging, job.scratch) as home:
+                tables.write_parquet(home / name, tables.arrow_batches(scratch / name))
 
 
 def fingerprint(job: Job, chosen_clips: corpus_clips.Chosen, ledger: str, chosen: Choice) -> str:

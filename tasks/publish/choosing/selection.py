@@ -112,7 +112,7 @@ class PublishedIds:
         return self.among(seeded_hash.keys(self._seed, ids.to_pylist()))
 
     def among(self, keys: UInt64s) -> Bools:
-        """Which of these hashes (`seeded.keys`) are known; bool [keys]."""
+        """Which of these hashes (`seeded_hash.keys`) are known; bool [keys]."""
         return sorted_keys.places_of(keys[:, 0], keys[:, 1], self._high, self._low) >= 0
 
 

@@ -124,7 +124,7 @@ def assign(
     staying: Mapping[str, int] | None = None,
 ) -> SplitAssignment:
     """Assign the clips whose numbers are `rows`, in the order of their ids. `before`: the
-    `splits.parquet` to continue; `staying`: µs that other clips fill in each split (`staying.py`).
+    `splits.parquet` to continue; `staying`: µs that other clips fill in each split.
 
     RunError if two lists name clips that belong together, or leave nothing for train.
     """

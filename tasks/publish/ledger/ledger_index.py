@@ -3,7 +3,8 @@
     OUT/manifests/package/published/<sha256[:16]>.arrow
                             of a part: ACCOUNTS of its recordings, its totals, and who failed
 
-Like the files of `published.py`, these only save time: a missing one is made again from the ledger.
+Like those of `previous_version.py`, they only save time: a missing one is made again from the
+ledger.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Plan:
     out: Path
     kept: tuple[str, ...]  # versions
     goes: dict[str, tuple[Path, ...]]
-    uncut: int  # recordings that the newest run still has to cut; see `needed.Unneeded`
+    uncut: int  # recordings that the newest run still has to cut; see `Unneeded`
 
     def as_dict(self) -> JsonObject:
         """Items, files and bytes of each kind; `freed` are those that nothing else links to."""

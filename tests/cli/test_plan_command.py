@@ -22,7 +22,7 @@ from flows.run import launch, plans, run_folder
 from tasks import pipeline
 from tasks.base.errors import NothingLeft, TooManyFailed
 from tasks.filters import peak
-from tasks.insight.estimating import headers
+from tasks.insight.estimating import asked_apart
 from tasks.shard_store import decision_log
 from tasks.shard_store.decision_log import Decision
 from tests.cli.test_commands import told
@@ -221,7 +221,7 @@ def test_three_lines_before_the_first_run_read_no_header(
     size = sum(path.stat().st_size for path in (tmp_path / "in").iterdir())
     chosen = settings.read(None, [str(tmp_path / "in")], str(tmp_path / "out"), [])
     assert "unread_bytes" not in plans.of(chosen)
-    monkeypatch.setattr(headers, "read", read)
+    monkeypatch.setattr(asked_apart, "headers", read)
     monkeypatch.setattr(sys, "stderr", said := io.StringIO())
     assert run_commands.agreed(chosen, False)
     assert said.getvalue().splitlines() == [

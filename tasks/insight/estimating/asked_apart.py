@@ -8,10 +8,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from typing import TypedDict, cast
 
+from tasks import audio
 from tasks.base import environment
+from tasks.base.errors import ItemError
 from tasks.base.json_types import JsonValue
 from tasks.recording import Locator
+
+PATIENCE = 10.0  # s for all headers; the rest is estimated from file sizes
 
 
 def answers(module: str, locators: Sequence[str], patience: float) -> list[JsonValue]:
@@ -46,3 +51,28 @@ def serve(answer: Callable[[Locator], object]) -> None:
     """In the child: a line of JSON, of what `answer` gives, for each locator on stdin."""
     for line in sys.stdin:
         print(json.dumps(answer(Locator.loads(json.loads(line)))), flush=True)
+
+
+class Header(TypedDict):
+    """What the header of a recording says."""
+
+    seconds: float | None  # None: it does not tell
+    rate: int
+
+
+def headers(locators: Sequence[str], patience: float = PATIENCE) -> list[Header | None]:
+    """The header of each recording, as `answers`; None: it cannot be read."""
+    return cast(list[Header | None], answers(__name__, locators, patience))
+
+
+def _header(locator: Locator) -> Header | None:
+    try:
+        header = audio.probe(locator)
+    except (ItemError, OSError):
+        return None
+    seconds = None if header.frames is None else header.frames / header.rate
+    return {"seconds": seconds, "rate": header.rate}
+
+
+if __name__ == "__main__":
+    serve(_header)

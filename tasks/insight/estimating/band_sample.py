@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.base.schema import RecordingRow
-from tasks.insight.estimating import headers
+from tasks.insight.estimating import asked_apart
 from tasks.publish.dataset import speaker_warnings
 
 SAMPLE = 60  # new files, spread over all
@@ -21,7 +21,7 @@ def sentences(fresh: Sequence[RecordingRow], listings: Iterable[pa.Table]) -> It
     RECORDINGS."""
     nameless = [row for row in fresh if not row["speaker"] and not row["error_code"]]
     sample = nameless[:: -(-len(nameless) // SAMPLE) or 1]
-    answers = headers.read([row["locator"] for row in sample], PATIENCE)
+    answers = asked_apart.headers([row["locator"] for row in sample], PATIENCE)
     rates = [header["rate"] for header in answers if header is not None]
     for table in listings:
         theirs = table.filter(pc.and_(table["present"], pc.is_null(table["speaker"])))

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 from tasks import plugins
 from tasks.base.schema import RecordingRow
-from tasks.insight.estimating import headers
+from tasks.insight.estimating import asked_apart
 from tasks.recording import Segment
 from tasks.settings.job import Job
 from tasks.shard_store.cuts import segments_of
@@ -96,7 +96,7 @@ def lengths(rows: Sequence[RecordingRow]) -> dict[str, float]:
     seconds: dict[str, float] = {}
     rates: dict[str, tuple[int, float]] = {}  # bytes, seconds by extension
     sound = [row for row in rows if not row["error_code"]]
-    answers = headers.read([row["locator"] for row in sound[:HEADERS]])
+    answers = asked_apart.headers([row["locator"] for row in sound[:HEADERS]])
     for row, header in zip(sound, answers, strict=False):
         if header is None:
             continue

@@ -87,8 +87,8 @@ def totals(ledger: pa.Table) -> Totals:
 
 
 def added(parts: Iterable[Totals]) -> Totals:
-    """The totals of all portions of a ledger."""
-    sums, counts = [], dict[str, tuple[int, int]]()
+    """The totals of all portions of a ledger; of none, before a run has listed its sources."""
+    sums, counts = [SUMS.empty_table()], dict[str, tuple[int, int]]()
     for part in parts:
         sums.append(part.sums)
         for name, (live, failed) in part.recordings.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -114,6 +115,18 @@ def test_ledger_adds_up(prepared: Prepared, capsys: pytest.CaptureFixture[str]) 
             answer["seconds"]["in"], abs=1e-5
         )
     assert answer["meanings"] == {"unreadable": "no decoder opens it"}
+
+
+def test_the_ledger_of_a_run_that_died_before_it_had_listed_its_sources(
+    prepared: Prepared, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = min((prepared.out / "runs").glob("*/settings.json"))
+    alone = tmp_path / "runs" / settings.parent.name
+    alone.mkdir(parents=True)
+    shutil.copy(settings, alone)
+    assert told(capsys, "ledger", str(tmp_path))["seconds"]["in"] == 0
+    assert cli.main(["ledger", str(tmp_path)]) == 0
+    assert "by dataset" not in capsys.readouterr().out
 
 
 def test_every_item_is_named(prepared: Prepared, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,11 +30,12 @@ def ledger(result: JsonObject) -> Iterator[Line]:
         yield "No version holds this: it is the work done so far, and may go on."
     yield from funnel(result)
     for key in ("dataset", "language"):
-        rows = (
+        rows = [
             (row[key] or "–", row["outcome"], reason(row), row["items"], clock(row["hours"] * 3600))
             for row in result[f"by_{key}"]
-        )
-        yield table(f"by {key}", (key, "outcome", "reason", ">items", ">audio"), rows)
+        ]
+        if rows:
+            yield table(f"by {key}", (key, "outcome", "reason", ">items", ">audio"), rows)
     for code, meaning in result["meanings"].items():
         yield Text(f"{code}: {meaning}", "dim")
 

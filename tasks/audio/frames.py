@@ -78,7 +78,7 @@ class Assembler:
             yield from self._converted(self._fifo.read(self._frames))
 
     def flush(self) -> Iterator[Samples]:
-        """What is held back, except what the resampler still needs."""
+        """Everything held back, except what the resampler still needs."""
         fifo, self._fifo = self._fifo, av.AudioFifo()
         if fifo.samples:
             yield from self._converted(fifo.read())

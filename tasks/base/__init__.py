@@ -1,2 +1,2 @@
-"""What every room uses: errors, columns, logs, types, limits of the machine. Imports no other
+"""Shared by every room: errors, columns, logs, types, limits of the machine. Imports no other
 room."""

@@ -1,8 +1,8 @@
 """The environment of this process: the only module of `tasks/` that reads or sets variables.
 
-Whatever affects a run is in its settings. Variables only hold what belongs to one process or
-machine: which GPUs a worker sees, where its user's cache lies, a key that must not travel with the
-settings.
+Everything that affects a run is in its settings. Variables only hold what belongs to one process or
+machine: the GPUs that a worker sees, the place of its user's cache, a key that must not travel with
+the settings.
 """
 
 from __future__ import annotations

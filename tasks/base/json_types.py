@@ -16,14 +16,14 @@ JsonValue: TypeAlias = "str | int | float | Sequence[JsonValue] | Mapping[str, J
 
 
 class Reason(TypedDict):
-    """What one reason cost."""
+    """The cost of one reason."""
 
     items: int
     seconds: float
 
 
 class Summary(TypedDict):
-    """What became of all recordings; each by outcome, `reasons` by `<stage>.<reason>`."""
+    """Totals over all recordings; each by outcome, `reasons` by `<stage>.<reason>`."""
 
     recordings: dict[str, int]
     utterances: dict[str, int]
@@ -78,7 +78,7 @@ DurationBin = TypedDict("DurationBin", {"from": float, "to": float | None, "utte
 
 
 class Durations(TypedDict):
-    """Of clips, s; None without any."""
+    """Durations of clips, s; None without any."""
 
     min: float | None
     median: float | None

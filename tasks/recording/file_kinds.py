@@ -62,8 +62,8 @@ def packing(head: bytes) -> str | None:
 
 
 def in_words(head: bytes) -> str | None:
-    """What a file is that is not audio, judged by its first HEAD bytes (at least one), and what to
-    do about it; None if they do not show it."""
+    """What a file is, if not audio, by its first HEAD bytes (at least one), and what to do about
+    it; None if they do not show it."""
     if len(head) < LEAST:
         return f"it has {len(head)} byte{'s' * (len(head) > 1)}, too few for audio; get it again"
     if packed := packing(head):

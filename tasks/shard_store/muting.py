@@ -1,7 +1,7 @@
 """Replaces hidden words by silence: the clip keeps its length, and all other samples.
 
 `muted`, as published: "16000-24000 40000-41000", samples of the clip, the first included and the
-last excluded. Fades lie outside.
+last excluded. Fades extend beyond these.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ Result = TypeVar("Result")
 
 
 def of(path: Path) -> Store:
-    """The store that a place lies in."""
+    """The store of a place."""
     return LOCAL if isinstance(path, Path) else OBJECTS
 
 
@@ -63,7 +63,7 @@ def hashed(path: Path) -> tuple[str, int]:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or an object, if it is there."""
+    """Remove a file or an object, if it exists."""
     of(path).remove(path)
 
 

@@ -77,7 +77,7 @@ class Lease:
         try:
             if not self.lost and _newest(self.out) == self.number:
                 _write(self.out, self.number, {**self.owner, "ended": True})
-        except Exception as error:  # the store is away; the next run finds us dead
+        except Exception as error:  # the store is unreachable; the lease will expire
             log.warning("the lock of %s was not released: %s", self.out, error)
         return None
 

@@ -18,7 +18,7 @@ AnyRow = Mapping[str, object]
 Pairs = list[tuple[str, float | None]]
 #: A measure: a number, or a label.
 MeasureValue = float | str | None
-#: Labels by name, likewise.
+#: Labels by name, as a column of type map holds them.
 LabelPairs = list[tuple[str, str]]
 
 INT32 = pa.int32()

@@ -129,8 +129,8 @@ def _known_bytes(
     out: Path, had: KnownRecordings, wanted: FixedBytes, leaving: FixedBytes
 ) -> Int64s:
     """For each content in `wanted`, the number of the shard with a recording of the same bytes that
-    is no longer in the sources (a renamed file); -1: none. `leaving`: keys of recordings that this
-    listing missed."""
+    is no longer in the sources (a renamed file); -1: none. `leaving`: keys of recordings missing
+    from this listing."""
     home = np.full(len(wanted), -1, np.int64)
     columns = had.columns
     away = (columns.flags & known_recordings.PRESENT == 0) | (

@@ -4,10 +4,9 @@ A language's rule sees one text, so it has to guess: "39960" may be a quantity o
 a word or three letters. The other text of the pair shows which was spoken. Where they differ,
 
 - single letters and figures become the abbreviation that the other side writes ("A. B. C." beside
-"ABC", "a one" beside "A1"), in English also their names ("bee bee see"), and
-
+  "ABC", "a one" beside "A1"), in English also their names ("bee bee see"), and
 - a number in figures is read digit by digit ("drei neun neun sechs null") if that is closer to the
-other text than the quantity.
+  other text than the quantity.
 
 Neither changes a word without digits that is not an abbreviation, so a difference between words is
 never hidden. A token is an abbreviation if its text writes it in capitals and other words not. In a

@@ -1,6 +1,6 @@
 """The recordings that an OUT knows, as columns of hashes: 49 bytes each.
 
-OUT/manifests/known/<sha256[:16]>.parquet the hashes, and the parts they were read from
+    OUT/manifests/known/<sha256[:16]>.parquet    the hashes, and the parts they were read from
 
 The shards' parts are authoritative. With this cache, unchanged parts (same name and guard) need not
 be read. It is written only if reading all of them would take long.

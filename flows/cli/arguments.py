@@ -24,7 +24,8 @@ class WrongUsage(SystemExit):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Its errors keep their sentence, which --json prints too. Each command's parser is one."""
+    """Errors keep their sentence, which --json prints, too. Each command's parser is one of
+    these."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -56,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 class _Version(argparse.Action):
-    """Prints the version; looks it up only then."""
+    """Prints the version, looked up on demand."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version
@@ -78,11 +79,11 @@ class _Command:
         self._parser.add_argument(name, metavar=metavar, help=text, **more)
 
     def maybe(self, name: str, metavar: str | None, text: str, **more: Any) -> None:
-        """One by place that may be left out."""
+        """An optional argument by place."""
         self.word(name, metavar, text, nargs="?", **more)
 
     def several(self, name: str, metavar: str, text: str, **more: Any) -> None:
-        """One that may be repeated."""
+        """An argument that may be repeated."""
         self.word(name, metavar, text, action="append", default=[], **more)
 
     def flag(self, name: str, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Signals before and after a command: they end the process at once, by an exit code.
+"""Signals before and after a command: they end the process at once, with an exit code.
 
 This imports next to nothing: until `begin` is called, which is some 0.1 s after the interpreter has
 started, Ctrl-C ends in a traceback of Python's, and SIGTERM by that signal.
@@ -11,14 +11,14 @@ import os
 import signal
 from functools import partial
 
-#: What a process does that nobody has told otherwise.
+#: A process's handlers by default.
 DEFAULTS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 
 
 def begin() -> None:
-    """Until the command begins, SIGINT and SIGTERM end this process without another word: there is
-    nothing to clean up, and a library in C that is interrupted while it is loaded may crash. A
-    signal that somebody else has decided about stays as it is (`nohup … &`)."""
+    """Until the command begins, SIGINT and SIGTERM end this process silently: there is nothing to
+    clean up, and a library in C that is interrupted while it is loaded may crash. A signal that
+    somebody else has set stays as it is (`nohup … &`)."""
     for number, default in DEFAULTS.items():
         if signal.getsignal(number) is default:
             signal.signal(number, _end)
@@ -26,15 +26,15 @@ def begin() -> None:
 
 
 def over(code: int) -> None:
-    """The command is over and has said so: from now on both end the process by its exit code,
-    because other threads and what is registered for the exit may take their time."""
+    """The command is over and has printed its result: from now on both end the process with its
+    exit code, because other threads and exit handlers may take their time."""
     for number in DEFAULTS:
         if signal.getsignal(number) is _end:
             signal.signal(number, partial(_end_by, code))
 
 
 def is_undecided(number: signal.Signals) -> bool:
-    """Whether nobody has decided what this signal does, but for `begin`."""
+    """Whether nobody but `begin` has set a handler for this signal."""
     return signal.getsignal(number) in (DEFAULTS[number], _end)
 
 
@@ -47,6 +47,6 @@ def _end_by(code: int, number: int, frame: object) -> None:
 
 
 def _ignore() -> None:
-    """Python gives up its handlers before it takes its modules apart; a signal would then kill."""
+    """At exit Python resets its handlers before it clears its modules; a signal would then kill."""
     for number in DEFAULTS:
         signal.signal(number, signal.SIG_IGN)

@@ -23,7 +23,7 @@ from tasks.base.logs import log, sent_to
 from tasks.base.process_memory import importing, without_pandas, without_search_at_exit
 from tasks.storage import owners
 
-#: Defaults for what this command and its children start; a value that is set already stays.
+#: Environment defaults for this command and its children; values that are set already stay.
 ENVIRONMENT = {
     "DO_NOT_TRACK": "1",  # no network unless a setting names it: Prefect would send usage data
     # Dask and Prefect keep their own records; Dask reads this when it is imported, and would
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print the traceback of a bug of ours: an error of a library may name any path or URL."""
+    """Print the traceback of a bug, masked: a library's error may name any path or URL."""
     whole = "".join(traceback.format_exception(kind, error, trace))
     print(masking.lines(whole), end="", file=sys.stderr)
 
@@ -122,7 +122,7 @@ def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
         return Exit.DONE
     except UnicodeEncodeError as error:
         if error.encoding in ("utf-8", "utf8"):
-            raise  # an error of ours
+            raise  # a bug
         why = f"this locale's encoding, {error.encoding}, cannot print a name"
         return _fail(args, f"{why}; set PYTHONUTF8=1", Exit.FAILED)
     except OSError as error:
@@ -132,7 +132,7 @@ def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
             sentence = f"this user may start no more threads or processes here: {RAISE}"
             return _fail(args, sentence, Exit.FAILED)
         if not process_setup.was_interrupt(error):
-            raise  # an error of ours
+            raise  # a bug
         return _interrupted(args, heard)
 
 
@@ -143,7 +143,7 @@ def _interrupted(args: argparse.Namespace, heard: process_setup.Heard) -> Exit:
 def _fail(
     args: argparse.Namespace, sentence: str, code: Exit, facts: JsonObject | None = None
 ) -> Exit:
-    sentence = masking.sentence(sentence)  # an error of the system may name any path or URL
+    sentence = masking.sentence(sentence)  # a system error may name any path or URL
     print(f"uttermill: {sentence}", file=sys.stderr)
     if args.json:
         _print_error(sentence, code, facts or {})
@@ -151,5 +151,5 @@ def _fail(
 
 
 def _print_error(sentence: str, code: Exit, facts: JsonObject) -> None:
-    with suppress(OSError):  # where nobody can read it, the exit code tells
+    with suppress(OSError):  # if nobody can read it, the exit code remains
         print(json_line({"error": sentence, "exit": code, **facts}), flush=True)

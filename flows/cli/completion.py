@@ -1,7 +1,7 @@
-"""The script of `uttermill completion`: what each argument may be, by its metavar.
+"""The script of `uttermill completion`: the values of each argument, by its metavar.
 
-Words that the code knows (formats, kinds of plug-ins, settings) stand in the script. Splits and
-reasons are those of the version that the command line names, else those that the code knows.
+Fixed words (formats, kinds of plug-ins, settings) are in the script. Splits and reasons come from
+the version that the command line names, else from fixed lists.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FUNCTIONS = {
     "NAME": "models",
 }
 SPLITS = ("train", "dev", "test")
-#: Asks the newest version of an OUT, or a version, that stands on the command line.
+#: Reads them from the version on the command line, or from the newest version of the OUT there.
 IN_VERSION = r"""
 _uttermill_in_version() {
   local word file
@@ -51,7 +51,7 @@ _uttermill_reasons() {
   compgen -W "${found:-$_uttermill_known_reasons}" -- "$1"
 }
 """
-#: After `package.seed=` no space, so that the value can follow. Where we find nothing, as for names
+#: No space after `package.seed=`, so that the value can follow. Where nothing matches, as for names
 #: in quotes, bash completes a path.
 NO_SPACE = """
 _uttermill() {
@@ -85,7 +85,7 @@ def script(shell: str) -> str:
 
 
 def words() -> dict[str, list[str]]:
-    """What arguments may be, by the name of their function."""
+    """The values of arguments, by the name of their function."""
     every = list(chain.from_iterable(setting_listing.of(None).values()))
     names = [entry["setting"] for entry in every]
     named = (f"{kind}.{name}" for kind in shelves.SHELVES for name in shelves.names(kind))
@@ -115,7 +115,7 @@ def _assignable(every: Iterable[dict[str, object]]) -> Iterator[str]:
 
 
 def _reasons() -> Iterator[str]:
-    """Most that there are: rules on texts have their plug-ins' names."""
+    """Most reasons: those of rules on text are named as their plug-ins."""
     for name in shelves.names("filters"):
         for both in getattr(plugins.module("filters", name), "REASONS", {}).values():
             yield from (f"filter.{reason}" for reason in both)

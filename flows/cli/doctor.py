@@ -30,17 +30,17 @@ from tasks.plugins import source_code
 from tasks.runs import likeness
 from tasks.settings.job import Job
 
-LONGEST_S = 600.0  # that a worker may take to load and try what a job computes with
+LONGEST_S = 600.0  # that a worker may take to load and try a job's plug-ins
 
-#: What its workers load: any engine.
+#: What its workers load; None: all engines.
 ENGINES: dict[str, str] | None = None
 
 
 @dataclass(frozen=True)
 class Places:
-    """Sources that exist here, which each worker must see at the same path; and OUT, which each
-    must be able to write to. None: it is in an object store, or not asked about. `job`: what
-    workers are to compute there."""
+    """Sources that exist on this machine, which each worker must see at the same path; and OUT,
+    which each must be able to write to, None if it is in an object store, or not to be checked.
+    `job`: what workers are to compute."""
 
     sources: tuple[str, ...] = ()
     out: Path | None = None
@@ -98,7 +98,7 @@ def checkup(settings: ClusterSettings, places: Places) -> list[Finding]:
 def _of_job(
     client: Any, workers: Sequence[str], job: Job | None, settings: ClusterSettings
 ) -> Iterator[Finding]:
-    """Whether what the job computes with runs on each worker, and is the same there as here."""
+    """Whether the job's plug-ins run on each worker, and are the same as on this machine."""
     if job is None:
         return
     calls = {
@@ -109,7 +109,7 @@ def _of_job(
     for address, call in calls.items():
         try:
             computing[address] = call.result(timeout=LONGEST_S)
-        except Exception as error:  # of the worker: whatever it is comes from there
+        except Exception as error:  # any error raised on the worker
             yield Finding(address, False, f"it could not report its code and libraries: {error}")
     yield doctor_checks.models(computing)
     if settings.kind != "local":  # its workers are processes of this installation
@@ -118,10 +118,10 @@ def _of_job(
 
 
 def _out(out: Path, ask: Callable[..., Any]) -> Finding:
-    """Whether each worker can write to a folder that is made where OUT is, or will be."""
+    """Whether each worker can write to a new folder where OUT is, or will be."""
     home = next(place for place in (out, *out.parents) if place.is_dir())
     try:
-        # By its name it is a file that is being written (`local.is_temporary`).
+        # Its name marks it as a file being written (`local.is_temporary`).
         with tempfile.TemporaryDirectory("x.tmp", ".", home) as folder:
             return doctor_checks.out(out, ask(os.access, folder, os.W_OK))
     except OSError as error:
@@ -131,7 +131,7 @@ def _out(out: Path, ask: Callable[..., Any]) -> Finding:
 def _scheduler(client: Any) -> JsonObject:
     """The scheduler's configuration, as far as a run depends on it.
 
-    Asked by Dask's own function: the scheduler may have no uttermill.
+    Read with Dask's own function, since the scheduler may not have uttermill.
     """
     import dask.config
 
@@ -150,7 +150,7 @@ def show(findings: list[Finding]) -> Iterator[Line]:
 
 def chosen(path: str | None, sets: Sequence[str]) -> tuple[ClusterSettings, Places]:
     """The cluster of a settings file, with `--set` applied, and its places; without a file, the
-    default cluster and no place."""
+    default cluster and no places."""
     if path is None:
         # Any source and OUT will do: only the cluster is used.
         return read(None, ["."], ".", sets).cluster, Places()

@@ -100,7 +100,7 @@ def cuda_devices(workers: Facts) -> Finding:
 
 
 def pinned(workers: Facts, per_gpu: int = 1) -> Finding:
-    """Each GPU worker has seen one device since before it loaded anything, and at most `per_gpu`
+    """Each GPU worker saw one device before it loaded anything, and still does; at most `per_gpu`
     workers share a device. A CPU worker beside them sees none."""
     faults = []
     owners: Counter[tuple[str, str]] = Counter()
@@ -198,7 +198,7 @@ def scheduler(config: JsonObject, ours: JsonObject) -> Finding:
 
 
 def models(computing: Mapping[str, Computing]) -> Finding:
-    """What the job computes with runs on every worker, on a clip that is known to be good."""
+    """The job's plug-ins run on every worker, on a known good clip."""
     faults = [
         f"{address}: {fault}"
         for address, answer in computing.items()
@@ -218,8 +218,8 @@ def alike(
     files: Mapping[str, str],
     mixed: bool,
 ) -> Finding:
-    """Every worker would compute the same data as this machine; `files`: hashes of code here. Who
-    would not may work where `mixed` lets it, but not with other weights."""
+    """Every worker would compute the same data as this machine; `files`: hashes of its code. With
+    `mixed`, workers that would not may work, but not with other weights."""
     others = {
         address: _with_files(unlike, files, answer.files)
         for address, answer in computing.items()
@@ -258,7 +258,8 @@ def folders(seen: Mapping[str, JsonObject]) -> Finding:
 
 
 def out(place: Path, may_write: Mapping[str, object]) -> Finding:
-    """Every worker can write to a folder that was just made here, beside what will be in OUT."""
+    """Every worker can write to a folder just made on this machine, beside OUT's future
+    contents."""
     faults = [
         f"{address} cannot write there" for address, may in may_write.items() if may is not True
     ]

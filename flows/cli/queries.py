@@ -69,7 +69,7 @@ def ledger(out: Path) -> JsonObject:
 
 
 def item_rows(out: Path, reason: str | None, dataset: str | None) -> Iterator[JsonObject]:
-    """The same ledger row by row, and files that the newest run skipped."""
+    """The rows of `ledger`, and the files that the newest run skipped."""
     return ledger_items.rows(_ledger(out)[0], ledger_items.read_skipped(out), reason, dataset)
 
 
@@ -103,7 +103,7 @@ def _ledger(out: Path) -> tuple[Iterator[pa.Table], Path | None]:
 @logs.once()
 def what_if(out: Path, sets: Sequence[str]) -> JsonObject:
     """Items and hours kept now and under changed settings, from stored results."""
-    # The settings of a run that was refused were not published.
+    # The settings of a refused run were not published.
     now = run_folder.settings_of(out, ended_well=True)
     data = now.model_dump(mode="json")
     assign(data, sets)
@@ -135,7 +135,8 @@ def what_if(out: Path, sets: Sequence[str]) -> JsonObject:
 def data_list(
     dataset: Path, prefix: str | None, use: str | None = None, split: str | None = None
 ) -> JsonObject:
-    """The clip list of a format (`wenet`, else the first that has one), for a split (train).
+    """The clip list of a format (by default `wenet`, else the first that has one), for a split
+    (train).
 
     `paths` are absolute, or relative ones after `prefix`; `others`: splits that are left out.
     """
@@ -208,7 +209,8 @@ def _column(name: str, kind: str, unit: str, meaning: str) -> dict[str, str]:
 def prune(
     out: Path, keep: int, keep_runs: int | None = None, recipes: bool = False, yes: bool = False
 ) -> JsonObject:
-    """List what no kept version and no current settings need, by kind; with `yes`, remove it.
+    """List what neither a kept version nor the current settings need, by kind; with `yes`, remove
+    it.
 
     `recipes`: also keep what the settings of the kept versions use. OutLocked when a run holds OUT.
     """

@@ -1,4 +1,4 @@
-"""Commands that look at what a run left in OUT, or remove it.
+"""Commands that show what runs left in OUT, or remove it.
 
 Modules are imported by the command that needs them, so that a command starts quickly.
 """
@@ -45,7 +45,7 @@ def ledger(args: argparse.Namespace) -> Exit:
 
 
 def _none_because(args: argparse.Namespace, out: Path) -> str:
-    """Why no item was found: an unknown dataset or reason, with those that are known."""
+    """Why no item matches: an unknown dataset or reason, with the known ones."""
     from flows.cli import queries
 
     if args.dataset and args.dataset not in (datasets := queries.datasets(out)):
@@ -82,12 +82,12 @@ def explore(args: argparse.Namespace) -> Exit:
     except KeyboardInterrupt:
         if not answered:
             raise
-        return Exit.INTERRUPTED  # nothing is left to do again, and --json has had its one object
+        return Exit.INTERRUPTED  # there is nothing to resume, and --json has printed its object
     return Exit.DONE
 
 
 def _explored(args: argparse.Namespace) -> Path:
-    """The OUT, or a folder that stands alone; a version in its OUT stands for both."""
+    """The OUT, or a dataset outside of one; a version inside its OUT gives both."""
     from flows.explore.looking import alone
     from tasks import storage
     from tasks.storage import containment, versions
@@ -214,7 +214,7 @@ def _place(text: str) -> Path:
 
 
 def _lacks_folder(place: Path) -> str | None:
-    """Why a place is no folder; None if it is one."""
+    """Why a place is not a folder; None if it is one."""
     from tasks import storage
 
     if storage.is_folder(place):

@@ -81,7 +81,7 @@ def _read(file: str) -> list[Decision]:
 
 
 def _unknown(out: Path, ids: Iterable[str]) -> set[str]:
-    """Those ids that the newest version's ledger does not have."""
+    """The ids that the newest version's ledger does not have."""
     newest = versions.newest(out)
     if newest is None:
         return set()

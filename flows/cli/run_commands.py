@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Declined(MillError):
-    """A person does not want the work that a run would do."""
+    """A person declined the work that a run would do."""
 
 
 def run(args: argparse.Namespace) -> Exit:
@@ -128,7 +128,7 @@ def agreed(settings: PrepareSettings, yes: bool) -> bool:
     from tasks.stages.listing import once
 
     try:
-        with logs.silent():  # the run warns
+        with logs.silent():  # the run itself warns
             check_wishes(settings)  # no plan for settings that the run refuses
         plan = plans.of(settings, brief=True)
     except (MillError, OSError):  # the run meets it too, and explains it
@@ -137,7 +137,7 @@ def agreed(settings: PrepareSettings, yes: bool) -> bool:
     asked = sys.stdin.isatty() and sys.stderr.isatty()
     if yes or plan["hours_again"] <= plans.ASKS / 3600 or not asked:
         return True
-    once.forget()  # nobody knows how long the answer takes
+    once.forget()  # the answer may take long
     return _confirmed(plan)
 
 

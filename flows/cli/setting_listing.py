@@ -26,11 +26,10 @@ from tasks.recording import yaml_text
 from tasks.settings import Source, SourceSettings, StageSettings, role
 from tasks.settings.base import Plugin, Shelf
 
-#: What `uttermill settings` takes: stages, and settings beside them.
+#: Arguments of `uttermill settings`: stages, and settings beside them.
 GROUPS = tuple(PrepareSettings.model_fields)
 
-#: Examples that follow neither from a setting's default nor from its choices, as `--set` takes
-#: them.
+#: Examples, as `--set` takes them, that follow neither from a setting's default nor its choices.
 EXAMPLES = {
     "sources": "[{kind: folder, path: recordings, licence: CC-BY-4.0}]",
     "sources.kind": "kaldi",
@@ -90,7 +89,7 @@ EXAMPLES = {
 }
 #: Models of settings that are off by default; an example of a part is that of the whole.
 OFF = {"transcribe.llm_text", "cluster.tls"}
-#: What has to be given beside a setting's example.
+#: What a setting's example needs beside it.
 _CLASS = "--set cluster.kind=class --set cluster.class_name=dask_jobqueue.SLURMCluster"
 BESIDE = {
     "cluster.kind": "--set cluster.address=tcp://scheduler:8786",
@@ -100,10 +99,10 @@ BESIDE = {
 #: An entry is added to these lists, which have others by default.
 ADDED = {"filter.filters", "resample.levels", "transcribe.verdicts"}
 
-#: A unit as descriptions give it: behind a comma, at the end of a sentence or before a remark.
+#: A unit in a description: after a comma, at the end of a sentence or before a remark.
 _UNITS = r"ms|s|Hz|dB|dBFS|LUFS|MOS|samples|nats per token|nats|0 to 1|of full scale|bytes"
 _UNIT = re.compile(rf", (?P<unit>{_UNITS})(?=[.;:,]|$)")
-#: A unit as a word of a setting's name gives it, or as its description begins.
+#: A unit by a word of a setting's name, or by the beginning of its description.
 _WORDS = {"ms": "ms", "seconds": "s", "hz": "Hz", "db": "dB", "hours": "h", "gb": "GB"}
 _WORDS |= {"fraction": "0 to 1"}
 _BEGINNINGS = {"Seconds ": "s", "Share ": "0 to 1"}
@@ -112,7 +111,7 @@ _BEGINNINGS = {"Seconds ": "s", "Share ": "0 to 1"}
 def of(which: str | None) -> JsonObject:
     """By stage, every setting; or those of `which`, a stage or a setting such as `package.splits`.
 
-    ConfigError names what there is.
+    ConfigError names the known ones.
     """
     every = {group: [*_settings(PrepareSettings, group, group)] for group in GROUPS}
     if which is None:
@@ -146,7 +145,7 @@ def _settings(model: type[BaseModel], key: str, name: str) -> Iterator[JsonObjec
 
 
 def entry(name: str, model: type[BaseModel], key: str, unit: str) -> JsonObject:
-    """What the listings of stages and of plug-ins tell alike of the field `key`."""
+    """What the listings of stages and of plug-ins both say of the field `key`."""
     field = model.model_fields[key]
     default = None if field.default is PydanticUndefined else to_jsonable_python(field.default)
     return {
@@ -160,7 +159,7 @@ def entry(name: str, model: type[BaseModel], key: str, unit: str) -> JsonObject:
 
 
 def unit_of(setting: str, field: FieldInfo) -> str:
-    """As its description or its name says; empty if neither does."""
+    """The unit by the field's description, else by its name; empty if neither has one."""
     about = field.description or ""
     if match := _UNIT.search(about):
         return match["unit"]
@@ -170,7 +169,7 @@ def unit_of(setting: str, field: FieldInfo) -> str:
 
 
 def example(name: str, field: FieldInfo) -> str:
-    """`--set package.keep=60`, which changes the setting; empty for one that nobody gave any."""
+    """`--set package.keep=60`, which changes the setting; empty without an example."""
     home = name.rpartition(".")[0]
     place = home if home in OFF else name
     value = EXAMPLES.get(place) or _other(field)
@@ -207,7 +206,7 @@ def _other(field: FieldInfo) -> str:
 
 
 def _alternatives(annotation: Any) -> list[Any]:
-    """What a field may be: the members of a union, without their marks."""
+    """The types of a field: the members of a union, without their marks."""
     if get_origin(annotation) is Annotated:
         return _alternatives(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):
@@ -243,7 +242,7 @@ def all_shelves() -> JsonObject:
 def plugins_named(which: str) -> JsonObject:
     """`KIND` or `KIND.NAME`: its plug-ins, with all facts on their settings and columns.
 
-    ConfigError names the shelves, or what the shelf holds.
+    ConfigError names the kinds, or the plug-ins of the kind.
     """
     shelf, _, name = which.partition(".")
     if shelf not in shelves.SHELVES:
@@ -300,7 +299,7 @@ def _whole(shelf: str, name: str) -> JsonObject:
 def unit_of_plugin(
     plugin: str, setting: str, field: FieldInfo, columns: Mapping[str, tuple[str, str]]
 ) -> str:
-    """As its description says, as its name says, or of the column that it limits; else empty."""
+    """The unit by its description, its name, or the column that it limits; else empty."""
     if unit := unit_of(setting, field):
         return unit
     side, _, part = setting.partition("_")

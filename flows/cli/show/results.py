@@ -1,4 +1,4 @@
-"""What the commands print that only read: status, ledger, what-if, verify, plugins, schema, …"""
+"""Output of commands that only read: status, ledger, what-if, verify, plugins, schema, …"""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def ledger(result: JsonObject) -> Iterator[Line]:
 
 
 def reason(row: JsonObject) -> str:
-    """Empty where the ledger has the outcome again, as of what is packaged."""
+    """The reason; empty where the ledger repeats the outcome, as for packaged clips."""
     return "" if row["reason"] == row["outcome"] else str(row["reason"])
 
 
@@ -192,7 +192,7 @@ def plugins(result: JsonObject) -> Iterator[Line]:
 
 
 def _abilities(abilities: JsonObject) -> str:
-    """What a recogniser hears and tells, with its own settings' defaults."""
+    """What a recogniser takes and returns, with the defaults of its settings."""
     longest = f"{abilities['longest']:g} s" if abilities["longest"] else "no limit known"
     return (
         f"languages: {', '.join(abilities['languages'] or ()) or 'those of its model'}; at once: "

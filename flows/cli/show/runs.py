@@ -19,8 +19,8 @@ UNEXPLAINED = (
     "an earlier run did not finish, some of its files are gone or damaged, or another release "
     "made them"
 )
-HEARD = ("filter", "resample", "transcribe")  # what decides which clips there are
-IDLE_SHARE = 0.7  # an estimate says that workers waited when they computed for less of the time
+HEARD = ("filter", "resample", "transcribe")  # stages that decide which clips there are
+IDLE_SHARE = 0.7  # below it, an estimate reports that workers waited
 
 
 def plan(result: JsonObject) -> Iterator[Line]:
@@ -53,7 +53,7 @@ def plan(result: JsonObject) -> Iterator[Line]:
 
 
 def sources(result: JsonObject) -> Iterator[str]:
-    """What each source was taken for, and what of it is not taken."""
+    """What each source was taken for, and what of it is not used."""
     for source in result.get("sources", ()):
         for sentence in source["says"]:
             yield f"Source {source['source']}: {sentence}."
@@ -68,7 +68,7 @@ def _row(name: str, entry: JsonObject) -> tuple[object, ...]:
 
 
 def before_run(result: JsonObject) -> Iterator[Line]:
-    """Three lines: how much, why, and what comes of it; a fourth if it will be refused."""
+    """Three lines: how much, why, and the result; a fourth if the run will be refused."""
     yield f"Plan: {_amounts(result)}."
     yield f"Because: {'; '.join(_reasons(result))}."
     time = result["seconds"]
@@ -79,13 +79,13 @@ def before_run(result: JsonObject) -> Iterator[Line]:
 
 
 def at_most(result: JsonObject) -> str:
-    """Why the stages after the filters may compute less than is told."""
+    """Why the stages after the filters may compute less than stated."""
     clips = counted(result["unjudged"], "clip")
     return f"At most: filters have yet to measure {clips}, and what they drop goes no further."
 
 
 def unlisted(result: JsonObject) -> str:
-    """That no source was listed, and what is counted instead."""
+    """Says that no source was listed, and what is counted instead."""
     return (
         f"Counted as the last run found the sources, which cannot be listed: {result['unlisted']}."
     )
@@ -123,7 +123,7 @@ def _words(change: JsonObject) -> str:
 
 
 def _short(value: JsonValue) -> str:
-    """As `--set` takes it, without what is not set."""
+    """A value as `--set` takes it, without unset parts."""
     if isinstance(value, dict):
         value = {name: inner for name, inner in value.items() if inner not in (None, [], {})}
     text = value if isinstance(value, str) else yaml_text.on_one_line(value)
@@ -156,7 +156,7 @@ def _reasons(result: JsonObject) -> list[str]:
         return reasons
     work = [name for name, entry in result["stages"].items() if entry["compute"]]
     if work == ["package"] and result["version"]["newest"] is None:
-        return ["nothing has been published yet"]  # all was in an estimate's sample, say
+        return ["nothing has been published yet"]  # e.g. if an estimate's sample had everything
     if work:
         return [UNEXPLAINED]
     if result["changes"]:
@@ -172,7 +172,7 @@ def _version(result: JsonObject) -> str:
         return f"{version['newest']} stays as it is, with {counted(version['clips'], 'clip')}."
     if version["newest"] is None and result.get("unread_bytes"):
         return "this makes the first version."
-    # What is not cut or not heard yet is predicted.
+    # Clips not yet cut or transcribed are predicted.
     heard = not any(entry["compute"] for name, entry in result["stages"].items() if name in HEARD)
     then = f"{'' if heard else 'about '}{counted(version['clips_then'], 'clip')}"
     holds = f"{'would' if 'refusal' in result else 'will'} hold {then}"
@@ -182,8 +182,8 @@ def _version(result: JsonObject) -> str:
 
 
 def refusal(result: JsonObject) -> str:
-    """That a run will refuse to publish, and why. New files may hold the audio of those that are
-    gone, which only a run finds out."""
+    """Says that a run will refuse to publish, and why. Only a run finds out whether new files hold
+    the audio of missing ones."""
     new = result["removed"] and result["stages"]["shard"]["compute"]
     unless = " unless new recordings are the same files under other names" if new else ""
     return f"A run will refuse to publish{unless}: {result['refusal']}."
@@ -241,7 +241,7 @@ def run(result: JsonObject) -> Iterator[Line]:
 
 
 def _tars(tars: JsonObject, new: bool) -> Iterator[str]:
-    """What was written of the version's tars, and how even several readers find them."""
+    """How many of the version's tars were written, and how evenly they divide among readers."""
     if not new:
         return
     wrote = f"Wrote {counted(tars['written'], 'output shard')}"

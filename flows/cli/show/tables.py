@@ -1,4 +1,4 @@
-"""The lines of what people see: sentences, and tables whose cells are never taken for markup."""
+"""Output for people: sentences, and tables whose cells are never read as markup."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tasks.base.control_characters import escaped
 from tasks.base.counting import counted
 from tasks.base.json_types import JsonObject
 
-READ_AS = "read_as_"  # codes of files that are no recordings and were used: texts, turns
+READ_AS = "read_as_"  # codes of files that were used but are not recordings: texts, turns
 
 Line = str | Text | Table  # a sentence, plain or in a colour, or a table
 

@@ -1,4 +1,4 @@
-"""The address of a scheduler that others started: its form, and why none answers there."""
+"""The address of a scheduler that others started: its form, and why it does not answer."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ def _cause(address: str, error: BaseException) -> str:
 
 
 def client(target: object, security: Security | None, patience: float) -> Any:
-    """A `distributed.Client` of a scheduler or cluster. One that fails to connect is closed before
-    its error is raised, within `patience` seconds: else it warns when Python removes it."""
+    """A `distributed.Client` of a scheduler or cluster. If it fails to connect, it is closed within
+    `patience` seconds, before the error is raised: else it would warn when Python removes it."""
     import distributed
 
     untyped: Any = distributed.Client
 
     class Client(untyped):  # type: ignore[misc]
         def start(self, **options: Any) -> None:
-            """Connect: the step of its making that fails."""
+            """Connect: the step that may fail."""
             try:
                 super().start(**options)
             except BaseException as error:
@@ -73,7 +73,7 @@ def client(target: object, security: Security | None, patience: float) -> Any:
 
 
 def _close_streams(error: BaseException) -> None:
-    """Close the sockets that Dask leaves open where TLS fails: frames of its errors hold them."""
+    """Close the sockets that Dask leaves open when TLS fails: frames of its errors hold them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         cause: BaseException | None = error

@@ -29,16 +29,16 @@ from tasks.shard_store import mixed
 
 #: None in a worker that joined without this module: it was not preloaded.
 PRELOADED = "tasks.preload:READY_AT"
-#: Workers that are asked together. In a larger group it is more likely that one answers too late,
-#: above all when a thousand join at once. The others are asked while these work.
+#: Workers queried together. In a larger group, one is more likely to answer too late, above all
+#: when a thousand join at once. The others are queried while these work.
 AT_ONCE = 50
-ANSWER_S = 20.0  # s that a worker may take to answer, and after which it is asked again
+ANSWER_S = 20.0  # s that a worker may take to answer, and after which it is queried again
 
 
 @dataclass(frozen=True, slots=True)
 class Computing:
-    """What workers compute, for the question whether they would compute the same data as this
-    process. `mixed`: those that would not may work, too, and are recorded in OUT."""
+    """What workers are to compute, to check that they would compute the same data as this process.
+    `mixed`: those that would not may work, too, and are recorded in OUT."""
 
     job: Job
     mixed: bool = False
@@ -47,7 +47,7 @@ class Computing:
 class Admission:
     """Which workers of a scheduler may work for this client.
 
-    `common`: a folder that was just made here, and that every worker must be able to write to.
+    `common`: a folder just made by this process, to which every worker must be able to write.
     `computing`: None where nothing is computed.
     """
 
@@ -60,16 +60,15 @@ class Admission:
         self._faults: dict[str, str | None] = {}
         self._asked: dict[str, float] = {}  # monotonic s
         self._lock = threading.Lock()
-        # The workers last asked for, those of them that may work, and until when (monotonic s)
-        # that stays true.
+        # The last argument of `of`, its result, and until when (monotonic s) it is valid.
         self._last: tuple[Collection[str], list[str], float] = ((), [], 0.0)
 
     def of(self, workers: Collection[str]) -> list[str]:
-        """Addresses of those that may work. New workers are asked, AT_ONCE with each call; refusals
-        are logged once.
+        """Addresses of the workers that may work. New workers are queried, AT_ONCE per call;
+        refusals are logged once.
 
-        `workers` must not be modified: for the same object the same list is returned as long as no
-        worker has to be asked, so that a call does not go through a thousand workers.
+        `workers` must not be modified: for the same object the same list is returned while no
+        worker has to be queried, so that a call does not go through a thousand workers.
         """
         last, may, until = self._last
         if workers is last and monotonic() < until:
@@ -98,7 +97,7 @@ class Admission:
             self._faults[address] = fault
             if fault:
                 log.warning("worker %s gets no work: %s", address, fault)
-        for address in new:  # after the answers: `of` would miss them until it asks again
+        for address in new:  # after the answers, else `of` would miss them until its next query
             if address not in answers and address not in self._asked:
                 log.warning(
                     "worker %s does not answer and gets no work until it does; check that the "
@@ -108,7 +107,7 @@ class Admission:
             self._asked[address] = monotonic()
 
     def asks(self, workers: Collection[str]) -> bool:
-        """Whether any of these has never been asked."""
+        """Whether any of these has never been queried."""
         return any(worker not in self._asked and worker not in self._faults for worker in workers)
 
     def refused(self, workers: Collection[str]) -> list[str]:
@@ -120,7 +119,7 @@ class Admission:
         """Fault, or None, of each worker that answers; workers that die meanwhile are missing."""
         # Functions of the standard library, which exist whatever the worker has installed.
         asked = [self._run(addresses, version, "uttermill")]
-        heard = list(asked[0])  # a worker that did not answer is not waited for again
+        heard = list(asked[0])  # does not wait again for a worker that did not answer
         asked += [self._run(heard, resolve_name, PRELOADED)]
         if self._common is not None:
             asked += [self._run(heard, os.access, str(self._common), os.W_OK)]
@@ -140,8 +139,9 @@ class Admission:
         return {a: words or alike[a] for a, words in faults.items() if words or a in alike}
 
     def _alike(self, computing: Computing, addresses: Sequence[str]) -> dict[str, str | None]:
-        """Fault, or None, of each worker that says what it would compute the job with."""
-        job = replace(computing.job, scratch=None)  # which is of this machine
+        """Fault, or None, of each worker that reports the code and libraries it would use for the
+        job."""
+        job = replace(computing.job, scratch=None)  # it exists on this machine only
         answers = self._run(addresses, likeness.of, job)
         ours = likeness.of(job) if answers else {}
         faults: dict[str, str | None] = {}
@@ -164,21 +164,22 @@ class Admission:
         if not addresses:
             return {}
         workers = list(addresses)
-        with suppress(TimeoutError):  # asked again later
+        with suppress(TimeoutError):  # queried again later
             answers: dict[str, object] = self._client.run(
                 function, *args, workers=workers, on_error="return", callback_timeout=ANSWER_S
             )
             return answers
         if len(workers) == 1:
             return {}
-        # When one does not answer (a closed port, say), Dask drops all answers: ask one by one.
+        # If one does not answer (a closed port, say), Dask drops all answers: query one by one.
         with ThreadPoolExecutor(len(workers)) as pool:
             alone = pool.map(lambda address: self._run([address], function, *args), workers)
             return {address: answer for one in alone for address, answer in one.items()}
 
 
 def other_data(unlike: Sequence[str], mixed: bool = False) -> str | None:
-    """The fault of a worker that differs in this; None if it may work where workers are `mixed`."""
+    """The fault of a worker with these differences; None if workers may be `mixed` and it may
+    work."""
     if mixed and likeness.WEIGHTS in unlike:
         return (
             "this run would not find its results, because it has "

@@ -112,7 +112,7 @@ class WorkerDied(WorkerLost):
 
 
 class WorkerLeft(Exception):
-    """The worker had been told to leave, and did before the call had ended: nothing is to blame."""
+    """The worker was told to leave, and left before the call had ended: no item is to blame."""
 
 
 class Overdue(Exception):
@@ -120,7 +120,7 @@ class Overdue(Exception):
 
 
 class NeverStarted(Exception):
-    """The deadline passed while the call waited for a worker: nothing is to blame."""
+    """The deadline passed while the call waited for a worker: no item is to blame."""
 
 
 class NotBegun(RunError):
@@ -150,7 +150,7 @@ class Losses:
 def result_of(future: Future, seconds: float, cancelled: threading.Event) -> Any:
     """The result of a submitted call, or the error that it raised.
 
-    WorkerLost, Overdue or NoWorkerLeft if it gave neither; KeyboardInterrupt if `cancelled`.
+    WorkerLost, Overdue or NoWorkerLeft if there is neither; KeyboardInterrupt if `cancelled`.
     """
     from concurrent.futures import CancelledError
 
@@ -181,7 +181,7 @@ def result_of(future: Future, seconds: float, cancelled: threading.Event) -> Any
 
 # Runs each shard through its own chain of stages on threads, with no barrier between stages.
 
-POLL_SECONDS = 0.5  # between two looks at the width; a signal taken by another thread waits as long
+POLL_SECONDS = 0.5  # between two checks of the width; may delay a signal as long
 INTERRUPT_SECONDS = 15.0  # that running chains have to end after an interrupt
 
 Shard = TypeVar("Shard")
@@ -287,7 +287,7 @@ class _Chains(Generic[Shard, Result]):
 
 def _first(errors: Sequence[BaseException]) -> BaseException:
     """The error to raise; the others are logged."""
-    # A shard that was not begun may well report before the shard whose error stopped it.
+    # A shard that was not begun may report before the shard whose error stopped it.
     first, *others = sorted(errors, key=lambda error: isinstance(error, NotBegun))
     for other in others:
         if not isinstance(other, NotBegun):

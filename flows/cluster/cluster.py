@@ -48,20 +48,20 @@ if TYPE_CHECKING:
     from distributed import Security
 
 
-SOON_S = 0.3  # s in which a start that is almost done ends
-CLOSE_S = 5.0  # s that the end waits for a start that goes on in another thread
-THREADS, OWN_THREADS = 8, 12  # that a worker starts, and that its cluster starts here
+SOON_S = 0.3  # s in which a nearly finished start ends
+CLOSE_S = 5.0  # s that `close` waits for a start in another thread
+THREADS, OWN_THREADS = 8, 12  # that a worker starts, and that its cluster starts in this process
 
 
 class Cluster:
     """Lazy handle of a run's workers; thread-safe; a context manager that leaves nothing behind.
 
     `scratch`: a folder for this cluster alone, which holds files of local workers while they live;
-    after a kill, the folder around it is removed by its owner. `gpu`: whether any call needs a
-    GPU; otherwise all workers are alike and none sees a GPU. `common`: a folder that workers
-    started by others must be able to write to; see `flows.cluster.admission`. `engines`: what local
-    workers load before their first task; None: all that `tasks.preload` knows. `needed`: the memory
-    that they need. `job`: what they compute; workers that would compute other data are refused.
+    after a kill, the folder around it is removed by its owner. `gpu`: whether any call needs a GPU;
+    otherwise all workers are alike and none sees a GPU. `common`: a folder that workers started by
+    others must be able to write to; see `flows.cluster.admission`. `engines`: what local workers
+    load before their first task; None: all of `tasks.preload`. `needed`: the memory that they need.
+    `job`: what they compute; workers that would compute other data are refused.
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class Cluster:
         self._cluster: Any = None
         self._scheduler: SchedulerHere | SchedulerElsewhere | None = None
         self._placement: Placement | None = None
-        self._open = ExitStack()  # undone when the workers have ended
+        self._open = ExitStack()  # closed when the workers have ended
         self._closing = threading.Event()
         self._starting = local.Starting()
-        self._failure: RunError | None = None  # of the start, which is not tried twice
+        self._failure: RunError | None = None  # of the start, which is not repeated
         self._upkeep: Upkeep | None = None
         self._demand: Callable[[], int] = lambda: 0
         self._left: set[str] = set()  # addresses of workers that were told to leave
@@ -150,7 +150,7 @@ class Cluster:
 
     def await_all(self) -> int:
         """Wait until as many workers have joined, refused ones included, as the settings ask for,
-        for `wait_for_workers` at most; how many they ask for."""
+        but at most `wait_for_workers`; returns how many they ask for."""
         client, workers = self.client, self.settings.workers
         until = monotonic() + self.settings.wait_for_workers
         least = workers.min if isinstance(workers, WorkerRange) else workers
@@ -198,12 +198,12 @@ class Cluster:
         self._demand = demand
 
     def left(self, address: str) -> bool:
-        """Whether a worker that is gone had been told to leave: by TERM, or by its walltime."""
+        """Whether a worker that is gone was told to leave: by TERM, or by its walltime."""
         return address in self._left
 
     def renew(self) -> None:
         """Replace the processes of all local workers, none of which runs a call: new ones hold no
-        models in memory. Workers that others started may be at work for others."""
+        models in memory. Spares workers that others started, which may work for others."""
         if self.settings.kind == "local":
             workers = list(self.client.scheduler_info(n_workers=-1)["workers"])
             self.client.restart_workers(workers, timeout=30, raise_for_error=False)
@@ -226,14 +226,14 @@ class Cluster:
         if not (free := self._lock.acquire(timeout=SOON_S)):
             until = monotonic() + CLOSE_S
             while not free and monotonic() < until:
-                self._starting.abandon()  # the workers that another thread has started by now
+                self._starting.abandon()  # workers that another thread has started so far
                 free = self._lock.acquire(timeout=SOON_S)
         if free:
             try:
                 self._end()
             finally:
                 self._lock.release()
-        # Else another thread is still connecting: it ends the cluster itself when it has.
+        # Else another thread is still connecting, and ends the cluster itself afterwards.
 
     def __enter__(self) -> Self:
         return self
@@ -260,7 +260,7 @@ class Cluster:
             self.settings.patience,
         )
         environment = dask_config.environment(variables)
-        # All hold until the end: a nanny uses them again when it replaces a worker.
+        # All stay until the end: a nanny uses them again when it replaces a worker.
         self._open.enter_context(spawning.without_main())
         self._open.enter_context(dask.config.set(config))
         self._open.enter_context(spawning.restored(environment))
@@ -311,7 +311,7 @@ class Cluster:
         return Patience(seconds, self._closing, upkeep.word, lambda: upkeep.fault)
 
     def _security(self) -> Security | None:
-        """The certificates of all traffic; None: it is plain, or the cluster class knows."""
+        """The certificates of all traffic; None if it is plain, or left to the cluster class."""
         tls = self.settings.tls
         if tls == "auto" and self.settings.kind == "local":
             tls = local.new_certificate(self._folder())
@@ -374,15 +374,15 @@ class Cluster:
                 gc.collect()  # dask_jobqueue's clusters remove the files of their keys only then
 
 
-# What Kubernetes says of a cluster's pods that do not start: no node has room, a quota is used
-# up, an image is not there.
+# What Kubernetes reports of a cluster's pods that do not start: no node has room, a quota is used
+# up, an image is missing.
 
 LABEL = "dask.org/cluster-name"  # of the pods and worker groups of `dask_kubernetes`
 
 
 def word_of_pods(cluster: Any) -> str:
-    """The warnings of Kubernetes about a cluster of `dask_kubernetes`, each reason once; "" if
-    there is none, for another class, and where the API does not answer."""
+    """The warnings of Kubernetes about a cluster of `dask_kubernetes`, each reason once; "" without
+    any, for another class, and if the API does not answer."""
     if type(cluster).__module__.partition(".")[0] != "dask_kubernetes":
         return ""
     import httpx

@@ -78,12 +78,12 @@ def flat(
 ) -> JsonObject:
     """`DASK_CONFIG` by dotted keys, with the variables of workers that replace others.
 
-    `profiled`: Dask samples what each worker does, as its performance report shows. `dashboard`:
-    the scheduler serves all of its pages. `patience`: see `scheduler`.
+    `profiled`: Dask samples what each worker does, for its performance report. `dashboard`: the
+    scheduler serves all of its pages. `patience`: see `scheduler`.
     """
     config = dict(_flat(DASK_CONFIG)) | {"distributed.worker.profile.enabled": profiled}
     config |= _flat(scheduler(patience), "distributed.scheduler.")
-    if profiled:  # what was sampled is one of Dask's logs
+    if profiled:  # the samples are one of Dask's logs
         del config[f"distributed.admin.{LOG_LENGTH}"]
     if dashboard:
         del config["distributed.scheduler.http.routes"]

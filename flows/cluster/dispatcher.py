@@ -36,11 +36,11 @@ from tasks.stages import isolate
 Result = TypeVar("Result")
 
 SHARED_TRIES = 2  # deaths before the shard's items run one by one
-ISOLATED_TRIES = 4  # deaths of the worker itself while it isolates; more is not plausible
-MOST_LEFT = 10  # workers that leave during a call; after more of them, the call takes too long
-MOST_KILLED = 3  # calls that are killed from outside even alone
-POLL_SECONDS = 0.05  # between two looks for an idle worker, by the call at the head of a queue
-QUEUE_SECONDS = 0.5  # after which a queued call looks whether the run was cancelled
+ISOLATED_TRIES = 4  # deaths of the worker itself while it isolates; more are implausible
+MOST_LEFT = 10  # workers that leave during a call, before it counts as taking too long
+MOST_KILLED = 3  # calls killed from outside although they ran alone
+POLL_SECONDS = 0.05  # between two checks for an idle worker by the call at the head of a queue
+QUEUE_SECONDS = 0.5  # after which a queued call checks whether the run was cancelled
 
 
 class Workers(Protocol):
@@ -56,7 +56,7 @@ class Workers(Protocol):
         """Replace the worker that runs a call; False when none does."""
 
     def left(self, address: str) -> bool:
-        """Whether a worker that is gone had been told to leave."""
+        """Whether a worker that is gone was told to leave."""
 
     def renew(self) -> None:
         """Replace all workers, none of which runs a call: new ones hold no models in memory."""
@@ -75,9 +75,9 @@ class _Call(Generic[Result]):
 class Dispatcher:
     """Runs calls on the workers, at most one per worker.
 
-    The number of workers is asked before each call, so that the run follows a cluster that grows
-    or shrinks. Kinds of workers (`flows.cluster.worker_counts`) have separate queues: calls that
-    wait for a GPU hold up no call that needs none.
+    The number of workers is read before each call, so that the run follows a cluster that grows or
+    shrinks. Kinds of workers (`flows.cluster.worker_counts`) have separate queues: calls that wait
+    for a GPU do not hold up others.
 
     After a first death the call runs again; after a second death or a missed deadline its items
     run one by one in disposable processes; if one of these is killed from outside, alone, with no
@@ -94,7 +94,7 @@ class Dispatcher:
         self._draining = threading.Event()
         self._alone = threading.Event()  # a call runs, or waits to run, with no other beside it
         self._one_alone = threading.Lock()
-        self._killed = 0  # calls of which nothing lived, even alone
+        self._killed = 0  # calls killed as a whole, even alone
 
     def run(
         self,
@@ -108,13 +108,13 @@ class Dispatcher:
         again: tuple[object, ...] | None = None,
     ) -> Result:
         """Return `fn(*args)`, run on a worker of `kind`; `again`: its arguments after a death, if
-        others.
+        different.
 
         With `isolate=True`, `fn` runs its items one by one, each with a limit of its own.
-        `isolates=False` says that it has no such argument: it is then retried as many times in
-        total, because the cause may be elsewhere. `within(isolated)` is the call's deadline in wall
-        seconds. `name` (default: the last argument) is used in messages; attempts, deaths and times
-        are recorded in `trace`.
+        `isolates=False`: it has no such argument, and is retried as many times in total, because
+        the cause may be elsewhere. `within(isolated)` is the call's deadline in wall seconds.
+        `name` (default: the last argument) is used in messages; attempts, deaths and times are
+        recorded in `trace`.
         """
         what = name if name is not None else str(args[-1]) if args else fn.__name__
         tries = SHARED_TRIES + ISOLATED_TRIES
@@ -126,7 +126,7 @@ class Dispatcher:
                 return self._attempt(call, within(False))
             except WorkerLost as loss:
                 call = call if again is None else replace(call, args=again)
-                # A call that hangs is not given the same time once more.
+                # A call that hangs does not get the same time once more.
                 last = isolates and (attempt == SHARED_TRIES or loss.timed_out)
                 then = "its items run one by one now" if last else "it runs again"
                 log.warning("%s: %s%s", what, loss, f"; {then}" if attempt < tries else "")
@@ -166,7 +166,7 @@ class Dispatcher:
             raise
         except WorkerLost as loss:
             raise RunError(f"{fn.__name__}: {loss}") from loss
-        except Exception as error:  # of the call: whatever it is comes from there
+        except Exception as error:  # any error raised by the call
             raise RunError(f"{fn.__name__}: {type(error).__name__}: {error}") from error
 
     def wanted(self) -> int:
@@ -238,7 +238,7 @@ class Dispatcher:
                 self._alone.clear()
 
     def _all_killed(self) -> bool:
-        """Whether so many calls were killed alone that no item is to blame."""
+        """Whether so many calls were killed although alone that no item is to blame."""
         with self._lock:
             self._killed += 1
             return self._killed == MOST_KILLED
@@ -272,8 +272,8 @@ class Dispatcher:
                     continue
                 calls.ended.clear()
                 with calls.submitting:
-                    # With none running it is submitted in any case: Dask waits for a worker to
-                    # join, and gives up after its own time-out.
+                    # If none runs, submit in any case: Dask waits for a worker to join, and gives
+                    # up after its own time-out.
                     busy = len(calls.running)
                     idle = not busy or busy < self._cluster.live(calls.kind)
                     # Meanwhile another call may have come to the head, or failed.
@@ -285,11 +285,11 @@ class Dispatcher:
                 calls.ended.wait(POLL_SECONDS)
 
     def _drained(self, retry: bool) -> bool:
-        """Whether a call is not to begin; one that began before may run again."""
+        """Whether a call must not begin; one that has begun before may run again."""
         return self._draining.is_set() and not retry
 
     def _wait(self, future: Future, seconds: float, may_leave: bool) -> Any:
-        """The result of a call. `may_leave`: a worker that leaves is told apart from one that
+        """The result of a call. `may_leave`: distinguish a worker that leaves from one that
         dies."""
         try:
             return result_of(future, seconds, self._cancelled)

@@ -99,8 +99,8 @@ def gather(dask_worker: Worker) -> JsonObject:
 
 
 class Computing(NamedTuple):
-    """What a worker would compute a job with, and how that ran on a clip that is known to be good.
-    `files`: hashes of its code by file."""
+    """What a worker would compute a job with, and how that ran on a known good clip. `files`:
+    hashes of its code by file."""
 
     likeness: likeness.Likeness
     files: Mapping[str, str]
@@ -108,8 +108,8 @@ class Computing(NamedTuple):
 
 
 def computing(job: Job) -> Computing:
-    """On a worker, as a task: it may take a minute, in which the worker has to answer others.
-    ConfigError for a model that is missing."""
+    """Runs on a worker, as a task: it may take a minute, in which the worker must answer others.
+    Raises ConfigError for a missing model."""
     worker = get_worker()
     alike = likeness.of(job)
     return Computing(alike, source_code.by_file(job), isolate.rehearse(adapted(job, worker)))

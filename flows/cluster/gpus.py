@@ -28,7 +28,8 @@ def devices(chosen: Chosen) -> tuple[str, ...]:
 
 
 def check_devices(chosen: Chosen) -> None:
-    """ConfigError when a list names a GPU that this process may not see or that does not exist."""
+    """Raises ConfigError if a list names a GPU that this process may not see or that does not
+    exist."""
     if not isinstance(chosen, tuple):
         return
     names = devices(chosen)
@@ -49,9 +50,10 @@ def check_devices(chosen: Chosen) -> None:
 
 
 def visible(value: str | None) -> tuple[str, ...] | None:
-    """Devices that the variable makes visible; like CUDA, ignores all from the first bad name on.
+    """Devices that the variable makes visible; like CUDA, ignores the first bad name and all after
+    it.
 
-    None when the variable is not set: then all are visible.
+    None if the variable is not set, so that all are visible.
     """
     if value is None:
         return None

@@ -1,8 +1,8 @@
-"""Preload of the nannies of workers that others started: one that is told to end (TERM: a preempted
-node, a walltime, `scancel`, a pod that is evicted) lets its worker end its call first.
+"""Preload of the nannies of workers that others started: on TERM (a preempted node, a walltime,
+`scancel`, an evicted pod), a nanny lets its worker end its call first.
 
-The worker takes no new call from then on. A call that takes too long is cut, and known to be no
-fault of its shard. It imports little: every worker's nanny loads it.
+The worker takes no new call from then on. A call that takes too long is cut off, and does not count
+against its shard. It imports little: every worker's nanny loads it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
-#: s that a call has for its end. Preempted nodes and pods are killed 30 s after TERM.
+#: s that a call has to end. Preempted nodes and pods are killed 30 s after TERM.
 DRAIN_S = 18.0
-LOOK_S = 0.3  # s between two looks whether it has ended
+LOOK_S = 0.3  # s between two checks whether it has ended
 TOPIC = "uttermill-leaving"  # of Dask's events: addresses of workers that leave
 
 
@@ -44,8 +44,8 @@ async def dask_teardown(nanny: Any) -> None:
 
 
 def _kill(pid: int | None) -> None:
-    """Kill a worker whose call does not end: then Dask says so, where it would start it elsewhere
-    beside another call."""
+    """Kill a worker whose call does not end: Dask then reports the death, instead of starting the
+    call again beside another one."""
     if pid is not None:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 CERTIFICATE_NAME = "uttermill"
 CERTIFICATE_LIFE = timedelta(days=3650)  # runs take months; the key is removed with the cluster
 STARTS = 3  # tries, when a worker is killed while it starts
-KILLED = "Nanny failed to start worker process"  # Dask's message for a worker that sent none
+KILLED = "Nanny failed to start worker process"  # Dask's message for a worker that sent no message
 CLOSE_S = 4.0  # s that the end of a worker may take
-SPAWNING_S = 0.3  # s in which the thread that spawns a worker comes to know its process
+SPAWNING_S = 0.3  # s until the thread that spawns a worker has its process
 
 
 def new_certificate(folder: Path) -> TlsSettings:
-    """A new certificate in `folder`, which is its own authority, and its key, for this user alone.
+    """A new certificate in `folder`, its own authority, with its key, readable by this user alone.
 
     P-256 takes 0.2 ms; RSA, which `distributed.Security.temporary` uses, 40 to 130 ms.
     """
@@ -53,7 +53,7 @@ def new_certificate(folder: Path) -> TlsSettings:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))  # a clock may be set back
+        .not_valid_before(now - timedelta(days=1))  # clocks may be set back
         .not_valid_after(now + CERTIFICATE_LIFE)
         .sign(key, hashes.SHA256())
     )
@@ -74,7 +74,7 @@ def _key_file(path: Path, content: bytes) -> str:
 
 class Starting:
     """The start of a local cluster, which another thread may end. `before`: the clusters that this
-    process had, so that the new one is known; None: it has not begun."""
+    process had, to find the new one; None before the start."""
 
     def __init__(self) -> None:
         self.before: set[SpecCluster] | None = None
@@ -99,7 +99,7 @@ def start(
     starting: Starting,
 ) -> SpecCluster:
     """A `distributed.SpecCluster` on the loopback. `memory`: bytes per worker; `engines`: what
-    workers load. RunError where that kills them.
+    workers load. RunError if that kills them.
 
     `folder` holds the files of the scheduler and the workers; the next run removes it when this
     one is killed.
@@ -131,7 +131,7 @@ def start(
                 scheduler,
                 security=security,
                 silence_logs=logging.ERROR,
-                shutdown_on_close=False,  # ours to end: at exit Dask waits for an interrupted one
+                shutdown_on_close=False,  # Dask would wait for an interrupted one at exit
             )
             return cluster
         except RuntimeError as error:
@@ -210,15 +210,15 @@ def abandon(clusters: Iterable[SpecCluster]) -> None:
     from distributed import Status
 
     for cluster in clusters:
-        # Else each nanny that fails now is printed with a traceback.
+        # Else each nanny that fails now prints a traceback.
         with suppress(AttributeError):  # its loop has not begun
             loop = cluster.loop.asyncio_loop  # type: ignore[union-attr]  # of Tornado
             loop.set_exception_handler(lambda loop, context: None)
         for nanny in list(cluster.workers.values()):
             nanny.status = Status.closing_gracefully  # else it would start a new worker
         kill(processes(cluster))
-    # A process that was spawned a moment ago is not known to its nanny yet. It would find what it
-    # shares with this one gone, and print a traceback.
+    # A nanny does not yet have a process spawned a moment ago, which would find what it shares with
+    # this process gone, and print a traceback.
     end = time.monotonic() + SPAWNING_S
     while time.monotonic() < end:
         kill(_just_spawned())

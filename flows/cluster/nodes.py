@@ -1,5 +1,5 @@
 """Dask's scheduler and worker without their HTTP servers, which would show logs and call stacks to
-all users of this machine: they ask for no certificate.
+all users of this machine, without a certificate.
 
 A worker imports this before its preload, so it imports nothing of ours.
 """

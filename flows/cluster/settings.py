@@ -47,12 +47,12 @@ class TlsSettings(StageSettings):
     key: str = Transient(..., "Its private key, PEM, without a passphrase.")
 
     def rooted(self) -> Self:
-        """The same with absolute paths, because workers start in folders of their own."""
+        """A copy with absolute paths, because workers start in folders of their own."""
         paths = {name: os.path.abspath(path) for name, path in self}
         return self.model_copy(update=paths)
 
     def check(self) -> None:
-        """ConfigError when a file cannot be read or is not a certificate or key in PEM."""
+        """Raises ConfigError if a file cannot be read or is not a certificate or key in PEM."""
         for name, path in self:
             try:
                 with open(path, "rb"):
@@ -68,7 +68,7 @@ class TlsSettings(StageSettings):
             ) from None
         try:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.load_cert_chain(self.cert, self.key, password="")  # no password: it would ask
+            context.load_cert_chain(self.cert, self.key, password="")  # without one, it prompts
         except ssl.SSLError:
             raise ConfigError(
                 f"cluster.tls: {self.cert} and {self.key} are not a certificate and its key in "
@@ -264,12 +264,12 @@ class ClusterSettings(StageSettings):
 
     @property
     def most_workers(self) -> int | None:
-        """Worker processes without a GPU that are asked for, at most; None: as many as fit."""
+        """The most worker processes without a GPU that are asked for; None: as many as fit."""
         return self.workers.max if isinstance(self.workers, WorkerRange) else self.workers
 
     @property
     def patience(self) -> float | None:
-        """s that a scheduler of ours waits while no worker is there; None: as infra/dask.yaml."""
+        """s that this run's scheduler waits without workers; None: as in infra/dask.yaml."""
         return self.wait_for_workers if self.kind == "class" else None
 
     def rooted(self) -> Self:
@@ -279,7 +279,7 @@ class ClusterSettings(StageSettings):
         return self.model_copy(update={"tls": self.tls.rooted()})
 
     def check(self) -> None:
-        """ConfigError when the settings name something that does not exist. Starts nothing."""
+        """Raises ConfigError if the settings name something that does not exist. Starts nothing."""
         if self.dashboard and find_spec("bokeh") is None:
             raise ConfigError("cluster.dashboard needs bokeh: pip install bokeh, or turn it off")
         if self.performance_report and find_spec("bokeh") is None:
@@ -302,16 +302,16 @@ class ClusterSettings(StageSettings):
                 )
 
     def new_cluster(self) -> Any:
-        """A cluster of the class that they name; ConfigError when its options do not fit it."""
+        """A cluster of the named class; ConfigError if the options do not fit it."""
         maker = cluster_class(self.class_name)
         try:
             return maker(**self.options)
-        except (TypeError, ValueError) as error:  # most often an option that it does not have
+        except (TypeError, ValueError) as error:  # mostly an unknown option
             raise ConfigError(f"cluster.options do not fit {self.class_name}: {error}") from error
 
 
 def cluster_class(name: str | None) -> Callable[..., Any]:
-    """A cluster class by its dotted name; ConfigError when it cannot be imported, or is none."""
+    """A cluster class by its dotted name; ConfigError if it cannot be imported, or is not one."""
     module, _, attribute = (name or "").rpartition(".")
     try:
         with _interrupts_kept():

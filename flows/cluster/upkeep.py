@@ -1,5 +1,5 @@
-"""Keeps the jobs of a cluster class (Slurm's and the like) at the number that the settings ask for:
-a job that has ended, that was refused, or that is near its walltime is replaced."""
+"""Keeps the jobs of a cluster class (Slurm and the like) at the number in the settings: replaces
+jobs that have ended, were refused, or are near their walltime."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from distributed import SpecCluster
 
 
-CHECK_S = 5.0  # s between two looks at the jobs
-AGAIN_S = 60.0  # s between two tries of a queue that refuses jobs, and between two log lines
-LOST_S = 300.0  # s without any worker after which a job is given up whose queue cannot be asked
-IDLE_S = 30.0  # s that more workers than calls are kept
+CHECK_S = 5.0  # s between two checks of the jobs
+AGAIN_S = 60.0  # s between two tries when a queue refuses jobs, and between two log lines
+LOST_S = 300.0  # s without a worker after which a job is given up, if its queue cannot be queried
+IDLE_S = 30.0  # s that surplus workers are kept
 STEP_S = 120.0  # s that submitting, or cancelling, all jobs may take
-FAILED_STARTS = 3  # jobs in a row that end before any worker of theirs has joined
-#: A worker takes no new call in the last part of its walltime: so many times what a call takes, and
-#: some seconds for its end; but never in more than half of the walltime.
+FAILED_STARTS = 3  # jobs in a row that end before any of their workers joined
+#: A worker takes no new call in the last part of its walltime: LAST_CALLS times a call's length and
+#: LAST_S, but at most half of the walltime.
 LAST_CALLS, LAST_S = 2.0, 20.0
-STAGGER = 0.1  # of the walltime, by which jobs that began together are replaced one before another
+STAGGER = 0.1  # of the walltime, over which jobs that began together are replaced
 
 
 class Upkeep:
     """A thread that keeps a `distributed.SpecCluster` at its number of workers; its jobs may have
     several workers each, and count as whole.
 
-    `demand`: calls that run or wait, asked where `wanted` is a range.
+    `demand`: calls that run or wait, used if `wanted` is a range.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class Upkeep:
         self._demand = demand
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="keep-workers", daemon=True)
-        self._joined: set[Any] = set()  # jobs of which a worker was seen
-        self._missing: dict[Any, float] = {}  # since when no worker of such a job is there
+        self._joined: set[Any] = set()  # jobs of which a worker has joined
+        self._missing: dict[Any, float] = {}  # since when such a job has no worker
         self._retired: set[Any] = set()  # jobs near their walltime
         self._failed_starts = 0
         self._next_try = 0.0  # monotonic s
@@ -58,7 +58,7 @@ class Upkeep:
         self._word = ""
 
     def start(self) -> None:
-        """Submit the first jobs, and see to them from now on."""
+        """Submit the first jobs, and keep their number from now on."""
         self._thread.start()
 
     def close(self, timeout: float) -> None:
@@ -69,12 +69,12 @@ class Upkeep:
         give_up_refused(self._cluster.workers.values())
 
     def word(self) -> str:
-        """What the queue said last of jobs that do not start; "" for nothing."""
+        """The queue's last message about jobs that do not start; "" without one."""
         return self._word
 
     @property
     def fault(self) -> RunError | None:
-        """Why no worker will ever come; None as long as one may, or is there."""
+        """Why no worker will ever join; None while one may, or has joined."""
         if self._failed_starts < FAILED_STARTS or self._joined:
             return None
         return RunError(
@@ -84,13 +84,13 @@ class Upkeep:
 
     def _run(self) -> None:
         while not self._ended.is_set():
-            # The cluster is closed meanwhile, or its queue takes too long: the next look decides.
+            # The cluster is being closed, or its queue takes too long: the next check decides.
             with suppress(TimeoutError, OSError):
                 self._look()
             self._ended.wait(CHECK_S)
 
     def _look(self) -> None:
-        """Find the jobs that are over or near their end, and bring the number back."""
+        """Find the jobs that are over or near their end, and replace them."""
         cluster = self._cluster
         jobs = dict(cluster.workers)
         present = jobs_with(workers_of(cluster.worker_spec), self._names())
@@ -124,8 +124,7 @@ class Upkeep:
         present: set[Any],
         queued: Mapping[Any, QueuedJob] | None,
     ) -> set[Any]:
-        """Jobs that are over: the queue has forgotten them, or no worker of theirs has been there
-        for a while."""
+        """Jobs that are over: not in the queue any more, or without a worker for a while."""
         now = monotonic()
         for name in jobs:
             if name in present or name not in self._joined:
@@ -155,7 +154,7 @@ class Upkeep:
             self._on_loop(self._add, wanted)
         except TimeoutError:
             raise
-        except Exception as error:  # of the class, or of its command: whatever it is, no job began
+        except Exception as error:  # any error of the class or its command: no job began
             self._word = queue_refusal(error)
             log.warning(
                 "the queue takes no job: %s; it is asked again in %.0f s", self._word, AGAIN_S
@@ -166,7 +165,7 @@ class Upkeep:
             self._on_loop(self._drop, refused)
 
     def _shrink(self, surplus: int) -> None:
-        """End idle jobs; those whose workers are not there yet first."""
+        """End idle jobs, first those whose workers have not joined yet."""
         spec = self._cluster.worker_spec
         present = jobs_with(workers_of(spec), self._names())
         idle = sorted((n for n in spec if not self._busy(n)), key=lambda name: name in present)
@@ -209,7 +208,7 @@ class Upkeep:
         self._cluster.sync(action, argument, callback_timeout=STEP_S)
 
     async def _drop(self, names: Collection[Any]) -> None:
-        """Forget jobs, which ends what is left of them."""
+        """Drop jobs, which ends what is left of them."""
         for name in names:
             self._cluster.worker_spec.pop(name, None)
             self._missing.pop(name, None)
@@ -228,14 +227,14 @@ class Upkeep:
         done = await self._cluster.scheduler.retire_workers(
             list(addresses), remove=False, close_workers=False, stimulus_id="near-walltime"
         )
-        # One that holds a result which nobody has fetched yet stays as it is: the next look.
+        # A worker with a result that nobody has fetched yet is left for the next check.
         job_of = workers_of(self._cluster.worker_spec)
         self._retired -= {job_of.get(addresses[a]) for a in addresses.keys() - done.keys()}
 
 
 def of(cluster: Any, wanted: int | WorkerRange | None, demand: Callable[[], int]) -> Upkeep | None:
-    """What keeps a cluster, once started, at the number of workers that is wanted (None: that it
-    has). A class that sees to its workers itself is told the number; None then."""
+    """The `Upkeep` that keeps a cluster, once started, at `wanted` workers (None: as many as it
+    has). None for a class that keeps its workers itself, which gets the number."""
     from distributed import Scheduler, SpecCluster
 
     scheduler = getattr(cluster, "scheduler", None)
@@ -264,22 +263,22 @@ def workers_of(specs: Mapping[Any, Mapping[str, Any]]) -> dict[Any, Any]:
 
 
 def jobs_with(job_of: Mapping[Any, Any], workers: Iterable[Any]) -> set[Any]:
-    """Jobs of which any of these workers is."""
+    """The jobs of these workers."""
     return {job_of[name] for name in workers if name in job_of}
 
 
 def over(job: Any) -> bool:
-    """Whether the job itself knows that it has ended."""
+    """Whether the job's own state says that it has ended."""
     return getattr(getattr(job, "status", None), "name", "") in ("closed", "failed")
 
 
 def was_refused(job: Any) -> bool:
-    """Whether a job that was submitted is in no queue."""
+    """Whether a submitted job is in no queue."""
     return over(job) or getattr(getattr(job, "status", None), "name", "") == "created"
 
 
 def give_up_refused(jobs: Iterable[Any]) -> None:
-    """Dask would take a job that was never submitted for one to be submitted, or to be ended."""
+    """Mark refused jobs as failed: Dask would try to submit or to end them."""
     from distributed import Status
 
     for job in jobs:
@@ -297,17 +296,17 @@ def near_its_end(job: QueuedJob, takes: float, early: float = 0.0) -> bool:
 
 
 def spread(name: Any) -> float:
-    """0..1, another number for each job, so that those that began together do not end together."""
+    """0..1, different for each job, so that those that began together do not end together."""
     return zlib.crc32(str(name).encode()) / 2**32
 
 
-# What a batch queue says of our jobs: why one waits, when one is near its walltime, and which are
-# over. Slurm is asked by `squeue`; of other queues only their refusals are known.
+# What a batch queue says of a run's jobs: why one waits, when one is near its walltime, and which
+# are over. Slurm is queried by `squeue`; other queues only report refusals.
 
 ANSWER_S = 20.0  # s that squeue may take
 FIELDS = "%i|%T|%L|%l|%r"  # id, state, time left, walltime, reason (last, as it may hold a bar)
 UNITS = (1, 60, 3600)  # s, from the right, of D-HH:MM:SS
-#: States of which a job does not come back.
+#: Final states of a job.
 OVER = {
     "CANCELLED",
     "COMPLETED",
@@ -337,8 +336,8 @@ class QueuedJob:
 
 
 def ask_queue(jobs: Mapping[Any, Any]) -> dict[Any, QueuedJob] | None:
-    """The queue's word on each job (of `dask_jobqueue`, by any name) that is not over yet; None
-    where the queue cannot be asked now, or ever."""
+    """The queue's state of each job (of `dask_jobqueue`, by any name) that is not over yet; None if
+    the queue cannot be queried now, or at all."""
     ids = {str(number): name for name, job in jobs.items() if (number := _slurm_id(job))}
     if not ids:
         return None
@@ -358,7 +357,7 @@ def ask_queue(jobs: Mapping[Any, Any]) -> dict[Any, QueuedJob] | None:
 
 
 def parsed_answer(listing: str) -> dict[str, QueuedJob]:
-    """Jobs that are not over, by id, of what squeue prints for FIELDS."""
+    """Jobs that are not over, by id, from what squeue prints for FIELDS."""
     jobs = {}
     for line in listing.splitlines():
         number, state, remaining, walltime, reason = line.split("|", 4)
@@ -392,6 +391,6 @@ def queue_refusal(error: BaseException) -> str:
 
 
 def _slurm_id(job: Any) -> str | None:
-    """The id of a job of Slurm; None: it was refused, or is of another kind."""
+    """The id of a Slurm job; None if it was refused, or is of another kind."""
     of_slurm = getattr(job, "cancel_command", None) == "scancel"
     return getattr(job, "job_id", None) if of_slurm else None

@@ -1,6 +1,6 @@
 """Runs on a Dask worker: stages of a shard with progress events, or another call, both measured.
 
-Knows no Prefect.
+Does not use Prefect.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def run_stages(
 ) -> list[Done | Exception]:
     """Run stages for a shard on this worker, one after the other; see `tasks.stages.stage.run`.
 
-    A stage behind the first one that fails gives its error and ends the list, so that the caller
-    meets it where it asks for that stage.
+    If the first stage fails, its error is raised. If a later one fails, its error ends the list, so
+    that the caller gets it with that stage.
     """
     worker = get_worker()
     job = adapted(job, worker)
@@ -42,7 +42,7 @@ def run_stages(
         for name in names:
             try:
                 done = _run_stage(name, job, shard, seconds, isolate, worker)
-            except Exception as error:  # raised again where its stage is asked for
+            except Exception as error:  # raised again by the caller, for that stage
                 if not ended:
                     raise
                 return [*ended, error]
@@ -59,13 +59,13 @@ def _run_stage(name: str, job: Job, shard: str, seconds: float, isolate: bool, w
 
 
 class Events:
-    """Tells the run how much audio a stage has to do and has done of a shard whose recordings have
-    so many seconds, but not too often."""
+    """Reports to the run, at intervals, how much audio of a shard of `seconds` a stage has to do
+    and has done."""
 
     def __init__(self, worker: Any, stage: str, shard: str, seconds: float) -> None:
         self._worker, self._about = worker, {"stage": stage, "shard": shard}
         self._left_out = seconds
-        self._waiting = 0.0  # s of audio that were not told yet
+        self._waiting = 0.0  # s of audio not reported yet
         self._pause, self._sent = FIRST_SECONDS, time.monotonic()
 
     def ahead(self, seconds: float) -> None:
@@ -97,8 +97,8 @@ def run_call(
 
 
 def adapted(job: Job, worker: Any) -> Job:
-    """The job with this worker's memory limit, and with a handover folder on its own disk where
-    the run's folder is not there, or another user's."""
+    """The job with this worker's memory limit, and with a handover folder on its own disk if the
+    run's folder is missing there, or another user's."""
     limit = worker.memory_manager.memory_limit
     if limit:
         job = replace(job, memory_limit=int(limit))

@@ -1,5 +1,5 @@
-"""The workers of a local cluster: what they need of memory, how many of each kind fit, and how many
-threads their recogniser has.
+"""The workers of a local cluster: the memory they need, how many of each kind fit, and the threads
+of their recogniser.
 
 A GPU worker sees one device and runs only calls that need it; a CPU worker sees none. Dask's
 resources of the same names keep calls on workers of their kind, so that stages of different
@@ -33,9 +33,9 @@ PREFECT, ITS_SERVER = 60_000_000, 170_000_000
 WORKER = 110_000_000
 #: Features and batches of a recogniser, beside its weights.
 HEARING = 310_000_000
-#: What a worker should have beyond the least, for blocks, batches and long recordings.
+#: What a worker should have above the minimum, for blocks, batches and long recordings.
 SPACIOUS = 1_000_000_000
-#: Address space of a process, most of it never touched; and more of it with a recogniser.
+#: Address space of a process, most of it never touched, and what a recogniser adds.
 ADDRESSES, FOR_HEARING = 2_400_000_000, 600_000_000
 CPU, GPU = "CPU", "GPU"  # kinds of workers, and the names of their Dask resources
 MOST_WORKERS = 8
@@ -61,11 +61,11 @@ class Needs:
         return f"{main} for the main process and {worker} for each worker{models}"
 
     def fitting(self, limit: Limit, beyond: int = 0) -> int:
-        """Workers that fit beside the main process, each with so many bytes beyond the least."""
+        """Workers that fit beside the main process, each with `beyond` bytes above the minimum."""
         return max(0, limit.bytes - self.main) // (self.worker + beyond)
 
     def check(self, limit: Limit) -> None:
-        """ConfigError when no worker fits into the limit, or no process into its own."""
+        """Raises ConfigError if no worker fits into the limit, or no process into its own."""
         if not self.fitting(limit):
             without = ", set history: none" if self.main > MAIN + PREFECT else ""
             raise ConfigError(
@@ -147,15 +147,15 @@ def memory(settings: ClusterSettings, fleet: Fleet, needed: Needs = Needs()) -> 
         return int(parse_bytes(settings.memory_limit))
     share = int(0.9 * (memory_limits.of_run().bytes - needed.main)) // fleet.size
     ceiling = memory_limits.of_process(resource.RLIMIT_DATA)
-    # Below a spacious share the kernel decides, which the run survives: no item is to blame for
-    # what a plug-in's model takes unsaid.
+    # With a smaller share the kernel decides, which the run survives: items are not to blame for
+    # memory that a plug-in's model takes undeclared.
     allotment = max(needed.worker + SPACIOUS, share)
     return allotment if ceiling is None else min(allotment, ceiling)
 
 
 def check_memory(job: Job, settings: ClusterSettings, history: str) -> None:
-    """ConfigError when no local worker fits into the memory that the run may take. A warning when
-    fewer fit than the settings want, or less than they promise to each."""
+    """Raises ConfigError if no local worker fits into the memory that the run may take. Warns if
+    fewer fit than the settings want, or each gets less than they promise."""
     if settings.kind != "local":
         return
     limit = memory_limits.of_run()
@@ -208,8 +208,8 @@ def asr_threads(settings: ClusterSettings, fleet: Fleet, on_gpu: bool) -> int:
 
 
 def check(job: Job, settings: ClusterSettings) -> None:
-    """ConfigError when a stage could not use the GPU it would get, or requires one that does not
-    exist: a run that is meant for a GPU never silently falls back to the CPU.
+    """Raises ConfigError if a stage could not use the GPU it would get, or requires one that does
+    not exist: a run that is meant for a GPU never silently falls back to the CPU.
 
     Only for local workers, because others may be on other machines.
     """

@@ -1,5 +1,5 @@
-"""The workers connected to a scheduler, known without a request each time; and which of them may
-take a call, by kind (CPU, GPU) and admission."""
+"""The workers connected to a scheduler, without a request each time; and which of them may take a
+call, by kind (CPU, GPU) and admission."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ EVENTS = "all"  # Dask's topic of workers that join and leave
 
 Resources = dict[str, float]  # Dask's, by name
 TELL_S = 60.0  # s between two log lines about a cluster without workers
-FIRST_S = 7.0  # s before the first of them: by then the queue has been asked once
+FIRST_S = 7.0  # s before the first line: by then the queue has been queried once
 LEAVING = "closing_gracefully"  # Dask's status of a worker that takes no new call
-LOOK_S = 0.2  # s between two looks for a first worker
-ADMITTED_S = 120.0  # s that a call waits for an admitted worker while there are only others
+LOOK_S = 0.2  # s between two checks for a first worker
+ADMITTED_S = 120.0  # s that a call waits for an admitted worker if all are refused
 
 
 class SchedulerHere:
@@ -53,7 +53,7 @@ class SchedulerHere:
 
     @property
     def lost(self) -> bool:
-        """Never: it ends with this process."""
+        """Always false: it ends with this process."""
         return False
 
     def refresh(self) -> None:
@@ -72,7 +72,7 @@ class SchedulerElsewhere:
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        self._state = threading.Lock()  # never held during a request: events come meanwhile
+        self._state = threading.Lock()  # never held during a request, as events arrive meanwhile
         self._request = threading.Lock()
         self._known: Mapping[str, Resources] | None = None  # replaced, never changed
         self._left: set[str] = set()  # workers that left since the last request began
@@ -95,17 +95,17 @@ class SchedulerElsewhere:
 
     @property
     def lost(self) -> bool:
-        """Whether the connection to it is, which ends all calls."""
+        """Whether the connection to it is lost, which ends all calls."""
         return bool(self._client.status != "running")
 
     def refresh(self) -> None:
-        """Read the list again at the next question, even if it is recent."""
+        """Read the list again at the next use, even if it is recent."""
         with self._state:
             self._stale, self._asked = True, monotonic() - ASK_S - 1
 
     def close(self) -> None:
-        """End the subscription, before the client closes: the scheduler would try to tell the
-        closed client that it left, and log a traceback."""
+        """End the subscription, before the client closes: the scheduler would try to notify the
+        closed client, and log a traceback."""
         self._client.unsubscribe_topic(EVENTS)
 
     def _ask(self) -> None:
@@ -140,10 +140,10 @@ class SchedulerElsewhere:
 
 
 def despite_deaths(ask_all: Callable[[], object]) -> None:
-    """Ask all workers for something, and again when one of them dies meanwhile: Dask then fails for
-    all of them. A worker that takes the dead one's place gets the request from the scheduler.
+    """Send a request to all workers, and repeat it if one of them dies meanwhile: Dask then fails
+    for all. A worker that takes the dead one's place gets the request from the scheduler.
 
-    OSError when it still fails after some seconds: the scheduler is gone.
+    OSError if it still fails after some seconds: the scheduler is gone.
     """
     for seconds in PAUSES:
         try:
@@ -197,7 +197,7 @@ class Placement:
         return self._see().by_kind.get(kind, [])
 
     def _see(self) -> _Seen:
-        """The current placement. Asked several times a call, so recomputed only if the workers have
+        """The current placement. Used several times per call, so recomputed only if the workers
         changed."""
         resources = self._scheduler.resources()
         may: Collection[str] = self._admission.of(resources) if self._admission else resources
@@ -240,8 +240,8 @@ class Placement:
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a run waits for its first worker, s; what ends the wait before; what the queue says
-    meanwhile, "" for nothing; and why no worker can come, if so."""
+    """`seconds`: how long a run waits for its first worker; `ended`: ends the wait early; `word`:
+    what the queue says meanwhile, "" for nothing; `fault`: why no worker can join, or None."""
 
     seconds: float
     ended: threading.Event
@@ -271,7 +271,7 @@ def await_admission(
             raise lost_scheduler()
         if fault := patience.fault():
             raise fault
-        if admission.asks(workers):  # with the next call
+        if admission.asks(workers):  # by the next call of `of`
             continue
         if admission.refused(workers):
             refuse(admission, workers)
@@ -293,7 +293,7 @@ def await_admission(
 
 
 def _done(worker: Any) -> bool:
-    """Whether a worker, as its scheduler knows it, has been told to leave and has no call."""
+    """Whether a worker, by its scheduler's state, was told to leave and has no call."""
     return worker.status.name == LEAVING and not worker.processing
 
 

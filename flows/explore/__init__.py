@@ -2,5 +2,5 @@
 
 from tasks.base import process_memory
 
-# DuckDB's binding prints at the end of the process whatever of it no search for garbage removed.
+# At exit, DuckDB's binding prints each of its objects that was not garbage-collected.
 process_memory.search_at_exit()

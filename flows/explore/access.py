@@ -1,13 +1,13 @@
-"""Access to the explorer: which requests it takes, how many connections, and how long each may keep
-it waiting.
+"""Access to the explorer: which requests it accepts, how many connections, and how long each may
+keep it waiting.
 
 Only requests to the loopback that carry the token get in. It is the first part of every path
 (`/<token>/api/rows`), so that relative addresses carry it and no cookie is needed; the page itself
-also opens at `/?token=<token>`. A page of another site cannot know it, and a host name that is made
-to point here (DNS rebinding) is refused by its name.
+also opens at `/?token=<token>`. A page of another site cannot know it, and other host names that
+resolve to the loopback (DNS rebinding) are refused.
 
-uvicorn waits for a client as long as the client likes: for the rest of a request, and until an
-answer is read. Here both have an end, and so has the wait when the explorer is interrupted.
+uvicorn waits for a client without limit, for the rest of a request and until a response is read.
+Here both waits are limited, and so is the one when the explorer is interrupted.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ REFUSED = "this address lacks the explorer's token: open the whole address that 
 OTHER_HOST = "the explorer answers only at 127.0.0.1 and localhost"
 MOST = 256  # connections; further ones are closed at once
 REQUEST_SECONDS = 10.0  # from a request's first byte, or the connection, to its last byte
-READ_SECONDS = 60.0  # in which a client reads nothing of what waits for it
+READ_SECONDS = 60.0  # in which a client reads nothing of a waiting response
 END_SECONDS = 1.0  # for clients, once the explorer is interrupted
 
 
@@ -96,7 +96,8 @@ class Bounded(H11Protocol):
         self._wait_for_request()
 
     def _wait_for_request(self) -> None:
-        """Start the clock if a request is not whole yet, and leave it running until it is."""
+        """Start the timer if a request is incomplete, and let it run until the request is
+        complete."""
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             if self._asking is not None:
                 self._asking.cancel()
@@ -125,7 +126,7 @@ class Bounded(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """Tells the application that it ends, before it waits for what runs."""
+    """Calls `ending` at shutdown, before it waits for running requests."""
 
     def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
         super().__init__(config)

@@ -29,7 +29,7 @@ from tasks.storage import versions
 
 KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 BODY = 2_000_000  # bytes of a request, at most
-HEAVY = 4  # answers with audio, and exports, that are made at once; others wait
+HEAVY = 4  # responses with audio, and exports, made at the same time; others wait
 WEB = resources.files("flows.explore") / "web"
 
 Asking = Callable[[Corpus, Items, query.Parameters], JsonObject]
@@ -44,7 +44,7 @@ class Explorer:
         self._heavy, self._storing = ThreadPoolExecutor(HEAVY), ThreadPoolExecutor(1)
 
     def close(self) -> None:
-        """Wait for what is being made: the corpus must have ended."""
+        """Wait for responses being made; the corpus must have ended before."""
         for threads in (self._heavy, self._storing):
             threads.shutdown(cancel_futures=True)
 
@@ -61,7 +61,8 @@ class Explorer:
         return Response((WEB / name).read_bytes(), media_type=kind)
 
     def about(self, request: Request) -> Response:
-        """Answer to the page's first request: versions, columns, values to choose from, limits."""
+        """Response to the page's first request: versions, columns, values to choose from,
+        limits."""
         items = self._items(request)
         described = versions.described(self.corpus.place(items.number))
         return answer(
@@ -82,7 +83,7 @@ class Explorer:
         )
 
     def of_items(self, ask: Asking) -> Callable[[Request], Response]:
-        """A handler that asks about the items of a version."""
+        """A handler of `ask` on the items of a version."""
 
         def handler(request: Request) -> Response:
             return answer(ask(self.corpus, self._items(request), asked(request)))
@@ -103,7 +104,7 @@ class Explorer:
     def heavy(
         self, make: Callable[[Request], Response]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """A handler whose answer takes memory or long to make: few at once, and no thread waits."""
+        """A handler whose response takes memory or time: few run at once, and no thread waits."""
 
         async def handler(request: Request) -> Response:
             return await asyncio.wrap_future(self._heavy.submit(make, request))
@@ -115,10 +116,10 @@ class Explorer:
         return answer(clip.speech(self.corpus.shards.locator(name), self.corpus.going_on))
 
     def audio(self, request: Request) -> Response:
-        """WAV of an item, or of `start` to `end` of its recording; ranges as players ask them.
+        """WAV of an item, or of `start` to `end` of its recording; supports ranges.
 
-        Without audio 404; with `explain=1` 200 and the reason, since a browser writes each 404
-        into its console.
+        Without audio 404; with `explain=1` 200 and the reason, since a browser logs each 404 in
+        its console.
         """
         single = request.query_params
         try:
@@ -143,7 +144,7 @@ class Explorer:
         return responses.Sent(file, size, "audio/wav", headers, status)
 
     def sql(self, request: Request) -> Response:
-        """The answer of one SELECT; `sandbox` says what it may."""
+        """The result of one SELECT, run by `sandbox`."""
         text = request.query_params.get("sql", "")
         return answer(sandbox.answer(self.corpus.copied(self._items(request)), text))
 
@@ -200,7 +201,7 @@ def _columns(columns: Mapping[str, Column]) -> list[dict[str, str]]:
 
 
 def make(explorer: Explorer) -> Gate:
-    """The whole application, behind its gate."""
+    """The whole application, behind `Gate`."""
     e = explorer
     routes = [
         Route("/", e.page),
@@ -228,7 +229,7 @@ def make(explorer: Explorer) -> Gate:
     return Gate(Starlette(routes=routes, exception_handlers=HANDLERS), explorer.token)
 
 
-# Decisions made on the page: checks and stores them, and sends them to other open pages.
+# Decisions made on the page: checked, stored, and sent to other open pages.
 
 MOST_DECISIONS = 100_000  # decisions of one request
 PLACES = 3  # of seconds, as the page writes the boundaries of a clip
@@ -245,7 +246,7 @@ def decisions_since(corpus: Corpus, line: int) -> JsonObject:
 
 
 def store_decision(corpus: Corpus, items: Items, given: JsonObject) -> JsonObject:
-    """Store `decisions`, each on an utterance of this version; answers with the new ones."""
+    """Store `decisions`, each on an utterance of this version; returns the new ones."""
     asked = given.get("decisions")
     if not isinstance(asked, list) or not all(isinstance(entry, dict) for entry in asked):
         raise ConfigError("decisions must be a list of objects")
@@ -289,7 +290,7 @@ def _stored(
 
 
 def _known(corpus: Corpus, items: Items, ids: Sequence[str]) -> None:
-    """ConfigError unless the version has an utterance of each id."""
+    """Raises ConfigError unless the version has an utterance of each id."""
     if not ids:
         return
     marks = ", ".join("?" * len(set(ids)))
@@ -299,7 +300,7 @@ def _known(corpus: Corpus, items: Items, ids: Sequence[str]) -> None:
 
 
 def _within(corpus: Corpus, items: Items, decisions: Sequence[decision_log.Decision]) -> None:
-    """ConfigError for boundaries beyond the end of their recording."""
+    """Raises ConfigError for boundaries beyond the end of their recording."""
     ends = [(decision.id, decision.end) for decision in decisions if decision.end is not None]
     if not ends:
         return

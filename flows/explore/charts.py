@@ -119,7 +119,7 @@ def _set_by(module: Any, settings: Any, name: str) -> list[tuple[Limit, str]]:
     changed = settings.model_copy(update={name: probe})
     try:
         pairs = list(zip(module.verdict(settings), module.verdict(changed), strict=False))
-    except (TypeError, ValueError, ValidationError):  # it is not a number
+    except (TypeError, ValueError, ValidationError):  # the setting is not a number
         return []
     return [
         (now, side)
@@ -134,8 +134,8 @@ def kept(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     """What the page's limits would keep: `limits` is JSON, `[{column, side, value}, …]`.
 
     A dropped item comes back if only this limit rejects it, by the recorded reason, and it passes
-    all given limits. Approximate if a rule spares rows or several reject one: `uttermill what-if`
-    says it exactly.
+    all given limits. Approximate if a rule exempts rows or several reject one: `uttermill what-if`
+    is exact.
     """
     single = dict(asked)
     try:
@@ -173,8 +173,8 @@ def kept(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
 
 
 def table(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
-    """One of the tables: `what` is words, characters, texts, or a column of GROUPS; `rare=1` gives
-    the rare words or characters first."""
+    """One of the tables: `what` is words, characters, texts, or a column of GROUPS; `rare=1` lists
+    rare words or characters first."""
     single = dict(asked)
     what = single.get("what") or "dataset"
     chosen = query.choice(items.columns, asked)
@@ -243,8 +243,8 @@ def labels_of(items: Items) -> list[str]:
 
 
 def facets(corpus: Corpus, items: Items, asked: Parameters = ()) -> JsonObject:
-    """The values of each column that has few, with how many items have them among those that the
-    filters of all other columns choose."""
+    """The values of each column with few of them, and the number of items with each, among those
+    that the filters of all other columns choose."""
     by_column: JsonObject = {}
     given = [name for name in corpus.labels() if name in items.columns]  # by plug-ins
     for name in (*FACETS, *labels_of(items), *given):
@@ -267,8 +267,8 @@ def measured(corpus: Corpus, items: Items, name: str) -> int:
 
 
 def hours(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
-    """Hours by the duration of clips (`edges`, in s; the last bin is open) and by what became of
-    them: packaged, or the reason why not."""
+    """Hours by the duration of clips (`edges`, in s; the last bin is open) and by outcome:
+    packaged, or the reason why not."""
     chosen = query.choice(items.columns, asked)
     places = " + ".join(f"(seconds >= {edge})::INT" for edge in EDGES[1:])
     booked = "CASE WHEN outcome = 'packaged' THEN outcome ELSE stage || '.' || reason END"
@@ -283,15 +283,15 @@ def hours(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
 
 # Texts that several clips have, near-equal ones as one: adverts, jingles, prompts.
 
-MOST = 100  # groups of an answer
-NAMED, LETTERS = 20, 4000  # texts of a group, and their characters, that an address has room for
+MOST = 100  # groups in a response
+NAMED, LETTERS = 20, 4000  # texts of a group, and characters of theirs, that fit into an address
 
 
 def texts_of_items(corpus: Corpus, items: Items, members: Places) -> JsonObject:
-    """The texts of most of these items, those of several only; `kinds`: how many there are.
+    """The most frequent texts of these items, if shared by several; `kinds`: how many there are.
 
-    Each is named by the most frequent text of its group, of `different` ones, and has the texts by
-    which its clips are found in `column` (`same`; none if they are too long).
+    Each is named by the most frequent of the `different` texts of its group, and has the texts that
+    find its clips in `column` (`same`; none if they are too long).
     """
     group = corpus.text_groups(items)[members]
     members, group = members[group >= 0], group[group >= 0]

@@ -1,4 +1,4 @@
-"""One item in full: its texts, its neighbours, its recording, its audio; and where speech is.
+"""One item in full: its texts, neighbours, recording, audio, and where speech is.
 
 Audio of a span comes from the published tar, from OUT's blobs, or decoded from its source.
 """
@@ -31,13 +31,13 @@ from tasks.shard_store import annotated, blobs, hidden, muting
 from tasks.shard_store.utterance import FinalUtterance
 from tasks.speech import silero
 
-LONGEST = 600.0  # s of a source that one answer holds
+LONGEST = 600.0  # s of a source in one response
 ENCODED, DECODED = 400_000_000, 200_000_000  # bytes, samples of a clip: an hour at 48 kHz
-HEARD = 3600.0  # s of a source that the voice detector hears for one answer
-POINTS = 2000  # of its answer: the largest probability of each stretch
-LATEST = 1e7  # seconds of a recording that can be asked for
+HEARD = 3600.0  # s of a source that the voice detector processes for one response
+POINTS = 2000  # in that response: the largest probability of each stretch
+LATEST = 1e7  # seconds of a recording that can be requested
 RATES = range(1, 1_000_000)  # Hz
-NEIGHBOURS = 3.0  # s before and after a clip that can be heard with it
+NEIGHBOURS = 3.0  # s before and after a clip that can be played with it
 
 
 def published(version: Path, row: JsonObject) -> tuple[Int16s, int] | None:
@@ -87,8 +87,8 @@ def of_source(locator: Locator, start: float, end: float, rate: int) -> tuple[In
 
 
 def speech(locator: Locator | None, going_on: Callable[[], None]) -> JsonObject:
-    """Speech over a recording, as the voice detector hears it: `values` of stretches of `step`
-    seconds; Gone if it cannot be decoded. `going_on` ends it by an exception."""
+    """Speech over a recording by the voice detector: `values` of stretches of `step` seconds; Gone
+    if it cannot be decoded. `going_on` may end it by an exception."""
     if locator is None:
         raise Gone("its source is unknown")
     pieces = []
@@ -114,7 +114,7 @@ def speech(locator: Locator | None, going_on: Callable[[], None]) -> JsonObject:
 
 def part(size: int, asked: str | None) -> tuple[int, int, int, dict[str, str]]:
     """(first byte, bytes, status, headers) for a `Range` (RFC 9110, 14) of `size` bytes: one range,
-    else the whole."""
+    or the whole."""
     headers = {"Accept-Ranges": "bytes"}
     ranged = re.fullmatch(r"\s*bytes\s*=([0-9]{0,18})-([0-9]{0,18})", asked or "")
     first, last = ranged.groups() if ranged else ("", "")
@@ -169,7 +169,7 @@ def detail(corpus: Corpus, items: Items, item: int) -> JsonObject:
 
 
 def _annotations(corpus: Corpus, utterance: FinalUtterance) -> list[JsonObject]:
-    """What the chosen plug-ins say of a clip: of events all, of numbers at most POINTS."""
+    """The annotations of a clip by the chosen plug-ins: all events, at most POINTS numbers."""
     job = corpus.job()
     shown = []
     for one in annotated.of_job(job) if job is not None else ():
@@ -183,7 +183,7 @@ def _annotations(corpus: Corpus, utterance: FinalUtterance) -> list[JsonObject]:
 
 
 def _without_hidden(job: Job, texts: JsonObject, language: str | None, most: int) -> JsonObject:
-    """The texts of a clip with masks; `most`: of `hidden.most_places`."""
+    """The texts of a clip with masks; `most`: from `hidden.most_places`."""
     all_texts = [texts["reference"], texts["heard"], *texts["others"]]
     most = max(most, *(len(hidden.places(job, text or "", language)) for text in all_texts))
     reference, heard, *others = (hidden.shown(job, text, language, most) for text in all_texts)
@@ -234,7 +234,7 @@ def audio_of(corpus: Corpus, items: Items, item: int, more: float = 0.0) -> tupl
 
 
 def bounds(row: JsonObject) -> tuple[float, float, int]:
-    """(start, end, rate) of an item, in seconds and Hz; Gone if the ledger has none that can be."""
+    """(start, end, rate) of an item, in seconds and Hz; Gone if the ledger's are impossible."""
     start, end, rate = row["start"], row["end"], row["sample_rate"]
     if start is not None and start == end:
         raise Gone("it has no samples: the recording could not be decoded")
@@ -246,7 +246,7 @@ def bounds(row: JsonObject) -> tuple[float, float, int]:
 def span(
     corpus: Corpus, items: Items, recording: str, start: float, end: float, rate: int
 ) -> tuple[Int16s, int]:
-    """Seconds of a recording, decoded from its source; words that are muted are silent."""
+    """Seconds of a recording, decoded from its source; muted words are silent."""
     locator = corpus.shards.locator(recording)
     if locator is None:
         raise Gone("its audio is neither in the version nor in OUT, and its source is unknown")
@@ -261,7 +261,7 @@ def span(
 def _published_as_muted(
     corpus: Corpus, items: Items, recording: str
 ) -> Iterator[tuple[float, float]]:
-    """(start, end) in s of what is silent in a version's clips of a recording."""
+    """(start, end) in s of the muted spans of a recording in a version's clips."""
     if "muted" not in items.columns:
         return
     rows = corpus.rows(

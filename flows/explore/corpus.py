@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 
 HELD = 8  # shards whose utterances stay in memory
 ANSWERS = 500  # results of `once` that stay cached
-BATCH = 50_000  # texts that are read at once
-ANSWER = 32_000_000  # characters of the texts of an answer, at most
-AUDIBLE = FilterSettings(non_finite="silence")  # whoever listens hears the rest
+BATCH = 50_000  # texts read at once
+ANSWER = 32_000_000  # characters of the texts of a response, at most
+AUDIBLE = FilterSettings(non_finite="silence")  # the rest can be played
 DATABASE = "explore.duckdb"
-ROWS = 16  # that are fetched at once
+ROWS = 16  # fetched at once
 
 
 class Shards:
-    """The checkpoints of `out`; `job`: of the last run, if OUT keeps it."""
+    """The checkpoints of `out`; `job`: that of the last run, if OUT has it."""
 
     def __init__(self, out: Path, job: Callable[[], Job | None]) -> None:
         self._out, self._job = out, job
@@ -66,7 +66,7 @@ class Shards:
             return self._shard_of.get(recording)
 
     def locator(self, recording: str) -> Locator | None:
-        """Where a recording's bytes lie; None if no checkpoint says it."""
+        """Where a recording's bytes lie; None if no checkpoint has it."""
         shard = self.shard_of(recording)
         if shard is None:
             return None
@@ -84,7 +84,7 @@ class Shards:
         return (shard, utterances[key]) if key in utterances else None
 
     def muted(self, recording: str) -> list[tuple[float, float]]:
-        """(start, end) in s of what rules on text silence in a recording."""
+        """(start, end) in s of the spans of a recording that rules on text mute."""
         if (shard := self.shard_of(recording)) is None:
             return []
         places: list[tuple[float, float]] = []
@@ -131,7 +131,7 @@ class Gone(MillError):
 
 
 class Ended(MillError):
-    """The explorer ends while it is asked."""
+    """The explorer is ending."""
 
 
 class Corpus:
@@ -193,13 +193,13 @@ class Corpus:
         return self._items[number]
 
     def hides(self) -> bool:
-        """Whether the last run's settings hide something in texts, or are not known any more."""
+        """Whether the last run's settings hide something in texts, or are unknown."""
         job = self.job()
         return job is None or hidden.hides(job)
 
     def copied(self, items: Items) -> Path:
         """A database of its own with the table `items` of a version, and the views `ledger` (all of
-        it) and `utterances` (what is packaged), for `sandbox`; made on first use."""
+        it) and `utterances` (the packaged ones), for `sandbox`; made on first use."""
         place = self._home / f"sql-{items.number}.duckdb"
         with self._copying:
             if items.number not in self._copied:
@@ -219,7 +219,7 @@ class Corpus:
         return place
 
     def begin(self, number: int) -> None:
-        """Read a version in the background, before it is asked for."""
+        """Read a version in the background, before it is requested."""
         self._in_background(number, self.items, number)
 
     def _in_background(self, number: int, work: Callable[[Any], object], about: Any) -> None:
@@ -227,7 +227,7 @@ class Corpus:
             try:
                 work(about)
             except Exception as error:
-                if not self._ending:  # the page shows it when it asks for the same
+                if not self._ending:  # the page shows it on its own request
                     log.warning("version %d cannot be read ahead: %s", number, error)
 
         thread = threading.Thread(target=run, daemon=True)
@@ -257,7 +257,7 @@ class Corpus:
 
     def text_groups(self, items: Items) -> Int32s:
         """The group of each item's text, equal and near-equal ones in one; -1 for none, int32
-        [items]; found on first use."""
+        [items]; computed on first use."""
         with self._counting:
             if items.number not in self._text_groups:
                 groups = near_texts.groups(
@@ -276,7 +276,7 @@ class Corpus:
 
     @contextmanager
     def cursor(self) -> Iterator[DuckDBPyConnection]:
-        """A connection for one thread; Ended once the explorer ends."""
+        """A connection for one thread; raises Ended once the explorer ends."""
         with self._asking:
             self.going_on()
             cursor = self._database.cursor()
@@ -320,17 +320,17 @@ class Corpus:
         return self._once(sql, tuple(values))
 
     def job(self) -> Job | None:
-        """The job of the last run that ended well; None if OUT keeps no run."""
+        """The job of the last run that ended well; None if OUT has no run."""
         settings = run_folder.known_settings(self.out, ended_well=True)
         return settings.job() if settings else None
 
     def labels(self) -> list[str]:
-        """The columns of labels that the last run's plug-ins give."""
+        """The columns of labels of the last run's plug-ins."""
         job = self.job()
         return [] if job is None else [*annotated.labels(job)]
 
     def going_on(self) -> None:
-        """Ended if the explorer ends: what takes long asks it now and then."""
+        """Raises Ended if the explorer is ending; long work calls this now and then."""
         if self._ending:
             raise Ended("the explorer ends")
 
@@ -350,8 +350,8 @@ class Corpus:
 
 
 def _inside(out: Path) -> list[Path]:
-    """The folders of a local OUT that hold tables, where they lie: each may be a link of its
-    user's to a larger disk (`tasks.storage.containment`)."""
+    """The real folders of a local OUT's tables: each may be a link by the user to a larger disk
+    (`tasks.storage.containment`)."""
     if storage.of(out).mounted(out) is None:
         return []
     return [(out / name).resolve() for name in ("datasets", "manifests")]

@@ -55,8 +55,7 @@ def parquet(corpus: Corpus, items: Items, asked: Parameters, file: IO[bytes]) ->
 
 
 def archive(corpus: Corpus, items: Items, asked: Parameters, file: IO[bytes]) -> None:
-    """`<id>.wav` of each clip whose audio is left, and `items.jsonl`; ConfigError if that would be
-    more than CLIPS."""
+    """`<id>.wav` of each clip with audio, and `items.jsonl`; ConfigError for more than CLIPS."""
     picked, by = chosen(items, asked)
     rows = corpus.rows(
         f"SELECT item, {items.listed} FROM {items.name} WHERE {picked.sql} ORDER BY {by} "
@@ -81,8 +80,8 @@ def archive(corpus: Corpus, items: Items, asked: Parameters, file: IO[bytes]) ->
 
 
 def _is_plain(key: str | None) -> bool:
-    """Whether an id is as uttermill makes them: one that is not could lead a zip's reader to
-    another folder."""
+    """Whether an id has uttermill's form: another one could lead a zip's reader to another
+    folder."""
     return key is not None and re.fullmatch(r"[A-Za-z0-9_-]{1,200}", key) is not None
 
 

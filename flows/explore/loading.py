@@ -22,22 +22,22 @@ FIRST = (
     *("id", "source_path", "recording", "start", "end", "value", "threshold", "detail"),
     *("text_source", "hypothesis", "normalised", "wer", "cer"),
 )
-#: What is searched: what was heard only where the text says something else.
+#: What is searched; the hypothesis only if it differs from the text.
 SEARCHED = (
     "id, source_path, speaker, text, CASE WHEN hypothesis IS DISTINCT FROM text THEN hypothesis END"
 )
-HIDDEN = ("item", "searched", "spoken")  # columns that the page does not offer
+HIDDEN = ("item", "searched", "spoken")  # columns that the page does not show
 TEXT, NUMBER = "VARCHAR", "DOUBLE"
-LABEL = "label."  # before the name of a source's label, which is a column of its own
+LABEL = "label."  # prefix of the columns of sources' labels
 MOST_LABELS = 20  # names, the most frequent ones
 SKIPPED = frozenset(
     {"offset", "sha256", "generation", "shard", "blob", "word_times", "heard", "turns"}
 )
-LONGEST = 65_536  # characters of a text that are shown
+LONGEST = 65_536  # characters shown of a text
 LABELS = "MAP(VARCHAR, VARCHAR)"  # DuckDB's type of the column `labels`
-LARGEST = "1e300"  # numbers below it have sums and differences; all else is shown as none
+LARGEST = "1e300"  # larger numbers, which may have no finite sum or difference, are shown as null
 
-#: A value that a query is given.
+#: A parameter of a query.
 SqlValue = str | float | bool | None
 #: TEXT or NUMBER for each column of a view, by name.
 Types = Mapping[str, str]
@@ -61,8 +61,8 @@ def load(
     heard: bool = True,
 ) -> Mapping[str, Column]:
     """Create the table `name`; returns its columns. `home`: for copies of objects; `heard`: with
-    the texts of dropped clips, as checkpoints have them. ConfigError, with the reason, if the
-    version's tables cannot be shown."""
+    the texts of dropped clips, from checkpoints. ConfigError, with the reason, if the version's
+    tables cannot be shown."""
     try:
         with _parquet(cursor, out, version, home) as views:
             if not heard:
@@ -73,7 +73,7 @@ def load(
                 "length(trim(text)) - length(replace(trim(text), ' ', '')) + 1 AS spoken "
                 f"FROM ({_select(views, _numbered(cursor))})"
             )
-        # A page is a hundred rows from anywhere: without an index each costs a block of every
+        # A page is a hundred rows from anywhere: without an index, each reads a block of every
         # column.
         cursor.execute(f"CREATE UNIQUE INDEX {name}_item ON {name} (item)")
     except duckdb.PermissionException as error:
@@ -129,7 +129,7 @@ def _parquet(
         yield views
 
 
-#: Columns of the table of outcomes that others give, by what they are.
+#: Columns of the table of outcomes that other tables have, by type.
 OUTCOMES_APART = {TEXT: (*outcome_table.FIXED.names,), NUMBER: ("seconds", "heard")}
 LEDGER_APART = frozenset(
     ("utterance", "samples", "overlap_samples", "language", "sample_rate", "recording", "channel")
@@ -144,14 +144,14 @@ def _require(types: Types, names: Collection[str], place: str) -> None:
 
 
 def _view(cursor: duckdb.DuckDBPyConnection, view: str, pattern: str) -> Types:
-    """Create a view whose columns all have names of their own, as DuckDB compares names, and are
-    texts and numbers alone: what a file holds beside them is shown as a text."""
+    """Create a view whose columns have unique names, as DuckDB compares them, and only texts and
+    numbers: values of other types become texts."""
     table = f"read_parquet({literal(pattern)}, union_by_name=true)"
     meant = {"ledger": schema.LEDGER, "utterances": schema.UTTERANCES}.get(view)
     taken = {_compared(name) for name in (*HIDDEN, "part")}
     types, columns = dict[str, str](), list[str]()
     for name, kind, *_ in cursor.execute(f"DESCRIBE SELECT * FROM {table}").fetchall():
-        if kind.endswith("[]"):  # of a clip's own page; for all clips it would be too much
+        if kind.endswith("[]"):  # shown on a clip's own page; too much for all clips
             continue
         field = meant.field(name) if meant and name in meant.names else None
         types[free := _free(name, taken)] = target = _type(kind, field)
@@ -161,7 +161,7 @@ def _view(cursor: duckdb.DuckDBPyConnection, view: str, pattern: str) -> Types:
                 types[free := _free(LABEL + label, taken)] = TEXT
                 value = _as(TEXT, f"map_extract(labels, {literal(label)})[1]")
                 columns.append(f"{value} AS {identifier(free)}")
-    part = "filename AS part"  # the newest part of a checkpoint has the last name
+    part = "filename AS part"  # the newest part of a checkpoint sorts last
     cursor.execute(
         f"CREATE OR REPLACE TEMP VIEW {view} AS SELECT {', '.join([*columns, part])} FROM {table}"
     )
@@ -178,7 +178,7 @@ def _labels(cursor: duckdb.DuckDBPyConnection, table: str) -> list[str]:
 
 
 def _free(name: str, taken: set[bytes]) -> str:
-    """The name, with a number behind it if it is taken; it is taken from then on."""
+    """The name, with a number appended if taken; adds it to `taken`."""
     free, number = name, 2
     while _compared(free) in taken:
         free, number = f"{name}_{number}", number + 1
@@ -187,12 +187,12 @@ def _free(name: str, taken: set[bytes]) -> str:
 
 
 def _compared(name: str) -> bytes:
-    """What DuckDB compares of a name: upper case is lower case, in ASCII alone."""
+    """A name as DuckDB compares it: in lower case, for ASCII alone."""
     return name.encode().lower()
 
 
 def _type(kind: str, field: pa.Field | None) -> str:
-    """What a column of one of DuckDB's types is shown as, or what its `field` says that it is."""
+    """The type of a column for display: by its `field`, else by DuckDB's type."""
     if field is None:
         return NUMBER if _number(kind) else TEXT
     return NUMBER if pa.types.is_primitive(field.type) else TEXT
@@ -220,7 +220,7 @@ def _select(views: Mapping[str, Types], ledger: str) -> str:
     taken = {_compared(name) for name in (*HIDDEN, *FIRST)}
 
     def add(name: str, kind: str, expression: str) -> None:
-        """Another place where a column's value may be; of another type, it is another column."""
+        """Add a further expression for a column's value; of another type, it is another column."""
         if kinds.get(name, kind) != kind or (name not in expressions and _compared(name) in taken):
             name = _free(name, taken)
         taken.add(_compared(name))
@@ -280,7 +280,7 @@ UNPACKAGED_TEXTS = (
     "ON l.outcome IN ('dropped', 'failed') AND t.recording = l.recording "
     'AND t.start = round(l.start * l.sample_rate) AND t."end" = round(l."end" * l.sample_rate)'
 )
-#: What the checkpoints must hold to be joined.
+#: Columns that checkpoints need to be joined.
 RESAMPLED = {"audio": TEXT, "recording": TEXT, "start": NUMBER, "end": NUMBER}
 TRANSCRIBED = {"audio": TEXT, "text": TEXT}
 

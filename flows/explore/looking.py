@@ -1,4 +1,4 @@
-"""Datasets without an OUT around them, for looking only: a published version, or one of others."""
+"""Datasets outside of an OUT, read-only: a published version, or somebody else's dataset."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class _Places:
         return self._locators.get(recording)
 
     def utterance(self, recording: str, key: str | None) -> None:
-        """No checkpoint knows any."""
+        """None: there are no checkpoints."""
 
 
 class Looking(Corpus):
-    """One folder as the only version, with the number that it was published as; 1 for others'."""
+    """One folder as the only version, with the number that it was published as, else 1."""
 
     read_only = True
 
@@ -66,7 +66,7 @@ class Looking(Corpus):
 
 
 def _write(data: LookedAt, folder: Path) -> None:
-    """What the explorer reads of a version."""
+    """Write what the explorer reads of a version."""
     folder.mkdir()
     (folder / LEDGER_FILE).write_bytes(tables.parquet(data.table()))
     kept = [row for row in data.rows if row["outcome"] == "packaged"]
@@ -80,7 +80,7 @@ def _write(data: LookedAt, folder: Path) -> None:
 
 
 def alone(place: Path) -> bool:
-    """Whether a place is looked at by itself: a version or a dataset of others, and no OUT."""
+    """Whether a place is explored by itself: a version or somebody else's dataset, not an OUT."""
     if storage.query(place, versions.is_version):
         return True
     if storage.is_url(str(place)) or not place.is_dir():
@@ -88,7 +88,7 @@ def alone(place: Path) -> bool:
     return not any((place / part).exists() for part in ("runs", *OUT_FOLDERS)) and is_dataset(place)
 
 
-# A dataset of others as a ledger, for looking only: every clip that a source lists is packaged.
+# Somebody else's dataset as a ledger, read-only: every clip that a source lists is packaged.
 
 MOST_RECORDINGS = 2000  # recordings: the header of each is read
 SCHEMA = pa.schema(
@@ -145,7 +145,7 @@ def _sources(folder: Path) -> list[Source]:
 
 
 def _files(folder: Path, pattern: str) -> Iterator[Path]:
-    """Files of a name, near the top: a folder may be huge."""
+    """Files that match a pattern, near the top only: a folder may be huge."""
     return chain.from_iterable(folder.glob(f"{above}{pattern}") for above in ("", "*/", "*/*/"))
 
 

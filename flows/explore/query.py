@@ -28,8 +28,8 @@ from tasks.base.json_types import JsonObject
 from tasks.storage.queries import identifier, literal
 
 Parameters = Sequence[tuple[str, str]]
-MOST = 1000  # rows of an answer
-LARGEST = 10**15  # a whole number of a request is below it
+MOST = 1000  # rows in a response
+LARGEST = 10**15  # whole numbers in a request are smaller
 UTTERANCES = "outcome IN ('packaged', 'dropped', 'failed')"
 
 
@@ -42,7 +42,7 @@ class Choice:
 
 
 def choice(columns: Mapping[str, Column], asked: Parameters) -> Choice:
-    """The items that the parameters choose; ConfigError if one makes no sense."""
+    """The items that the parameters choose; ConfigError if one is invalid."""
     single = dict(asked)
     parts: list[str] = [] if single.get("spans") == "1" else [UTTERANCES]
     values: list[SqlValue] = []
@@ -89,7 +89,7 @@ def quoted(columns: Mapping[str, Column], name: str) -> str:
 
 
 def number(text: object, name: str, most: float = sys.float_info.max) -> float:
-    """A number of a request, no larger than `most` either way; ConfigError if it is none."""
+    """A number in a request, between -`most` and `most`; ConfigError if it is not one."""
     try:
         value = float(text)  # type: ignore[arg-type]
     except (ValueError, TypeError, OverflowError):
@@ -100,7 +100,7 @@ def number(text: object, name: str, most: float = sys.float_info.max) -> float:
 
 
 def integer(asked: Mapping[str, object], name: str, default: int | None = None) -> int | None:
-    """A whole number of a request, as DuckDB and numpy can count with it."""
+    """A whole number in a request, in the range of DuckDB's and numpy's integers."""
     text = str(asked.get(name) or "")
     if not text:
         return default
@@ -130,7 +130,7 @@ def page(asked: Mapping[str, str]) -> str:
 
 
 def rows(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
-    """Rows of a page, with the number and the hours of all."""
+    """Rows of a page, with the number and the hours of all chosen items."""
     single = dict(asked)
     chosen = choice(items.columns, asked)
     members = items.selection.members(chosen.sql, chosen.values)

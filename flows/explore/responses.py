@@ -1,9 +1,9 @@
-"""Answers of the explorer: JSON, errors as one sentence each, and files.
+"""Responses of the explorer: JSON, errors as one sentence each, and files.
 
-An answer that is too large for memory is made in a file first, then sent from it. So what goes
-wrong while the file is made is an answer with a sentence; what goes wrong while it is sent breaks
-the connection before `Content-Length` is reached, which every client sees. A client that reads
-slowly, or not at all, costs no thread and no memory.
+A response too large for memory is first written to a file, then sent from it. So an error while the
+file is written is a response with a sentence; an error while it is sent breaks the connection
+before `Content-Length` is reached, which every client notices. A client that reads slowly, or not
+at all, costs no thread and no memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tasks.base.json_types import JsonValue
 from tasks.storage import owners
 
 Handler = Callable[[Request, Exception], Response]
-BLOCK = 1 << 18  # bytes that are read at once
+BLOCK = 1 << 18  # bytes read at once
 
 
 def asked(request: Request) -> list[tuple[str, str]]:
@@ -38,8 +38,8 @@ def answer(data: JsonValue, status: int = 200) -> Response:
 
 
 def written(data: JsonValue, separators: tuple[str, str] = (",", ":")) -> bytes:
-    """JSON as UTF-8. Half of a surrogate pair, as a file's name that is no UTF-8 has it in Python,
-    cannot be UTF-8: it stays an escape, as all others beside it."""
+    """JSON as UTF-8. A lone surrogate, as in Python's form of a file name that is not UTF-8, cannot
+    be encoded: then all non-ASCII characters are escaped."""
     form: Any = {"separators": separators, "allow_nan": False}
     try:
         return json.dumps(data, ensure_ascii=False, **form).encode()
@@ -48,7 +48,7 @@ def written(data: JsonValue, separators: tuple[str, str] = (",", ":")) -> bytes:
 
 
 def parsed(text: str | bytes, what: str = "the request") -> JsonValue:
-    """JSON of a request; ConfigError if it is none, or if it cannot be written as UTF-8 again."""
+    """JSON of a request; ConfigError if it is not JSON, or cannot be written as UTF-8."""
     try:
         value: JsonValue = json.loads(text)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
@@ -81,7 +81,7 @@ def _http(request: Request, error: Exception) -> Response:
     return answer({"error": error.detail}, error.status_code)
 
 
-#: What an error is answered with.
+#: The response to each kind of error.
 HANDLERS: dict[Any, Handler] = {
     Gone: _failed(404),
     Ended: _failed(503),
@@ -99,7 +99,7 @@ HANDLERS: dict[Any, Handler] = {
 
 
 class Sent(StreamingResponse):
-    """`size` bytes of an open file, from where it stands; it is closed however the answer ends."""
+    """`size` bytes of an open file, from its position; closes it however the response ends."""
 
     def __init__(
         self, file: IO[bytes], size: int, kind: str, headers: Mapping[str, str], status: int = 200
@@ -114,7 +114,7 @@ class Sent(StreamingResponse):
 
 
 def made(home: Path, write: Callable[[IO[bytes]], object]) -> tuple[IO[bytes], int]:
-    """(an open file in the folder `home`, its size): `write` fills it; closed, it is gone."""
+    """(an open file in the folder `home`, its size): `write` fills it; closing deletes it."""
     file = cast(IO[bytes], tempfile.NamedTemporaryFile(dir=home))  # noqa: SIM115
     try:
         write(file)

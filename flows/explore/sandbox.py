@@ -1,7 +1,7 @@
-"""SQL that a person types, run where it can do no harm: on a read-only copy of a version's table,
-in a process of its own with limits of time, memory and rows, which reaches no file and no network.
+"""Runs a person's SQL in a sandbox: on a read-only copy of a version's table, in a separate process
+with limits of time, memory and rows, without access to files or the network.
 
-Run as a program it answers the JSON `{"path", "sql"}` on stdin with one JSON object on stdout.
+As a program, it reads the JSON `{"path", "sql"}` on stdin and writes one JSON object to stdout.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject
 
 SECONDS = 20  # of one query
-ROWS = 1000  # of its answer
-CHARACTERS = 8_000_000  # of the texts of its answer
+ROWS = 1000  # of its result
+CHARACTERS = 8_000_000  # of the texts of its result
 LONGEST = 20_000  # characters of a query
-MEMORY = "512MB"  # that DuckDB may take
+MEMORY = "512MB"  # of DuckDB
 ADDRESSES = 4 << 30  # bytes of address space of the process
 _CONFIG: dict[str, Any] = {
     "enable_external_access": False,
@@ -37,8 +37,8 @@ _CONFIG: dict[str, Any] = {
 
 
 def answer(database: Path, sql: str) -> JsonObject:
-    """`columns`, `rows` and whether there are `more`. ConfigError says what is wrong with a query,
-    or which limit it reached."""
+    """`columns`, `rows` and whether there are `more`. ConfigError for an invalid query, or one that
+    reaches a limit."""
     if len(sql) > LONGEST:
         raise ConfigError(f"a query has up to {LONGEST:,} characters")
     try:

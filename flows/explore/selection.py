@@ -1,5 +1,5 @@
-"""What is kept in memory of a version: the items that a condition chooses, and the sort keys of
-each column, by which a page of items is found without sorting all of them.
+"""Arrays of a version in memory: the items that a condition chooses, and the sort keys of each
+column, which give a page of items without sorting all of them.
 
 A condition is evaluated on the table once, into row numbers; pages, sorts and counts use those.
 Numeric columns are read on first use. Sorting by a text needs the rank of every text, which a
@@ -27,13 +27,13 @@ from tasks.base.json_types import JsonObject
 from tasks.storage.queries import identifier
 
 Places = Int32s  # items, ascending
-#: What a column is sorted by, of every item: float64, NaN if it is null, or of a text int32 its
-#: place among all texts, -1 if it is null.
+#: Sort keys of a column, by item: of numbers float64, NaN for null; of texts int32, the rank among
+#: all texts, -1 for null.
 Keys = Int32s | Float64s
 Number = TypeVar("Number", bound=np.generic)
 
-HELD = 400_000_000  # bytes of a version's arrays; beyond it the least recently used are dropped
-MOST = 500  # rows of an answer
+HELD = 400_000_000  # bytes of a version's arrays; above, the least recently used are dropped
+MOST = 500  # rows in a response
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Selection:
         return members
 
     def numbers(self, column: str) -> Float64s:
-        """A column of numbers by item, NaN if it is null; float64 [items]."""
+        """A column of numbers by item, NaN for null; float64 [items]."""
         if (numbers := self._get(("keys", column))) is None:
             name = identifier(column)
             columns = self.arrays(f"SELECT item, {name}::DOUBLE AS v FROM {self.name}")
@@ -65,13 +65,13 @@ class Selection:
         return numbers
 
     def keys(self, column: str) -> Keys | None:
-        """The sort keys of a column; None for a text column whose ranks are not known yet."""
+        """The sort keys of a column; None for a text column without ranks yet."""
         if self.columns[column].kind == "number":
             return self.numbers(column)
         return self._get(("keys", column))
 
     def rank(self, column: str) -> Keys:
-        """Find the places of a column of texts; int32 [items], -1 if it is null."""
+        """Compute the ranks of a column of texts; int32 [items], -1 for null."""
         name = identifier(column)
         columns = self.arrays(
             f"SELECT item, {name} IS NULL AS lacks, "
@@ -87,7 +87,7 @@ class Selection:
         return self._put(("keys", column), places)
 
     def texts(self) -> list[str]:
-        """Columns whose places are worth finding ahead."""
+        """Columns whose ranks are computed ahead."""
         return [name for name, column in self.columns.items() if column.kind == "text"]
 
     def _get(self, key: Hashable) -> NDArray[Any] | None:
@@ -143,8 +143,8 @@ class Vocabulary:
     number: Int64s
 
     def counted(self, members: Places, what: str, rare: bool) -> JsonObject:
-        """The most frequent words or characters of some items, or the rarest; how many there are
-        in all (`whole`), how many different (`kinds`), and how many only once (`once`)."""
+        """The most frequent words or characters of some items, or the rarest; how many there are in
+        all (`whole`), how many different ones (`kinds`), and how many that occur once (`once`)."""
         counts = self._counts(members)
         if what == "characters":
             counts = self._characters(counts)

@@ -24,15 +24,15 @@ class Served:
 
     url: str
     port: int
-    tunnel: str  # the command that brings the port to another machine
+    tunnel: str  # the command that forwards the port to another machine
     version: int
 
 
 def explore(
     out: Path, version: int | None, against: int | None, port: int, ready: Callable[[Served], None]
 ) -> None:
-    """Serve until SIGINT or SIGTERM; `ready` is told once the port is open. ConfigError if OUT
-    holds no such version, or the port is taken."""
+    """Serve until SIGINT or SIGTERM; calls `ready` once the port is open. ConfigError if OUT holds
+    no such version, or the port is taken."""
     with run_folder.scratch() as folder:
         corpus = Looking(out, folder) if alone(out) else Corpus(out, folder)
         try:

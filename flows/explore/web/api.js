@@ -1,4 +1,4 @@
-// Requests to our own server; a newer request of a kind makes the answers to older ones void.
+// Requests to our own server; a newer request of a kind discards the responses to older ones.
 
 const running = new Map();
 
@@ -6,7 +6,7 @@ export class Refused extends Error {}
 
 async function answered(response) {
   if (response.status === 403) throw new Refused("The token is wrong: open the address that `uttermill explore` printed.");
-  // Not json(): an answer cut short by a newer request must not pass for one that says nothing.
+  // Not json(): a response cut short by a newer request must not pass for an empty one.
   const text = await response.text();
   if (response.ok) return JSON.parse(text);
   throw new Refused(said(text) ?? `the server answered ${response.status}`);

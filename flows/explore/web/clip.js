@@ -12,7 +12,7 @@ import * as state from "./state.js";
 const MARGIN = 3; // s before and after that `around` plays
 const HEIGHTS = { wave: 72, loud: 56, picture: 128 };
 let now = null; // {item, version, data, player, sounds}
-let editing = null; // the item whose text is asked for while its clip loads
+let editing = null; // the item whose text is to be edited once its clip has loaded
 
 export async function draw(node, about) {
   const item = state.get("item");

@@ -60,7 +60,7 @@ function play(row) {
 
 export const stop = () => heard.pause();
 
-// The last part of the path, which people know a recording by.
+// The last part of the path, by which people recognise a recording.
 export const fileOf = (row) => (row.source_path ?? row.recording ?? "").split("/").at(-1);
 
 export function cell(column, row) {
@@ -70,7 +70,7 @@ export function cell(column, row) {
     const person = review.of(row.id);
     return [el("span", { class: `tag o-${value}` }, value), person ? el("span", { class: "tag person", title: person.note || "" }, person.decision) : null];
   }
-  if (column.name === "reason" && value === row.outcome) return ""; // what the ledger has where no rule says why
+  if (column.name === "reason" && value === row.outcome) return ""; // the ledger repeats the outcome where no rule gave a reason
   if (column.name === "recording") {
     return el("a", { href: link(row.recording) }, value);
   }

@@ -4,7 +4,7 @@
 import { colour, sized } from "./dom.js";
 
 const WINDOW = 0.4, HOP = 0.1; // s
-const SILENCE = -70; // LUFS; what is quieter is not counted
+const SILENCE = -70; // LUFS; quieter windows do not count
 const TOP = 0, FLOOR = -60; // LUFS of the drawing
 
 // Coefficients for any rate, from the analogue prototypes of the filters that BS.1770 gives at 48 kHz.

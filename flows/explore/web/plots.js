@@ -80,7 +80,7 @@ export function histogram(node, data, limits, column, choose) {
     }
   });
   const span = data.high - data.low || 1;
-  let line = 0; // limits near each other are told below each other
+  let line = 0; // limits near each other are labelled below each other
   for (const limit of limits.filter((each) => each.value !== null && each.value >= data.low && each.value <= data.high)) {
     const x = EDGE.left + (width * (limit.value - data.low)) / span;
     draw.strokeStyle = draw.fillStyle = colour("--limit");

@@ -39,7 +39,7 @@ window.addEventListener("hashchange", () => changed(new Set(["*"])));
 
 const isFilter = (name) => DATA.includes(name) || /^(in|min|max)\./.test(name);
 
-// What the server is asked: the filters of this view and `more`.
+// The parameters of a request: the filters of this view and `more`.
 export function query(more = {}, { without = [] } = {}) {
   const asked = new URLSearchParams();
   for (const [name, value] of params()) {

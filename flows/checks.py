@@ -20,7 +20,7 @@ from tasks.storage import containment, versions
 
 
 def check(settings: PrepareSettings) -> Job:
-    """Check everything that can be checked before a worker starts; ConfigError in one sentence."""
+    """Check everything that can be checked before a worker starts; raises ConfigError."""
     job = check_wishes(settings)
     storage.of(job.out).check(job.out)
     versions.check(job.out)
@@ -33,8 +33,8 @@ def check(settings: PrepareSettings) -> Job:
 
 
 def check_text(path: str) -> None:
-    """ConfigError for a path in settings or of an OUT that is not UTF-8, which YAML, Prefect, JSON
-    and pyarrow cannot hold. Names of files in a source may be any bytes."""
+    """Raises ConfigError for a path in settings or of an OUT that is not UTF-8, which YAML,
+    Prefect, JSON and pyarrow cannot hold. Names of files in a source may be any bytes."""
     if not is_utf8(path):
         raise ConfigError(f"the path {display_text(path)} is not valid UTF-8; rename the folder")
 
@@ -86,7 +86,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
 
 
 def _check_rates(job: Job) -> None:
-    """ConfigError if a format's codec does not have the sample rate."""
+    """Raises ConfigError if a format's codec does not have the sample rate."""
     for plugin in job.package.formats:
         module, chosen = plugins.FORMATS.resolve(plugin)
         rates, rate = module.rates(chosen), job.resample.rate
@@ -98,7 +98,7 @@ def _check_rates(job: Job) -> None:
 
 
 def _check_columns(job: Job) -> None:
-    """ConfigError if a format's settings name a column that no version of this run has."""
+    """Raises ConfigError if a format's settings name a column that no version of this run has."""
     from tasks.base.schema import UTTERANCES
     from tasks.publish.outcomes import shard_outcomes
 
@@ -114,8 +114,8 @@ def _check_columns(job: Job) -> None:
 
 
 def _check_turns(job: Job) -> None:
-    """ConfigError if clips are to hold turns that nobody finds, or are all too long for the filter
-    `duration`; a warning if they get no texts."""
+    """Raises ConfigError if clips are to hold turns and no diarizer finds them, or are all too long
+    for the filter `duration`; warns if turns get no texts."""
     segmenter = job.filter.segmenter.use
     if not plugins.SEGMENTERS.load(segmenter).HOLDS_TURNS:
         return
@@ -146,8 +146,8 @@ def _check_turns(job: Job) -> None:
 
 
 def _check_aligner(job: Job) -> None:
-    """ConfigError if words of sources' texts are to be timed by a recogniser that cannot, or judged
-    without times."""
+    """Raises ConfigError if the words of sources' texts are to be timed by a recogniser that
+    cannot, or judged without times."""
     use, rules = job.transcribe.backend.use, reference_words.rules_on_fit(job.transcribe)
     if rules and not job.transcribe.reference_words:
         raise ConfigError(
@@ -163,9 +163,9 @@ def _check_aligner(job: Job) -> None:
 
 
 def _check_languages(job: Job) -> None:
-    """ConfigError if a source or recogniser has a language that is no code, or if the first
-    recogniser refuses a source's. A further recogniser may: the others count alone then. So may
-    the first, of a line of a list: that clip fails alone, because the other clips are good."""
+    """Raises ConfigError if a source or recogniser has a language that is not a code, or if the
+    first recogniser refuses a source's. A further recogniser may refuse it: the others then count
+    alone. So may the first, for a line of a list: that clip alone fails."""
     faults: list[str] = []
     segmenter, plugin_settings = plugins.SEGMENTERS.resolve(job.filter.segmenter)
     hearing = segmenter.hears(plugin_settings)

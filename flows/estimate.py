@@ -1,7 +1,7 @@
 """The flow `estimate`: runs the real tasks on a stratified sample and forecasts a whole run.
 
-Results for the sample are committed where a run looks for them, so a later run reuses them and
-publishes the same bytes. The estimate itself publishes nothing.
+Results for the sample are committed as a run's are, so a later run reuses them and publishes the
+same bytes. The estimate itself publishes nothing.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def run_sample(
 def known_results(
     job: Job, shards: Sequence[str], chosen: list[Member], executor: Executor
 ) -> dict[str, sample_results.SampleResult]:
-    """Every recording whose work is done; the workers look."""
+    """Results of all recordings whose work is done, read by the workers."""
     sampled = _by_shard(chosen)
     calls = []
     for low in range(0, len(shards), AT_ONCE):

@@ -1,14 +1,13 @@
-"""The parameters of a flow run: which there are, and what they may say where a form or an API gave
-them.
+"""The parameters of a flow run, and which values are allowed when they come from a form or an API.
 
 They are the fields of the settings, which list them once. Prefect takes a flow's parameters, and
 the form in its UI, from the signature and the docstring of its function: `takes` writes both from
 models such as `PrepareSettings`.
 
-A settings file is its user's: it may name modules to import, files, servers, clusters. Parameters
-come from whoever reaches Prefect's API. So they may set numbers and choices, and words
-(`tasks/settings/base.py` says how a field is marked); any other text must be one of the settings
-file's, in the same setting and together with the texts beside it, or its default. Sources are read
+A settings file is trusted: it may name modules to import, files, servers, clusters. Parameters come
+from whoever reaches Prefect's API. So they may set numbers and choices, and words
+(`tasks/settings/base.py` describes the marks of fields); any other text must be the settings
+file's, in the same setting and together with the texts beside it, or the default. Sources are read
 and results written below the folders of the settings file alone, and below those that the user
 allowed.
 """
@@ -48,13 +47,13 @@ REMEDY = (
 )
 #: What could lead out of a place in a URL, or add another one to it.
 _LEADS_OUT = ("::", "%", "?", "#", "\\")
-#: Is told of (place, shelf, name) of a plug-in before it is imported.
+#: Called with (place, kind, name) of a plug-in before it is imported.
 Seen = Callable[[str, str, str], object]
 
 
 def takes(*models: type[BaseModel], **about: str) -> Callable[[Function], Function]:
-    """Makes the fields of the models the parameters of a function of `**parameters`. `about`: what
-    the form says of a parameter, if not the field's description."""
+    """Makes the fields of the models the parameters of a function of `**parameters`. `about`:
+    descriptions for the form, in place of the fields' own."""
 
     def with_parameters(function: Function) -> Function:
         lines = [
@@ -90,7 +89,8 @@ def _parameters_of(model: type[BaseModel]) -> Iterator[inspect.Parameter]:
 
 
 class Model(NamedTuple):
-    """Settings that stand somewhere in those of a run; `kind` tells models of one kind."""
+    """A model of settings at a `place` in those of a run; `kind`: that place with plug-ins' names
+    in place of numbers."""
 
     place: str
     kind: str
@@ -99,7 +99,7 @@ class Model(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """What a deployment's parameters may say.
+    """What a deployment's parameters may set.
 
     `modules`: (shelf, dotted name) of plug-ins; `texts`: (kind, {field: value}) of the settings
     that hold texts; `read` and `write`: places without links. Picklable: it goes to the processes
@@ -112,8 +112,8 @@ class Policy:
     write: tuple[str, ...]
 
     def check(self, settings: PrepareSettings) -> None:
-        """ConfigError for the first thing that the parameters may not say. Imports no plug-in that
-        the settings file does not name."""
+        """Raises ConfigError for the first value that the parameters may not set. Imports only
+        plug-ins that the settings file names."""
         for model in _models(settings, self._refuse_module):
             self._check_places(model)
             texts = _texts(model)
@@ -142,8 +142,8 @@ class Policy:
 
 
 def policy(settings: PrepareSettings, allow: Sequence[str] = ()) -> Policy:
-    """What a deployment of these settings lets parameters say; `allow`: further folders or URLs for
-    sources and results."""
+    """The policy of a deployment of these settings; `allow`: further folders or URLs for sources
+    and results."""
     modules: set[tuple[str, str]] = set()
     models = [*_models(settings, lambda _, shelf, use: modules.add((shelf, use)))]
     places: dict[str, list[str]] = {"read": [*allow], "write": [*allow]}
@@ -178,8 +178,8 @@ def _is_below(text: str, places: Sequence[str]) -> bool:
 
 
 def _models(settings: PrepareSettings, module: Seen) -> Iterator[Model]:
-    """All models in the settings, with those of plug-ins; `module` may raise, and so keep a plug-in
-    from being imported."""
+    """All models in the settings, with those of plug-ins; `module` may raise, to prevent the import
+    of a plug-in."""
     yield from _within(Model("", "", settings))
     for index, source in enumerate(settings.sources):
         place = f"sources.{index}"
@@ -223,13 +223,13 @@ def _inner(value: object) -> Iterator[StageSettings]:
 
 
 def _texts(model: Model) -> dict[str, object]:
-    """The fields that only a settings file gives: those that may hold any text and are not marked,
-    unless they are as by default; and those that are marked as fixed."""
+    """The fields that only a settings file may set: those that may hold any text and are not
+    marked, unless they have their default; and those marked as fixed."""
     kind = type(model.settings)
     texts: dict[str, object] = dict(model.settings.model_extra or {})
     for name, field in kind.model_fields.items():
         mark, value = form(kind, name), getattr(model.settings, name)
-        apart = f"{model.place}.{name}".lstrip(".") in PLACES  # plug-ins, which are looked at alone
+        apart = f"{model.place}.{name}".lstrip(".") in PLACES  # plug-ins, checked by themselves
         free = mark is None and not apart and takes_text(field.annotation, field.metadata)
         changed = free and value != field.get_default(call_default_factory=True)
         if mark == "fixed" or changed:
@@ -238,8 +238,8 @@ def _texts(model: Model) -> dict[str, object]:
 
 
 def takes_text(annotation: Any, metadata: Sequence[object] = ()) -> bool:
-    """Whether a value of this type may hold a text of anybody's choice. Models, and plug-ins of a
-    shelf, are looked at alone; what is unknown here may."""
+    """Whether a value of this type may hold any text; true for unknown types. Models and plug-ins
+    are checked by themselves."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return takes_text(inner[0], inner[1:])

@@ -27,7 +27,7 @@ def clock(seconds: float) -> str:
 
 
 def speed_of(audio_seconds: float, wall_seconds: float) -> str:
-    """`84 x real time`, or nothing when nothing was computed."""
+    """`84 x real time`, or "" if nothing was computed."""
     if audio_seconds <= 0 or wall_seconds <= 0:
         return ""
     speed = audio_seconds / wall_seconds

@@ -1,5 +1,5 @@
-"""What this machine must let a run do: reach itself, and start threads. Tried out, because limits
-of users, containers and services all hold at once, and what goes beyond one fails obscurely."""
+"""Checks that this machine lets a run connect to itself and start threads. By trying, because
+limits of users, containers and services add up, and exceeding one fails obscurely."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tasks.base.errors import RunError
 ANSWER_SECONDS = 5.0
 NO_THREAD = "can't start new thread"  # Python's RuntimeError
 RAISE = "raise the limit (`ulimit -u`, or the container's on pids)"
-MOST = 256  # threads that are tried: the least address space, and milliseconds
+MOST = 256  # threads tried; more would take address space and time
 
 
 def check(threads: int, what: str, instead: str) -> None:
-    """RunError with the remedy if `what`, which starts about `threads` threads, cannot work here;
-    `instead` of it one may do something else."""
+    """Raises RunError, with the remedy `instead`, if `what`, which starts about `threads` threads,
+    cannot work on this machine."""
     _check_loopback()
-    if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:  # it is per process
+    if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:  # per process
         _check_threads(min(threads, MOST), what, instead)
 
 

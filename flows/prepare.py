@@ -1,7 +1,7 @@
 """The flow `prepare`: shard; then filter, resample and transcribe for each shard; then package.
 
 Wiring only. The flow's parameters are the stages' settings. Parquet manifests record finished work,
-so a rerun from the UI, a schedule and a local run all resume alike.
+so a rerun from the UI, a scheduled run and a local one all resume in the same way.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ from tasks.runs.executor import Observer
 from tasks.runs.results import Sharded
 
 EVERY = 30.0  # s between two lines if there are no bars
-STALLED = 120.0  # s without progress, after which no time left is told
-WAITS = 5.0  # s that a stage may take longer than was told, before no time left is told
+STALLED = 120.0  # s without progress, after which no time left is shown
+WAITS = 5.0  # s that a stage may exceed its time left before none is shown
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def repeated(line: Callable[[], str], stream: TextIO) -> Iterator[None]:
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Print what begins, and every EVERY seconds that it is still going on."""
+    """Print `what`, and every EVERY seconds that it still goes on."""
     began = time.monotonic()
     print(f"{what} …", file=sys.stderr, flush=True)
     with repeated(lambda: f"{what} … {clock(time.monotonic() - began)}", sys.stderr):
@@ -60,13 +60,13 @@ def waiting(what: str) -> Iterator[None]:
 
 @dataclass
 class Standing:
-    """How far a stage is, in seconds of audio; `seconds` is its wall time so far, which stands
-    still while nothing is left for it, so that its speed does not fall as other stages go on."""
+    """How far a stage is, in seconds of audio; `seconds` is its wall time so far, which stops while
+    it has nothing to do, so that its speed does not fall while other stages run."""
 
     name: str
     listed: float = 0.0  # of all shards' recordings
     done: float = 0.0
-    reused: float = 0.0  # part of `done` that cost nothing now, which leaves it out of the speed
+    reused: float = 0.0  # part of `done` that was not computed now; not in the speed
     seconds: float = 0.0
     finished: bool = False
     left_out: float = 0.0  # of `listed`: dropped or failed before this stage, or stored
@@ -81,8 +81,8 @@ class Standing:
 
     @property
     def through(self) -> bool:
-        """It has done all audio that is known so far; more may be listed."""
-        return 0 < self.total <= self.done + 0.5  # headers say the length less exactly
+        """Whether all audio listed so far is done; more may be listed."""
+        return 0 < self.total <= self.done + 0.5  # lengths in headers are less exact
 
     @property
     def speed(self) -> str:
@@ -90,9 +90,8 @@ class Standing:
 
     @property
     def left(self) -> float | None:
-        """Wall seconds left at the speed until it last did something, which count down from then
-        on; None while that is unknown, where it has stalled, and once they are over while the stage
-        is not: nothing tells when it will go on."""
+        """Wall seconds left, counted down from the last progress at the speed until then; None
+        while unknown, if it has stalled, and if the time is over but the stage is not."""
         computed = self.done - self.reused
         paced = self.seconds - self.still
         if computed <= 0 or paced <= 0 or self.still > STALLED:
@@ -143,7 +142,7 @@ class Progress:
         self._open.close()
 
     def start(self, stage: str, total_seconds: float) -> None:
-        """Show the stage, or set its new total, of which shards may leave something out.
+        """Show the stage, or set its new total, from which shards may leave out some audio.
 
         A stage that has ended begins anew: after a repair, a run does all its steps again.
         """
@@ -220,7 +219,8 @@ class Progress:
                 self._leave_out(stage, shard, seconds)
 
     def _leave_out(self, stage: str, shard: str, seconds: float) -> None:
-        """A shard that a worker's death brings back says it again."""
+        """Record audio that a shard leaves out; after a worker's death, a shard reports it
+        again."""
         with self._lock:
             standing = self._now(stage)
             standing.left_out += seconds - self._left_out.get((stage, shard), 0.0)
@@ -248,7 +248,7 @@ def _told(stage: Standing) -> str:
 
 
 def left_in_words(stage: Standing) -> str:
-    """`1:20 left`, or that nothing moves; empty while nobody knows, and at its end."""
+    """`1:20 left`, or how long nothing has been done; empty while unknown, and at the end."""
     if stage.finished or stage.through:
         return ""
     if stage.still > STALLED:
@@ -276,7 +276,7 @@ def shared_console(console: Console, stream: TextIO) -> Iterator[None]:
 
 
 def handlers() -> list[logging.Handler]:
-    """Of all loggers, each once."""
+    """The handlers of all loggers, each once."""
     loggers = [logging.getLogger(), *logging.root.manager.loggerDict.values()]
     # One handler may serve several loggers; placeholders in the list have none.
     by_id = {id(h): h for log in loggers if isinstance(log, logging.Logger) for h in log.handlers}
@@ -287,7 +287,7 @@ class ProgressObserver(Observer):
     """The observer of a run without Prefect: its steps move the progress bars. Files that the
     sources skipped are listed in the run's `folder`, if it is given."""
 
-    task_runs = 0  # that Prefect was told of
+    task_runs = 0  # task runs recorded in Prefect
 
     def __init__(self, progress: Progress, folder: Path | None = None) -> None:
         self._progress, self._folder = progress, folder

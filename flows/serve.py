@@ -38,8 +38,8 @@ FORBIDDEN = "/%&<>"  # by Prefect, in the name of a deployment
 class Served:
     """What was started: the deployment's name, the UI's address, the schedule.
 
-    `open` is the UI's address that signs a browser in; `auth`, the password of the API, is None
-    where the user configured a server, whose password we do not tell.
+    `open` is the UI's address that signs a browser in; `auth`, the password of the API, is None for
+    a server configured by the user, whose password is not shown.
     """
 
     deployment: str
@@ -50,7 +50,7 @@ class Served:
     timezone: str | None
     paused: bool = False  # by a person, in the UI
     metrics: str | None = None  # the address for Prometheus
-    alerts: bool = False  # whether runs that do not end well are told somewhere
+    alerts: bool = False  # whether alerts are sent for runs that do not end well
 
 
 def serve(
@@ -68,8 +68,8 @@ def serve(
 
     `ready` is called once runs can be requested. `trust`: whoever starts a run may name code and
     files; `allow`: folders for sources and results beside those of the settings; `metrics`: a port
-    at which the last run's metrics are served; `alert`: an address that is told of runs that do not
-    end well. ConfigError before anything starts.
+    at which the last run's metrics are served; `alert`: an address that gets a message for each run
+    that does not end well. ConfigError before anything starts.
     """
     check(settings)
     policy = None if trust else flow_parameters.policy(settings, allow)
@@ -183,11 +183,11 @@ def _api() -> Iterator[tuple[str, str, str | None]]:
 
 
 def guarded(policy: flow_parameters.Policy) -> Flow[..., JsonObject]:
-    """The flow `prepare` that looks at its parameters first.
+    """The flow `prepare`, which checks its parameters first.
 
-    The runner hands each flow run's process this object, not what the deployment says, which an API
-    client may change: its entrypoint, its job variables. Prefect does not validate its parameters,
-    for which it would import what they name.
+    The runner passes this object to each flow run's process, and not the deployment's entrypoint
+    and job variables, which an API client may change. Prefect does not validate its parameters, for
+    which it would import what they name.
     """
     from flows.prepare import prepare
 
@@ -211,7 +211,7 @@ async def _serve(
     alert: str | None,
     ready: Callable[[bool], None],
 ) -> None:
-    """`ready` is told whether a person has paused the schedule."""
+    """Calls `ready` with whether a person has paused the schedule."""
     from httpx import HTTPError
     from prefect.exceptions import PrefectException
     from prefect.runner import Runner

@@ -34,7 +34,7 @@ from tasks.settings.job import Job
 
 #: Where a local run records itself in Prefect.
 History = Literal["auto", "own", "none", "server"]
-#: What holds a setting: a mapping, or a list of plug-ins.
+#: The container of a setting: a mapping, or a list of plug-ins.
 Holder = dict[str, JsonValue] | list[JsonValue]
 
 
@@ -92,7 +92,8 @@ class PrepareSettings(StageSettings):
         return self
 
     def rooted(self) -> PrepareSettings:
-        """The same with absolute paths, because a run's settings are read again from elsewhere."""
+        """A copy with absolute paths, because a run's settings are read again from other
+        folders."""
         return self.model_copy(
             update={
                 "sources": tuple(map(_rooted, self.sources)),
@@ -103,7 +104,7 @@ class PrepareSettings(StageSettings):
         )
 
     def job(self) -> Job:
-        """The job that workers get; checks nothing."""
+        """The job for workers; checks nothing."""
         return Job(
             out=storage.place(self.out),
             sources=tuple(map(_rooted, self.sources)),
@@ -138,7 +139,7 @@ def _rooted(source: Source) -> Source:
 
 
 def _with_rooted_lists(package: PackageSettings) -> PackageSettings:
-    """The same with absolute paths of its lists of splits."""
+    """A copy with absolute paths to its lists of splits."""
     splits = {
         name: share.model_copy(update={"list": os.path.abspath(share.list)})
         if isinstance(share, Split) and share.list
@@ -172,7 +173,7 @@ def read(
     if sources:
         from tasks.sources import table  # here: settings in a file name their kinds
 
-        # A folder given on the command line may hold broken files: take what is good, unless the
+        # A folder given on the command line may hold broken files: take the good ones, unless the
         # command line also says how many may be broken.
         settings = {assignment.partition("=")[0].strip() for assignment in sets}
         spared = "package.max_failed_fraction" not in settings
@@ -201,7 +202,7 @@ def parse(data: JsonObject) -> PrepareSettings:
 
 
 def _at_home(value: Any) -> Any:
-    """Settings in which `~` and `~/folder` are the home folder, as in a shell."""
+    """Settings with `~` and `~/folder` expanded to the home folder, as in a shell."""
     if isinstance(value, dict):
         return {key: _at_home(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -212,8 +213,8 @@ def _at_home(value: Any) -> Any:
 
 
 def assign(data: JsonObject, sets: Iterable[str]) -> None:
-    """Apply each `a.b=value` or `a.b+=value` to settings as they are read; ConfigError if one fits
-    nowhere."""
+    """Apply each `a.b=value` or `a.b+=value` to settings as they are read; ConfigError if one has
+    no place."""
     for assignment in sets:
         defaults = {
             name: field.default.model_dump(mode="json")
@@ -227,8 +228,8 @@ def assign_one(data: JsonObject, assignment: str, defaults: JsonObject) -> None:
     """Apply `a.b=value` (YAML); setting `use` replaces the whole mapping of a plug-in, and
     `a.b+=value` adds an entry, or those of a list, to a list.
 
-    A plug-in or a list that `data` leaves out is taken from `defaults`, so that one setting of
-    theirs can be changed alone. ConfigError for what cannot be assigned.
+    A plug-in or a list missing in `data` is taken from `defaults`, so that one of its settings can
+    be changed alone. ConfigError for what cannot be assigned.
     """
     dotted, equals, text = assignment.partition("=")
     adds = dotted.rstrip().endswith("+")
@@ -253,7 +254,7 @@ def assign_one(data: JsonObject, assignment: str, defaults: JsonObject) -> None:
 def _add_to_list(
     data: JsonObject, keys: list[str], value: JsonValue, assignment: str, defaults: JsonObject
 ) -> None:
-    """Add to a list; one that `data` leaves out is the default one."""
+    """Add to a list; one missing in `data` starts as the default."""
     place, last, default = _holder_of(data, keys, assignment, defaults)
     usual = default.get(last) if isinstance(default, dict) else None
     items = place.get(last, usual) if isinstance(place, dict) else None
@@ -267,8 +268,8 @@ def _add_to_list(
 def _holder_of(
     data: JsonObject, keys: list[str], assignment: str, defaults: JsonObject
 ) -> tuple[Holder, str, JsonValue]:
-    """The mapping or list that holds the last key, created if missing; that key; and the default of
-    what holds it."""
+    """The mapping or list that holds the last key, created if missing; that key; and the
+    container's default."""
     place: Holder = data
     default: JsonValue = defaults
     while True:
@@ -280,8 +281,8 @@ def _holder_of(
 
 
 def _first_key(place: Holder, keys: list[str]) -> tuple[str, list[str]]:
-    """The first key, and those after it. In a list, a plug-in of your own is several: its
-    name has dots."""
+    """The first key, and those after it. In a list, the dotted name of an external plug-in is
+    several keys."""
     for entry in place if isinstance(place, list) else ():
         names = (entry.get("use"), entry.get("name")) if isinstance(entry, dict) else (entry,)
         for name in names:
@@ -297,10 +298,10 @@ def _step_into(place: Holder, key: str, assignment: str, default: JsonValue) -> 
             place[index] = {"use": place[index]}
         child = place[index]
     else:
-        # What is missing is the default, where that is a list or a plug-in, else an empty mapping.
+        # A missing container starts as the default, if that is a list or a plug-in, else empty.
         whole = isinstance(default, list) or (isinstance(default, dict) and "use" in default)
         child = place.setdefault(key, default if whole else {})
-        if child is None:  # as a run notes a setting that was left out
+        if child is None:  # a run's settings.json has null for an unset setting
             place[key] = child = {}
     if not isinstance(child, dict | list):
         raise ConfigError(f"--set {assignment!r}: {key} is not a mapping")

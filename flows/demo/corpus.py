@@ -30,7 +30,7 @@ MARKER = ".uttermill-demo"
 OWN = {MARKER, "sentences", "sentences.jsonl", "long", "odds"}
 LONG_SECONDS = 600
 ROOM_RMS = 0.001  # of full scale
-#: Settings of `uttermill demo` beside the defaults: its German sentences are to be dropped.
+#: Settings of `uttermill demo` beside the defaults; they drop its German sentences.
 DEMO_SETTINGS: JsonObject = {
     "transcribe": {
         "verdicts": [{"use": "empty_text"}, {"use": "language", "allowed": ["en", "es"]}]
@@ -40,7 +40,7 @@ _TEXTS = files("flows.demo").joinpath("sentences.txt").read_text("utf-8").strip(
 #: Sentences written for the corpus, without digits or names. The Spanish ones are longer: Whisper
 #: needs more of a synthetic Spanish voice to be sure of it. The story is for the long recording.
 ENGLISH, SPANISH, GERMAN, STORY = (tuple(text.split("\n")) for text in _TEXTS)
-#: Voice and pitch: those that Whisper base understands best, of all that were tried.
+#: Voice and pitch: of those tried, the ones that Whisper base transcribes best.
 VOICES = {
     "en": (("en-us", 50), ("en-us+f2", 55), ("en", 45), ("en-us+m3", 40), ("en-us+f3", 60)),
     "es": (("es-419+m3", 45), ("es+m3", 45), ("es-419+m3", 55)),
@@ -73,7 +73,7 @@ class Line:
 
 
 def speak(lines: list[Line]) -> list[Samples]:
-    """Samples of each line, mono at RATE; ConfigError when there is no voice."""
+    """Samples of each line, mono at RATE; ConfigError without espeak-ng."""
     if find_spec("espeakng_loader") is None:
         raise ConfigError("the demo needs a voice: pip install 'uttermill[demo]'")
     script = Path(__file__).with_name("voice.py")
@@ -99,7 +99,7 @@ def speak(lines: list[Line]) -> list[Samples]:
 
 
 def make_corpus(folder: Path) -> list[JsonObject]:
-    """Make the corpus unless it is there already; returns the settings `sources`."""
+    """Make the corpus unless it exists; returns the settings `sources`."""
     if not _is_made(folder):
         _refuse_foreign(folder)
         for name, data in _files():
@@ -134,7 +134,7 @@ def _refuse_foreign(folder: Path) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write the whole file or nothing; a file that is right already keeps its time."""
+    """Write the whole file or nothing; an identical file keeps its time."""
     if not path.is_file() or path.read_bytes() != data:
         write_atomic(path, data)
 
@@ -151,7 +151,7 @@ def sentences() -> list[tuple[str, Line]]:
 
 
 def _story() -> list[Line]:
-    """Enough lines for ten minutes: each voice tells the whole story in turn."""
+    """Enough lines for ten minutes: each voice reads the whole story in turn."""
     return [
         Line(text, voice, speed, pitch)
         for (voice, pitch), speed in zip(VOICES["en"] * 2, SPEEDS * 2, strict=True)
@@ -182,7 +182,7 @@ def _shaped(samples: Samples, rate: int, channels: int) -> Samples:
     """Add room noise and resample; as stereo, the right channel is half as loud."""
     import soxr
 
-    # Without noise Whisper more often takes the speech for Thai.
+    # Without noise Whisper more often detects Thai.
     room = np.random.Generator(np.random.PCG64(3)).normal(0, ROOM_RMS, len(samples))
     heard = (samples + room).astype(np.float32)
     out: Samples = np.asarray(soxr.resample(heard, RATE, rate, "HQ"), np.float32)
@@ -226,7 +226,7 @@ def _odds(voices: list[Samples]) -> Iterator[tuple[str, bytes]]:
 
 
 def encode(samples: Samples, rate: int, extension: str, subtype: str) -> bytes:
-    """A whole audio file, with nothing in it that depends on the clock or on chance."""
+    """A whole audio file, which depends neither on the clock nor on chance."""
     buffer = io.BytesIO()
     if extension in ("m4a", "mp4"):
         _aac(buffer, samples, rate)

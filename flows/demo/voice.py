@@ -3,8 +3,8 @@
     in    [{"text": …, "voice": "en-us+f2", "speed": 150, "pitch": 50}, …]   speed in words a minute
     out   for each: length in bytes (uint64, little-endian), then int16 mono at 22050 Hz
 
-A process of its own, because the library is GPL-3 and must not become part of ours, because a
-crash in it must not end the run, and because it then keeps no state from earlier utterances.
+A separate process, because the library is GPL-3 and must not be linked into uttermill, because its
+crash must not end the run, and so that it keeps no state from earlier utterances.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def speaker() -> Callable[[str, str, int, int], bytes]:
 
     path = Path(espeakng_loader.get_library_path())
     library = ctypes.CDLL(str(path))
-    # Its buffer for the path of its data holds 160 characters, fewer than some paths have.
+    # Its buffer for the path of its data holds 160 characters; some paths are longer.
     os.chdir(path.parent)
     number, text = ctypes.c_int, ctypes.c_char_p
     library.espeak_Initialize.argtypes = [number, number, text, number]

@@ -2,17 +2,15 @@
 
 Deadlines are in wall seconds; the worker of a call that misses its own is restarted.
 
-    a stage of a shard     item_timeout + timeout_factor x its audio
-    write, check           item_timeout + timeout_factor x the audio of a tar
-    probe                  20 s, and 2 s a recording, but half of item_timeout at most (all of it,
-                           up to 20 s: a worker's first call loads libraries)
-    decide, plan           item_timeout, and 30 s a shard
-    link                   item_timeout + timeout_factor x the audio of the tars of a part
+    a stage of a shard item_timeout + timeout_factor x its audio write, check item_timeout +
+    timeout_factor x the audio of a tar probe 20 s, and 2 s a recording, but half of item_timeout at
+    most (all of it, up to 20 s: a worker's first call loads libraries) decide, plan item_timeout,
+    and 30 s a shard link item_timeout + timeout_factor x the audio of the tars of a part
 
 A probe reads headers and hashes bytes. When a batch misses its deadline, its recordings are probed
 one by one, each with `item_timeout`: a recording that hangs costs little more than that (1.2 times,
-by the defaults), and a batch that was only slow still succeeds. Judging the utterances of a
-shard takes seconds, even for a shard of 24 h; planning a million clips takes 12 s
+by the defaults), and a batch that was only slow still succeeds. Applying rules to a shard's
+utterances takes seconds, even for a shard of 24 h; planning a million clips takes 12 s
 (`tests.bench.plan_million`).
 """
 
@@ -78,7 +76,7 @@ def opened(
 ) -> Iterator[tuple[ClusterExecutor, Progress]]:
     """The executor of a run, whose cluster ends with the context, and its progress bars.
 
-    `folder` is the run's folder; `started`: its cluster, where that was started early.
+    `folder` is the run's folder; `started`: its cluster, if started early.
     """
     workers = started or cluster_of(job, settings, folder)
     with Progress() as progress, workers as cluster:
@@ -94,7 +92,7 @@ def together(name: str, job: Job) -> tuple[str, ...]:
     """The stages to run in one call that begins with `name`.
 
     Filter and resample: resampling alone takes little, and finds the PCM that filter has left in
-    memory. Enhancement takes long, and so does transcribe where it asks a model: they get calls and
+    memory. Enhancement takes long, and so does transcribe with a model: they get calls and
     deadlines of their own.
     """
     if name != "filter" or job.enhance.use != "none":
@@ -144,8 +142,8 @@ class ClusterExecutor:
         return GPU if GPU in self.cluster.kinds and name in gpu.stages(job) else CPU
 
     def width(self) -> int:
-        """Shards in flight: one per worker, and as many waiting (MOST_WAITING at most), so that the
-        last round is not one long stage while other workers idle."""
+        """Shards in progress: one per worker, and as many waiting (MOST_WAITING at most), so that
+        no long stage is left for the end while other workers idle."""
         return self.cluster.size + min(self.cluster.size, MOST_WAITING)
 
     def chains(self, shards: Sequence[str], chain: Chain) -> list[list[Done]]:
@@ -173,7 +171,7 @@ class ClusterExecutor:
     def _run_stages(
         self, names: Sequence[str], job: Job, shard: str, seconds: float, kind: str, trace: Trace
     ) -> Done | Exception:
-        """How the first of the stages ended; the others' results are kept until asked for.
+        """How the first of the stages ended; the others' results are kept for their turn.
 
         After a death the first stage runs alone, so that each stage has its own deaths."""
         first, *later = self.dispatcher.run(
@@ -245,7 +243,7 @@ def dask_reported(cluster: Cluster, folder: Path) -> Iterator[None]:
 
 
 def _write_dask_report(client: Any, start: float, samples: int, path: Path) -> None:
-    """A failure is only logged: it must not hide the run's result."""
+    """Write Dask's report. A failure is only logged: it must not hide the run's result."""
     try:
         page: str = client.sync(
             client.scheduler.performance_report, start=start, last_count=samples, mode="inline"
@@ -257,15 +255,15 @@ def _write_dask_report(client: Any, start: float, samples: int, path: Path) -> N
 
 
 def _work_shards(argument: Any) -> int:
-    """Work shards among the argument of a call: their names, or groups of them."""
+    """Number of work shards in the argument of a call: names of shards, or groups of them."""
     if isinstance(argument, ShardBatch):
         return len(argument.shards)
     return sum(len(part.shards) if isinstance(part, ShardBatch) else 1 for part in argument)
 
 
 def deadline_of_audio(settings: ClusterSettings, seconds: float, isolated: bool) -> float:
-    """Deadline of a call that handles so many seconds of audio. `isolated`: its items run one by
-    one, and the isolation itself ends those that hang."""
+    """Deadline of a call that handles `seconds` of audio. `isolated`: its items run one by one, and
+    the isolation itself ends those that hang."""
     shared = settings.item_timeout + settings.timeout_factor * seconds
     return shared * ONE_BY_ONE if isolated else shared
 

@@ -81,9 +81,9 @@ def lacking(estimate: JsonObject, out: Path) -> tuple[int, int] | None:
 
 
 def check_disk(job: Job, cluster: ClusterSettings) -> None:
-    """ConfigError when the disk is too small by the newest estimate of these settings.
+    """Raises ConfigError if the disk is too small by the newest estimate of these settings.
 
-    An estimate no longer counts once a later run has ended well: it did not include what that run
+    An estimate no longer counts once a later run has ended well: it does not include what that run
     wrote.
     """
     if not cluster.check_disk or storage.of(job.out).remote or (estimate := newest(job)) is None:

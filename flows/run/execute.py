@@ -42,15 +42,15 @@ from tasks.shard_store import index
 from tasks.stages.listing import once
 from tasks.storage import lock, owners, tables, versions
 
-if TYPE_CHECKING:  # imports Dask and Prefect, which a run with nothing to do does without
+if TYPE_CHECKING:  # imports Dask and Prefect, which a run with nothing to do avoids
     from flows.cluster.cluster import Cluster
     from flows.progress import Progress, ProgressObserver
     from flows.run.cluster_executor import ClusterExecutor
     from flows.server.live_artifacts import RunBoard
 
-#: Audio that is packaged without workers, s: their start takes longer.
+#: Audio that is packaged without workers, s: starting them takes longer.
 ALONE_SECONDS = 10 * 3600.0
-HELD_S = 5.0  # s between two looks whether OUT is free
+HELD_S = 5.0  # s between two checks whether OUT is free
 NO_LOSSES = {"deaths": 0, "timeouts": 0, "isolated": 0}  # of a run without workers
 
 MakeObserver = Callable[[Job, "Progress", Path], "ProgressObserver"]
@@ -59,7 +59,7 @@ MakeObserver = Callable[[Job, "Progress", Path], "ProgressObserver"]
 @dataclass
 class Body:
     """A run that holds OUT. `new`: whether OUT holds no run yet; `after_kill`: whether the previous
-    run was killed, which Prefect has to be told."""
+    run was killed, which Prefect has to record."""
 
     settings: PrepareSettings
     job: Job
@@ -88,7 +88,7 @@ class Body:
         return self._finished(ended, measured, NO_LOSSES, None)
 
     def start_workers(self) -> None:
-        """Start the workers in the background. `work` raises what goes wrong."""
+        """Start the workers in the background. `work` raises any error."""
         from flows.run.cluster_executor import cluster_of
 
         self._cluster = cluster = cluster_of(self.job, self.settings.cluster, self.run.folder)
@@ -143,14 +143,14 @@ class Body:
         return result
 
 
-#: The run that `uttermill run` has opened, for the flow that it then calls in this process.
+#: The run opened by `uttermill run`, for the flow that it then calls in this process.
 current: ContextVar[Body | None] = ContextVar("current", default=None)
 
 
 @contextmanager
 def opened(settings: PrepareSettings, waits: bool = False) -> Iterator[Body]:
-    """Check the settings, take OUT's lock, make the run's folder. `waits`: for another run's end,
-    if OUT is held.
+    """Check the settings, take OUT's lock, make the run's folder. `waits`: wait for the other run's
+    end if OUT is locked.
 
     Inside a call that has already opened its run, that run is yielded.
     """
@@ -163,7 +163,7 @@ def opened(settings: PrepareSettings, waits: bool = False) -> Iterator[Body]:
         job = check(settings)
         estimates.check_disk(job, settings.cluster)
         plans.check_recompute(settings)
-        # On an object store only temporary copies take room here.
+        # With OUT on an object store, only temporary copies take local space.
         places = [Path(tempfile.gettempdir()), *([] if storage.of(job.out).remote else [job.out])]
         outer.enter_context(owners.naming(*places))
         outer.enter_context(_free(job.out) if waits else lock.hold(job.out))
@@ -180,7 +180,7 @@ def opened(settings: PrepareSettings, waits: bool = False) -> Iterator[Body]:
 
 @contextmanager
 def _free(out: Path) -> Iterator[None]:
-    """OUT's lock, once nobody else has it."""
+    """Hold OUT's lock, once nobody else does."""
     holder = ""
     with ExitStack() as release:
         while True:
@@ -256,7 +256,8 @@ def _broken(published: Published) -> list[dict[str, str]]:
 
 
 def _unreachable(published: Published) -> dict[str, int]:
-    """Recordings of the published version that could not be read, by the system's words."""
+    """Counts of the published version's recordings that could not be read, by the system's
+    error."""
     counts = Counter[str]()
     if any(name.endswith(f".{UNREACHABLE}") for name in published.summary["reasons"]):
         with _spared_unless_new(published, "the recordings that could not be read"):

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 CLIENT_RETRIES = 3  # 14 s in all; requests to a server that is restarting wait in its socket
-HISTORY_SECONDS = 60.0  # without progress, after which an incomplete history is given up
-RESTARTED_SECONDS = 10.0  # the same after the server was restarted, which may have lost events
+HISTORY_SECONDS = 60.0  # without progress, after which an incomplete history is abandoned
+RESTARTED_SECONDS = 10.0  # the same after a restart of the server, which may have lost events
 
 
 def run(settings: PrepareSettings) -> JsonObject:
@@ -62,8 +62,7 @@ def estimate(settings: PrepareSettings, wanted: SampleSettings) -> JsonObject:
 
 
 def _with_workers(settings: PrepareSettings, opened: execute.Body, early: bool) -> JsonObject:
-    """Run on workers, which start in parallel with the server; not `early`: when they are
-    needed."""
+    """Run on workers, which start in parallel with the server if `early`, else on first use."""
     if settings.history == "none":
         with importing():  # Dask with it
             from flows.run import cluster_executor  # noqa: F401
@@ -84,8 +83,8 @@ def _with_workers(settings: PrepareSettings, opened: execute.Body, early: bool) 
 
 @contextmanager
 def _recorded(wanted: History, opened: execute.Body | None = None) -> Iterator[LocalServer | None]:
-    """Give Prefect its API: the configured server (None), or one of this run; while that starts,
-    the workers of `opened` start, too."""
+    """Give Prefect its API: the configured server (yields None), or a server of this run;
+    meanwhile, the workers of `opened` start."""
     # Here because they import Prefect, which takes a second.
     with importing(), spawning.environment(few_words.ENVIRONMENT):
         from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings

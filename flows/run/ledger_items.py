@@ -1,4 +1,4 @@
-"""The rows of `uttermill ledger --items`: spans of the ledger, and files that were not listed."""
+"""The rows of `uttermill ledger --items`: spans of the ledger, and skipped files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tasks.storage import tables, write_atomic
 
 NAME = "left_aside.csv"  # in OUT/runs/<id>/
 LEFT_ASIDE = "left_aside"  # outcome of a file that never became an item
-#: What a person does not see from the reason alone.
+#: Explanations of reasons that are not clear by themselves.
 DETAILS = {
     "other_text": "an earlier row of the list names this audio with another text, which is used",
     "not_listed": "no row of the source's lists names this audio",
@@ -42,8 +42,8 @@ _SCHEMA = pa.schema([LEDGER.field(name) for name in (*COLUMNS, "dataset")])
 
 
 def write_skipped(folder: Path, skipped: Iterable[Skipped]) -> None:
-    """Write the list of files that a run skipped into the run's folder. Lines without a detail end
-    before it, as earlier releases wrote all of them."""
+    """Write the list of files that a run skipped into the run's folder. Lines without a detail lack
+    that field, as in earlier releases."""
     text = io.StringIO(newline="")
     lines = csv.writer(text)
     lines.writerow(Skipped._fields)
@@ -67,7 +67,7 @@ def rows(
     reason: str | None = None,
     dataset: str | None = None,
 ) -> Iterator[JsonObject]:
-    """One row per item, with COLUMNS: spans of the ledger, given in parts, then files left aside.
+    """One row per item, with COLUMNS: spans of the ledger, given in parts, then skipped files.
 
     `reason` (with or without its stage) and `dataset` select items.
     """
@@ -95,7 +95,7 @@ def _skipped(file: Skipped) -> JsonObject:
 
 
 def write_csv(items: Iterable[JsonObject], file: TextIO, shown: Callable[[str], str] = str) -> None:
-    """`shown` makes each text fit for who reads the file."""
+    """Write items as CSV; `shown` prepares each text for the reader."""
     lines = csv.writer(file, lineterminator="\n")
     lines.writerow(COLUMNS)
     for row in items:

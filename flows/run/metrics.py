@@ -104,8 +104,8 @@ class Metrics:
 
 @contextmanager
 def recorded(folder: Path, measured: Metrics | None = None) -> Iterator[Metrics]:
-    """Metrics (new ones, or `measured`) that are written to the run's folder however what is inside
-    ends, except after kill -9."""
+    """Metrics (new ones, or `measured`), written to the run's folder when the context ends, also by
+    an error, except after kill -9."""
     measured = measured or Metrics()
     try:
         yield measured

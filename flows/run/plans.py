@@ -30,28 +30,27 @@ from tasks.stages.listing import overlapping_sources
 from tasks.stages.listing.overlapping_sources import Shared
 from tasks.storage import tables, versions
 
-LAST_RUNS = 20  # in which the speed of a stage is looked up
-ASKS = 3600.0  # s of audio: a run that would recompute more of it asks first
+LAST_RUNS = 20  # in which the speed of a stage is sought
+ASKS = 3600.0  # s of audio: a run that would recompute more asks first
 
 
 def of(settings: PrepareSettings, brief: bool = False) -> JsonObject:
     """The output of `plan --json`; computes and writes nothing.
 
-    `brief`: the headers of new recordings are read only where a run or an estimate tells how long
-    their audio will take. Else `unread_bytes` says how much they hold. `unjudged`, if there are
-    any: clips that filters have yet to measure and may drop; later stages compute at most what is
-    told.
+    `brief`: the headers of new recordings are read only if a run or an estimate gives the speed of
+    the stages; otherwise `unread_bytes` is their size. `unjudged`, if any: clips that filters have
+    yet to measure and may drop, so that later stages compute at most what is stated.
     """
     return _of(settings, brief, listing=True)
 
 
 def of_out(settings: PrepareSettings) -> JsonObject:
-    """The same for commands on OUT, which may lie where its sources do not: if these cannot be
-    listed, they count as holding what the last run found there, and `unlisted` says why."""
+    """`of` for commands on OUT, which may be on another machine than its sources: if these cannot
+    be listed, they count as the last run found them, and `unlisted` says why."""
     try:
         return of(settings)
     except (ConfigError, RunError, OSError) as error:
-        # Of another cause it is raised again.
+        # An error with another cause is raised again.
         return {
             **_of(settings, brief=False, listing=False),
             "unlisted": masking.sentence(f"{error}"),
@@ -68,7 +67,7 @@ def check_recompute(settings: PrepareSettings) -> None:
 
 
 def _too_much(settings: PrepareSettings, stages: JsonObject, hours: float) -> str | None:
-    """Why a run that computes so much audio again is refused; None if it is not."""
+    """Why a run that recomputes `hours` of audio is refused; None if it is not."""
     limit = settings.cluster.max_recompute_hours
     if limit is None or hours <= limit:
         return None
@@ -94,7 +93,7 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
     hours_again = round(plan.again / 3600, 6)
     refusal = plan.refusal or _too_much(settings, stages, hours_again)
     changes = plan.stages["package"].compute or plan.removed or now != then
-    notes = None if brief else source_languages.notes(job)  # the run tells them at its end
+    notes = None if brief else source_languages.notes(job)  # the run shows them at its end
     return {
         "stages": stages,
         "changes": [masking.value(change._asdict()) for change in plan.changes],
@@ -120,7 +119,7 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
 
 
 def _unusable(plan: planning.Plan) -> JsonObject:
-    """Recordings that will fail, as their sources or their headers say already."""
+    """Recordings that will fail, by their sources or headers."""
     return {"items": plan.unusable, "first": masking.text(plan.first_unusable or "")}
 
 
@@ -154,7 +153,7 @@ class _Rates:
         return bool(self.runs or self.estimated)
 
     def seconds(self, name: str, amount: Amount) -> float | None:
-        """Wall seconds; None if no run and no estimate tells."""
+        """Wall seconds; None if no run and no estimate has them."""
         if not amount.compute:
             return 0.0
         for run in self.runs:

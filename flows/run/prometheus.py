@@ -1,8 +1,8 @@
 """OUT/runs/uttermill.prom: the last run and the newest version as metrics for Prometheus.
 
 A text file for node_exporter's textfile collector, and what `serve --metrics PORT` answers. Each
-run writes it at its end; a run that fails keeps what the file says of the newest version, so
-that `uttermill_version_published_timestamp_seconds` is a heartbeat. METRICS documents all names.
+run writes it at its end; a run that fails keeps the lines about the newest version, so that
+`uttermill_version_published_timestamp_seconds` is a heartbeat. METRICS documents all names.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def of_failure(former: str, now: float) -> str:
 
 
 def write_result(runs: Path, folder: Path, result: JsonObject) -> None:
-    """Write the file into OUT/runs. Without it, the run has still done its work."""
+    """Write the file into OUT/runs. A failure does not fail the run."""
     with _spared(runs):
         text = of_result(result, folder, read(runs), time.time())
         storage.write_atomic(runs / NAME, text.encode())
@@ -84,7 +84,7 @@ def read(runs: Path) -> str:
 
 @contextmanager
 def _spared(runs: Path) -> Iterator[None]:
-    """Within, what the file cannot be written for is a warning."""
+    """Inside, an error is only a warning."""
     try:
         yield
     except (MillError, OSError) as error:
@@ -134,7 +134,7 @@ def _of_version(result: JsonObject) -> Iterator[Sample]:
 
 
 def _lines(text: str, prefix: str) -> list[str]:
-    """Lines of samples whose names begin so."""
+    """Lines of samples whose names begin with `prefix`."""
     return [line for line in text.splitlines() if line.startswith(prefix)]
 
 

@@ -1,9 +1,9 @@
-"""OUT/runs/<id>/report.html: has it made, or reuses the previous run's; its contents are those of
-`tasks/insight/report/`.
+"""OUT/runs/<id>/report.html: makes it, or reuses the previous run's; `tasks/insight/report/` writes
+its contents.
 
 A report decodes rejected spans again, and a native library that crashes on a broken file must not
-end the run. So the report is made on a local worker of the run, which has most libraries loaded
-already, or else in a separate process. Both import little with this module.
+end the run. So it is made on a local worker of the run, which has most libraries loaded already, or
+else in a separate process. For both, this module imports little.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tasks.base.schema import LEDGER_FILE
 from tasks.settings.job import Job
 from tasks.storage import owners, versions, write_atomic
 
-if TYPE_CHECKING:  # imports Dask, which a run with nothing to do does without
+if TYPE_CHECKING:  # imports Dask, which a run with nothing to do avoids
     from flows.run.cluster_executor import ClusterExecutor
     from tasks.insight.report import Request
 
@@ -97,7 +97,8 @@ def write(job: Job, folder: Path) -> Path:
 
 
 def _same_as_before(out: Path, folder: Path) -> bool:
-    """Link the previous run's report if that run had the same settings and result; else False."""
+    """Link the previous run's report if that run had the same settings and result; returns
+    whether."""
     earlier = before(out, folder)
     if earlier is None:
         return False
@@ -194,4 +195,4 @@ def main() -> None:
         make(job, folder)
     except MillError as error:
         print(error, file=sys.stderr, flush=True)
-        os._exit(1)  # at a usual exit libraries may tell what is not freed, after these words
+        os._exit(1)  # on a normal exit, libraries may print what is not freed after this line

@@ -29,15 +29,16 @@ from tasks.base.logs import log, sent_to
 from tasks.storage import owners, write_atomic
 from tasks.storage.temporary import scratch as scratch
 
-ESTIMATE_SETTINGS = "estimate-settings.json"  # in that of an estimate, instead of SETTINGS
+ESTIMATE_SETTINGS = "estimate-settings.json"  # in the folder of an estimate, instead of SETTINGS
 ERROR = "error.json"  # in the folder of a run that has failed, instead of SUMMARY
 _NUMBERED = re.compile(r"r([0-9]{6,9})-")
 PREFECT_NOTE = "prefect.json"
-LAST_FLOW_RUNS = 50  # of an OUT that are checked for records they left open
+LAST_FLOW_RUNS = 50  # of an OUT, checked for records left open
 
 
 class RunLog(logging.StreamHandler[TextIO]):
-    """A log without room costs no run, and no traceback a line: what else is written meets it."""
+    """A full disk does not fail a run by its log, nor print a traceback per line: other writes
+    report it."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         if not isinstance(sys.exception(), OSError):
@@ -106,7 +107,7 @@ def order(name: str) -> tuple[int, str]:
 
 
 def _upload(folder: Path, place: Path) -> None:
-    """Put the run's files into its place. Without them the run has still done its work."""
+    """Copy the run's files to its place. A failure does not fail the run."""
     try:
         with storage.of(place).writing(place) as home:
             shutil.copytree(folder, home, dirs_exist_ok=True)
@@ -157,7 +158,8 @@ def settings_of(out: Path, ended_well: bool = False) -> PrepareSettings:
 
 
 def known_settings(out: Path, ended_well: bool = False) -> PrepareSettings | None:
-    """The same; None if OUT holds no run, or one whose settings this release cannot read."""
+    """`settings_of`, but None if OUT holds no run, or one whose settings this release cannot
+    read."""
     try:
         return settings_of(out, ended_well)
     except ConfigError:
@@ -165,7 +167,8 @@ def known_settings(out: Path, ended_well: bool = False) -> PrepareSettings | Non
 
 
 def estimated_settings(out: Path) -> PrepareSettings | None:
-    """Settings of OUT's newest estimate, by which its first results were made; None as above."""
+    """Settings of OUT's newest estimate, which made its first results; None as in
+    `known_settings`."""
     last = next(having(out, ESTIMATE_SETTINGS), None)
     try:
         return _settings_in(last / ESTIMATE_SETTINGS, out) if last else None
@@ -190,14 +193,14 @@ def write_prefect_note(place: Path, flow_run: str, owner: str, recorded: bool = 
 
 
 def close_prefect_note(place: Path) -> None:
-    """Note that Prefect knows how the run in this folder ended."""
-    with suppress(OSError, ValueError, KeyError):  # without it, the next run looks after the record
+    """Note that Prefect has recorded the end of the run in this folder."""
+    with suppress(OSError, ValueError, KeyError):  # without it, the next run closes the record
         note = storage.read_json(place / PREFECT_NOTE)
         write_prefect_note(place, note["flow_run"], note["owner"], recorded=True)
 
 
 def is_open_in_prefect(place: Path) -> bool:
-    """Whether Prefect may still believe that the run in this folder is going on."""
+    """Whether Prefect may still show the run in this folder as running."""
     try:
         return not storage.read_json(place / PREFECT_NOTE).get("recorded")
     except (OSError, ValueError):  # it never had a flow run

@@ -1,5 +1,5 @@
 """Prefect's task runs of a run with many shards, or small ones: each stands for a stage of a group
-of shards, with the fate of each shard in it.
+of shards, and shows the result of each shard.
 
 The task run of a stage begins with the first shard of the group to start the stage and ends with
 the last to finish it. Shards still chain on their own, so the stages of a group overlap.
@@ -32,20 +32,20 @@ from tasks.stages.contract import PER_SHARD
 #: In one flow run, each with three task runs: a Prefect server on SQLite records some 25 of them a
 #: second, and a person reads some hundred lines.
 MOST_GROUPS = 100
-SMALL_SECONDS = 1200.0  # of audio: a shard that holds less is small
+SMALL_SECONDS = 1200.0  # of audio; a shard with less is small
 #: Up to this many small shards are shown one by one. A task run costs some 0.045 CPU s in the run
-#: and in Prefect's server, which is much where a shard itself takes a second.
+#: and in Prefect's server, which is much if a shard itself takes a second.
 FEW_SMALL = 8
 GROUP_SECONDS = 3600.0  # least audio of a group of small shards
-END_SECONDS = 30.0  # that the end of a run waits until Prefect knows how its last task runs ended
+END_SECONDS = 30.0  # that a run's end waits for Prefect to record the ends of its last task runs
 
 
 def group_size(count: int, seconds: float, chosen: bool) -> int:
-    """Shards of a group, for `count` shards that hold so much audio: so many that there are
-    MOST_GROUPS at most. 1: each is shown by itself.
+    """Shards per group, for `count` shards with `seconds` of audio: so many that there are at most
+    MOST_GROUPS groups. 1: each shard is shown by itself.
 
     Small shards share task runs of GROUP_SECONDS at least, unless their size was `chosen` by the
-    user, who asks for small units.
+    user.
     """
     wanted = ceil(count / MOST_GROUPS)
     mean = seconds / count if count else 0.0
@@ -92,7 +92,7 @@ class Entry:
 
 
 class TaskRunGroup:
-    """The shards that share task runs, and how far each of them is. Thread-safe."""
+    """The shards that share task runs, and the progress of each. Thread-safe."""
 
     def __init__(self, shards: Sequence[str], seconds: Mapping[str, float], run: RunTask) -> None:
         """`seconds`: audio of each shard."""
@@ -111,7 +111,7 @@ class TaskRunGroup:
                 label = history.task_run_name(stage, self.title, sum(self.seconds.values()))
                 shown = self._stages[stage] = _StageRun(stage, label, self._run)
             is_over = shown.over.is_set()
-        if is_over:  # a later stage found damage, and its contents are made again
+        if is_over:  # a later stage found damage, and this stage's results are made again
             return self._run(stage, history.task_run_name(stage, shard, self.seconds[shard]), work)
         entry = Entry(time.monotonic())
         self._note(shown, shard, entry)
@@ -120,7 +120,7 @@ class TaskRunGroup:
         except CorruptManifest:  # the chain of this shard begins again
             raise
         except BaseException as error:
-            # What did not begin because of another failure does not hide that failure.
+            # A stage that did not begin because of another failure must not hide that failure.
             if shown.error is None or isinstance(shown.error, NotBegun):
                 shown.error = error
             self._note(shown, shard, replace(entry, error=str(error) or type(error).__name__))
@@ -162,7 +162,7 @@ class TaskRunGroup:
             return self._closed or whole
 
     def news(self) -> str | None:
-        """A table of its shards, stage by stage, if it has changed since it was last asked for."""
+        """A table of its shards, stage by stage, if it has changed since the last call."""
         with self._lock:
             if not self._changed:
                 return None

@@ -1,11 +1,11 @@
-"""A Prefect server that prepares only those of its routes that are asked for.
+"""A Prefect server that prepares its routes only when they are requested.
 
 Preparing a route means building the pydantic models of its parameters, body and answer. FastAPI
 prepares each of the server's 190 routes when its module is imported, and once more when it first
 looks for a path in the router that holds it; and it looks in one router after the other. A short
-run asks for some twenty routes. Here a route is prepared when anything but its path and name is
-first read, and a router whose prefix is not that of the path is passed over. An unusual path still
-finds its route, which is prepared then.
+run requests some twenty routes. Here a route is prepared when anything but its path and name is
+first read, and a router whose prefix is not that of the path is skipped. An unusual path still
+finds its route, which is then prepared.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from starlette.routing import Match, get_name
 
 
 def prepare_late() -> None:
-    """From now on, in this process. Call it before anything imports Prefect's API."""
+    """Prepare routes late, from now on in this process. Call it before Prefect's API is
+    imported."""
     server.PrefectAPIRoute = LateRoute  # type: ignore[misc]
     server.PrefectRouter.matches = _matches  # type: ignore[method-assign]
 
@@ -33,7 +34,7 @@ class LateRoute(server.PrefectAPIRoute):
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        # What `include_router` looks at.
+        # What `include_router` reads.
         self.path = path
         self.name = get_name(endpoint) if (name := options.get("name")) is None else name
         self._given = (path, endpoint, options)

@@ -1,9 +1,9 @@
 """The program of a local Prefect server; started by `process.py`, never imported.
 
-It ends with its parent, even when that is killed: its standard input is a pipe that only the
-parent holds open. (PR_SET_PDEATHSIG would fire when the parent's *thread* ends, and exists on
-Linux only.) A parent that leaves it to the next run says so there first (`kept.py`). The parent
-passes the listening socket, so no other process can take the port.
+It ends with its parent, even when that is killed: its standard input is a pipe that only the parent
+holds open. (PR_SET_PDEATHSIG would fire when the parent's *thread* ends, and exists on Linux only.)
+A parent that leaves it to the next run first writes that there (`kept.py`). The parent passes the
+listening socket, so no other process can take the port.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from pathlib import Path
 from flows.server._sleep import Sleeper
 
 GRACE_SECONDS = 10.0
-#: After this, an event that follows another one is taken without it, and an alert is sent. Prefect
-#: waits 15 minutes, which each run of a schedule would: its first event follows one that is never
-#: sent. Here all events come from one machine, and at most some seconds out of order.
+#: How long an event waits for the one that it follows before it counts, and an alert is sent.
+#: Prefect waits 15 minutes, and so would each scheduled run, whose first event follows one that is
+#: never sent. Here all events come from one machine, at most some seconds out of order.
 LOST = timedelta(seconds=15)
 
 
 def watch_parent(sleeper: Sleeper) -> None:
     """End this process when standard input ends: by SIGTERM first, then at once. A server that is
-    left to another run lives on by the connection of that run."""
+    left to another run lives as long as that run's connection."""
     lease = 0
     try:
         while words := os.read(lease, 1024).decode().split():  # `keep`, seconds, identity

@@ -1,8 +1,8 @@
-"""How a local Prefect server stays for the next run, in the server's own process; `kept.py` is the
-run's side.
+"""Keeps a local Prefect server for the next run, in the server's process; `kept.py` is the run's
+side.
 
-While nobody needs it, its event loop is held: no timer fires, and it takes no CPU. It sleeps only
-while its database is free, as nobody else could write there.
+While nobody needs it, its event loop is blocked: no timer fires, and it takes no CPU. It sleeps
+only while it holds no lock on its database, else nobody could write there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DATABASE = "prefect.db"  # Prefect's, in its home
 EARLY = "early"  # the socket, until the server sleeps
 TRIES = 50  # to sleep while the database is free
 APART_SECONDS = 0.2
-GREETING_SECONDS = 2.0  # for a run that connects to say who it is
+GREETING_SECONDS = 2.0  # for a run that connects to send its identity
 
 
 class Sleeper:
@@ -40,8 +40,9 @@ class Sleeper:
     def serving(
         self, loop: asyncio.AbstractEventLoop, home: Path, is_ending: Callable[[], bool]
     ) -> None:
-        """The server answers; `loop` runs in the main thread, `home` is Prefect's. `is_ending`:
-        whether a signal has told the server to end: its loop must not be held then."""
+        """Called once the server answers; `loop` runs in the main thread, `home` is Prefect's.
+        `is_ending`: whether a signal has told the server to end: its loop must not be blocked
+        then."""
         self._loop, self._home, self._is_ending = loop, home, is_ending
 
     def next_lease(self, seconds: float, identity: str) -> socket.socket | None:
@@ -59,14 +60,14 @@ class Sleeper:
             if (wake := self._asleep()) is None:
                 return None
             try:
-                early.rename(place)  # who sees it finds a server that sleeps and listens
+                early.rename(place)  # once visible, the server sleeps and listens
                 return self._fitting(door, seconds, identity)
             finally:
                 place.unlink(missing_ok=True)
                 _woken(wake)
 
     def _is_the_one(self, folder: Path) -> bool:
-        """Whether this is the one server that is kept: until it ends, however it does."""
+        """Whether this is the only kept server; takes a lock that lasts until the process ends."""
         if self._lock is None:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
             lock = os.open(folder / LOCK, flags, 0o600)
@@ -102,8 +103,8 @@ class Sleeper:
         return None
 
     def _asleep(self) -> int | None:
-        """Hold the loop while the database is free; returns what to write to so that it goes on,
-        None if it was never free."""
+        """Block the loop while the database is free; returns the descriptor to write to so that it
+        goes on, None if the database was never free."""
         for _ in range(TRIES):
             wake = self._held()
             if not self._is_ending() and self._is_free():

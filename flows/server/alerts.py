@@ -1,6 +1,6 @@
 """`serve --alert URL`: a Prefect automation that posts to an address when a run does not end well.
 
-Failed (which a run that refuses to publish is, too), Crashed, TimedOut and Late are told. The
+It reports Failed (also for a run that refuses to publish), Crashed, TimedOut and Late. The
 automation and its webhook have names of their own, so that a later start replaces them and one
 without `--alert` removes them; both are shown in Prefect's UI, where they can be changed for the
 time that `serve` runs. The address, which may hold a token, is kept as a secret of Prefect.
@@ -31,7 +31,7 @@ PAYLOAD = (
 
 
 def check(url: str | None) -> None:
-    """ConfigError for an address that nothing can be posted to."""
+    """Raises ConfigError for an address that cannot be posted to."""
     parts = urlsplit(url or "http://none")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(
@@ -54,7 +54,7 @@ async def set_up(deployment: UUID, name: str, url: str | None) -> None:
             except ObjectNotFound:
                 pass
             return
-        # A webhook's type may not be known to a server that was just made.
+        # A new server may not have the webhook's type yet.
         await Webhook.aregister_type_and_schema(client=client)
         posting = Webhook(url=url, headers={"Content-Type": "application/json"})
         document = await posting.save(block, overwrite=True, client=client)

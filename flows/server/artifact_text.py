@@ -1,7 +1,7 @@
 """The text of a run's artifact in Prefect's UI: its progress, its result, or its failure.
 
 Pure functions; `live_artifacts.py` sends the text. Paths and errors are escaped and masked, so that
-no name of a file acts as markup.
+no file name acts as markup.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def forecast(result: JsonObject) -> str:
 
 
 def failure(what: str, error: object, before: str = "", link: str | None = None) -> str:
-    """The artifact of a run that did not succeed: what happened, what to do, how far it was.
+    """The artifact of a run that did not succeed: what happened, what to do, how far it got.
 
     `what` is `failed`, `crashed` or `was cancelled`; `error` an exception or a state's message;
     `before` the artifact until then; `link` the flow run's page.

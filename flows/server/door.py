@@ -1,9 +1,9 @@
-"""What a request to a local Prefect server must be before the server sees it: made to a loopback
-name, and by no page of another origin.
+"""Admits requests to a local Prefect server: only to a loopback name, and not from pages of another
+origin.
 
-Prefect's own login and CSRF protection come after this. They do not look at the Host header, so a
-host name that is made to point here (DNS rebinding) would have their pages for its own; nor at the
-origin of a websocket, for which browsers ask no leave.
+Prefect's own login and CSRF protection come after this. They check neither the Host header, so that
+another host name that resolves to the loopback (DNS rebinding) would share its pages' origin; nor
+the origin of a websocket, which browsers open without a CORS check.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from starlette.websockets import WebSocketClose
 
 HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 LOGIN = "/uttermill"  # the page that signs a browser in, beside those of Prefect's UI
-KEY = "prefect-password"  # under which the UI keeps the password, as its requests send it
+KEY = "prefect-password"  # under which the UI stores the password in the form its requests send
 HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
@@ -26,7 +26,7 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 
-#: The password comes behind `#`, so that it reaches no log; a wrong one replaces none that is kept.
+#: The password follows `#`, so that it reaches no log; a wrong one does not replace a stored one.
 SCRIPT = f"""
 const key = location.hash.slice(1);
 history.replaceState(null, "", location.pathname);
@@ -51,8 +51,7 @@ PAGE_HEADERS = {
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a Host header names the loopback. Its port may be another than ours: a forwarded
-    one."""
+    """Whether a Host header names the loopback. Its port may differ, if forwarded."""
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdigit() else host).lower() in HOSTS
 
@@ -85,11 +84,11 @@ class Door:
 
 
 def _refusal(headers: Headers) -> tuple[str, int] | None:
-    """What is wrong with a request's host or origin, and the status that says so."""
+    """What is wrong with a request's host or origin, and the status of the response."""
     hosts = headers.getlist("host")
     if len(hosts) != 1 or not is_loopback(hosts[0]):
         return "this server answers only at 127.0.0.1 and localhost", 400
-    # Programs send no origin; a page sends its own with all that it may not ask without leave.
+    # Programs send no Origin header; a page sends its own with all requests that need permission.
     if any(origin.lower() != f"http://{hosts[0].lower()}" for origin in headers.getlist("origin")):
         return "this server answers no page of another origin", 403
     return None

@@ -1,6 +1,6 @@
-"""The words that names of a local run's flow run are made of, for `coolname`: a run is called by
-its datasets and time as soon as it begins, and Prefect's own 4,000 words cost a quarter of a second
-of CPU in each process."""
+"""A short word list for `coolname`, for the first names of local flow runs: a run is renamed by its
+datasets and time as soon as it begins, and Prefect's own 4,000 words cost a quarter of a second of
+CPU in each process."""
 
 from __future__ import annotations
 

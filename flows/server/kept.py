@@ -1,11 +1,12 @@
-"""A local Prefect server that stays for the next run: it is handed over, and not started again.
+"""A local Prefect server that is kept for the next run, which takes it over instead of starting
+one.
 
-Its start is most of what Prefect's history costs a short run. A run that ended well leaves its
-server asleep (`_server_child.py`: it takes no CPU), for so many MINUTES. The next run of the same
-user, with the same settings of Prefect, takes it over: it receives the listening socket through a
-Unix socket in a folder of Prefect's home that only this user can enter, so that it can start a
-server again at the same address, as with one of its own. One run has it at a time; another starts
-a server that ends with it, and so does one that finds none that fits.
+Starting it is most of what Prefect's history costs a short run. A run that ended well leaves its
+server asleep (`_server_child.py`: it takes no CPU), for MINUTES. The next run of the same user,
+with the same settings of Prefect, takes it over: it receives the listening socket through a Unix
+socket in a folder of Prefect's home that only this user can enter, so that it can restart the
+server at the same address, as with its own. One run has it at a time; any other, or one for which
+none fits, starts a server that ends with the run.
 """
 
 from __future__ import annotations
@@ -29,14 +30,15 @@ from flows.server._sleep import DATABASE, FOLDER, SOCKET
 from tasks.base.errors import ConfigError
 
 VARIABLE = "UTTERMILL_KEEP_SERVER"  # minutes; 0: a server ends with its run
-MINUTES = 10.0  # at a terminal, where a person may run again; elsewhere none
+MINUTES = 10.0  # at a terminal, where a person may run again; elsewhere 0
 MOST_MINUTES = 24 * 60
 SECONDS = 5.0  # to be handed over, and for the first answer
 LONGEST = 100  # bytes of a Unix socket's path; Linux allows 107, macOS 103
 
 
 def minutes() -> float:
-    """How long a server stays after a run. ConfigError if the variable is no such number."""
+    """How long a server stays after a run. ConfigError if the variable is not a number of
+    minutes."""
     if (text := os.environ.get(VARIABLE)) is None:
         return MINUTES if sys.stderr.isatty() else 0.0
     try:
@@ -49,8 +51,8 @@ def minutes() -> float:
 
 
 def place() -> Path | None:
-    """The folder, made if there is none; None where no server can be kept: it is not this user's
-    alone, or its path is too long for a socket, or Prefect's database is not in its home."""
+    """The folder, created if missing; None if no server can be kept: the folder is not this user's
+    alone, its path is too long for a socket, or Prefect's database is not in its home."""
     settings = get_current_settings()
     folder = Path(settings.home) / FOLDER
     url = settings.server.database.connection_url
@@ -87,14 +89,15 @@ def identity() -> str:
 
 @dataclass
 class Adopted:
-    """The process of a server that another run started, as `subprocess.Popen` shows one."""
+    """The process of a server that another run started, with the interface of
+    `subprocess.Popen`."""
 
     pid: int
     lease: socket.socket  # the server ends, or sleeps again, when it is closed
     returncode: int | None = None
 
     def poll(self) -> int | None:
-        """None while it lives; how it ended only its parent could know."""
+        """None while it lives; its real exit code is known to its parent only."""
         if self.returncode is None:
             try:
                 ended = self.lease.recv(1, socket.MSG_DONTWAIT) == b""
@@ -106,7 +109,7 @@ class Adopted:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Until it has ended; TimeoutExpired after `timeout` s."""
+        """Wait until it has ended; TimeoutExpired after `timeout` s."""
         self.lease.settimeout(timeout)
         try:
             while self.lease.recv(1):
@@ -134,7 +137,7 @@ def adopted(folder: Path) -> Taken | None:
     does not fit ends itself."""
     lease = socket.socket(socket.AF_UNIX)
     try:
-        greeting = identity().encode() + b"\n"  # before it connects: the server waits for it
+        greeting = identity().encode() + b"\n"  # before connecting: the server waits for it
         lease.settimeout(SECONDS)
         lease.connect(str(folder / SOCKET))
         lease.sendall(greeting)
@@ -153,12 +156,12 @@ def adopted(folder: Path) -> Taken | None:
     except (OSError, ValueError):
         lease.close()
         return None
-    lease.settimeout(None)  # else each look at it would wait
+    lease.settimeout(None)  # else each check of it would wait
     return Taken(listener, facts["auth"], Adopted(facts["pid"], lease))
 
 
 def left(process: Popen[bytes] | Adopted, seconds: float) -> bool:
-    """Leave the server to a run that comes within `seconds`; False if that cannot be."""
+    """Leave the server to a run that starts within `seconds`; False if impossible."""
     try:
         words = f"keep {seconds:.0f} {identity()}\n".encode()
         if isinstance(process, Adopted):
@@ -169,5 +172,5 @@ def left(process: Popen[bytes] | Adopted, seconds: float) -> bool:
             process.stdin.close()
     except OSError:
         return False
-    process.returncode = 0  # it is not waited for
+    process.returncode = 0  # nobody waits for it
     return True

@@ -4,7 +4,7 @@ their text.
 A thread posts them: one with the progress of the run and then its result, and in a run whose shards
 are grouped one more for each group. Requests are few, because they would dominate short runs: one
 in a run of some seconds, six per minute for each artifact of a long run, and at most MOST in
-EVERY_SECONDS: a server that records a thousand workers has no time for more. Only the last ones are
+EVERY_SECONDS: a server that records a thousand workers can handle no more. Only the last ones are
 awaited, briefly. `summarise` replaces the progress by a summary when a run fails, crashes or is
 cancelled.
 """
@@ -34,7 +34,7 @@ from flows.server.artifact_text import DONE, failure, markdown
 from tasks.base.json_types import JsonObject
 from tasks.base.logs import log
 
-KEY = "uttermill-progress"  # Prefect's name of the one artifact that stands for the whole run
+KEY = "uttermill-progress"  # Prefect's key of the artifact of the whole run
 ABOUT = "Progress of the run, and its result."
 CLIENT: JsonObject = {"timeout": 20.0}
 FIRST_SECONDS = 4.0  # a run with nothing to do is over by then
@@ -52,7 +52,7 @@ def current_run() -> FlowRun | None:
 
 @contextmanager
 def one_try() -> Iterator[SyncPrefectClient]:
-    """A client whose requests are not tried again."""
+    """A client that does not retry its requests."""
     with (
         temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}),
         get_client(httpx_settings=CLIENT, sync_client=True) as client,
@@ -99,7 +99,7 @@ def note(text: str) -> None:
         with one_try() as client:
             artifact_id, _ = artifact_of(client, run.id)
             post(client, run.id, artifact_id, text)
-    except Exception as error:  # whatever it is, the run did its work
+    except Exception as error:  # any error: the run did its work
         log.warning("the run's artifact in Prefect was not made: %s", error)
 
 
@@ -119,7 +119,7 @@ def summarise(flow: Flow[..., object], flow_run: FlowRun, state: PrefectState[ob
             artifact_id, before = artifact_of(client, flow_run.id)
             if what == "was cancelled" and before.startswith(DONE):
                 return  # it had already finished
-            error = getattr(state.data, "result", state.data)  # most often a record of the result
+            error = getattr(state.data, "result", state.data)  # usually a record of the result
             error = error if isinstance(error, Exception) else state.message
             link = url_for("flow-run", obj_id=flow_run.id)
             post(client, flow_run.id, artifact_id, failure(what, error, before, link))
@@ -139,7 +139,7 @@ class Board(Protocol):
         """Whether nothing more will change."""
 
     def news(self) -> str | None:
-        """The text, if it has changed since it was last asked for."""
+        """The text, if it has changed since the last call."""
 
 
 class Poster:
@@ -159,7 +159,7 @@ class Poster:
         self._known: dict[str, UUID] = {}
         self._over = threading.Event()
         self._failed = False
-        # In an empty context the thread would know no API, and Prefect would start a server.
+        # In an empty context the thread would have no API, and Prefect would start a server.
         context_of_run = contextvars.copy_context()
         self._thread = threading.Thread(
             target=context_of_run.run, args=(self._keep,), name="artifacts", daemon=True

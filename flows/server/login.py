@@ -26,19 +26,20 @@ def fresh() -> str:
 
 
 def chosen() -> str | None:
-    """The user's own, from PREFECT_SERVER_API_AUTH_STRING or the active Prefect profile."""
+    """The user's own password, from PREFECT_SERVER_API_AUTH_STRING or the active Prefect
+    profile."""
     secret = get_current_settings().server.api.auth_string
     return secret.get_secret_value() if secret else None
 
 
 def file() -> Path:
-    """Where `kept` keeps it."""
+    """The file in which `kept` stores the password."""
     return Path(get_current_settings().home) / FILE
 
 
 def kept() -> str:
-    """The one in `file()`, which is made if there is none. ConfigError if the file is not the
-    user's alone, or holds something else."""
+    """The password in `file()`, created if missing. ConfigError if the file is not the user's
+    alone, or holds something else."""
     path = file()
     if not os.path.lexists(path):
         _make(path)
@@ -46,7 +47,8 @@ def kept() -> str:
 
 
 def _make(path: Path) -> None:
-    """Whole or not at all; of two processes that make it at the same time, one does."""
+    """Create the file, whole or not at all; of two processes that do it at the same time, one
+    wins."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{FILE}.{secrets.token_hex(8)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -82,5 +84,6 @@ def _read(path: Path) -> str:
 
 
 def address(ui: str, auth: str) -> str:
-    """The address that opens the UI at `ui` signed in; behind `#`, so that it reaches no log."""
+    """The address that opens the UI at `ui` signed in; the password follows `#`, so that it reaches
+    no log."""
     return f"{ui}{LOGIN}#{base64.b64encode(auth.encode()).decode()}"

@@ -1,7 +1,7 @@
 """`serve --metrics PORT`: the metrics of the last run, for a Prometheus on this machine.
 
-On loopback, without a token, as Prometheus expects; a page of a browser cannot read the answer, as
-other names of this machine than its own are refused.
+On loopback, without a token, as Prometheus expects; web pages cannot read the response, as other
+host names that resolve to this machine are refused.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @contextmanager
 def serving(runs: Path, port: int | None) -> Iterator[str | None]:
-    """Answers `/metrics` at this port with the file in `runs` (OUT/runs) as it is then; yields the
-    address. None: does nothing. ConfigError if the port is taken."""
+    """Serve the current file in `runs` (OUT/runs) as `/metrics` at `port`; yields the address.
+    Without a port, does nothing. ConfigError if the port is taken."""
     if port is None:
         yield None
         return
@@ -44,7 +44,7 @@ def serving(runs: Path, port: int | None) -> Iterator[str | None]:
 
 def _handler(runs: Path) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        timeout = 10.0  # s, of a connection that asks nothing
+        timeout = 10.0  # s, for a connection without a request
 
         def do_GET(self) -> None:
             if (self.headers.get("Host") or "").partition(":")[0] not in NAMES:

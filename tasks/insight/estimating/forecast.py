@@ -9,13 +9,13 @@ workers, including their start and the loading of models; `LEFT_OUT` names what 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import chain
-from typing import TypedDict
 
 import numpy as np
 
 from tasks.base.arrays import Float64s
+from tasks.base.json_types import JsonObject
 from tasks.insight.estimating.sample import Key, Member
 from tasks.insight.estimating.sample_results import SampleResult
 from tasks.settings.job import Done, Spent
@@ -41,14 +41,6 @@ POOL = 2.0
 LEAST_KNOWN = 2  # recordings with a known y that a stratum needs for a ratio of its own
 
 
-class IntervalJson(TypedDict):
-    """An interval, rounded."""
-
-    expected: float
-    low: float
-    high: float
-
-
 @dataclass(frozen=True, slots=True)
 class Interval:
     """An expected value and the bounds of its 90 % interval."""
@@ -60,12 +52,9 @@ class Interval:
     def times(self, factor: float, plus: float = 0.0) -> Interval:
         return Interval(*(factor * x + plus for x in (self.expected, self.low, self.high)))
 
-    def as_dict(self, digits: int = 6) -> IntervalJson:
-        return {
-            "expected": round(self.expected, digits),
-            "low": round(self.low, digits),
-            "high": round(self.high, digits),
-        }
+    def as_dict(self, digits: int = 6) -> dict[str, float]:
+        """The same, rounded."""
+        return {name: round(value, digits) for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,48 +165,6 @@ LEFT_OUT = (
     "time for listing, for other programs on the machine, for workers idle at the end, for crashes",
     "disk of the hand-over cache and of reports",
 )
-
-
-#: `in` by header.
-Hours = TypedDict("Hours", {"in": float, "kept": IntervalJson})
-
-
-class DatasetForecast(TypedDict):
-    """Recordings, and hours by header and kept."""
-
-    recordings: int
-    hours_in: float
-    kept: IntervalJson
-
-
-class StageForecast(TypedDict):
-    """Remaining work of one stage, and its speed; None: nothing was measured."""
-
-    cpu_hours: IntervalJson | None
-    cpu_seconds_per_audio_second: float | None
-
-
-class DiskParts(TypedDict):
-    """Bytes of resampled audio, and of each format."""
-
-    audio: int
-    package: dict[str, int]
-
-
-class ForecastJson(TypedDict):
-    """A forecast as `estimate --json` has it: hours, seconds and bytes."""
-
-    hours: Hours
-    datasets: dict[str, DatasetForecast]
-    stages: dict[str, StageForecast]
-    workers: dict[str, int]
-    wall_seconds: IntervalJson | None
-    cpu_seconds: IntervalJson | None
-    computing: float | None
-    disk_bytes: IntervalJson
-    disk_parts: DiskParts
-    confidence: float
-    leaves_out: list[str]
 
 
 @dataclass(slots=True)
@@ -379,7 +326,9 @@ class Forecast:
         """The part of `disk` that is resampled audio."""
         return interval_of_total(self.strata(lambda m: float(self.seen[m.recording].pcm)))
 
-    def as_dict(self) -> ForecastJson:
+    def as_dict(self) -> JsonObject:
+        """As `estimate --json` has it: hours (`in` by header), seconds and bytes; None where nothing
+        was measured."""
         hours = 1 / 3600
         names = sorted({m.dataset for m in self.members})
         wall, disk, kept = self.wall(), self.disk(), self.kept()
@@ -414,7 +363,8 @@ class Forecast:
             "leaves_out": list(LEFT_OUT),
         }
 
-    def _stage(self, stage: str) -> StageForecast:
+    def _stage(self, stage: str) -> JsonObject:
+        """Remaining work of a stage, and its speed."""
         cpu = self.work([stage], "cpu")
         strata = self.strata(lambda m: self.lap(m, stage, "cpu"))
         rate = ratio_of_strata(strata)

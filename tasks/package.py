@@ -68,12 +68,7 @@ class Gathered(datacard.VersionFacts):
 
 
 def gather(
-    job: Job,
-    scratch: Path,
-    staging: Path,
-    chosen: Choice,
-    digest: str,
-    damaged: Sequence[str] = (),
+    job: Job, scratch: Path, staging: Path, chosen: Choice, digest: str, damaged: Sequence[str] = ()
 ) -> Gathered:
     """Lay out the next version. RunError if it is refused.
 

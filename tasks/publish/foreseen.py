@@ -22,12 +22,7 @@ from tasks.corpus import rejections
 from tasks.publish import speakers
 from tasks.publish.choosing import corpus_clips, corpus_rejections, next_version
 from tasks.publish.ledger import rows as ledger_rows
-from tasks.publish.outcomes import (
-    batch_outcomes,
-    recording_digests,
-    shard_batches,
-    shard_outcomes,
-)
+from tasks.publish.outcomes import batch_outcomes, recording_digests, shard_batches, shard_outcomes
 from tasks.publish.outcomes.shard_batches import ShardBatch
 from tasks.publish.unchanged import UpToDate
 from tasks.settings.job import Job

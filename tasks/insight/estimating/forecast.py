@@ -327,8 +327,7 @@ class Forecast:
         return interval_of_total(self.strata(lambda m: float(self.seen[m.recording].pcm)))
 
     def as_dict(self) -> JsonObject:
-        """As `estimate --json` has it: hours (`in` by header), seconds and bytes; None where nothing
-        was measured."""
+        """As `estimate --json` has it: hours (`in` by header), seconds, bytes; None: unknown."""
         hours = 1 / 3600
         names = sorted({m.dataset for m in self.members})
         wall, disk, kept = self.wall(), self.disk(), self.kept()

@@ -202,10 +202,7 @@ def _broken(surveyed: Survey, listed: AsListed, header: Mapping[str, float] | No
 
 
 def _new_recordings(
-    scan: _Scan,
-    listed: AsListed,
-    header: Mapping[str, float] | None,
-    copied: Mapping[str, NewCopy],
+    scan: _Scan, listed: AsListed, header: Mapping[str, float] | None, copied: Mapping[str, NewCopy]
 ) -> int:
     """Count recordings that are new or changed, without those that are `copied`; `header`: their
     seconds, None if no header was read. Returns the bytes of those whose headers stay unread."""
@@ -304,11 +301,7 @@ class _Scan:
         self._note_clip(utterance, pcm in view.audio and text in view.transcripts)
 
     def _ask_others(
-        self,
-        view: ShardView,
-        utterance: FinalUtterance,
-        seen: set[str],
-        causes: Sequence[str],
+        self, view: ShardView, utterance: FinalUtterance, seen: set[str], causes: Sequence[str]
     ) -> None:
         """Count what further recognisers, models and the aligner are asked of one that is heard."""
         if utterance.heard.transcript is None:

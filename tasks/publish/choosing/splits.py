@@ -44,14 +44,7 @@ from tasks.base.counting import counted
 from tasks.base.errors import RunError
 from tasks.base.schema import SPLITS
 from tasks.publish.choosing import components, split_allocation, split_by_list, text_splits
-from tasks.publish.choosing.components import (
-    KINDS,
-    PCM,
-    RECORDING,
-    TEXT,
-    Sides,
-    SplitTable,
-)
+from tasks.publish.choosing.components import KINDS, PCM, RECORDING, TEXT, Sides, SplitTable
 from tasks.publish.choosing.split_allocation import BATCH, HOUR
 from tasks.publish.choosing.split_input import Candidates
 from tasks.publish.name_table import SPEAKER, Nodes

@@ -242,10 +242,10 @@ def publish(job: Job, gathered: Gathered) -> Path:
     RunError if the tables on disk differ from the gathered ones."""
     staging = storage.place(gathered.staging)
     digests = gathered.tables
-    folders = (staging / plan.PLAN / plan.part_name(part.number) for part in gathered.parts)
-    notes = [  # for the next version; before the plan is removed
-        (part.name, part.file or storage.read(folder / "told.arrow"))
-        for part, folder in zip(gathered.parts, folders, strict=True)
+    plans = staging / plan.PLAN  # which are removed soon
+    notes = [
+        (part.name, part.file or storage.read(plans / plan.part_name(part.number) / "told.arrow"))
+        for part in gathered.parts
     ]
     with finished(job, staging, [*digests]) as (home, hashes):
         for name, expected in digests.items():

@@ -317,4 +317,9 @@ def _index_of(place: list[JsonValue], key: str, assignment: str) -> int:
             return index
     if key.isdecimal() and int(key) < len(place):
         return int(key)
-    raise ConfigError(f"--set {assignment!r}: the list has no entry {key}")
+    entries = (entry if isinstance(entry, dict) else {"use": entry} for entry in place)
+    names = [str(entry.get("use") or entry.get("name")) for entry in entries]
+    raise ConfigError(
+        f"--set {assignment!r}: the list has no entry {key}; {explaining.meant(key, names)}it has "
+        f"{', '.join(names) or 'none'}; key.list+=value adds one"
+    )

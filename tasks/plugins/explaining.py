@@ -121,9 +121,13 @@ def _hint(fault: ErrorDetails, place: str, given: Any) -> str:
 
 def unknown(name: str, names: Sequence[str]) -> str:
     """The message about an unknown key."""
+    return f"no such setting; {meant(name, names)}here there are: {', '.join(names) or 'none'}"
+
+
+def meant(name: str, names: Sequence[str]) -> str:
+    """A question that suggests a similar name, with a space after it; empty if none is similar."""
     near = get_close_matches(name, names, 1)
-    meant = f"did you mean {near[0]}? " if near else ""
-    return f"no such setting; {meant}here there are: {', '.join(names) or 'none'}"
+    return f"did you mean {near[0]}? " if near else ""
 
 
 def crossed(given: Mapping[str, Any]) -> Iterator[str]:

@@ -166,7 +166,8 @@ def module(shelf: str, use: str) -> ModuleType:
         raise ConfigError(f"{shelf}: {use!r} is not a dotted name of a module")
     if not dotted and use not in names(shelf):
         raise ConfigError(
-            f"no {contracts.CONTRACTS[shelf].noun} {use!r}; known: {', '.join(names(shelf))}"
+            f"no {contracts.CONTRACTS[shelf].noun} {use!r}; "
+            f"{explaining.meant(use, names(shelf))}known: {', '.join(names(shelf))}"
         )
     try:
         return import_module(use if dotted else f"tasks.{shelf}.{use}")

@@ -73,6 +73,10 @@ def test_set_reaches_plugins_with_dotted_names() -> None:
     settings.assign(data, ["package.formats.mine.lj.audio=flac"])
     assert data["filter"]["filters"] == [{"use": "mine.loud", "max": 20}, {"use": "silence"}]
     assert data["package"]["formats"] == [{"use": "mine.lj", "audio": "flac"}, "wenet"]
+    with pytest.raises(ConfigError, match=r"silense; did you mean silence\? it has silence, snr"):
+        settings.assign(
+            {"filter": {"filters": [{"use": "silence"}, "snr"]}}, ["filter.filters.silense.min=1"]
+        )
     with pytest.raises(ConfigError, match="the list has no entry mine"):
         settings.assign(data, ["filter.filters.mine.quiet.max=20"])
 
@@ -167,7 +171,7 @@ def test_all_typos_are_named_at_once(tmp_path: Path) -> None:
     assert "sources.folder.langauge: no such setting; did you mean language?" in sentence
     assert "resmaple: no such setting; did you mean resample?" in sentence
     assert "filter.filters.silence.max_fractoin: no such setting; did you mean max_fr" in sentence
-    assert "no filter 'duratoin'" in sentence
+    assert "no filter 'duratoin'; did you mean duration? known: " in sentence
     assert "transcribe.backend.sed: no such setting; did you mean seed?" in sentence
     assert "transcribe.langauge_by: no such setting; did you mean language_by?" in sentence
 

@@ -127,6 +127,19 @@ def test_what_sources_state_is_told(tmp_path: Path) -> None:
     assert left["odd.txt"][0] == "bad_text"
 
 
+def test_texts_in_a_language_are_named_with_what_reads_them(tmp_path: Path) -> None:
+    """As downloaders name them: without the sentence, a folder of them looks as if it had none."""
+    for number, name in enumerate("ab"):
+        corpus.add(tmp_path / "in", number, name=f"{name}.wav")
+        (tmp_path / f"in/{name}.en.vtt").write_text("WEBVTT\n\n00:00.000 --> 00:01.000\nwords\n")
+    (tmp_path / "in/a.de.srt").write_text("")
+    path = f"{tmp_path}/in/a"
+    assert planning.plan(corpus.job(tmp_path, sources=source(tmp_path / "in")), None).stated == [
+        f"1 text is not read, such as {path}.de.srt: `texts: {{ext: de.srt}}` reads it",
+        f"2 texts are not read, such as {path}.en.vtt: `texts: {{ext: en.vtt}}` reads it",
+    ]
+
+
 def test_broken_recordings_count_nowhere(tmp_path: Path) -> None:
     """A broken file has no text and no speaker that would be missed: before the first run, at its
     end, and after it."""

@@ -8,7 +8,10 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from tasks.base.counting import counted
+
 CHUNK = 10_000
+TEXT_ALONE = "text_without_audio"
 
 
 class Skipped(NamedTuple):
@@ -43,8 +46,8 @@ class SkippedEntries:
 
     def extend(self, table: pa.Table) -> None:
         """Add the rows of another list's `table`."""
-        for counted in table["reason"].value_counts().to_pylist():
-            self.reasons[counted["values"]] += counted["counts"]
+        for reason in table["reason"].value_counts().to_pylist():
+            self.reasons[reason["values"]] += reason["counts"]
         self._flush()
         self._chunks += table.cast(SCHEMA).to_batches()
 
@@ -54,6 +57,19 @@ class SkippedEntries:
 
     def table(self) -> pa.Table:
         return pa.Table.from_batches([*self._chunks, _columns(self._last)], SCHEMA)
+
+    def unread_texts(self) -> Iterator[str]:
+        """A sentence for each setting that would read texts which no recording takes."""
+        if TEXT_ALONE not in self.reasons:
+            return
+        remedies: dict[str, list[str]] = {}
+        for entry in self:
+            if entry.reason == TEXT_ALONE and entry.detail.startswith("`"):
+                remedies.setdefault(entry.detail, []).append(entry.source_path)
+        for remedy, paths in sorted(remedies.items()):
+            are = "is" if len(paths) == 1 else "are"
+            count = counted(len(paths), "text")
+            yield f"{count} {are} not read, such as {min(paths)}: {remedy}"
 
     def __iter__(self) -> Iterator[Skipped]:
         for chunk in self.table().to_batches():

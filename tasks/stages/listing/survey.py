@@ -70,7 +70,8 @@ class Survey:
     @property
     def stated(self) -> list[str]:
         """What sources state about their recordings, in sentences."""
-        return [sentence for source in self.sources for sentence in source.sentences()]
+        stated = [sentence for source in self.sources for sentence in source.sentences()]
+        return [*stated, *self.left.unread_texts()]
 
     @property
     def unknown_speakers(self) -> list[str]:

@@ -1,16 +1,15 @@
-"""A proxy in the environment, as in companies and universities: loopback never goes through it."""
+"""A proxy in the environment, as in companies and universities: loopback never goes through it.
+
+`test_server_access.py` does a whole run with one."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import httpx
 import pytest
 
 from tasks.base import environment
-from tests.faults.command import Site
-from tests.helpers import corpus, prefect_database
 
 #: Nobody listens there, so that whoever asks the proxy fails.
 NOWHERE = "127.0.0.1:9"
@@ -36,18 +35,3 @@ def test_a_socks_proxy_may_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """httpx refuses to make a client without its library, even for addresses that skip it."""
     monkeypatch.setenv("ALL_PROXY", f"socks5://{NOWHERE}")
     httpx.Client().close()
-
-
-@pytest.mark.server
-def test_a_run_with_its_own_server_passes_by_the_proxy(
-    tmp_path: Path, empty_database: Path
-) -> None:
-    prefect_database.give(empty_database, tmp_path / "prefect")
-    proxies = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
-    named = {**dict.fromkeys(proxies, f"http://{NOWHERE}"), "ALL_PROXY": f"socks5h://{NOWHERE}"}
-    own = {"PREFECT_HOME": str(tmp_path / "prefect"), "no_proxy": "", "NO_PROXY": ".lab"}
-    site = Site(tmp_path, api="", environment={**named, **own})
-    corpus.make(site.source, 1)
-    ended = site.apart("run", str(site.settings("out")))
-    assert ended.code == 0, ended.stderr
-    assert ended.result["utterances"]["packaged"] == 1

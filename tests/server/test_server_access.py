@@ -35,6 +35,7 @@ from flows.server.server import LocalServer, using
 from tasks.base.errors import ConfigError
 from tests.faults.command import Site
 from tests.helpers import corpus, prefect_database, tiers
+from tests.server.test_proxy import NOWHERE
 
 FOREIGN = "http://evil.example"
 
@@ -268,6 +269,12 @@ UNGUARDED = {
     "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": "*",
     "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "false",
 }
+#: All of them, where nobody listens; what is excepted does not name the loopback.
+PROXIES = {
+    **{name: f"http://{NOWHERE}" for http in ("http_proxy", "https_proxy")
+       for name in (http, http.upper())},
+    "ALL_PROXY": f"socks5h://{NOWHERE}", "no_proxy": "", "NO_PROXY": ".lab",
+}  # fmt: skip
 
 
 @pytest.mark.cluster
@@ -275,14 +282,14 @@ UNGUARDED = {
     "environment",
     [
         {"PREFECT_API_AUTH_STRING": "of:another", "PREFECT_SERVER_API_AUTH_STRING": "me:mine",
-         **UNGUARDED},
+         **UNGUARDED, **PROXIES},
         tiers.nightly(
             {"PREFECT_API_AUTH_STRING": "of:another", "PREFECT_SERVER_API_AUTH_STRING": ""}
         ),
         tiers.nightly({"PREFECT_API_AUTH_STRING": "", "PREFECT_SERVER_API_AUTH_STRING": "me:mine",
                        **UNGUARDED}),
     ],
-    ids=["both", "the password of another server", "one for all own servers"],
+    ids=["both, and proxies", "the password of another server", "one for all own servers"],
 )  # fmt: skip
 def test_a_run_records_itself_whatever_the_environment_says(
     tmp_path: Path, empty_database: Path, environment: dict[str, str]
@@ -293,6 +300,7 @@ def test_a_run_records_itself_whatever_the_environment_says(
     corpus.make(site.source, 1)
     ended = site.apart("run", site.settings("out"))
     assert ended.code == 0, ended.stderr
+    assert ended.result["utterances"]["packaged"] == 1
     assert "Traceback" not in ended.stderr
     with closing(sqlite3.connect(home / "prefect.db")) as database:
         assert database.execute("select state_name from flow_run").fetchall() == [("Completed",)]

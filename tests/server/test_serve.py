@@ -167,7 +167,7 @@ def test_serve(serving: Serving) -> None:
     assert deployment.parameters["out"] == str(site.home / "out")
 
     # The schedule is kept: Prefect plans its runs, at two in Berlin.
-    assert soon(lambda: scheduled(deployment.id), 30, every=0.2)
+    assert soon(lambda: scheduled(deployment.id), 30, every=0.5)
     assert at_two_in_berlin(scheduled(deployment.id))
 
     # The same of a work pool's deployment on this server, as `prefect deploy` makes it.
@@ -176,7 +176,7 @@ def test_serve(serving: Serving) -> None:
         nightly = client.create_deployment(
             deployment.flow_id, "prepare-nightly", schedules=nights(), work_pool_name="default"
         )
-    assert soon(lambda: scheduled(nightly), 30, every=0.2)
+    assert soon(lambda: scheduled(nightly), 30, every=0.5)
 
     # One that is asked for is done.
     with get_client(sync_client=True) as client:
@@ -190,14 +190,11 @@ def test_serve(serving: Serving) -> None:
         other = {**deployment.parameters, "out": str(site.home / "other")}
         run = client.create_flow_run_from_deployment(deployment.id, parameters=other).id
         assert soon((site.gate / f"{LAST}.held").exists), service.state(run)
-        second = client.create_flow_run_from_deployment(deployment.id, parameters=other).id
-    assert "another run holds" in str(service.end_of(second).message), "the lock of OUT decides"
     assert service.state(run).is_running()
-    before = len(serving.process.stderr())  # how the second one failed, by Prefect
     serving.process.process.send_signal(signal.SIGTERM)
     assert serving.process.process.wait(60) == 0, serving.process.stderr()
     assert serving.process.none_left(2.0), serving.process.alive()
-    assert "Traceback" not in serving.process.stderr()[before:]
+    assert "Traceback" not in serving.process.stderr()
     assert "Warning" not in serving.process.stderr()
     database = sqlite3.connect(serving.home / "prefect.db")
     query = "select state_name from flow_run where id = ?"
@@ -211,7 +208,8 @@ def test_serve(serving: Serving) -> None:
 
 @pytest.mark.server
 def test_a_pause_stays_when_it_starts_again(tmp_path: Path, prefect_server: Server) -> None:
-    """It was active again: each start makes the schedule anew, and each end pauses it."""
+    """It was active again: each start makes the schedule anew, and each end, which is a SIGTERM as
+    at a terminal, pauses it and leaves nothing."""
     site = Site(tmp_path, prefect_server.url, service.EAGER)
     corpus.make(site.source, 1)
     chosen = site.settings("out")
@@ -228,6 +226,7 @@ def test_a_pause_stays_when_it_starts_again(tmp_path: Path, prefect_server: Serv
                 change(client, known)
             it.process.terminate()
             assert it.process.wait(60) == 0, it.stderr()
+            assert it.none_left(5.0), it.alive()
             return told, known.paused, known.schedules[0].active
 
     def active(client: Any, known: Any, wanted: bool) -> None:
@@ -241,17 +240,6 @@ def test_a_pause_stays_when_it_starts_again(tmp_path: Path, prefect_server: Serv
     assert served(other) == (True, False, False)
     assert served(lambda client, known: client.resume_deployment(known.id)) == (True, True, True)
     assert served(lambda client, known: None) == (False, False, True)
-
-
-@pytest.mark.server
-def test_sigterm_ends_it_in_a_terminal(tmp_path: Path, prefect_server: Server) -> None:
-    site = Site(tmp_path, prefect_server.url, service.EAGER)
-    corpus.make(site.source, 1)
-    with site.start("serve", site.settings("out"), "--json") as serving:
-        assert soon(serving.stdout, 120, every=0.1), serving.stderr()
-        serving.process.terminate()
-        assert serving.process.wait(60) == 0, serving.stderr()
-        assert serving.none_left(5.0), serving.alive()
 
 
 def test_a_taken_port_is_no_obstacle() -> None:

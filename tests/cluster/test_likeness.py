@@ -112,6 +112,7 @@ def test_what_was_mixed_is_kept(tmp_path: Path) -> None:
     assert mixed.recorded(tmp_path) == ["numpy 1 (here 2)", "the processor aarch64 (here x86_64)"]
 
 
+@pytest.mark.nightly
 @pytest.mark.cluster
 def test_a_worker_with_an_edited_recogniser(tmp_path: Path) -> None:
     """The same version, another text: refused; or allowed, and said by the dataset."""

@@ -16,7 +16,7 @@ from flows.cluster import local
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
 from tests.faults.command import Site
-from tests.helpers import corpus, listeners, tiers
+from tests.helpers import corpus, listeners
 
 pytestmark = pytest.mark.cluster
 
@@ -115,7 +115,8 @@ def test_a_cluster_takes_its_key_with_it(tmp_path: Path) -> None:
     assert not (tmp_path / "s").exists()
 
 
-@pytest.mark.parametrize("command", tiers.few(["run", "estimate", "doctor"], "run"))
+@pytest.mark.nightly
+@pytest.mark.parametrize("command", ["run", "estimate", "doctor"])
 def test_no_command_listens_to_strangers(
     command: str, tmp_path: Path, strangers: dict[str, ssl.SSLContext | None]
 ) -> None:

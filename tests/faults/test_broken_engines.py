@@ -87,12 +87,7 @@ FAILING = {
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize(
-    "name",
-    tiers.few(
-        BROKEN, "the recogniser tests.plugins.poison_asr", "the filter tests.plugins.poison_weights"
-    ),
-)
+@pytest.mark.parametrize("name", tiers.few(BROKEN, "the filter tests.plugins.poison_weights"))
 def test_a_model_that_crashes_on_a_good_clip_blames_no_item(bare: Site, name: str) -> None:
     corpus.make(bare.source, 3)
     broken = bare.run(bare.settings("out", **BROKEN[name]))

@@ -61,11 +61,6 @@ def live_recordings(version: Path) -> Iterator[pa.Array]:
         yield pc.unique(live(rows)["recording"])
 
 
-def sums(ledger: Iterable[pa.Table]) -> pa.Table:
-    """SUMS of a ledger, given in portions."""
-    return _summed(pa.concat_tables([_summed(_counted(portion)) for portion in ledger]))
-
-
 def _counted(ledger: pa.Table) -> pa.Table:
     """What `_summed` adds up, of each row."""
     spoken = pc.cast(pc.is_valid(ledger["utterance"]), pa.int64())

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tasks import storage
+from tasks.base.arrays import Int64s
 
 
 def arrow(path: Path) -> AbstractContextManager[pa.NativeFile]:
@@ -189,6 +190,20 @@ def row_groups(
         with opened(part) as file, pq.ParquetFile(file, **options) as table:
             for number in range(table.num_row_groups):
                 yield table.read_row_group(number, columns=wanted)
+
+
+def rows(path: Path, numbers: Int64s) -> pa.Table:
+    """Rows of a table by their sorted numbers; reads the row groups that have some of them."""
+    taken, first = [schema(path).empty_table()], 0
+    for part in parts(path):
+        with arrow(part) as file, pq.ParquetFile(file) as table:
+            for number in range(table.num_row_groups):
+                last = first + table.metadata.row_group(number).num_rows
+                inside = numbers[(first <= numbers) & (numbers < last)] - first
+                if len(inside):
+                    taken.append(table.read_row_group(number).take(pa.array(inside)))
+                first = last
+    return pa.concat_tables(taken)
 
 
 class Slices:

@@ -20,6 +20,7 @@ from tasks.base.schema import LedgerRow
 from tasks.storage import tables
 
 LARGE = 8  # reasons that the funnel shows; the smaller ones are folded
+SUMMED_BY = ("dataset", "language", "outcome", "reason", "sample_rate")
 ROWS = 40  # of a table by dataset or language; the smaller ones are summed
 
 
@@ -32,14 +33,11 @@ class Ledger:
     def rows(self, numbers: Sequence[int]) -> list[LedgerRow]:
         """These rows, sorted by number, with all columns; one row group in memory at a time."""
         wanted = np.array(sorted(numbers), dtype=np.int64)
-        ledger_rows: list[LedgerRow] = []
-        first_row = 0
-        for part in self.batches():
-            inside = (
-                wanted[(wanted >= first_row) & (wanted < first_row + part.num_rows)] - first_row
-            )
-            ledger_rows += part.take(pa.array(inside)).to_pylist()
-            first_row += part.num_rows
+        if isinstance(self.source, pa.Table):
+            taken = self.source.take(pa.array(wanted))
+        else:
+            taken = tables.rows(self.source, wanted)
+        ledger_rows: list[LedgerRow] = taken.to_pylist()
         return ledger_rows
 
     def find(self, utterances: Collection[str]) -> dict[str, int]:
@@ -66,8 +64,17 @@ class Ledger:
             yield tables.read(part, columns=columns)
 
     def sums(self) -> pa.Table:
-        """Items and samples by `summary.KEYS`, without recordings that left their source."""
-        return summary.live(summary.sums(self.portions(*summary.SUMMED)))
+        """Items and samples by SUMMED_BY, without recordings that left their source."""
+        portions = map(summary.live, self.portions(*SUMMED_BY, "samples"))
+        sums = (
+            summary.sums_by(
+                rows.append_column("items", pa.array(np.ones(len(rows), np.int64))),
+                SUMMED_BY,
+                ("items", "samples"),
+            )
+            for rows in portions
+        )
+        return pa.concat_tables(sums)
 
     def batches(self, *columns: str) -> Iterator[pa.Table]:
         """All columns, or these, a row group or a chunk at a time."""

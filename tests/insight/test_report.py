@@ -40,7 +40,7 @@ from tasks.insight.report import (
     samples,
     worker_time,
 )
-from tasks.insight.report.outcome_columns import Columns
+from tasks.insight.report.outcome_columns import Columns, quantiles
 from tasks.insight.report.samples import Sample
 from tasks.recording import Locator
 from tasks.settings.job import Cost, Job
@@ -483,12 +483,25 @@ def test_columns_are_read_as_the_table_is(made: tuple[Job, Path]) -> None:
 
 
 def test_an_axis_is_readable_and_shows_near_limits() -> None:
-    values = np.random.default_rng(0).normal(20, 3, 1000)
+    values = np.sort(np.random.default_rng(0).normal(20, 3, 1000))
     low, high = measure_charts.axis(values, [10.0, 1e9])
     assert low <= 10.0
     assert high < 40
     assert measure_charts.axis(np.zeros(3), []) == (-0.5, 0.5)
     assert page._inert("</script>") == "\\u003c/script\\u003e"
+
+
+def test_steps_and_quantiles_are_numpys() -> None:
+    edges = np.unique([*np.linspace(-1.0, 3.0, 101), 0.9999, 1.0001, 1.00011])
+    draw = np.random.default_rng(0)
+    values = np.concatenate([edges, draw.normal(1, 2, 1000), [-np.inf, np.inf]])
+    for strict, side in ((False, "right"), (True, "left")):
+        below = measure_charts.Steps(edges, strict).below(values)
+        assert below.tolist() == np.searchsorted(edges, values, side).tolist()
+    for count in (1, 2, 7, 1000):
+        some = np.sort(draw.normal(size=count))
+        shares = (0.0, 0.005, 0.05, 0.5, 0.95, 1.0)
+        assert quantiles(some, shares) == np.quantile(some, shares).tolist()
 
 
 @pytest.mark.parametrize(
@@ -564,5 +577,7 @@ def test_a_ledger_in_parts_tells_what_a_table_tells(tmp_path: Path) -> None:
         assert ledger_facts.shares(parts.sums(), column) == ledger_facts.shares(
             whole.sums(), column
         )
+    numbers = [sum(told.values()) - 1, 3, 0]
+    assert parts.rows(numbers) == whole.rows(numbers)
     assert page._broken(parts) == page._broken(whole) != []
     assert samples.chosen_rows(parts, None, 0) == samples.chosen_rows(whole, None, 0)

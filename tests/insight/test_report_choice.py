@@ -24,7 +24,9 @@ from tasks.insight.report import (
     clip_table,
     clips,
     disagreement,
+    measure_charts,
     number_words,
+    outcome_columns,
     samples,
     uncertain_clips,
 )
@@ -196,6 +198,24 @@ def test_packaged_ones_are_the_least_certain(hundred: tuple[Ledger, Columns]) ->
     assert set(beyond) == {"u19", "u18"}
     assert set(ids("filter.too_short", "worst")) == {"u0", "u1", "u2", "u3"}
     assert len({row for row in found if any(w.group == "packaged" for w in found[row])}) >= 8
+
+
+def test_blocks_of_rows_make_no_difference(
+    hundred: tuple[Ledger, Columns], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, columns = hundred
+    pq.write_table(pq.read_table(columns.path), columns.path, row_group_size=7)
+    monkeypatch.setattr(outcome_columns, "BLOCK", 1)
+    apart = Columns(columns.job, columns.path)
+    assert len(apart.blocks) > 10 > len(columns.blocks)
+    assert choose(ledger, apart, 0) == choose(ledger, columns, 0)
+    for name in measure_charts.shown(columns):
+        assert measure_charts.histogram_of(apart, name) == measure_charts.histogram_of(
+            columns, name
+        )
+        assert measure_charts.sliders(apart, name, 0.0, 10.0) == measure_charts.sliders(
+            columns, name, 0.0, 10.0
+        )
 
 
 def test_music_and_applause_come_first(hundred: tuple[Ledger, Columns]) -> None:

@@ -15,14 +15,16 @@ from typing import Literal, NamedTuple, TypedDict
 
 import numpy as np
 
-from tasks.base.arrays import Bools, Float64s, Int16s, Int32s
+from tasks.base.arrays import Bools, Float64s, Int32s, Int64s, UInt8s
 from tasks.corpus import outcome_table
-from tasks.insight.report.outcome_columns import Columns, ShelfRule
+from tasks.insight.report.outcome_columns import BLOCK, SPREAD, Columns, ShelfRule, quantiles
 from tasks.plugins.rules import Limit
 
 BINS = 40
+NO_BAR = 2 * BINS  # of an utterance without a value, after the bars of others and of kept ones
 EDGES = (0.005, 0.995)  # quantiles at the ends of an axis; values beyond are in the end bins
 MOST_BEYOND = 1.0  # an axis grows by at most its length to show a limit
+CELLS = 1000
 POSITIONS = 100  # of a slider, between the ends of the chart's axis
 Side = Literal["min", "max"]
 
@@ -45,14 +47,14 @@ class Spread(TypedDict):
     spread_kept: list[float] | None
 
 
-class Bars(Spread):
-    """Hours in each bar, [BINS]."""
+class HourBars(TypedDict):
+    """Hours in each bin, [BINS]."""
 
     kept: list[float]
     other: list[float]
 
 
-class GroupBars(Bars):
+class GroupBars(HourBars, Spread):
     """The bars of all utterances, or of a dataset or language."""
 
     kind: str  # all, dataset, language
@@ -88,11 +90,11 @@ def values_of(columns: Columns, name: str) -> Float64s:
     return np.divide(chars, seconds, out=np.full_like(chars, np.nan), where=seconds > 0)
 
 
-def axis(values: Float64s, limits: Iterable[float]) -> tuple[float, float]:
-    """(lowest, highest) of a readable axis over finite values and nearby limits."""
-    low, high = (float(v) for v in np.quantile(values, EDGES))
+def axis(ordered: Float64s, limits: Iterable[float]) -> tuple[float, float]:
+    """(lowest, highest) of a readable axis over finite values, sorted, and nearby limits."""
+    low, high = quantiles(ordered, EDGES)
     if high <= low:
-        low, high = float(values.min()), float(values.max())
+        low, high = float(ordered[0]), float(ordered[-1])
     reach = MOST_BEYOND * (high - low or 1.0)
     near = [x for x in limits if low - reach <= x <= high + reach]
     low, high = min([low, *near]), max([high, *near])
@@ -117,61 +119,76 @@ def limits_on(columns: Columns, name: str) -> list[Limit]:
 def histogram_of(columns: Columns, name: str) -> Histogram | None:
     """Histogram and quantiles of one measure, or None if no utterance has it."""
     values = values_of(columns, name)
-    finite = np.isfinite(values)
-    if not finite.any():
+    ordered = _ordered(values)
+    if not len(ordered):
         return None
-    finite_values = values[finite]
     set_ = [x for rule in limits_on(columns, name) for x in (rule.min, rule.max) if x is not None]
-    low, high = axis(finite_values, set_)
-    count = len(finite_values)
-    del finite_values  # as much memory as all values
-    bins = _bins(np.where(finite, values, low), low, high)
-    bins[columns.packaged] += BINS
-
-    def of_rows(rows: slice | Int32s) -> Bars:
-        finite_rows = finite[rows]
-        bars = np.bincount(
-            bins[rows][finite_rows], columns.seconds[rows][finite_rows] / 3600, 2 * BINS
-        )
-        return {
-            "kept": short(bars[BINS:]),
-            "other": short(bars[:BINS]),
-            **quantiles(values[rows][finite_rows], columns.packaged[rows][finite_rows]),
-        }
-
-    groups: list[GroupBars] = [{"kind": "all", "name": "", **of_rows(slice(None))}]
+    low, high = axis(ordered, set_)
+    whole = spread_of(ordered, _ordered(values[columns.packaged]))
+    del ordered  # as much memory as all values
+    bins = np.concatenate(
+        [_bins(values[rows], columns.packaged[rows], low, high) for rows in columns.blocks]
+    )
+    groups: list[GroupBars] = [
+        {"kind": "all", "name": "", **_bars(columns, bins, columns.blocks), **whole}
+    ]
     for kind, group, rows in columns.groups:
-        about = of_rows(rows)
+        some = values[rows]
+        about = spread_of(_ordered(some), _ordered(some[columns.packaged[rows]]))
         if about["items"]:
-            groups.append({"kind": kind, "name": group, **about})
+            blocks = np.array_split(rows, len(rows) // BLOCK + 1)
+            groups.append({"kind": kind, "name": group, **_bars(columns, bins, blocks), **about})
     return {
         "name": name,
         "low": low,
         "high": high,
         "groups": groups,
-        "missing": int(len(values) - count),
+        "missing": len(values) - whole["items"],
     }
 
 
-def _bins(values: Float64s, low: float, high: float) -> Int16s:
-    """The bar of each value, which is overwritten."""
-    values -= low
-    values *= BINS / (high - low)
-    return np.clip(values, 0, BINS - 1, out=values).astype(np.int16)
+def _bins(values: Float64s, kept: Bools, low: float, high: float) -> UInt8s:
+    """The bar of each value: those of other utterances, then those of kept ones, then NO_BAR."""
+    finite = np.isfinite(values)
+    bars = np.clip((np.where(finite, values, low) - low) * (BINS / (high - low)), 0, BINS - 1)
+    places: UInt8s = bars.astype(np.uint8) + np.uint8(BINS) * kept
+    places[~finite] = NO_BAR
+    return places
 
 
-def quantiles(values: Float64s, kept: Bools) -> Spread:
-    """Those of all utterances, and of the `kept` ones."""
+def _bars(columns: Columns, bins: UInt8s, blocks: Iterable[slice] | Iterable[Int32s]) -> HourBars:
+    """Hours in each bar of some rows, given a block at a time."""
+    hours = np.zeros(NO_BAR + 1)
+    for rows in blocks:
+        hours = added(hours, bins[rows], columns.seconds[rows] / 3600)
+    return {"kept": short(hours[BINS:NO_BAR]), "other": short(hours[:BINS])}
 
-    def three(some: Float64s) -> list[float] | None:
-        return np.quantile(some, (0.05, 0.5, 0.95)).tolist() if len(some) else None
 
-    good = values[kept]
+def added(sums: Float64s, place: Int64s | UInt8s, numbers: Float64s) -> Float64s:
+    """The sums after each number is added to one of them, in this order."""
+    places = np.concatenate([np.arange(len(sums)), place])
+    weights = np.concatenate([sums, numbers])
+    return np.bincount(places, weights, len(sums)).astype(np.float64, copy=False)
+
+
+def _ordered(values: Float64s) -> Float64s:
+    """The finite ones, sorted."""
+    finite = values[np.isfinite(values)]
+    finite.sort()
+    return finite
+
+
+def spread_of(every: Float64s, kept: Float64s) -> Spread:
+    """Quantiles of all utterances, and of the kept ones; both sorted."""
+
+    def three(ordered: Float64s) -> list[float] | None:
+        return quantiles(ordered, SPREAD) if len(ordered) else None
+
     return {
-        "items": len(values),
-        "spread": three(values),
-        "items_kept": len(good),
-        "spread_kept": three(good),
+        "items": len(every),
+        "spread": three(every),
+        "items_kept": len(kept),
+        "spread_kept": three(kept),
     }
 
 
@@ -227,40 +244,79 @@ def sliders(columns: Columns, name: str, low: float, high: float) -> list[Curve]
 def _curve(
     columns: Columns, asked: ShelfRule, side: Side, today: float | None, low: float, high: float
 ) -> Curve:
-    rule = asked.rule
-    assert isinstance(rule, Limit)
-    values, seconds = columns.values(rule.column), columns.seconds
-    open_ = columns.only(asked)
-    spared = np.isnan(values)
-    if asked.shelf == "text":
-        spared |= ~columns.heard
-    for within in rule.unless:
-        spared |= columns.inside(within.column, within.min, within.max)
-    other = rule.max if side == "min" else rule.min
-    if other is not None:  # what breaks the rule's other limit stays out
-        open_ &= spared | (values <= other if side == "min" else values >= other)
-    sure, contested = open_ & spared, open_ & ~spared
-    steps = _steps(low, high, today)
-    limited = values[contested]
-    # The number of positions at or below a value (or below it): the limits that keep it.
-    place = np.searchsorted(steps, limited, "right" if side == "min" else "left")
-    count = np.bincount(place, minlength=len(steps) + 1)
-    length = np.bincount(place, seconds[contested], len(steps) + 1)
-    positions: list[float | None] = [*steps.tolist()]
+    steps = Steps(_steps(low, high, today), strict=side == "max")
+    # Of each number of positions at or below a value (or below it), which are the limits that keep
+    # it; and at last of the values that no limit concerns.
+    count, length = np.zeros(len(steps.edges) + 2, np.int64), np.zeros(len(steps.edges) + 2)
+    for number, rows in enumerate(columns.blocks):
+        kept, place = _places(columns, asked, side, steps, number)
+        count += np.bincount(place, minlength=len(count))
+        length = added(length, place, columns.seconds[rows][kept])
+    spared, spared_seconds = count[-1], length[-1]
+    count, length = count[:-1], length[:-1]
+    positions: list[float | None] = [*steps.edges.tolist()]
     if side == "min":  # kept: values >= position; without a limit, all
-        items, kept = count[::-1].cumsum()[::-1], length[::-1].cumsum()[::-1]
+        items, lengths = count[::-1].cumsum()[::-1], length[::-1].cumsum()[::-1]
         positions.insert(0, None)
     else:  # kept: values <= position
-        items, kept = count.cumsum(), length.cumsum()
+        items, lengths = count.cumsum(), length.cumsum()
         positions.append(None)
     return {
         "side": side,
         "today": today,
         "at": positions.index(today),
         "positions": positions,
-        "hours": short((kept + seconds[sure].sum()) / 3600, 9),
-        "items": [int(n) for n in items + int(sure.sum())],
+        "hours": short((lengths + spared_seconds) / 3600, 9),
+        "items": (items + spared).tolist(),
     }
+
+
+def _places(
+    columns: Columns, asked: ShelfRule, side: Side, steps: Steps, number: int
+) -> tuple[Bools, Int64s]:
+    """Rows of a block that some limit keeps, and for each the number of steps that do, or
+    `len(steps) + 1` if no limit concerns it."""
+    rule = asked.rule
+    assert isinstance(rule, Limit)
+    values, kept = columns.block(rule.column, number), columns.only(asked, number)
+    spared = np.isnan(values)
+    if asked.shelf == "text":
+        spared |= ~columns.heard[columns.blocks[number]]
+    for within in rule.unless:
+        spared |= columns.inside(within, number)
+    other = rule.max if side == "min" else rule.min
+    if other is not None:  # what breaks the rule's other limit stays out
+        kept &= spared | (values <= other if side == "min" else values >= other)
+    place = np.full(np.count_nonzero(kept), len(steps.edges) + 1)
+    place[~spared[kept]] = steps.below(values[kept & ~spared])
+    return kept, place
+
+
+class Steps:
+    """Sorted positions in CELLS equal cells, most of which have none: a value's cell tells all
+    positions below it but those in the cell. A search takes five times as long."""
+
+    def __init__(self, edges: Float64s, strict: bool) -> None:
+        self.edges = edges
+        self._passed = np.greater if strict else np.greater_equal  # a position by a value
+        self._scale = CELLS / (edges[-1] - edges[0])
+        cells = self._cells(edges)
+        self._below = np.searchsorted(cells, np.arange(CELLS + 1))
+        self._most = int(np.bincount(cells).max())  # in one cell
+        self._next = np.append(edges, np.full(self._most, np.nan))
+
+    def _cells(self, values: Float64s) -> Int64s:
+        """Never falls where values rise, whatever is rounded."""
+        cells: Int64s = ((values - self.edges[0]) * self._scale).clip(0, CELLS).astype(np.int64)
+        return cells
+
+    def below(self, values: Float64s) -> Int64s:
+        """How many positions each value has passed: `np.searchsorted`."""
+        first = self._below[self._cells(values)]
+        place = first.copy()
+        for number in range(self._most):
+            place += self._passed(values, self._next[first + number])
+        return place
 
 
 def _steps(low: float, high: float, today: float | None) -> Float64s:

@@ -1,27 +1,30 @@
-"""The table of outcomes, a column at a time: a million rows need tens of MB, not the whole table.
+"""The table of outcomes, a block of rows of one column at a time.
 
-`decisions.parquet` has one row an utterance. Columns that every chart needs (seconds, outcome, the
-rules that reject the utterance, dataset and language) stay in small arrays; measures are read as
-needed.
+`decisions.parquet` has one row an utterance. The choice of clips and the charts ask for each of its
+numbers several times, so one pass writes them, and what each rule says of each row, into a
+temporary file of fixed widths: up to 3 GB of ten million rows, of which memory holds some columns.
 """
 
 from __future__ import annotations
 
+import os
+import tempfile
 import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from tasks.base import schema
 from tasks.base.arrays import Bools, Float64s, Int32s, UInt8s
 from tasks.corpus import outcome_table
-from tasks.plugins.rules import Rule
+from tasks.plugins.rules import Rule, Within
 from tasks.settings.job import Job
 from tasks.shard_store import enhanced
 from tasks.shard_store.chosen_rules import rules_of
@@ -29,7 +32,8 @@ from tasks.shard_store.text_values import text_columns
 from tasks.storage import queries, tables
 
 VALUES = 30  # of a label that are shown
-HELD = 1 << 28  # bytes of columns
+BLOCK = 1 << 16  # rows, about: what is computed of them stays in the processor's cache
+SPREAD = (0.05, 0.5, 0.95)  # quantiles that are shown
 GROUPS = 8  # datasets, and languages, with a chart of their own
 
 
@@ -69,6 +73,33 @@ def units(job: Job) -> dict[str, tuple[str, str]]:
     return {**about, **enhanced.measures(job), **text_columns(job.transcribe.verdicts)}
 
 
+class Stored:
+    """A column: each block of rows as a part of a file, or as the one value that all of it has."""
+
+    def __init__(self, file: IO[bytes], kind: type[np.generic]) -> None:
+        self._file, self._kind = file, np.dtype(kind)
+        self._blocks: list[tuple[int, int | np.generic]] = []  # rows; place in the file, or value
+
+    def add(self, values: NDArray[Any]) -> None:
+        bits = values.view(f"u{values.itemsize}")
+        if (bits == bits[0]).all():
+            self._blocks.append((len(values), values[0]))
+        else:
+            self._blocks.append((len(values), self._file.tell()))
+            self._file.write(np.ascontiguousarray(values).data)
+
+    def block(self, number: int) -> NDArray[Any]:
+        rows, place = self._blocks[number]
+        if isinstance(place, np.generic):
+            return np.full(rows, place, self._kind)
+        size = rows * self._kind.itemsize
+        return np.frombuffer(os.pread(self._file.fileno(), size, place), self._kind)
+
+    def whole(self) -> NDArray[Any]:
+        blocks = [self.block(number) for number in range(len(self._blocks))]
+        return np.concatenate([np.empty(0, self._kind), *blocks])
+
+
 class Columns:
     """Decisions on all utterances, and the measures behind them, asked of DuckDB."""
 
@@ -80,12 +111,51 @@ class Columns:
         self.labels = [f.name for f in fields if f.name not in fixed and f.type == pa.string()]
         self.names = [field.name for field in fields if field.name not in self.labels]
         self.asked = shelf_rules(job)
-        self._refused: dict[ShelfRule, UInt8s] = {}  # eight rows a byte
-        self._read: dict[str, Float64s] = {}  # the last ones, the oldest first
         opened = ExitStack()
         outcomes = outcome_table.database(path, memory=job.package.memory)
         self._outcomes = opened.enter_context(outcomes)
         weakref.finalize(self, opened.close)
+        file = opened.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - `opened` closes it
+        texts = {f.name for f in fields if f.type in (pa.string(), pa.bool_()) and f.name in fixed}
+        self._numbers = {n: Stored(file, np.float64) for n in self.names if n not in texts}
+        self._refused = {asked: Stored(file, np.bool_) for asked in self.asked}
+        self._spreads: dict[str, list[float] | None] = {}
+        self.blocks: list[slice] = []  # the rows of each
+        self._store()
+        file.flush()
+
+    def _store(self) -> None:
+        """One pass over the table: numbers, NaN for null, and decisions."""
+        undrawn = outcome_table.left_out_by_weight(self.job)
+        decided = [
+            "outcome = 'packaged'",
+            "heard",
+            # Rows that no other limit would keep, and those not drawn by their dataset's weight.
+            f"{outcome_table.BEYOND_LIMITS} OR ({undrawn} AND heard)",
+            *map(_refuses, self.asked),
+        ]
+        numbers = [f"coalesce({queries.identifier(n)}::DOUBLE, 'nan')" for n in self._numbers]
+        flags = [f"coalesce({sql}, false)" for sql in decided]
+        told = ", ".join(f"{sql} AS c{n}" for n, sql in enumerate([*numbers, *flags]))
+        decisions: list[tuple[Bools, Bools, Bools, UInt8s]] = []
+        first = 0
+        relation = self._outcomes.sql(f"SELECT {told} FROM outcomes")
+        for batch in relation.to_arrow_reader(BLOCK):
+            columns = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+            packaged, heard, blocked, *refused = columns[len(numbers) :]
+            refusals = np.zeros(len(batch), np.uint8)
+            for flags_of_rule in refused:
+                refusals += flags_of_rule
+            stored = (*self._numbers.values(), *self._refused.values())
+            for column, values in zip(stored, [*columns[: len(numbers)], *refused], strict=True):
+                column.add(values)
+            decisions.append((packaged, heard, blocked, refusals))
+            self.blocks.append(slice(first, first := first + len(batch)))
+        none = np.zeros(0, bool), np.zeros(0, bool), np.zeros(0, bool), np.zeros(0, np.uint8)
+        whole = map(np.concatenate, zip(none, *decisions, strict=True))
+        #: Of each row: whether it is packaged, was heard, is dropped or failed whatever other
+        #: limits say; and how many rules reject it.
+        self.packaged, self.heard, self.blocked, self.refusals = whole
 
     def ids(self, rows: Sequence[int]) -> list[str]:
         wanted = pa.table({"row": pa.array(rows, pa.int64()), "place": range(len(rows))})
@@ -101,66 +171,42 @@ class Columns:
         return flags
 
     def values(self, name: str) -> Float64s:
-        """A measure of each utterance, NaN for none; float64 [rows], read-only. The last ones are
-        kept, up to HELD bytes and one more: each is 80 MB of ten million rows."""
-        if (values := self._read.pop(name, None)) is None:
-            while self._read and sum(one.nbytes for one in self._read.values()) >= HELD:
-                del self._read[next(iter(self._read))]
-            sql = f"SELECT {queries.identifier(name)}::DOUBLE AS value FROM outcomes"
-            values = np.ma.filled(self._outcomes.execute(sql).fetchnumpy()["value"], np.nan)
-        self._read[name] = values
-        return values
+        """A measure of each utterance, NaN for none; float64 [rows]: 80 MB of ten million."""
+        return self._numbers[name].whole()
+
+    def block(self, name: str, number: int) -> Float64s:
+        """The same of the rows `blocks[number]`, read-only."""
+        return self._numbers[name].block(number)
 
     @cached_property
     def seconds(self) -> Float64s:
         return self.values("seconds")
 
-    @cached_property
-    def packaged(self) -> Bools:
-        return self._flags("outcome = 'packaged'")
-
-    @cached_property
-    def heard(self) -> Bools:
-        return self._flags("heard")
-
-    @cached_property
-    def blocked(self) -> Bools:
-        """Rows that no other limit would keep: BEYOND_LIMITS, and those not drawn by their
-        dataset's weight."""
-        undrawn = outcome_table.left_out_by_weight(self.job)
-        return self._flags(f"{outcome_table.BEYOND_LIMITS} OR ({undrawn} AND heard)")
+    def spread(self, name: str) -> list[float] | None:
+        """The quantiles SPREAD of packaged utterances; None if none has the measure."""
+        if name not in self._spreads:
+            kept = self.values(name)[self.packaged]
+            ordered = np.sort(kept[np.isfinite(kept)])
+            self._spreads[name] = quantiles(ordered, SPREAD) if len(ordered) else None
+        return self._spreads[name]
 
     def rejected(self, group: str) -> Bools:
         """Rows that were rejected for `stage.reason`."""
         name = queries.literal(group)
         return self._flags(f"stage || '.' || reason = {name} AND outcome <> 'packaged'")
 
-    def refused(self, asked: ShelfRule) -> Bools:
-        """Rows that one rule rejects; a rule on text rejects only what was transcribed."""
-        if asked not in self._refused:
-            concerned = "heard" if asked.shelf == "text" else "true"
-            no = self._flags(f"{concerned} AND NOT {outcome_table.passes([asked.rule])}")
-            self._refused[asked] = np.packbits(no)
-        return np.unpackbits(self._refused[asked], count=len(self.seconds)).view(bool)
-
-    @cached_property
-    def refusals(self) -> UInt8s:
-        """How many rules reject each row."""
-        count = np.zeros(len(self.seconds), np.uint8)
-        for asked in self.asked:
-            count += self.refused(asked)
-        return count
-
-    def only(self, asked: ShelfRule) -> Bools:
-        """Rows that would be kept without this one rule."""
-        flags: Bools = ~self.blocked & (self.refusals == self.refused(asked))
+    def only(self, asked: ShelfRule, number: int) -> Bools:
+        """Rows of a block that would be kept without this one rule."""
+        rows = self.blocks[number]
+        flags: Bools = ~self.blocked[rows]
+        flags &= self.refusals[rows] == self._refused[asked].block(number)
         return flags
 
-    def inside(self, name: str, low: float | None, high: float | None) -> Bools:
-        """Rows with a known value of this column within the limits."""
-        values = self.values(name)  # NaN is within no limits
-        flags: Bools = values >= (-np.inf if low is None else low)
-        flags &= values <= (np.inf if high is None else high)
+    def inside(self, limit: Within, number: int) -> Bools:
+        """Rows of a block with a known value within the limits."""
+        values = self.block(limit.column, number)  # NaN is within no limits
+        flags: Bools = values >= (-np.inf if limit.min is None else limit.min)
+        flags &= values <= (np.inf if limit.max is None else limit.max)
         return flags
 
     def label_hours(self, name: str) -> list[LabelHours]:
@@ -192,8 +238,24 @@ class Columns:
         return [(name, some) for (name, _), some in zip(largest, rows, strict=True)]
 
 
+def _refuses(asked: ShelfRule) -> str:
+    """SQL: rows that a rule rejects; a rule on text rejects only what was transcribed."""
+    concerned = "heard" if asked.shelf == "text" else "true"
+    return f"{concerned} AND NOT {outcome_table.passes([asked.rule])}"
+
+
 def _literal(name: str | None) -> str:
     return "NULL" if name is None else queries.literal(name)
+
+
+def quantiles(ordered: Float64s, shares: Sequence[float]) -> list[float]:
+    """What `np.quantile` gives of sorted values, at no cost."""
+    places = np.asarray(shares) * (len(ordered) - 1)
+    below = np.floor(places).astype(np.int64)
+    low, high = ordered[below], ordered[np.minimum(below + 1, len(ordered) - 1)]
+    part, step = places - below, high - low
+    exact = np.where(part < 0.5, low + step * part, high - step * (1 - part))
+    return [*map(float, exact)]
 
 
 def flags_of(column: pa.ChunkedArray) -> Bools:

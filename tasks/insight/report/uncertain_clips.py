@@ -1,16 +1,17 @@
 """Clips worth checking though nothing rejects them: near a limit, or transcribed with doubt.
 
-They are found in the table of outcomes, one column at a time.
+They are found in the table of outcomes, a block of a column at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from tasks.base.arrays import Float64s
+from tasks.base.arrays import Bools, Float64s
 from tasks.insight.report.outcome_columns import Columns
 from tasks.plugins.rules import Limit
 
@@ -72,15 +73,56 @@ def sides_of(columns: Columns) -> list[Side]:
     return sides
 
 
+class Ranked(NamedTuple):
+    """A row with its value of a measure, and the number by which rows are ordered."""
+
+    row: int
+    value: float
+    key: float
+
+
+def ranked(
+    columns: Columns,
+    name: str,
+    key: Callable[[Float64s], Float64s],
+    count: int,
+    members: Bools | None = None,
+    largest: str = "",
+) -> list[Ranked]:
+    """The rows, or members, whose values of a measure have the smallest keys, sorted, without NaN;
+    equal ones by the largest value of another measure, else as they come."""
+    rows = np.zeros(0, np.int64)
+    values, keys, ties = np.zeros((3, 0))
+    for number, some in enumerate(columns.blocks):
+        block = columns.block(name, number)
+        new = key(block) if members is None else np.where(members[some], key(block), np.nan)
+        last = keys[-1] if len(keys) == count else np.inf
+        better = np.flatnonzero(new <= last if largest else new < last)
+        if not len(better):
+            continue
+        tie = -np.nan_to_num(columns.block(largest, number)) if largest else np.zeros(len(new))
+        rows = np.append(rows, better + some.start)
+        values, keys, ties = (
+            np.append(numbers, more[better])
+            for numbers, more in ((values, block), (keys, new), (ties, tie))
+        )
+        first = least(keys, count, ties)
+        rows, values, keys, ties = rows[first], values[first], keys[first], ties[first]
+    return [*map(Ranked, rows.tolist(), values.tolist(), keys.tolist())]
+
+
 def inside(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[int, Why]]:
     """Packaged rows just inside the limits of a reason, the nearest first."""
     candidates = []
     for side in sides:
-        values = columns.values(side.column)
-        away = np.where(columns.packaged, side.distances(values), np.nan)
-        for row in least(np.where(away >= 0, away, np.nan), count):
-            share = float(away[row]) / (abs(side.limit) or 1.0)
-            candidates.append((share, row, side.why(side.group, "just inside", values[row])))
+
+        def away(values: Float64s, side: Side = side) -> Float64s:
+            distances = side.distances(values)
+            return np.where(distances >= 0, distances, np.nan)
+
+        for row, value, distance in ranked(columns, side.column, away, count, columns.packaged):
+            why = side.why(side.group, "just inside", value)
+            candidates.append((distance / (abs(side.limit) or 1.0), row, why))
     return _first(candidates, count)
 
 
@@ -88,16 +130,17 @@ def near(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[int,
     """Packaged rows nearest to any limit, at most two per limit and `count` in all."""
     candidates = []
     for side in sides:
-        values = np.where(columns.packaged, columns.values(side.column), np.nan)
-        finite = values[np.isfinite(values)]
-        if not len(finite):
+        spread = columns.spread(side.column)
+        if spread is None:
             continue
-        low, high = np.quantile(finite, (0.05, 0.95))
-        away = np.abs(side.distances(values)) / ((high - low) or abs(side.limit) or 1.0)
-        for row in least(away, 2):
-            if away[row] <= NEAR:
-                why = side.why(PACKAGED, "near a limit", values[row])
-                candidates.append((float(away[row]), row, why))
+        unit = (spread[-1] - spread[0]) or abs(side.limit) or 1.0
+
+        def away(values: Float64s, side: Side = side, unit: float = unit) -> Float64s:
+            return np.abs(side.distances(values)) / unit
+
+        for row, value, distance in ranked(columns, side.column, away, 2, columns.packaged):
+            if distance <= NEAR:
+                candidates.append((distance, row, side.why(PACKAGED, "near a limit", value)))
     return _first(candidates, count)
 
 
@@ -115,13 +158,14 @@ def invented(columns: Columns, count: int) -> list[tuple[int, Why]]:
     for name in INVENTED:
         if name not in columns.names:
             continue
-        shares = np.where(columns.packaged, columns.values(name), np.nan)
-        shares[shares < LEAST_INVENTED] = np.nan
-        for row in least(-shares, count):
-            why = Why(PACKAGED, "music or applause", name, float(shares[row]))
-            if row not in why_by_row or shares[row] > why_by_row[row][0]:
-                why_by_row[row] = float(shares[row]), why
+        for row, share, _ in ranked(columns, name, _invented, count, columns.packaged):
+            if row not in why_by_row or share > why_by_row[row][0]:
+                why_by_row[row] = share, Why(PACKAGED, "music or applause", name, share)
     return _first([(-share, row, why) for row, (share, why) in why_by_row.items()], count)
+
+
+def _invented(shares: Float64s) -> Float64s:
+    return np.where(shares < LEAST_INVENTED, np.nan, -shares)
 
 
 def uncertain(
@@ -134,15 +178,18 @@ def uncertain(
     for name, side in CERTAINTY:
         if name not in columns.names:
             continue
-        values = np.where(members, columns.values(name), np.nan)
-        doubt = values if side == "min" else -values
-        best = np.max(doubt, where=np.isfinite(doubt), initial=-np.inf)
+        doubt, trust = (np.positive, np.negative) if side == "min" else (np.negative, np.positive)
+        best = ranked(columns, name, trust, 1, members)
         limits = [s.limit for s in sides if (s.column, s.side) == (name, side)]
         limit = limits[0] if limits else None
         # Rows with the best value of all raise no doubt.
-        rows = [row for row in least(doubt, count) if doubt[row] < best]
-        whys = [Why(group, "least certain", name, float(values[r]), limit, side) for r in rows]
-        orders.append(list(zip(rows, whys, strict=True)))
+        orders.append(
+            [
+                (row, Why(group, "least certain", name, value, limit, side))
+                for row, value, _ in ranked(columns, name, doubt, count, members)
+                if value != best[0].value
+            ]
+        )
     why_by_row: dict[int, Why] = {}
     for rank in range(count):
         for order in orders:
@@ -154,10 +201,12 @@ def uncertain(
 def differing(columns: Columns, count: int) -> list[tuple[int, Why]]:
     """Rows whose recogniser's text has the most errors against their reference for its length, and
     among equals the most errors, whatever became of them."""
-    rates = columns.values("wer")
-    errors = columns.values("word_errors")
-    rows = least(np.where(rates > 0, -rates, np.nan), count, -np.nan_to_num(errors))
-    return [(row, Why(DIFFERS, DIFFERS, "wer", float(rates[row]))) for row in rows]
+    first = ranked(columns, "wer", _wrong, count, largest="word_errors")
+    return [(row, Why(DIFFERS, DIFFERS, "wer", rate)) for row, rate, _ in first]
+
+
+def _wrong(rates: Float64s) -> Float64s:
+    return np.where(rates > 0, -rates, np.nan)
 
 
 def least(values: Float64s, count: int, chance: Float64s | None = None) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -13,12 +13,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.accounting import broken
 from tasks.accounting.broken import Broken
 from tasks.base import masking
+from tasks.base.arrays import Bools, Int64s
 from tasks.base.counting import counted
 from tasks.base.json_types import Dialogues, JsonObject, Summary
 from tasks.base.schema import UTTERANCES_FILE
@@ -117,6 +119,7 @@ class Context(TypedDict):
 def build(asked: Request, limit: int = BYTES) -> bytes:
     """The file, smaller than `limit` bytes: clips that do not fit are left out."""
     job, ledger = asked.job, Ledger(asked.ledger)
+    frequent = texts_of_version(_version(asked), job.package.memory)  # before others take memory
     path = outcome_table.where(job)
     columns = None if path is None else Columns(job, path)
     about = units(job)
@@ -141,7 +144,7 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
         "measured": None if columns is None else _measured(columns, asked, about),
         "labels": _labels(columns, _version(asked)),
         "agreeing": None if columns is None else measure_charts.of_agreement(columns),
-        "frequent": texts_of_version(_version(asked), job.package.memory),
+        "frequent": frequent,
         "settings": masking.text(asked.settings)[:SETTINGS],
         "rows": rows,
         "reasons": clip_table.groups(asked.counts, chosen),
@@ -373,26 +376,54 @@ def texts_of_version(version: Path | None, memory: str = queries.MEMORY) -> list
         return tables.row_groups(version / UTTERANCES_FILE, columns)
 
     number = near_texts.groups((part["normalised"] for part in parts()), memory)
+    chosen = _most_frequent(number, map(_microseconds, parts()))
     first = 0
     with queries.tables(memory) as database:
         database.execute("CREATE TABLE clips (text VARCHAR, us BIGINT, number BIGINT)")
         for part in parts():
-            some = slice(first, first := first + len(part))
-            seconds = pc.divide(pc.cast(part["num_samples"], pa.float64()), part["sample_rate"])
-            us = pc.cast(pc.round(pc.multiply(seconds, 1e6)), pa.int64())
-            clips = pa.table({"text": part["normalised"], "us": us, "number": number[some]})
-            queries.add(database, "clips", clips)
+            some = number[first : first + len(part)]
+            first += len(part)
+            shown = np.flatnonzero(chosen[some])  # the last one is of no text
+            us = _microseconds(part)[shown]
+            clips = {"text": part["normalised"].take(shown), "us": us, "number": some[shown]}
+            queries.add(database, "clips", pa.table(clips))
         rows = database.execute(
             "WITH texts AS (SELECT number, text, count(*) AS clips, sum(us) AS us FROM clips "
-            "WHERE number >= 0 GROUP BY number, text) "
+            "GROUP BY number, text) "
             "SELECT first(text ORDER BY clips DESC, text) AS name, sum(clips), sum(us), count(*) "
-            "FROM texts GROUP BY number HAVING sum(clips) > 1 ORDER BY 2 DESC, 3 DESC, 1 "
+            "FROM texts GROUP BY number ORDER BY 2 DESC, 3 DESC, 1 "
             f"LIMIT {MOST_TEXTS}"
         ).fetchall()
     return [
         FrequentText(_short(text), int(clips), int(us) / 1e6, different)
         for text, clips, us, different in rows
     ]
+
+
+def _microseconds(clips: pa.Table) -> Int64s:
+    seconds = pc.divide(pc.cast(clips["num_samples"], pa.float64()), clips["sample_rate"])
+    us: Int64s = pc.cast(pc.round(pc.multiply(seconds, 1e6)), pa.int64()).to_numpy()
+    return us
+
+
+def _most_frequent(number: Int64s, microseconds: Iterable[Int64s]) -> Bools:
+    """Which groups of texts have most clips, among equals the longest; of several clips. MOST_TEXTS
+    of them, and all that are equal to the last one. `number` is the group of each clip, -1 for
+    none, which is the last one in the answer, too; `microseconds` of clips come some at a time."""
+    groups = int(number.max(initial=-1)) + 1
+    us, first = np.zeros(groups + 1, np.int64), 0
+    for some in microseconds:
+        np.add.at(us, number[first : first + len(some)], some)
+        first += len(some)
+    clips = np.bincount(number + 1, minlength=groups + 1)[1:]
+    order = np.flatnonzero(clips > 1)
+    order = order[np.lexsort((-us[order], -clips[order]))]
+    chosen = np.zeros(groups + 1, bool)
+    chosen[order[:MOST_TEXTS]] = True
+    if len(order) > MOST_TEXTS:
+        last = order[MOST_TEXTS - 1]
+        chosen[:-1] |= (clips == clips[last]) & (us[:-1] == us[last])
+    return chosen
 
 
 def _short(text: str) -> str:

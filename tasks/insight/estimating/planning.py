@@ -7,7 +7,7 @@ and only in shards that are not complete: deciding those, too, takes 165 CPU s a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -26,6 +26,7 @@ from tasks.insight.estimating.expected import Expected, lengths
 from tasks.publish import foreseen, safeguards
 from tasks.publish.choosing import clip_choice
 from tasks.publish.dataset import speaker_warnings
+from tasks.publish.outcomes import shard_outcomes
 from tasks.publish.unchanged import UpToDate
 from tasks.recording import Locator
 from tasks.settings.job import Job
@@ -108,6 +109,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     described = versions.described(newest) if newest else None
     causes = Causes.of(found_since(job, before, described), job)
     scan = _Scan(job, before, causes)
+    scan.redescribed = listed.redescribed
     # Without a version every clip is packaged, also where the stages before lack nothing.
     chosen_anew = newest is None or may_choose_others(job, before, described)
     state = None if chosen_anew else UpToDate(job, shards, index, any_code=True)
@@ -229,6 +231,9 @@ class _Scan:
         self.scanned: set[str] = set()  # recordings
         self.stay: dict[str, float] = {}  # s of utterances that are packaged as they are, by id
         self.coming: dict[str, float] = {}  # s of those that are still to be heard, by id
+        self.worded: dict[str, rewritten_clips.Wordings] = {}  # of `redescribed` recordings, by id
+        self.redescribed: Set[str] = frozenset()
+        self._published = shard_outcomes.published(job)
         self.unjudged = 0
         self._cut_before = _cut_before(job, before)
 
@@ -325,8 +330,16 @@ class _Scan:
         compared |= bool(utterance.unanswered or utterance.unheard)
         if outcome.outcome == "packaged" or measured_only or compared:
             self.stay[utterance.cut.id] = utterance.cut.seconds
+            self._note_text(utterance)
         elif outcome.outcome == "pending":
             self.coming[utterance.cut.id] = utterance.cut.seconds
+
+    def _note_text(self, utterance: FinalUtterance) -> None:
+        """Note the text that will be published, if its source may say another one now."""
+        recording = utterance.cut.recording["recording"]
+        if recording in self.redescribed and utterance.outcome.outcome == "packaged":
+            text = self._published(utterance).text
+            self.worded[utterance.cut.id] = rewritten_clips.Wordings(text, frozenset())
 
     def _convert(
         self, view: ShardView, utterance: FinalUtterance, reused: bool
@@ -397,6 +410,7 @@ def _package(scan: _Scan, gone: set[str]) -> tuple[int, int]:
     """Count the clips that are written, in tars whose content changes; (clips now, clips then).
     `gone`: recordings that left their sources, or whose bytes are others now."""
     worded = rewritten_clips.wordings(scan.job) if scan.causes.people else {}
+    worded |= scan.worded
     change = rewritten_clips.of_version(
         scan.job, scan.before, scan.stay, scan.scanned, gone, worded
     )
@@ -407,7 +421,7 @@ def _package(scan: _Scan, gone: set[str]) -> tuple[int, int]:
         for stage_name in ("resample", "transcribe")
         for name in scan.stages[stage_name].because
     ]
-    causes += [*scan.causes.published, *([SOURCES] if gone else [])]
+    causes += [*scan.causes.published, *([SOURCES] if gone or scan.worded else [])]
     items = change.written + waiting
     amount.add(items, change.seconds + seconds, causes, again=False)
     then = change.staying + waiting

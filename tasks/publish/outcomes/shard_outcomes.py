@@ -145,8 +145,8 @@ def _of_packaged(
     transcripts = [_heard(u) if u else nothing for u in packaged]
     texts = [u.texts if u else nothing for u in packaged]
     computed = (*text_values.DERIVED, *text_values.text_columns(job.transcribe.verdicts))
-    published = _published(job)
-    clips = [published(u) if u else hidden.NOTHING for u in packaged]
+    texts_of = published(job)
+    clips = [texts_of(u) if u else hidden.NOTHING for u in packaged]
     table: dict[str, list[object]] = {
         **_of_audio(utterances, packaged),
         **{name: [row.get(name) for row in transcripts] for name in HEARD},
@@ -233,7 +233,7 @@ def _packed(u: FinalUtterance) -> EnhancedRow:
     return u.heard.packed
 
 
-def _published(job: Job) -> Callable[[FinalUtterance], hidden.Texts]:
+def published(job: Job) -> Callable[[FinalUtterance], hidden.Texts]:
     """What is published of an utterance's texts."""
     hides, form = hidden.hides(job), job.package.text_form
 

@@ -62,6 +62,8 @@ class AsListed:
         described = pa.concat_tables(tables) if tables else LISTED.empty_table()
         self._redescribed = described.take(np.argsort(described[PLACE].to_numpy(), kind="stable"))
         self._places = self._redescribed[PLACE].to_numpy()
+        #: Known recordings of which the sources say something else now, or that have come back.
+        self.redescribed = {*self._redescribed["recording"].to_pylist()}
         self._leaving = np.unique(had.columns.shard[surveyed.gone])
         self._unlisted = np.sort(had.columns.keys[self._absent])
         self._left: dict[str, _Left] = {}  # by shard, of those read

@@ -112,8 +112,7 @@ def _completed(
     begin: float,
     until: float,
 ) -> tuple[Word, ...]:
-    """Words with their (start, end, probability); those without share the gap between their
-    neighbours."""
+    """Words with their (start, end, probability); those without share their neighbours' gap."""
     whole: list[Word] = []
     place = 0
     while place < len(words):

@@ -33,8 +33,7 @@ def folder(model: str | None, recogniser: str, example: str) -> Path:
 
 
 def checked(*files: Path) -> None:
-    """Raises ConfigError if a list of words or settings is too large to be one: it is read
-    whole."""
+    """Raises ConfigError if a list of words or settings, which is read whole, is too large."""
     for path in files:
         if path.is_file() and (size := path.stat().st_size) > MOST_LIST:
             raise ConfigError(
@@ -62,8 +61,7 @@ def _with_data(files: Iterable[Path]) -> set[Path]:
 
 
 def text_of(path: Path) -> str:
-    """A text file of a model, such as its tokens. Raises OSError, and ConfigError as `checked`
-    does."""
+    """A text file of a model, such as its tokens. Raises OSError, or ConfigError as `checked`."""
     checked(path)
     return path.read_text("utf-8")
 

@@ -67,8 +67,7 @@ class Engine:
         languages: Sequence[str | None],
         refusals: Iterable[str | None] = repeat(None),
     ) -> Iterator[Transcript]:
-        """One transcript per clip, in order; `refusals`: why the engine cannot transcribe a clip's
-        language."""
+        """One transcript per clip, in order; `refusals`: why the engine refuses its language."""
         faults = [one or fault(clip) for clip, one in zip(clips, refusals, strict=False)]
         pieces: list[list[Piece]] = []
         for clip, language, wrong in zip(clips, languages, faults, strict=True):

@@ -132,8 +132,7 @@ class Backend:
             yield done.pop(index)
 
     def align(self, clips: Sequence[SpeechClip], texts: Sequence[str]) -> Iterator[Transcript]:
-        """When each word of a text is said in its clip; a clip longer than 30 s is transcribed
-        first."""
+        """When each word of a text is said in its clip; transcribes clips above 30 s first."""
         for clip, text in zip(clips, texts, strict=True):
             try:
                 yield self._aligned(clip, text)

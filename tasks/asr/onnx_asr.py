@@ -180,8 +180,7 @@ def _stated(settings: Settings) -> str | None:
 
 
 def family(settings: Settings) -> str:
-    """The model's family. Raises ConfigError unless the setting or config.json names one of
-    KINDS."""
+    """The model's family. Raises ConfigError unless setting or config.json names one of KINDS."""
     name = settings.family or _stated(settings)
     if name is None or name not in KINDS:
         stated = f"says {name!r}" if name else "names none"

@@ -80,7 +80,7 @@ class Window:
 
 
 def check(asked_by: str, folder: str | None) -> None:
-    """Raises ConfigError, with the command that fetches the model, if it is missing or a different
+    """Raises ConfigError, with the command to fetch it, if the model is missing or a different
     one."""
     model_files.located(registry.SEGMENTATION, asked_by, folder)
 

@@ -50,8 +50,7 @@ def blocks_16k(clip: Clip) -> Iterator[Float32s]:
 
 
 def parts_16k(clip: Clip, seconds: float) -> Iterator[Float32s]:
-    """`blocks_16k` in consecutive parts of about equal length, at most `seconds`; the last one may
-    be shorter."""
+    """`blocks_16k` in parts of about equal length, at most `seconds`; the last may be shorter."""
     size = math.ceil(RATE * clip.seconds / max(math.ceil(clip.seconds / seconds), 1))
     samples = np.empty(0, np.float32)
     for block in blocks_16k(clip):

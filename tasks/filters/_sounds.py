@@ -150,8 +150,7 @@ class Tagger:
         return np.reshape(rows, (-1, self._classes))
 
     def spans(self, count: int, seconds: float) -> list[tuple[float, float]]:
-        """(start, end) in s of the middle of each of `count` windows; the middles partition the
-        clip."""
+        """(start, end) in s of the middles of `count` windows, which partition the clip."""
         margin = (self._window - self._step) / 2
         edges = [0.0, *((n * self._step + margin) / RATE for n in range(1, count)), seconds]
         edges = [min(edge, seconds) for edge in edges]
@@ -163,8 +162,7 @@ class Tagger:
             yield from windows
 
     def _patches_of(self, clip: Clip, gain: float) -> Iterator[Float32s]:
-        """A short clip's bands are computed once: they scale with its samples, unless these are
-        clipped."""
+        """Computes a short clip's bands once: they scale with its samples, unless clipped."""
         if clip.seconds > derived.KEPT_SECONDS:
             blocks, factor = bands(self._filled(louder(derived.blocks_16k(clip), gain))), 1.0
         elif gain == 1 or np.abs(samples := derived.mono_16k(clip)).max(initial=0) * gain <= 1:
@@ -213,8 +211,7 @@ class Tagger:
 
 
 def files(model: str) -> tuple[Path, Path]:
-    """The graph in the folder `model`, and the list of its classes. ConfigError if one is
-    missing."""
+    """The graph in the folder `model`, and its list of classes. ConfigError if one is missing."""
     folder = Path(model).expanduser()
     graphs = sorted(folder.glob("*.onnx")) if model else []
     names = next((folder / name for name in LISTS if model and (folder / name).is_file()), None)

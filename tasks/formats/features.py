@@ -206,8 +206,7 @@ Fault = Callable[[memoryview], str]
 
 
 def _wanted(row: ClipRow, settings: Settings) -> Iterator[tuple[str, Fault]]:
-    """The members of a row, each with a function that says why its bytes are wrong, or returns
-    ""."""
+    """The members of a row, each with a function that says why its bytes are wrong, if so."""
     for name, data in _texts(row).items():
         yield name, partial(_other, data)
     stem, energies = _stem(row), _energies(settings, row["sample_rate"])

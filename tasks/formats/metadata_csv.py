@@ -189,8 +189,7 @@ class Writer:
             self._put([*headers, *self._more])
 
     def _said(self, text: str) -> str:
-        """A field that its reader returns unchanged: pandas takes some words for a missing
-        value."""
+        """A field that its reader keeps: pandas takes some words for a missing value."""
         text = self._unfit.sub(" ", text).strip()
         return f"{text} " if self._profile.readme and text in _MISSING else text
 
@@ -269,8 +268,7 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
 
 
 def _folder(number: int, index: int) -> str:
-    """A clip's folder in `wavs/`: an output shard's first clips lie with those of its
-    neighbours."""
+    """A clip's folder in `wavs/`, which the first clips of neighbouring output shards share."""
     place = number // FOLDER_GROUPS, index // FOLDER_CLIPS
     return "" if place == (0, 0) else f"{place[0]:05d}-{place[1]:03d}/"
 

@@ -70,7 +70,7 @@ def model_bytes(settings: Settings) -> int:
 
 
 def check_weights(settings: Settings) -> None:
-    """ConfigError when the recogniser cannot do what the engine asks for."""
+    """Raises ConfigError if the recogniser cannot do what the engine needs."""
     recogniser, _ = plugins.ASR.resolve(settings.backend)
     if settings.engine == "ctc" and not isinstance(recogniser.Backend, EmittingBackendClass):
         raise ConfigError(

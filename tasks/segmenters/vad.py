@@ -275,8 +275,7 @@ class UtteranceBuilder:
         self._finalise(len(self._regions), None)
 
     def _rest_of(self, start: int) -> int:
-        """Start of the uncut rest of a region; finalises regions that a long pause separates from
-        it."""
+        """Start of the uncut rest of a region; finalises regions before a long pause."""
         start = start if self._cut is None else self._cut
         if self._regions and start - self._regions[-1][1] >= self._lengths.max_gap:
             self._finalise(len(self._regions), start)

@@ -37,8 +37,7 @@ AS_WRITTEN = Place()
 def place_of(
     root: str, names: Iterable[str], folders: Sequence[str] = FOLDERS
 ) -> tuple[Place, int]:
-    """The place of most of the first names, and how many are there; (`AS_WRITTEN`, 0) if none
-    is."""
+    """The place of most of the first names, and how many it has; (`AS_WRITTEN`, 0) if none."""
     looked = [*names][: ASKED if storage.is_url(root) else LOOKED]
     best, most = AS_WRITTEN, 0
     for before in folders:

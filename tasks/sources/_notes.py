@@ -43,8 +43,7 @@ def of_columns(
 
 
 def check_languages(records: Records, roles: Roles, settings: SourceSettings) -> None:
-    """Raises ConfigError if no value of a column of languages can be read, and the source states
-    none."""
+    """Raises ConfigError if no language of a column can be read, and the source states none."""
     if settings.language or not roles.get("language"):
         return
     unread: dict[str, None] = {}

@@ -71,8 +71,7 @@ class Group:
     parts: dict[Channels | None, _Part] = field(default_factory=dict)
 
     def add(self, line: Line) -> str | None:
-        """Adds a line; returns why it is skipped, if an earlier line says the same or contradicts
-        it."""
+        """Adds a line; why it is skipped, if an earlier one says the same or contradicts it."""
         return self.parts.setdefault(line.channels, _Part(line)).add(line)
 
     def recordings(self, root: str) -> Iterator[Recording]:

@@ -284,8 +284,7 @@ def measure(heard: ScoredTranscript, settings: Settings) -> Mapping[str, float |
 
 
 def _agreement(answers: Mapping[str, str | None], settings: Settings) -> float | None:
-    """The share of equal answers among questions that both models answered; None until all are
-    asked."""
+    """The share of equal answers where both models answered; None until all are asked."""
     asked = [(name, _key(name, 1)) for name in settings.questions]
     if not all(name in answers and second in answers for name, second in asked):
         return None

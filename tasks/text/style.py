@@ -107,7 +107,7 @@ def asks(settings: Settings) -> tuple[str, ...]:
 def reject(
     rows: Rows, settings: Settings, frozen: JsonObject
 ) -> tuple[Iterable[tuple[int, Rejection]], JsonObject]:
-    """No rejections, and the ascending edges of the steps: by measure, and by language where that
+    """No rejections, and the steps' ascending edges by measure, and by language where that
     counts."""
     values: dict[tuple[str, str], list[Float64s]] = {}
     asked = asks(settings)

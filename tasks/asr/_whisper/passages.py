@@ -147,7 +147,7 @@ def is_long(clip: SpeechClip) -> bool:
 
 
 def told_after(window: Window | Hearing | Transcript, before: Context | None) -> Context | None:
-    """The context for the next window; None if this one failed, was a long clip, or has an unusable
+    """The next window's context; None if this one failed, was a long clip, or has a useless
     text."""
     if not isinstance(window, Window):
         return None

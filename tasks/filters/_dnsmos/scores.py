@@ -103,7 +103,7 @@ class _Stream:
         return self._head(stack)[wanted]
 
     def _extend(self, frames: Float32s, total: int) -> None:
-        """Extend the shared arrays to so many halves."""
+        """Extend the shared arrays to `total` halves."""
         halves = [self._halves]
         start = self._halves.shape[1]
         while start < total:

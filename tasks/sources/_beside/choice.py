@@ -89,8 +89,7 @@ def kind_of(ending: str) -> str | None:
 
 
 def read(kind: str, data: bytes, stem: str, texts: Texts) -> Read:
-    """Reads a text of `kind`; raises ItemError `bad_text`, or NoTranscript if it is something
-    else."""
+    """Reads a text of `kind`. Raises ItemError `bad_text`, or NoTranscript if it is none."""
     most = MOST_BYTES if kind in LARGE else MOST_OF_LINES
     if len(data) > most:
         limit = bounds.megabytes(most)

@@ -29,8 +29,7 @@ class _Word(TypedDict):
 
 
 def cues(text: str) -> Cues:
-    """The cues. Raises NoTranscript for other JSON, ItemError `bad_text` if a transcript is
-    broken."""
+    """The cues. Raises NoTranscript for other JSON, ItemError `bad_text` for a broken one."""
     try:
         value = json_value(text)
     except ValueError as error:

@@ -32,8 +32,7 @@ _LOCALE = re.compile(r"[a-z]{2,3}_[A-Z]{2}")
 def _form(
     path: str, separator: str | None, header: bool | None, widths: Sequence[int] = ()
 ) -> Form | None:
-    """The form of a table; None if the file is not one. With `widths`: without header and
-    quotes."""
+    """The form of a table; None if it is not one. With `widths`: without header and quotes."""
     try:
         form = form_of(path, separator, header)
     except ConfigError:

@@ -188,8 +188,7 @@ def luhn(figures: str) -> bool:
 
 
 def iban(text: str) -> bool:
-    """Whether a text is an IBAN: letters and figures only, with a country's length and ISO 7064's
-    check."""
+    """Whether a text is an IBAN: letters and figures, a country's length and ISO 7064's check."""
     text = text.upper()
     if len(text) != IBAN.get(text[:2]) or not text.isalnum() or not text.isascii():
         return False
@@ -197,8 +196,7 @@ def iban(text: str) -> bool:
 
 
 def person(text: str) -> bool:
-    """Whether a text is a personal number of the USA (Social Security), China, Spain, France, Italy
-    or Brazil."""
+    """Whether a text is an identity number of the USA, China, Spain, France, Italy or Brazil."""
     bare = re.sub(r"[\s.-]", "", text).upper()
     if re.fullmatch(r"\d{3}-\d{2}-\d{4}", text):
         return text[:3] not in ("000", "666") and text[0] != "9"

@@ -142,8 +142,7 @@ class Policy:
 
 
 def policy(settings: PrepareSettings, allow: Sequence[str] = ()) -> Policy:
-    """The policy of a deployment of these settings; `allow`: further folders or URLs for sources
-    and results."""
+    """The policy of a deployment; `allow`: further folders or URLs for sources and results."""
     modules: set[tuple[str, str]] = set()
     models = [*_models(settings, lambda _, shelf, use: modules.add((shelf, use)))]
     places: dict[str, list[str]] = {"read": [*allow], "write": [*allow]}

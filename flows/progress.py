@@ -219,8 +219,7 @@ class Progress:
                 self._leave_out(stage, shard, seconds)
 
     def _leave_out(self, stage: str, shard: str, seconds: float) -> None:
-        """Record audio that a shard leaves out; after a worker's death, a shard reports it
-        again."""
+        """Note audio that a shard leaves out; it reports that again after a worker's death."""
         with self._lock:
             standing = self._now(stage)
             standing.left_out += seconds - self._left_out.get((stage, shard), 0.0)

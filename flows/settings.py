@@ -92,8 +92,7 @@ class PrepareSettings(StageSettings):
         return self
 
     def rooted(self) -> PrepareSettings:
-        """A copy with absolute paths, because a run's settings are read again from other
-        folders."""
+        """A copy with absolute paths, as a run's settings are read again from elsewhere."""
         return self.model_copy(
             update={
                 "sources": tuple(map(_rooted, self.sources)),
@@ -213,8 +212,7 @@ def _at_home(value: Any) -> Any:
 
 
 def assign(data: JsonObject, sets: Iterable[str]) -> None:
-    """Apply each `a.b=value` or `a.b+=value` to settings as they are read; ConfigError if one has
-    no place."""
+    """Apply each `a.b=value` or `a.b+=value` to raw settings; ConfigError if one has no place."""
     for assignment in sets:
         defaults = {
             name: field.default.model_dump(mode="json")
@@ -281,8 +279,7 @@ def _holder_of(
 
 
 def _first_key(place: Holder, keys: list[str]) -> tuple[str, list[str]]:
-    """The first key, and those after it. In a list, the dotted name of an external plug-in is
-    several keys."""
+    """The first key, and those after it. In a list, a dotted plug-in name counts as one key."""
     for entry in place if isinstance(place, list) else ():
         names = (entry.get("use"), entry.get("name")) if isinstance(entry, dict) else (entry,)
         for name in names:

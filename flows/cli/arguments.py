@@ -24,8 +24,7 @@ class WrongUsage(SystemExit):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Errors keep their sentence, which --json prints, too. Each command's parser is one of
-    these."""
+    """Errors keep their sentence for --json. Each command's parser is one, too."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)

@@ -258,8 +258,7 @@ def folders(seen: Mapping[str, JsonObject]) -> Finding:
 
 
 def out(place: Path, may_write: Mapping[str, object]) -> Finding:
-    """Every worker can write to a folder just made on this machine, beside OUT's future
-    contents."""
+    """Every worker can write to a folder just made on this machine, beside OUT's contents."""
     faults = [
         f"{address} cannot write there" for address, may in may_write.items() if may is not True
     ]

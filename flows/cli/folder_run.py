@@ -33,8 +33,8 @@ ACROSS_CODECS = 0.5
 
 
 def fitted(settings: PrepareSettings) -> PrepareSettings:
-    """The settings, with lengths that suit their formats and the threshold of speakers unless these
-    are set."""
+    """The settings, with lengths for their formats and the speakers' threshold unless these are
+    set."""
     out = settings.job().out
     before = run_folder.known_settings(out) or run_folder.estimated_settings(out)
     if before is None and versions.newest(out) is not None:

@@ -139,8 +139,7 @@ class Admission:
         return {a: words or alike[a] for a, words in faults.items() if words or a in alike}
 
     def _alike(self, computing: Computing, addresses: Sequence[str]) -> dict[str, str | None]:
-        """Fault, or None, of each worker that reports the code and libraries it would use for the
-        job."""
+        """Fault, or None, of each worker that reports its code and libraries for the job."""
         job = replace(computing.job, scratch=None)  # it exists on this machine only
         answers = self._run(addresses, likeness.of, job)
         ours = likeness.of(job) if answers else {}
@@ -178,8 +177,7 @@ class Admission:
 
 
 def other_data(unlike: Sequence[str], mixed: bool = False) -> str | None:
-    """The fault of a worker with these differences; None if workers may be `mixed` and it may
-    work."""
+    """The fault of a worker with these differences; None if it may work, as in `mixed` clusters."""
     if mixed and likeness.WEIGHTS in unlike:
         return (
             "this run would not find its results, because it has "

@@ -125,7 +125,7 @@ class Cluster:
         """Kinds of workers: `(CPU,)` while all are alike, else `(CPU, GPU)`."""
         if self.settings.kind == "local":
             return (CPU, GPU) if self._fleet.pins else (CPU,)
-        if not self._gpu:  # not asked, because asking would start the cluster
+        if not self._gpu:  # not read, because that would start the cluster
             return (CPU,)
         return self._placed().kinds
 
@@ -213,7 +213,7 @@ class Cluster:
         self.when_started(lambda client: client.subscribe_topic(topic, handler))
 
     def forward_logging(self) -> None:
-        """Repeat the workers' records of our logger on the same logger here; starts nothing."""
+        """Repeat the workers' records of uttermill's logger in this process; starts nothing."""
         self.when_started(
             lambda client: despite_deaths(
                 lambda: client.forward_logging(log.name, level=logging.INFO)

@@ -28,7 +28,7 @@ def devices(chosen: Chosen) -> tuple[str, ...]:
 
 
 def check_devices(chosen: Chosen) -> None:
-    """Raises ConfigError if a list names a GPU that this process may not see or that does not
+    """Raises ConfigError if a list names a GPU that is hidden from this process or does not
     exist."""
     if not isinstance(chosen, tuple):
         return

@@ -1,7 +1,7 @@
 """Dask's scheduler and worker without their HTTP servers, which would show logs and call stacks to
 all users of this machine, without a certificate.
 
-A worker imports this before its preload, so it imports nothing of ours.
+A worker imports this before its preload, so it imports only libraries.
 """
 
 from __future__ import annotations

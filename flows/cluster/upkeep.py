@@ -287,8 +287,8 @@ def give_up_refused(jobs: Iterable[Any]) -> None:
 
 
 def near_its_end(job: QueuedJob, takes: float, early: float = 0.0) -> bool:
-    """Whether a job may reach its walltime within a call that takes so many seconds, or within
-    `early` of it, 0..1 of STAGGER."""
+    """Whether a job may reach its walltime within a call of `takes` seconds, or within `early` of
+    it, 0..1 of STAGGER."""
     if job.walltime == inf:
         return False
     last = LAST_CALLS * takes + LAST_S + early * STAGGER * job.walltime
@@ -383,7 +383,7 @@ def reason_of(queued: Collection[QueuedJob]) -> str:
 
 
 def queue_refusal(error: BaseException) -> str:
-    """What the queue said as it refused a job: the last line of the command's stderr, where the
+    """The queue's message when it refused a job: the last line of the command's stderr, where the
     error holds one, as those of `dask_jobqueue` do."""
     _, marked, stderr = str(error).partition("stderr:\n")
     lines = [line.strip() for line in (stderr if marked else str(error)).splitlines()]

@@ -168,8 +168,8 @@ class Placement:
     """Kinds and addresses of workers, for `Client.submit`.
 
     `separate`: whether CPU and GPU workers are distinguished; None: as soon as both kinds have been
-    seen. A kind once seen stays: its workers may just be restarting. `admission` is None for
-    workers of our own, which declare a resource for their kind; workers that others started have to
+    seen. A kind once seen stays: its workers may just be restarting. `admission` is None for the
+    run's own workers, which declare a resource for their kind; workers that others started have to
     declare `GPU` only.
     """
 

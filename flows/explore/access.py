@@ -96,8 +96,7 @@ class Bounded(H11Protocol):
         self._wait_for_request()
 
     def _wait_for_request(self) -> None:
-        """Start the timer if a request is incomplete, and let it run until the request is
-        complete."""
+        """Start the timer if a request is incomplete; it runs until the request is complete."""
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             if self._asking is not None:
                 self._asking.cancel()

@@ -61,8 +61,7 @@ class Explorer:
         return Response((WEB / name).read_bytes(), media_type=kind)
 
     def about(self, request: Request) -> Response:
-        """Response to the page's first request: versions, columns, values to choose from,
-        limits."""
+        """Response to the page's first request: versions, columns, values, limits."""
         items = self._items(request)
         described = versions.described(self.corpus.place(items.number))
         return answer(

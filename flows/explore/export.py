@@ -80,8 +80,7 @@ def archive(corpus: Corpus, items: Items, asked: Parameters, file: IO[bytes]) ->
 
 
 def _is_plain(key: str | None) -> bool:
-    """Whether an id has uttermill's form: another one could lead a zip's reader to another
-    folder."""
+    """Whether an id has uttermill's form: others could lead a zip's reader to another folder."""
     return key is not None and re.fullmatch(r"[A-Za-z0-9_-]{1,200}", key) is not None
 
 

@@ -256,8 +256,7 @@ def _broken(published: Published) -> list[dict[str, str]]:
 
 
 def _unreachable(published: Published) -> dict[str, int]:
-    """Counts of the published version's recordings that could not be read, by the system's
-    error."""
+    """Number of the published version's unreadable recordings, by the system's error."""
     counts = Counter[str]()
     if any(name.endswith(f".{UNREACHABLE}") for name in published.summary["reasons"]):
         with _spared_unless_new(published, "the recordings that could not be read"):

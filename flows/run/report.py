@@ -97,8 +97,7 @@ def write(job: Job, folder: Path) -> Path:
 
 
 def _same_as_before(out: Path, folder: Path) -> bool:
-    """Link the previous run's report if that run had the same settings and result; returns
-    whether."""
+    """Link the previous run's report if that run had the same settings and result; else False."""
     earlier = before(out, folder)
     if earlier is None:
         return False

@@ -37,8 +37,7 @@ LAST_FLOW_RUNS = 50  # of an OUT, checked for records left open
 
 
 class RunLog(logging.StreamHandler[TextIO]):
-    """A full disk does not fail a run by its log, nor print a traceback per line: other writes
-    report it."""
+    """A log that, on a full disk, neither fails the run nor prints tracebacks: other writes do."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         if not isinstance(sys.exception(), OSError):
@@ -158,8 +157,7 @@ def settings_of(out: Path, ended_well: bool = False) -> PrepareSettings:
 
 
 def known_settings(out: Path, ended_well: bool = False) -> PrepareSettings | None:
-    """`settings_of`, but None if OUT holds no run, or one whose settings this release cannot
-    read."""
+    """`settings_of`, but None without a run, or if this release cannot read its settings."""
     try:
         return settings_of(out, ended_well)
     except ConfigError:
@@ -167,8 +165,7 @@ def known_settings(out: Path, ended_well: bool = False) -> PrepareSettings | Non
 
 
 def estimated_settings(out: Path) -> PrepareSettings | None:
-    """Settings of OUT's newest estimate, which made its first results; None as in
-    `known_settings`."""
+    """Settings of OUT's newest estimate, which made its first results; None as above."""
     last = next(having(out, ESTIMATE_SETTINGS), None)
     try:
         return _settings_in(last / ESTIMATE_SETTINGS, out) if last else None

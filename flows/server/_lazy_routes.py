@@ -19,8 +19,7 @@ from starlette.routing import Match, get_name
 
 
 def prepare_late() -> None:
-    """Prepare routes late, from now on in this process. Call it before Prefect's API is
-    imported."""
+    """Prepare routes late from now on. Call it before anything imports Prefect's API."""
     server.PrefectAPIRoute = LateRoute  # type: ignore[misc]
     server.PrefectRouter.matches = _matches  # type: ignore[method-assign]
 

@@ -37,8 +37,7 @@ LONGEST = 100  # bytes of a Unix socket's path; Linux allows 107, macOS 103
 
 
 def minutes() -> float:
-    """How long a server stays after a run. ConfigError if the variable is not a number of
-    minutes."""
+    """Minutes that a server stays after a run. ConfigError if the variable is not a number."""
     if (text := os.environ.get(VARIABLE)) is None:
         return MINUTES if sys.stderr.isatty() else 0.0
     try:

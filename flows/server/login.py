@@ -26,8 +26,7 @@ def fresh() -> str:
 
 
 def chosen() -> str | None:
-    """The user's own password, from PREFECT_SERVER_API_AUTH_STRING or the active Prefect
-    profile."""
+    """The user's own, from PREFECT_SERVER_API_AUTH_STRING or the active Prefect profile."""
     secret = get_current_settings().server.api.auth_string
     return secret.get_secret_value() if secret else None
 
@@ -47,8 +46,7 @@ def kept() -> str:
 
 
 def _make(path: Path) -> None:
-    """Create the file, whole or not at all; of two processes that do it at the same time, one
-    wins."""
+    """Create the file whole or not at all; of two processes at the same time, one wins."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{FILE}.{secrets.token_hex(8)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -84,6 +82,6 @@ def _read(path: Path) -> str:
 
 
 def address(ui: str, auth: str) -> str:
-    """The address that opens the UI at `ui` signed in; the password follows `#`, so that it reaches
-    no log."""
+    """The address that opens the UI at `ui` signed in; after `#`, so that no log has the
+    password."""
     return f"{ui}{LOGIN}#{base64.b64encode(auth.encode()).decode()}"

@@ -2,8 +2,8 @@
 `uttermill serve` starts again.
 
 Prefect's runner would pause each deployment as it ends, and a start would end every pause. So
-`serve` pauses it by itself, and a tag tells both apart: it is on the deployment while it is served,
-and stays there if the deployment is paused already.
+`serve` pauses the deployment itself and distinguishes both by a tag, which is on the deployment
+while it is served, and stays if a person has paused it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class Pauses(NamedTuple):
 
 
 async def of(deployment: str) -> Pauses:
-    """Of a deployment `prepare/NAME`, as it was left; none if there is no such deployment."""
+    """The pauses of the deployment `prepare/NAME` as it was left; none if there is no such
+    deployment."""
     async with get_client() as client:
         try:
             stored = await client.read_deployment_by_name(deployment)
@@ -39,7 +40,7 @@ async def of(deployment: str) -> Pauses:
 
 
 async def pause_unserved(deployment: UUID) -> None:
-    """No run becomes due while nobody serves the deployment."""
+    """Pause a deployment that is not served, so that no run becomes due."""
     async with get_client() as client:
         stored = await client.read_deployment(deployment)
         if not stored.paused:

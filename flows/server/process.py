@@ -34,13 +34,13 @@ ENVIRONMENT = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "50",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "50",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
-    # Of a library that Prefect's docket keeps results in: without checks of the types of its own
-    # arguments, for which it would compile all its modules again at each start.
+    # For the library in which Prefect's docket keeps results: no type checks of its arguments, for
+    # which it would recompile all its modules at each start.
     "PY_KEY_VALUE_DISABLE_BEARTYPE": "true",
 }
 #: Schedules, pauses and work pools are the business of a server that lives as long as a schedule.
 SCHEDULING = ("SCHEDULER", "LATE_RUNS", "PAUSE_EXPIRATIONS", "CLEANUP_RECONCILER", "FOREMAN")
-#: What is printed, and what it means. Trying again changes none of these.
+#: Output, and what it means. A new start changes none of these.
 CAUSES = (
     (
         r"database or disk is full|No space left on device|Disk quota exceeded",
@@ -145,13 +145,13 @@ def listening(port: int) -> socket.socket:
 
 
 def is_lasting(output: str) -> bool:
-    """Whether it failed by what stays: another start would fail, too."""
+    """Whether another start would fail, too."""
     return _known_cause(output) is not None
 
 
 def cause_told(output: str) -> str | None:
-    """The cause and its remedy; else the last error that is named, else the last line; None if
-    nothing was printed."""
+    """The cause and its remedy; else the last error in the output, else its last line; None without
+    output."""
     if (cause := _known_cause(output)) is not None:
         return cause
     lines = [line.strip() for line in output.splitlines() if line.strip()]

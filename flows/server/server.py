@@ -1,4 +1,4 @@
-"""A Prefect server of the run's own, and the address of the configured one.
+"""A run's own Prefect server, and the address of the configured one.
 
 Prefect's own temporary server drops the last events when it stops, so most task runs would be
 missing from the history (measured: 43 of 300 were recorded). This one is stopped only after
@@ -40,9 +40,9 @@ from tasks.base.logs import log
 STARTS = 3  # tries, when a server ends while it starts (its database is locked, say)
 THREADS = 40  # that a server, its client in a run and the least cluster start
 START_SECONDS = 120.0  # a new database takes 11 s on two idle cores
-SHOWN = 1 << 16  # bytes of its output that are looked at
-WATCH_SECONDS = 0.2  # between two looks whether the server has ended
-DISCARD_SECONDS = 5.0  # to empty Prefect's queues when there is no server any more
+SHOWN = 1 << 16  # bytes of its output that are read
+WATCH_SECONDS = 0.2  # between two checks whether the server has ended
+DISCARD_SECONDS = 5.0  # to empty Prefect's queues when the server is gone
 REFUSALS = (401, 403)
 OURS = ("uttermill", "prefect.flow_runs", "prefect.task_runs")
 
@@ -58,9 +58,9 @@ class LocalServer:
     It is made at once, so that its start (4 s; 11 s with a new database) overlaps other work;
     `wait_ready()` returns when the server answers.
 
-    A server that ends later (killed, out of memory) is started again at the same URL. Requests
-    made meanwhile wait in the socket, which stays open here; Prefect's client repeats requests
-    that were cut off, and its last events. The run only sees a slow answer.
+    A server that ends later (killed, out of memory) is started again at the same URL. Requests made
+    meanwhile wait in the socket, which stays open; Prefect's client repeats requests that were cut
+    off, and its last events. The run only sees a slow answer.
     """
 
     def __init__(
@@ -71,14 +71,13 @@ class LocalServer:
         kept_minutes: float = 0.0,
     ) -> None:
         """`port` is used if it is free, else another one; `scheduling`: run schedules; `auth`: its
-        password, if the user has not chosen one; by default one that nobody else learns.
-        `kept_minutes`: take over one that is kept, and leave it so long for the next run if all
-        goes well (`kept.py`)."""
+        password, if the user has not chosen one; by default a secret one. `kept_minutes`: take over
+        a kept server, and keep it that long for the next run if all goes well (`kept.py`)."""
         machine.check(THREADS, "a run with Prefect's server", "set history=none")
         self._kept_seconds = 60 * kept_minutes
         self._folder = kept.place() if kept_minutes else None
         taken = kept.adopted(self._folder) if self._folder else None
-        # Bound here and passed on: the URL is known at once and the port cannot be taken.
+        # Bound in this process and passed on: the URL is known at once, the port cannot be taken.
         self._socket = taken.listener if taken else listening(port)
         self._scheduling = scheduling
         self.port: int = self._socket.getsockname()[1]
@@ -104,7 +103,7 @@ class LocalServer:
         return self._process.pid
 
     def wait_ready(self) -> str:
-        """The API's URL once it answers; RunError that says why if it does not.
+        """The API's URL once it answers; RunError with the cause if it does not.
 
         From then on the server is watched, and started again when it ends.
         """
@@ -132,7 +131,7 @@ class LocalServer:
         return False
 
     def _output(self) -> str:
-        """What the process that was started last has printed, the end of it."""
+        """The end of the output of the process that was started last."""
         size = os.fstat(self._log.fileno()).st_size
         low = max(self._said, size - SHOWN)
         return os.pread(self._log.fileno(), size - low, low).decode(errors="replace")
@@ -218,7 +217,7 @@ def using(url: str, auth: str | None = None) -> Iterator[str]:
 
 
 def check_api(url: str) -> None:
-    """RunError with the remedy when the API at `url` cannot be reached or refuses this client.
+    """Raises RunError with the remedy if the API at `url` cannot be reached or refuses this client.
 
     Prefect itself would fail with a traceback in the middle of the run.
     """
@@ -256,8 +255,8 @@ class _Sentences(logging.Filter):
 
 
 class _NotTwice(_Sentences):
-    """Drops records that the terminal already shows, too: Prefect would print ours again for each
-    flow and task run."""
+    """Also drops records that the terminal already shows: Prefect would print uttermill's again for
+    each flow and task run."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not record.name.startswith(OURS) and super().filter(record)

@@ -8,7 +8,7 @@ copy is read back.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, NotRequired
@@ -117,17 +117,22 @@ def stored(out: Path, shard: str, rows: Sequence[AudioRow]) -> Iterator[Callable
 
 @contextmanager
 def reading(
-    out: Path, rows: Sequence[ClipRow], proved: bool = True
+    out: Path, rows: Iterable[ClipRow], proved: bool = True
 ) -> Iterator[Callable[[ClipRow], Pcm]]:
     """A function that returns the PCM of a plan's row, int16 [num_samples], muted where the row
     says so; fastest in the order of `rows`.
 
     CorruptManifest if the blob is gone or too short or, if `proved`, has another hash.
     """
-    with storage.of(out).spans(out / "audio", [_place(row).span for row in rows]) as read_span:
-        yield lambda row: muting.silenced(
-            _sound(read_span(_place(row).span), out, _place(row), proved), row.get("muted")
-        )
+    with storage.of(out).spans(out / "audio", (_place(row).span for row in rows)) as read_span:
+
+        def pcm(row: ClipRow) -> Pcm:
+            place = _place(row)
+            return muting.silenced(
+                _sound(read_span(place.span), out, place, proved), row.get("muted")
+            )
+
+        yield pcm
 
 
 def _place(row: ClipRow) -> _Place:

@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -133,7 +133,7 @@ class Local:
         return (folder / name for name in names if is_temporary(name))
 
     @contextmanager
-    def spans(self, folder: Path, wanted: Sequence[Span]) -> Iterator[ReadSpan]:
+    def spans(self, folder: Path, wanted: Iterable[Span]) -> Iterator[ReadSpan]:
         opened: dict[str, int] = {}
 
         def read(span: Span) -> bytes | None:

@@ -187,8 +187,8 @@ class Objects:
 
     # Parts of objects, and copies of them
 
-    def spans(self, folder: Path, wanted: Sequence[Span]) -> AbstractContextManager[ReadSpan]:
-        return spans_ahead(folder, wanted)
+    def spans(self, folder: Path, wanted: Iterable[Span]) -> AbstractContextManager[ReadSpan]:
+        return spans_ahead(folder, [*wanted])
 
     @contextmanager
     def arrow(self, path: Path) -> Iterator[pa.NativeFile]:

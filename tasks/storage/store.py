@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -125,8 +125,9 @@ class Store(Protocol):
 
     # Parts of files, and files for libraries that read local ones
 
-    def spans(self, folder: Path, wanted: Sequence[Span]) -> AbstractContextManager[ReadSpan]:
-        """Reads spans of files below a folder, best in the order of `wanted`."""
+    def spans(self, folder: Path, wanted: Iterable[Span]) -> AbstractContextManager[ReadSpan]:
+        """Reads spans of files below a folder, best in the order of `wanted`, which only a store of
+        objects looks at."""
 
     def arrow(self, path: Path) -> AbstractContextManager[pa.NativeFile]:
         """A file from which pyarrow reads parts."""

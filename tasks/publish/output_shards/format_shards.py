@@ -131,12 +131,17 @@ def visible(
     return table.select([name for name in wanted if name in table.schema.names])
 
 
+def seen(module: Format, table: pa.Table | pa.RecordBatch, *more: str) -> pa.Table | pa.RecordBatch:
+    """The columns that `write` and `check` get."""
+    return visible(module, table, "shard", "offset", *more)
+
+
 def rows_for(module: Format, table: pa.Table | pa.RecordBatch, *more: str) -> list[ClipRow]:
     """Rows as `write` and `check` get them."""
-    seen = visible(module, table, "shard", "offset", *more)
-    rows: list[ClipRow] = seen.to_pylist()
-    if module.HOLDS_ANNOTATIONS and (names := published(seen.schema)):
-        types = {name: seen.schema.field(name).type for name in names}
+    columns_seen = seen(module, table, *more)
+    rows: list[ClipRow] = columns_seen.to_pylist()
+    if module.HOLDS_ANNOTATIONS and (names := published(columns_seen.schema)):
+        types = {name: columns_seen.schema.field(name).type for name in names}
         for row in rows:
             columns: AnyRow = row
             row["annotations"] = Published({name: columns[name] for name in names}, types)

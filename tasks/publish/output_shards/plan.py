@@ -3,8 +3,8 @@
 It lies in `.plan/` in the staging folder until the version is published, so that a worker call
 needs only the number of its shard. A large version has a plan for each part of its table:
 
-    <part>/rows.arrow     its rows, output shard by output shard: a record batch for each
-    <part>/shards.arrow   a record batch for each output shard
+    <part>/rows.arrow     what formats see of its rows: a record batch for each output shard
+    <part>/shards.arrow   its output shards, in every format
     hashes/<n>            digests of the files of shard n: from `write`, then from `check`
 """
 
@@ -25,11 +25,11 @@ from tasks.formats import Hashes, OutputShard, PublishedFile
 from tasks.publish.output_shards import format_shards
 from tasks.publish.output_shards.format_shards import PreviousVersion
 from tasks.publish.output_shards.layout import PlannedShard
-from tasks.publish.planned_columns import sources_of
+from tasks.publish.planned_columns import PCM_COLUMNS, sources_of
 from tasks.settings.job import Job
 from tasks.storage import tables
 
-PLAN, HASHES = ".plan", "hashes"
+PLAN, HASHES, ROWS, SHARDS = ".plan", "hashes", "rows.arrow", "shards.arrow"
 PART_BITS = 24  # of a shard's number: its place in its part
 FILE = pa.struct({"path": pa.string(), "sha256": pa.string(), "size": pa.int64()}.items())
 SHARD = pa.schema(
@@ -70,7 +70,8 @@ def write(
         for plugin in job.package.formats
     }
     laid_out = _laid_out(job, planned_shards, shards[job.package.formats[0].use], planned)
-    _save(folder / "rows.arrow", laid_out, [shard.clips for shard in planned_shards])
+    seen = laid_out.select(_seen(job, laid_out))
+    _save_rows(folder / ROWS, seen, [shard.clips for shard in planned_shards])
     save_shards(folder, [shard for some in shards.values() for shard in some])
     return laid_out.drop_columns([*source_columns, *derived])
 
@@ -78,7 +79,7 @@ def write(
 def save_shards(folder: Path, shards: list[OutputShard]) -> None:
     """Write the output shards of a part into its local folder."""
     entries = pa.Table.from_pylist([asdict(shard) for shard in shards], schema=SHARD)
-    _save(folder / "shards.arrow", entries, [1] * len(shards))
+    tables.write_arrow(folder / SHARDS, [entries])
 
 
 def part_name(part: int) -> str:
@@ -93,6 +94,18 @@ def number_of(part: int, index: int) -> int:
 def _place(number: int) -> tuple[str, int]:
     """(folder of its part, place in it)."""
     return part_name(number >> PART_BITS), number & ((1 << PART_BITS) - 1)
+
+
+def _seen(job: Job, table: pa.Table) -> list[str]:
+    """The columns of a part's rows that `rows` gives to a format, and those that say where PCM is:
+    all that workers read again."""
+    seen = {"id", *PCM_COLUMNS}
+    for plugin in job.package.formats:
+        own = format_shards.own_columns(plugin.use, table.schema.empty_table())
+        wanted = {*format_shards.seen(plugins.FORMATS.load(plugin.use), own).column_names}
+        pairs = zip(table.column_names, own.column_names, strict=True)
+        seen |= {name for name, own_name in pairs if own_name in wanted}
+    return [name for name in table.column_names if name in seen]
 
 
 def _laid_out(
@@ -120,7 +133,7 @@ def _laid_out(
     return pa.table(columns, schema=schema)
 
 
-def _save(path: Path, table: pa.Table, counts: Sequence[int]) -> None:
+def _save_rows(path: Path, table: pa.Table, counts: Sequence[int]) -> None:
     """Write an Arrow file with a record batch per count, so that a worker reads only its own.
 
     Chunks are combined once for the whole table: for each of many batches it takes most of the
@@ -138,11 +151,6 @@ def _save(path: Path, table: pa.Table, counts: Sequence[int]) -> None:
             out.write_batch(batch)
 
 
-def _load(path: Path, number: int) -> pa.RecordBatch:
-    with tables.arrow(path) as file:
-        return pa.ipc.open_file(file).get_batch(number)
-
-
 def from_row(row: Mapping[str, Any]) -> OutputShard:
     """The output shard of a row (SHARD)."""
     unchanged = tuple(PublishedFile(**file) for file in row["unchanged"])
@@ -158,8 +166,8 @@ def parts(staging: Path) -> list[int]:
 
 def shards_of(staging: Path, part: int) -> list[OutputShard]:
     """The output shards of one part, in order."""
-    table = tables.read_arrow(staging / PLAN / part_name(part) / "shards.arrow")
-    return [from_row(row) for row in table.combine_chunks().to_pylist()]  # of many batches
+    table = tables.read_arrow(staging / PLAN / part_name(part) / SHARDS)
+    return [from_row(row) for row in table.to_pylist()]
 
 
 def numbered(staging: Path) -> dict[int, OutputShard]:
@@ -173,13 +181,14 @@ def numbered(staging: Path) -> dict[int, OutputShard]:
 
 def shard(staging: Path, number: int) -> OutputShard:
     part, index = _place(number)
-    return from_row(_load(staging / PLAN / part / "shards.arrow", index).to_pylist()[0])
+    table = tables.read_arrow(staging / PLAN / part / SHARDS)
+    return from_row(table.slice(index, 1).to_pylist()[0])
 
 
-def rows(staging: Path, number: int, *more: str) -> list[ClipRow]:
-    """A shard's rows as its format gets them, with `more` columns."""
-    one = shard(staging, number)
-    batch = _load(staging / PLAN / _place(number)[0] / "rows.arrow", one.group)
+def rows(staging: Path, number: int, one: OutputShard, *more: str) -> list[ClipRow]:
+    """The rows of a shard, the one of that number, as its format gets them, with `more` columns."""
+    with tables.arrow(staging / PLAN / _place(number)[0] / ROWS) as file:
+        batch = pa.ipc.open_file(file).get_batch(one.group)
     columns = format_shards.own_columns(one.format, batch)
     return format_shards.rows_for(plugins.FORMATS.load(one.format), columns, *more)
 

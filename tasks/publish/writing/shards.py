@@ -74,9 +74,9 @@ def write(job: Job, staging: Path, number: int) -> None:
     for path in shard.files:  # a dead worker's may be a link into a version: not to be written to
         storage.of(staging).detach(staging / path)
     module, settings = _format(job, shard)
-    rows = _located(job, plan.rows(staging, number, "id", *PCM_COLUMNS))
+    rows = _located(job, plan.rows(staging, number, shard, "id", *PCM_COLUMNS))
     verify = not module.proves_samples(settings)
-    clips = [clip for row in rows for clip in (row, *blobs.beside(row))]
+    clips = (clip for row in rows for clip in (row, *blobs.beside(row)))
     with storage.of(staging).writing(staging) as home, blobs.reading(job.out, clips, verify) as pcm:
         out = Output(home)
         module.write(shard, rows, pcm, out, settings)
@@ -89,7 +89,8 @@ def check(job: Job, staging: Path, number: int) -> None:
     PCM without checking it."""
     shard = plan.shard(staging, number)
     if faults := _faults(job, staging, number, shard):
-        _check_blobs(job, _located(job, plan.rows(staging, number, "id", *PCM_COLUMNS)))
+        rows = plan.rows(staging, number, shard, "id", *PCM_COLUMNS)
+        _check_blobs(job, _located(job, rows))
         log.warning("%s; it is written once more", "; ".join(faults[:3]))
         for path in shard.files:
             storage.remove(staging / path)
@@ -105,7 +106,7 @@ def _faults(job: Job, staging: Path, number: int, shard: OutputShard) -> list[st
     module, settings = _format(job, shard)
     with storage.of(staging).reading(staging, shard.files) as home:
         out = Output(home, plan.load_hashes(staging, number))
-        faults: list[str] = module.check(shard, plan.rows(staging, number), out, settings)
+        faults: list[str] = module.check(shard, plan.rows(staging, number, shard), out, settings)
         hashes = {path: out.hashes.get(path) or storage.hashed(home / path) for path in shard.files}
     if not faults:
         plan.save_hashes(staging, number, hashes)

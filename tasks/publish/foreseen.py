@@ -82,7 +82,7 @@ class Foreseen:
     def ledger(self) -> Iterator[pa.Table]:
         """The ledger, a batch at a time, whose recordings are whole and in order."""
         for batch, outcomes in corpus_rejections.by_batch(self.scratch, self.batches):
-            rows = batch.ledger(range(shard_batches.SLICES))
+            rows = shard_batches.ledger([batch], range(shard_batches.SLICES))
             rows = rows.drop_columns([recording_digests.KEY])
             if outcomes is not None:
                 rows = ledger_rows.with_outcomes(rows, outcomes)

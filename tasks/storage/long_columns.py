@@ -24,7 +24,10 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def take(table: pa.Table, rows: NDArray[np.integer]) -> pa.Table:
-    """These rows, in this order. Each column is one chunk, unless it is too long for that."""
+    """These rows, in this order. Each column is one chunk, unless it is too long for that.
+    ArrowInvalid if rows that are taken again make one too long that was not."""
+    if table.nbytes <= LIMIT and len(rows) <= len(table):
+        return table.combine_chunks().take(pa.array(rows))
     columns = []
     for column in table.columns:
         wide = column.cast(_wide(column.type)).combine_chunks()

@@ -215,7 +215,10 @@ def test_a_shard_of_nothing_has_its_place(job: Job, tmp_path: Path) -> None:
         group = shard_batches.ShardBatch(tmp_path / shard, (shard,))
         batch_outcomes.decide(job, group)
         counts.append(
-            (group.table("rows.arrow").num_rows, group.ledger(range(shard_batches.SLICES)).num_rows)
+            (
+                group.table("rows.arrow").num_rows,
+                shard_batches.ledger([group], range(shard_batches.SLICES)).num_rows,
+            )
         )
     assert (0, 2) in counts
     assert sum(rows for rows, _ in counts) > COUNT // 2

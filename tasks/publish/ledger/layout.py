@@ -7,7 +7,7 @@ leave the old ones. Eight small parts of about one size are joined, so each row 
 few times, and parts stay few. Once most rows are new, everything is divided again.
 
     <scratch>/ledger/plan.json      what workers write, and which shard batches they read
-    <scratch>/ledger/wanted.arrow   keys of the recordings that go to new parts, where not all do
+    <scratch>/ledger/wanted.arrow   ACCOUNTS of the recordings that go to new parts
     <scratch>/ledger/new.arrow      keys of the recordings that the newest version does not have
     <scratch>/ledger/<n>.arrow      keys that stay of the newest version, in part n
 
@@ -41,7 +41,8 @@ from tasks.settings.job import Job
 from tasks.storage import sorted_keys, tables, versions
 
 FAN_BITS = 3  # eight parts of one size are joined
-NEW = "ledger/new.arrow"
+WANTED, NEW = "ledger/wanted.arrow", "ledger/new.arrow"
+AT_ONCE = 160_000  # rows that a call may write in several parts
 KEPT = pa.schema({KEY: pa.uint64(), "gone": pa.bool_()})
 
 
@@ -89,9 +90,7 @@ def plan(job: Job, scratch: Path) -> LedgerPlan:
         (home / "ledger").mkdir(parents=True, exist_ok=True)
         tables.write_arrow(home / NEW, [pa.table({KEY: new})])
         tasks, links = _tasks(home, old, int(now.rows[fresh].sum()), most, single, anew)
-        if not anew:
-            wanted = pa.table([now.keys[fresh]], schema=pa.schema({KEY: pa.uint64()}))
-            tables.write_arrow(home / "ledger/wanted.arrow", [wanted])
+        tables.write_arrow(home / WANTED, [_accounts(now, fresh)])
         saved = {
             "anew": anew,
             "judged": has_rejections,
@@ -100,7 +99,7 @@ def plan(job: Job, scratch: Path) -> LedgerPlan:
         }
         (home / "ledger/plan.json").write_text(json.dumps(saved))
     linked = [(t.name, t.file or ledger_notes.save(job.out, t.table)) for t in links]
-    return LedgerPlan(_calls(tasks), linked, state.hexdigest())
+    return LedgerPlan(_calls(tasks, most), linked, state.hexdigest())
 
 
 def _removed(part: Old) -> Bools:
@@ -190,16 +189,14 @@ def _save_kept(home: Path, number: int, old: Sequence[Old]) -> None:
     tables.write_arrow(home / f"ledger/{number}.arrow", [pa.concat_tables(kept)])
 
 
-def _calls(tasks: Sequence[Task]) -> list[list[int]]:
-    """The tasks of each worker call: those of one slice of the shard batches go together, so that
-    each slice is read once."""
+def _calls(tasks: Sequence[Task], most: int) -> list[list[int]]:
+    """The tasks of each worker call: portions that are neighbours go together, so that each slice
+    of the shard batches is read once, and calls are few, each of which opens all batches."""
     calls: dict[int, list[int]] = {}
     for number, task in enumerate(tasks):
         portion, count = task.portion or (0, 1)
-        sliced = count > shard_batches.SLICES
-        calls.setdefault(
-            -1 - portion * shard_batches.SLICES // count if sliced else number, []
-        ).append(number)
+        together = max(count // shard_batches.SLICES, 1 << (AT_ONCE // most or 1).bit_length() - 1)
+        calls.setdefault(-1 - portion // together if count > 1 else number, []).append(number)
     return [*calls.values()]
 
 
@@ -212,6 +209,7 @@ class Now(NamedTuple):
     keys: UInt64s
     digests: UInt64s
     rows: Int64s
+    overlaps: Bools
     batch: Int32s
 
 
@@ -234,11 +232,12 @@ class Old(NamedTuple):
 
 
 def recordings_now(batches: Sequence[ShardBatch]) -> Now:
-    accounts = [batch.table("accounts.arrow", (KEY, "digest", "rows")) for batch in batches]
+    columns = (KEY, "digest", "rows", "overlaps")
+    accounts = [batch.table("accounts.arrow", columns) for batch in batches]
     number = np.repeat(
         np.arange(len(accounts), dtype=np.int32), [len(account) for account in accounts]
     )
-    empty = recording_digests.ACCOUNTS.empty_table().select([KEY, "digest", "rows"])
+    empty = recording_digests.ACCOUNTS.empty_table().select(columns)
     table = pa.concat_tables([empty, *accounts])
     keys = table[KEY].to_numpy()
     order = np.argsort(keys, kind="stable")
@@ -246,12 +245,22 @@ def recordings_now(batches: Sequence[ShardBatch]) -> Now:
         keys[order],
         table["digest"].to_numpy()[order],
         table["rows"].to_numpy()[order].astype(np.int64),
+        table["overlaps"].to_numpy()[order],
         number[order],
     )
     # Recordings with the same hash count as one, so their rows stay together.
     for index in np.flatnonzero(now.keys[1:] == now.keys[:-1]).tolist():
         now.digests[index] = now.digests[index + 1] = now.digests[index] + now.digests[index + 1]
     return now
+
+
+def _accounts(now: Now, chosen: Bools) -> pa.Table:
+    """ACCOUNTS of some of the recordings, sorted by key; those with the same hash count as one."""
+    keys, digests, rows, overlaps, _ = (column[chosen] for column in now)
+    first = np.flatnonzero(sorted_keys.first_of_runs(keys))
+    columns = [keys[first], digests[first], np.add.reduceat(rows, first).astype(np.int32)]
+    columns += [np.logical_or.reduceat(overlaps, first), np.zeros(len(first), bool)]
+    return pa.table(columns, schema=recording_digests.ACCOUNTS)
 
 
 def enter_outcomes(scratch: Path, batches: Sequence[ShardBatch], now: Now) -> bool:
@@ -269,11 +278,12 @@ def enter_outcomes(scratch: Path, batches: Sequence[ShardBatch], now: Now) -> bo
         np.add.at(now.digests, place, recording_digests.changes(alone))
         if pc.any(moved).as_py():
             overlapping = outcomes.filter(moved)
-            rows = batch.ledger(range(shard_batches.SLICES))
+            rows = shard_batches.ledger([batch], range(shard_batches.SLICES))
             rows = rows.filter(pc.is_in(rows[KEY], overlapping[KEY]))
             account = recording_digests.of_ledger(ledger_rows.with_outcomes(rows, overlapping))
             place = np.searchsorted(now.keys, account[KEY].to_numpy())
             now.digests[place] = account["digest"].to_numpy()
+            now.overlaps[place] = account["overlaps"].to_numpy()
     return any_rejected
 
 

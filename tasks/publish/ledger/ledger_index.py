@@ -59,7 +59,7 @@ class LedgerPart(NamedTuple):
     table: pa.Table  # ACCOUNTS
 
 
-def tell(ledger: pa.Table) -> pa.Table:
+def tell(ledger: pa.Table, accounts: pa.Table) -> pa.Table:
     """ACCOUNTS of a part, with its totals and failures as metadata."""
     totals = summary.totals(ledger)
     facts = {
@@ -67,7 +67,7 @@ def tell(ledger: pa.Table) -> pa.Table:
         "recordings": totals.recordings,
         "broken": broken_of(ledger),
     }
-    return recording_digests.of_ledger(ledger).replace_schema_metadata({"told": json.dumps(facts)})
+    return accounts.replace_schema_metadata({"told": json.dumps(facts)})
 
 
 def broken_of(ledger: pa.Table) -> dict[str, list[Broken]]:
@@ -106,7 +106,8 @@ def of_version(out: Path, newest: Path, described: DatasetJson) -> list[LedgerPa
     parts, proved = [], Proved(newest)
     for part in tables.parts(newest / LEDGER_FILE):
         ledger = tables.conformed(tables.read(part, opened=proved), LEDGER)
-        parts.append(LedgerPart(proved.name_of(part), "", tell(ledger)))
+        note = tell(ledger, recording_digests.of_ledger(ledger))
+        parts.append(LedgerPart(proved.name_of(part), "", note))
     return parts
 
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -27,7 +28,7 @@ from tasks.publish.outcomes import recording_digests, shard_batches
 from tasks.publish.outcomes.recording_digests import KEY
 from tasks.publish.outcomes.shard_batches import KEYED
 from tasks.settings.job import Job
-from tasks.storage import tables, versions
+from tasks.storage import long_columns, tables, versions
 from tasks.storage.atomic import HashedFile
 from tasks.storage.versions import Proved
 
@@ -41,29 +42,26 @@ def write(
     All parts of a call read the same portion of the decisions."""
     plan = json.loads(storage.read(scratch / "ledger/plan.json"))
     tasks = [Task(**plan["tasks"][number]) for number in numbers]
-    rows = KEYED.empty_table()
+    rows, accounts = KEYED.empty_table(), recording_digests.ACCOUNTS.empty_table()
     if tasks[0].portion is not None:
         first, (last, count) = tasks[0].portion[0], tasks[-1].portion or (0, 1)
         size = shard_batches.SLICES
         slices = range(first * size // count, max(-(-(last + 1) * size // count), 1))
         batches = shard_batches.listed(scratch)
-        pieces = [batches[number].ledger(slices) for number in plan["groups"]]
+        rows = shard_batches.ledger((batches[number] for number in plan["groups"]), slices)
+        accounts = tables.read_arrow(scratch / layout.WANTED)
         if not plan["anew"]:
-            wanted = tables.read_arrow(scratch / "ledger/wanted.arrow")[KEY].combine_chunks()
-            pieces = [piece.filter(pc.is_in(piece[KEY], wanted)) for piece in pieces]
-        rows = pa.concat_tables([rows, *pieces])
+            rows = rows.filter(pc.is_in(rows[KEY], accounts[KEY].combine_chunks()))
         if plan["judged"]:
             rows = ledger_rows.with_outcomes(
                 rows, _outcomes(scratch / corpus_rejections.FILE, slices)
             )
+        rows = ledger_rows.in_order(rows, shard_batches.slice_of(rows[KEY].to_numpy(), count))
     new = tables.read_arrow(scratch / layout.NEW)[KEY].combine_chunks()
     written = []
     for number, task in zip(numbers, tasks, strict=True):
-        part_rows = rows.slice(0, 0)
-        if task.portion is not None:
-            portion, count = task.portion
-            inside = shard_batches.slice_of(rows[KEY].to_numpy(), count) == portion
-            part_rows = rows if inside.all() else rows.filter(pa.array(inside))
+        part_rows, account = _portion(rows, task), _portion(accounts, task)
+        account = long_columns.take(account, np.arange(len(account)))  # no bits of its neighbours
         arrived = (
             part_rows.filter(pc.is_in(part_rows[KEY], new)) if newest else part_rows.slice(0, 0)
         )
@@ -73,10 +71,20 @@ def write(
             assert newest is not None
             kept, departed = _before(newest, task, scratch / f"ledger/{number}.arrow")
             gone = departed["recording"].to_pylist()
-            part_rows = pa.concat_tables([part_rows, kept, departed])
-        part_rows = ledger_rows.in_order(part_rows)
-        written.append(_write(job, task.name, part_rows, staging, gone, arrived))
+            part_rows = ledger_rows.in_order(pa.concat_tables([part_rows, kept, departed]))
+            account = recording_digests.of_ledger(part_rows)
+        written.append(_write(job, task.name, part_rows, account, staging, gone, arrived))
     ledger_notes.note(scratch, numbers[0], written)
+
+
+def _portion(table: pa.Table, task: Task) -> pa.Table:
+    """The rows of a task, of a table that is sorted by portion."""
+    if task.portion is None:
+        return table.slice(0, 0)
+    portion, count = task.portion
+    portions = shard_batches.slice_of(table[KEY].to_numpy(), count)
+    low, high = np.searchsorted(portions, [portion, portion + 1]).tolist()
+    return table.slice(low, high - low)
 
 
 def link(
@@ -108,11 +116,13 @@ def _write(
     job: Job,
     name: str,
     ledger: pa.Table,
+    accounts: pa.Table,
     staging: Path,
     gone: list[str],
     arrived: pa.Table,
 ) -> Written:
-    """`arrived`: rows of recordings that the version before does not have."""
+    """`accounts`: ACCOUNTS of the ledger; `arrived`: rows of recordings that the version before
+    does not have."""
     # What a dead worker left may be a link into a published version.
     storage.of(staging).detach(staging / name)
     with storage.of(staging).writing(staging, job.scratch) as home:
@@ -121,7 +131,7 @@ def _write(
         with target.open("wb") as raw:
             file = HashedFile(raw)
             pq.write_table(ledger, file, compression="zstd")
-    note_file = ledger_notes.save(job.out, ledger_notes.tell(ledger))
+    note_file = ledger_notes.save(job.out, ledger_notes.tell(ledger, accounts))
     return Written(
         name, (file.sha.hexdigest(), file.size), note_file, gone, *ledger_notes.arrived_of(arrived)
     )

@@ -7,12 +7,14 @@ import pyarrow.compute as pc
 
 from tasks.accounting import ledger
 from tasks.accounting.summary import REMOVED
+from tasks.base.arrays import Int64s
 from tasks.base.schema import LEDGER, LedgerRow
 from tasks.corpus import rejections
 from tasks.storage import long_columns
 
 #: Columns that are kept of a recording that has left its source.
 NAMES = ("recording", "source_path", "dataset", "channel", "track", "sample_rate")
+_PORTION = ("portion", "ascending")
 _ORDER = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
 
 
@@ -37,9 +39,14 @@ def with_outcomes(table: pa.Table, outcomes: pa.Table) -> pa.Table:
     return pa.concat_tables([table.filter(pc.invert(inside)), again])
 
 
-def in_order(table: pa.Table) -> pa.Table:
-    """A ledger by recording, start, end and utterance."""
-    return long_columns.take(table, pc.sort_indices(table, sort_keys=_ORDER).to_numpy())
+def in_order(table: pa.Table, portions: Int64s | None = None) -> pa.Table:
+    """A ledger by recording, start, end and utterance; `portions`: a number of each row, which
+    comes before these."""
+    table = table.combine_chunks()  # else sorting takes six times as long
+    by, order = table, _ORDER
+    if portions is not None:
+        by, order = table.append_column("portion", pa.array(portions)), [_PORTION, *_ORDER]
+    return long_columns.take(table, pc.sort_indices(by, sort_keys=order).to_numpy())
 
 
 def removed(table: pa.Table) -> pa.Table:

@@ -21,7 +21,7 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -154,26 +154,41 @@ class ShardBatch:
         except (CorruptManifest, KeyError, TypeError):
             return False
 
-    def ledger(self, slices: range) -> pa.Table:
-        """Ledger rows (KEYED) of some of the SLICES; the rows of a recording are adjacent."""
+    def slices_of_ledger(self, slices: range) -> Iterator[memoryview]:
+        """Some of the SLICES, as streams; CorruptManifest if one is not as written."""
         spans = [span for span in self.facts["slices"][slices.start : slices.stop] if span[1]]
         if not spans:
-            return KEYED.empty_table()
+            return
         low, high = spans[0][0], spans[-1][0] + spans[-1][1]
         with storage.of(self.home).spans(self.home, [("ledger.bin", low, high)]) as read:
             data = read(("ledger.bin", low, high)) or b""
-        parts = []
         for begin, size, crc in spans:
             part = memoryview(data)[begin - low : begin - low + size]
             if zlib.crc32(part) != crc:
                 raise self._damaged("ledger.bin")
-            table = pa.ipc.open_stream(pa.py_buffer(part), options=_ALONE).read_all()
-            parts.append(tables.conformed(table, KEYED))
-        return pa.concat_tables(parts)
+            yield part
 
     def _damaged(self, name: str) -> CorruptManifest:
         """Names the seal as the damaged file: once it is removed, the batch is decided again."""
         return CorruptManifest(f"{self.home / name} is damaged", str(self.home / "facts.json"))
+
+
+def ledger(batches: Iterable[ShardBatch], slices: range) -> pa.Table:
+    """Ledger rows (KEYED) of some of the SLICES of some batches; the rows of a recording are
+    adjacent.
+
+    A stream is a message with its schema, as a rule the same in all, and one with its rows. The
+    rows of thousands of small streams are read as those of one: the schema takes as long as they.
+    """
+    rows: dict[bytes, list[memoryview]] = {}
+    for stream in chain.from_iterable(batch.slices_of_ledger(slices) for batch in batches):
+        end = 8 + int.from_bytes(stream[4:8], "little")
+        rows.setdefault(bytes(stream[:end]), []).append(stream[end : -len(_END)])
+    pieces = [KEYED.empty_table()]
+    for schema, messages in rows.items():
+        whole = pa.py_buffer(b"".join([schema, *messages, _END]))
+        pieces.append(tables.conformed(pa.ipc.open_stream(whole, options=_ALONE).read_all(), KEYED))
+    return pa.concat_tables(pieces)
 
 
 def _is_whole(facts: object) -> bool:
@@ -254,6 +269,7 @@ def forget(out: Path, kept: Sequence[ShardBatch], changed: Collection[str]) -> N
 
 #: For small streams, on which threads cost more than they save.
 _ALONE = pa.ipc.IpcReadOptions(use_threads=False)
+_END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream
 _FAST = pa.ipc.IpcWriteOptions(compression="lz4")
 _FAST_ALONE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 

@@ -38,13 +38,12 @@ def columns(stored: Collection[str]) -> list[str]:
     return [*COLUMNS, *({TURNS} & {*stored})]
 
 
-def of_version(version: Path, memory: str, scratch: Path | None) -> Leaks:
+def of_version(version: Path, splits: Iterable[str], memory: str, scratch: Path | None) -> Leaks:
     """What the splits of a version share with train."""
     table = version / UTTERANCES_FILE
-    names = {n for part in tables.row_groups(table, ["split"]) for n in part["split"].unique()}
     asked = columns(tables.schema(table).names)
     parts, links = tables.row_groups(table, asked), linked(version, asked)
-    return of_utterances([name.as_py() for name in names], parts, memory, scratch, links)
+    return of_utterances(splits, parts, memory, scratch, links)
 
 
 def linked(version: Path, columns: Collection[str]) -> Speakers | None:

@@ -207,10 +207,10 @@ def rows(path: Path, numbers: Int64s) -> pa.Table:
 
 
 class Slices:
-    """Reads ranges of rows of a table that may have many parts, on demand."""
+    """Reads ranges of rows of some columns of a table that may have many parts, on demand."""
 
-    def __init__(self, path: Path) -> None:
-        self.files = parts(path)
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        self.files, self.columns = parts(path), [*columns]
         self.rows = []
         for part in self.files:
             with arrow(part) as file:
@@ -230,5 +230,5 @@ class Slices:
     def _part(self, number: int) -> pa.Table:
         if self._held is None or self._held[0] != number:
             with arrow(self.files[number]) as file:
-                self._held = number, pq.read_table(file)
+                self._held = number, pq.read_table(file, columns=self.columns)
         return self._held[1]

@@ -21,7 +21,7 @@ from tasks.shard_store import decision_log, decisions, whole_job
 from tasks.storage import long_columns, tables, versions
 from tasks.storage.versions import Proved
 
-COLUMNS = ["id", "shard", "recording", "num_samples", "sample_rate"]
+COLUMNS = ["shard", "recording", "num_samples", "sample_rate"]
 
 
 class Rewriting(NamedTuple):
@@ -77,18 +77,20 @@ def of_version(
     writes_all = before is None or _writes_all(job, before) or _all_differ(job, newest)
     kept = pa.array([*stay], pa.string())
     new, proved = dict(stay), Proved(newest)
-    columns = [*COLUMNS, *(["text"] if worded else [])]
+    columns = [*COLUMNS, *(["id"] if stay or worded else []), *(["text"] if worded else [])]
     clips = staying_then = written_then = 0
     seconds = 0.0
     for part in tables.parts(newest / UTTERANCES_FILE):  # of whole tars
         table = tables.read(part, columns=columns, opened=proved)
-        is_kept = pc.is_in(table["id"], kept)
-        for name in table["id"].filter(is_kept).to_pylist():
-            new.pop(name, None)
+        is_kept = np.zeros(len(table), bool)
+        if stay:
+            is_kept = pc.is_in(table["id"], kept).to_numpy()
+            for name in table["id"].filter(pa.array(is_kept)).to_pylist():
+                new.pop(name, None)
         coded = long_columns.coded(table["recording"])
         names = coded.dictionary.to_pylist()
         others = np.array([name in scanned or name in gone for name in names], bool)
-        staying = written = ~others[coded.indices.to_numpy()] | is_kept.to_numpy()
+        staying = written = ~others[coded.indices.to_numpy()] | is_kept
         if not writes_all:
             tars = table["shard"].combine_chunks().dictionary_encode().indices.to_numpy()
             same = staying & ~_reworded(table, worded)

@@ -132,7 +132,7 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
     }
     if differences := mixed.recorded(job.out):
         facts["mixed"] = differences
-    if shared := leaks.of_version(staging, job.package.memory, job.scratch):
+    if shared := leaks.of_version(staging, clips["splits"], job.package.memory, job.scratch):
         facts["leaks"] = shared
     if names := labels_kept(job):
         rows = tables.row_groups(table, composition.LABEL_COLUMNS)

@@ -299,15 +299,19 @@ def _read_all(portions: Iterator[Portion], workers: int) -> Iterator[Read]:
             ) from error
 
 
-#: The rows of a version: a process reads neighbouring portions of it.
-_held = lru_cache(maxsize=1)(tables.Slices)
+@lru_cache(maxsize=1)
+def _rows(version: Path, use: str) -> tables.Slices:
+    """What a format sees of a version's rows: a process reads neighbouring portions of them."""
+    path = version / UTTERANCES_FILE
+    stored = tables.schema(path).empty_table()
+    return tables.Slices(path, format_shards.seen(plugins.FORMATS.load(use), stored).column_names)
 
 
 def read(portion: Portion) -> Read:
     """Faults of some output shards, and the files that were read."""
     module, settings = plugins.FORMATS.resolve(portion.plugin)
     described = versions.described(portion.version)
-    table = _held(portion.version / UTTERANCES_FILE)
+    table = _rows(portion.version, portion.plugin.use)
     faults: list[str] = []
     seen: list[str] = []
     begin = 0

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import corpus, storage
+from tasks.base import process_memory
 from tasks.base.arrays import UInt64s
 from tasks.base.errors import PASSING
 from tasks.base.schema import RecordingRow
@@ -38,6 +39,7 @@ from tasks.stages.stage import weights_of
 from tasks.storage import tables
 
 
+@process_memory.uncollected()
 def decide(
     job: Job,
     batch: ShardBatch,

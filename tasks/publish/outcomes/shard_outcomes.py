@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from tasks import corpus, scoring
 from tasks.accounting import ledger
-from tasks.base import process_memory
 from tasks.base.schema import (
     LEDGER,
     REFERENCE_WORDS,
@@ -58,7 +57,6 @@ class ShardOutcomes(NamedTuple):
     voices: pa.Table  # what speakers over all recordings are based on; `voices.VOICES`
 
 
-@process_memory.uncollected()
 def of_shard(view: ShardView, strict: bool) -> ShardOutcomes:
     """Decide the outcomes of one shard.
 

@@ -102,12 +102,12 @@ class Judge:
         self._rules = [(rule.column, *_within(rule), rule) for rule in rules]
 
     def __call__(self, values: Values) -> Rejection | None:
-        for column, low, high, rule in self._rules:
+        for column, limits, low, high, rule in self._rules:
             value = values.get(column)
+            if limits and (value is None or low <= value <= high):
+                continue
             if isinstance(rule, Allowed):
                 no = _not_allowed(value, rule)
-            elif value is None or low <= value <= high:
-                continue
             else:
                 no = _beyond(value, rule, values)
             if no is not None:
@@ -115,10 +115,11 @@ class Judge:
         return None
 
 
-def _within(rule: Rule) -> tuple[float, float]:
+def _within(rule: Rule) -> tuple[bool, float, float]:
+    """Whether it limits a number, and between what."""
     if isinstance(rule, Allowed):
-        return inf, -inf
-    return -inf if rule.min is None else rule.min, inf if rule.max is None else rule.max
+        return False, inf, -inf
+    return True, -inf if rule.min is None else rule.min, inf if rule.max is None else rule.max
 
 
 def _not_allowed(value: str | None, rule: Allowed) -> Rejection | None:
@@ -127,7 +128,7 @@ def _not_allowed(value: str | None, rule: Allowed) -> Rejection | None:
     return Rejection(rule.reason, detail=f"{value}, allowed {', '.join(rule.values)}")
 
 
-def _beyond(value: float, rule: Limit, values: Values) -> Rejection | None:
+def _beyond(value: Any, rule: Limit, values: Values) -> Rejection | None:
     if rule.min is not None and value < rule.min:
         no = Rejection(rule.low, float(value), rule.min)
     elif rule.max is not None and value > rule.max:

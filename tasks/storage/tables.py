@@ -106,9 +106,9 @@ def mappings(column: pa.ChunkedArray) -> list[dict[str, float | None]]:
     for chunk in column.chunks:
         edges = chunk.offsets.to_pylist()
         first, count = edges[0], edges[-1] - edges[0]
-        names, values = (
-            entries.slice(first, count).to_pylist() for entries in (chunk.keys, chunk.items)
-        )
+        coded = chunk.keys.slice(first, count).dictionary_encode()
+        names = [*map(coded.dictionary.to_pylist().__getitem__, coded.indices.to_pylist())]
+        values = chunk.items.slice(first, count).to_pylist()
         for low, high in pairwise(edge - first for edge in edges):
             maps.append(dict(zip(names[low:high], values[low:high], strict=True)))
     return maps

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.base.arrays import UInt64s
+from tasks.base.arrays import Bools, UInt64s
 from tasks.storage import long_columns
 
 #: Columns that count where they hold something, as versions of before lack them; with what tells a
@@ -63,19 +63,18 @@ def _divided(
     row."""
     numbers: list[UInt64s] = []
     others: list[Iterable[object]] = []
-    nulls = np.zeros((table.num_rows, 0), bool)
+    nulls: list[Bools] = []
     for name in names:
         column = table[name]
         if _is_number(column.type):
             numbers.append(_bits(column))
-            null = pc.is_null(column).to_numpy(zero_copy_only=False)
-            nulls = np.concatenate([nulls, null[:, None]], 1)
+            nulls.append(pc.is_null(column).to_numpy(zero_copy_only=False))
         elif column.null_count == table.num_rows:
             others.append(repeat(None, table.num_rows))
         else:
             others.append(column.to_pylist())
-    for low in range(0, nulls.shape[1], 64):
-        packed = np.packbits(nulls[:, low : low + 64], axis=1, bitorder="little")
+    for low in range(0, len(nulls), 64):
+        packed = np.packbits(np.stack(nulls[low : low + 64], 1), axis=1, bitorder="little")
         wide = np.zeros((table.num_rows, 8), np.uint8)
         wide[:, : packed.shape[1]] = packed
         numbers.append(wide.view("<u8")[:, 0].astype(np.uint64))

@@ -114,7 +114,7 @@ def scored(row: TranscriptRow, reference: str | None, stated: str | None) -> Tra
     Counts are null without a recogniser, or without a reference that holds words.
     """
     reference = reference or None
-    likely = base(stated or row["language"] or "")
+    likely = base(stated or row["language"] or "") if reference else ""
     words_in_it = bool(reference) and not wordless(reference or "", likely)
     counted = row.get("words") is not None
     if (

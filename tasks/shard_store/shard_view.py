@@ -367,8 +367,8 @@ class ShardView(StoredShard):
             dropped = outcome.outcome == "dropped"
             muted = hidden.silence(self.job, utterance, texts, dropped, of_turns)
         if _is_kept(outcome):
-            remarks = [f"muted: {muted}" if muted else "", own_channels.faults(in_channels)]
-            if any(remarks):
+            if muted or in_channels:
+                remarks = [f"muted: {muted}" if muted else "", own_channels.faults(in_channels)]
                 detail = "; ".join(filter(None, (outcome.detail, *remarks)))
                 outcome = replace(outcome, detail=detail)
             request = llm_answers.request_for(self.job, utterance)

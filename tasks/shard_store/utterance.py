@@ -138,7 +138,7 @@ class CutUtterance(_Remembering):
             text = self.part_text
         else:
             text = self.recording["text"] if self.whole else None
-        return scoring.unmarked(scoring.clean(text or "")) or None
+        return (text and scoring.unmarked(scoring.clean(text))) or None
 
 
 @dataclass(frozen=True, slots=True)

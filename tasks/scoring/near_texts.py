@@ -184,7 +184,7 @@ def _joined(
         places = _repeated(values)
         for more in _proposed(numbers[places], values[places]):
             more = _apart(group, more)
-            more = more[:, _may_be_near(marks[more], sizes[more])]
+            more = np.compress(_may_be_near(marks[more], sizes[more]), more, axis=1)
             pairs = np.concatenate([pairs, more], axis=1)
             while pairs.shape[1] >= AT_ONCE:
                 group = _compared(database, group, pairs[:, :AT_ONCE])
@@ -196,7 +196,7 @@ def _joined(
 
 def _apart(group: Int64s, pairs: Int32s) -> Int32s:
     """The pairs that are not known to belong together."""
-    some: Int32s = pairs[:, group[pairs[0]] != group[pairs[1]]]
+    some: Int32s = np.compress(group[pairs[0]] != group[pairs[1]], pairs, axis=1)
     return some
 
 

@@ -30,9 +30,11 @@ OTHER_NUMPY = """
     version = metadata.version
     metadata.version = lambda name: "0.1" if name == "numpy" else version(name)
 """
-#: And another processor.
+#: And another processor. soundfile looks for its library by that name, and has this one's here.
 ARM = """
     import platform
+
+    import soundfile
 
     platform.machine = lambda: "aarch64"
 """
@@ -94,10 +96,9 @@ def test_each_worker_that_differs_is_named_and_refused_or_recorded(tmp_path: Pat
     here = plug_in(tmp_path / "here")
     machines = {
         "alike": here,
-        "edited": plug_in(tmp_path / "edited", edited="# edited\n"),
+        "arm": plug_in(tmp_path / "arm", edited="# edited\n"),
         "weights": plug_in(tmp_path / "weights", weights="two"),
         "numpy": plug_in(tmp_path / "numpy"),
-        "arm": plug_in(tmp_path / "arm"),
     }
     for name, code in ("numpy", OTHER_NUMPY), ("arm", ARM):
         (machines[name] / "sitecustomize.py").write_text(textwrap.dedent(code))

@@ -101,9 +101,9 @@ def _seen(job: Job, table: pa.Table) -> list[str]:
     all that workers read again."""
     seen = {"id", *PCM_COLUMNS}
     for plugin in job.package.formats:
-        own = format_shards.own_columns(plugin.use, table.schema.empty_table())
-        wanted = {*format_shards.seen(plugins.FORMATS.load(plugin.use), own).column_names}
-        pairs = zip(table.column_names, own.column_names, strict=True)
+        renamed = format_shards.own_columns(plugin.use, table.schema.empty_table())
+        wanted = {*format_shards.seen(plugins.FORMATS.load(plugin.use), renamed).column_names}
+        pairs = zip(table.column_names, renamed.column_names, strict=True)
         seen |= {name for name, own_name in pairs if own_name in wanted}
     return [name for name in table.column_names if name in seen]
 

@@ -136,10 +136,10 @@ class Columns:
         ]
         numbers = [f"coalesce({queries.identifier(n)}::DOUBLE, 'nan')" for n in self._numbers]
         flags = [f"coalesce({sql}, false)" for sql in decided]
-        told = ", ".join(f"{sql} AS c{n}" for n, sql in enumerate([*numbers, *flags]))
+        selected = ", ".join(f"{sql} AS c{n}" for n, sql in enumerate([*numbers, *flags]))
         decisions: list[tuple[Bools, Bools, Bools, UInt8s]] = []
         first = 0
-        relation = self._outcomes.sql(f"SELECT {told} FROM outcomes")
+        relation = self._outcomes.sql(f"SELECT {selected} FROM outcomes")
         for batch in relation.to_arrow_reader(BLOCK):
             columns = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
             packaged, heard, blocked, *refused = columns[len(numbers) :]

@@ -70,6 +70,18 @@ def test_a_run_over_a_folder_with_texts(tmp_path: Path) -> None:
     assert reasons["transcribe.no_words_in_reference"]["items"] == 1
 
 
+def test_all_cues_beyond_the_end_fail_as_that(tmp_path: Path) -> None:
+    """None is a duplicate of another, although they hold the same samples: none."""
+    corpus.add(tmp_path / "in", 4, name="a.wav")
+    cue = "{0}\n00:00:{1},000 --> 00:00:{2},000\n{3}\n\n"
+    cues = [(1, "00", "01", "inside"), (2, "20", "21", "beyond"), (3, "30", "31", "far beyond")]
+    (tmp_path / "in/a.srt").write_text("".join(cue.format(*one) for one in cues))
+    published, _ = corpus.run(corpus.job(tmp_path, sources=source(tmp_path / "in"), filter=AUTO))
+    items = {name: count["items"] for name, count in published.summary["reasons"].items()}
+    assert items["filter.segment_outside_audio"] == 2
+    assert "filter.duplicate_segment" not in items
+
+
 def test_words_beyond_the_end_are_not_packaged_with_the_others(tmp_path: Path) -> None:
     """The text of a word list is of the whole recording, and would say more than its audio."""
     end = corpus.seconds_of(3)

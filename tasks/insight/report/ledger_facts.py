@@ -33,8 +33,8 @@ class Ledger:
     def rows(self, numbers: Sequence[int]) -> list[LedgerRow]:
         """These rows, sorted by number, with all columns; one row group in memory at a time."""
         wanted = np.array(sorted(numbers), dtype=np.int64)
-        if isinstance(self.source, pa.Table):
-            taken = self.source.take(pa.array(wanted))
+        if isinstance(self.source, pa.Table):  # may be too long for `take`, which joins its chunks
+            taken = self.source.filter(pa.array(np.isin(np.arange(len(self.source)), wanted)))
         else:
             taken = tables.rows(self.source, wanted)
         ledger_rows: list[LedgerRow] = taken.to_pylist()

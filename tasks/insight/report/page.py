@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
@@ -107,6 +108,7 @@ class Context(TypedDict):
     labels: list[tuple[str, list[LabelHours]]]  # by name
     agreeing: measure_charts.Agreement | None
     frequent: list[FrequentText]
+    compared: tuple[int, int]  # table parts whose texts were compared, and all
     settings: str
     rows: list[clip_table.ClipRow]
     reasons: list[clip_table.ClipSection]
@@ -120,6 +122,7 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
     """The file, smaller than `limit` bytes: clips that do not fit are left out."""
     job, ledger = asked.job, Ledger(asked.ledger)
     frequent = texts_of_version(_version(asked), job.package.memory)  # before others take memory
+    compared, parts = _parts(_version(asked))
     path = outcome_table.where(job)
     columns = None if path is None else Columns(job, path)
     about = units(job)
@@ -145,6 +148,7 @@ def build(asked: Request, limit: int = BYTES) -> bytes:
         "labels": _labels(columns, _version(asked)),
         "agreeing": None if columns is None else measure_charts.of_agreement(columns),
         "frequent": frequent,
+        "compared": (len(compared), len(parts)),
         "settings": masking.text(asked.settings)[:SETTINGS],
         "rows": rows,
         "reasons": clip_table.groups(asked.counts, chosen),
@@ -353,6 +357,7 @@ def _file(name: str) -> str:
 # The texts that most packaged clips have, near-equal ones as one: prompts, adverts, jingles.
 
 MOST_TEXTS = 20  # that are shown
+MOST_PARTS = 100  # table parts whose texts are compared: by default, two million clips
 LONGEST_TEXT = 200  # characters of each
 
 
@@ -364,16 +369,16 @@ class FrequentText(NamedTuple):
 
 
 def texts_of_version(version: Path | None, memory: str = queries.MEMORY) -> list[FrequentText]:
-    """Texts of several clips, the most frequent first; none without a version. Beyond `memory`,
-    tables lie in temporary files."""
-    if version is None:
-        return []
+    """Texts of several clips, the most frequent first; none without a version. In a table of more
+    than MOST_PARTS parts, every second or third, and so on, is read. Beyond `memory`, tables lie in
+    temporary files."""
     columns = ("normalised", "num_samples", "sample_rate")
-    if not {*columns} <= {*tables.schema(version / UTTERANCES_FILE).names}:
-        return []  # made by a release that had no such column
+    files, _ = _parts(version)
+    if not files or not {*columns} <= {*tables.schema(files[0]).names}:
+        return []  # a release of before had no such column
 
     def parts() -> Iterator[pa.Table]:
-        return tables.row_groups(version / UTTERANCES_FILE, columns)
+        return chain.from_iterable(tables.row_groups(file, columns) for file in files)
 
     number = near_texts.groups((part["normalised"] for part in parts()), memory)
     chosen = _most_frequent(number, map(_microseconds, parts()))
@@ -398,6 +403,12 @@ def texts_of_version(version: Path | None, memory: str = queries.MEMORY) -> list
         FrequentText(_short(text), int(clips), int(us) / 1e6, different)
         for text, clips, us, different in rows
     ]
+
+
+def _parts(version: Path | None) -> tuple[list[Path], list[Path]]:
+    """The parts of a version's table whose texts are compared, spread evenly over it; and all."""
+    every = [] if version is None else tables.parts(version / UTTERANCES_FILE)
+    return every[:: -(-len(every) // MOST_PARTS) or 1], every
 
 
 def _microseconds(clips: pa.Table) -> Int64s:

@@ -74,31 +74,10 @@ class Nodes:
         self._database = database = names.database
         chosen = pa.table({"row": rows, "place": np.arange(len(rows), dtype=np.int32)})
         spoken = [*kinds].index(SPEAKER) if SPEAKER in kinds else -1
-        of_kinds = [
-            f"SELECT {number} AS kind, {kind} AS name, min(place) AS first FROM given "
-            f"JOIN named USING (row) WHERE {kind} IS NOT NULL GROUP BY {kind}"
-            for number, kind in enumerate(kinds)
-        ]
-        if spoken >= 0:
-            named = f"SELECT {SPEAKER} FROM given JOIN named USING (row)"
-            of_kinds.append(
-                f"SELECT {spoken} AS kind, name, min(place) AS first FROM given JOIN talking "
-                f"USING (row) WHERE name NOT IN ({named} WHERE {SPEAKER} IS NOT NULL) GROUP BY name"
-            )
-        columns = ", ".join(f"coalesce({kind}_.node, -1)" for kind in kinds)
-        joins = " ".join(
-            f"LEFT JOIN nodes {kind}_ ON {kind}_.name = named.{kind} AND {kind}_.kind = {number}"
-            for number, kind in enumerate(kinds)
-        )
+        database.execute("CREATE OR REPLACE TABLE nodes (kind TINYINT, name VARCHAR, node INTEGER)")
         with queries.given(database, chosen):
-            database.execute(
-                "CREATE OR REPLACE TABLE nodes AS SELECT kind, name, "
-                "(row_number() OVER (ORDER BY kind, first) - 1)::INTEGER AS node "
-                f"FROM ({' UNION ALL '.join(of_kinds)})"
-            )
-            numbers = database.execute(
-                f"SELECT {columns} FROM given JOIN named USING (row) {joins} ORDER BY place"
-            ).fetchnumpy()
+            # A kind at a time: the names of all do not fit in memory together.
+            columns = [self._number(number, kind) for number, kind in enumerate(kinds)]
             people = database.execute(
                 "SELECT place, node FROM given JOIN talking USING (row) JOIN nodes USING (name) "
                 f"WHERE kind = {spoken} ORDER BY place, node"
@@ -106,11 +85,28 @@ class Nodes:
         self.talking: Int32s = np.stack(
             [np.asarray(people[n], np.int32) for n in ("place", "node")]
         )
-        self.of_row: Int32s = np.stack(
-            [np.asarray(column, np.int32) for column in numbers.values()]
-        )
+        self.of_row: Int32s = np.stack(columns)
         kind = queries.column(database, "SELECT kind FROM nodes ORDER BY node")
         self.kind = kind.astype(np.int8)
+
+    def _number(self, number: int, kind: str) -> Int32s:
+        """Number the names of one kind; the node of each given row, -1 for none."""
+        names = f"SELECT {kind} AS name, place FROM given JOIN named USING (row)"
+        every = f"SELECT name, place, place AS main FROM ({names})"
+        if kind == SPEAKER:
+            talking = "SELECT name, place, NULL AS main FROM given JOIN talking USING (row)"
+            every += f" UNION ALL {talking}"
+        self._database.execute(
+            f"INSERT INTO nodes SELECT {number}, name, "
+            "(SELECT count(*) FROM nodes) + row_number() OVER () - 1 FROM "
+            f"(SELECT name, coalesce(min(main), min(place)) AS first FROM ({every}) "
+            "WHERE name IS NOT NULL GROUP BY name ORDER BY first, min(main) IS NOT NULL, name)"
+        )
+        sql = (
+            f"SELECT coalesce(node, -1) FROM ({names}) LEFT JOIN "
+            f"(SELECT name, node FROM nodes WHERE kind = {number}) USING (name) ORDER BY place"
+        )
+        return queries.column(self._database, sql).astype(np.int32)
 
     def ordered(self, kind: int) -> Int64s:
         """The nodes of a kind in the order of their names, as bytes."""

@@ -101,6 +101,12 @@ def tables(memory: str = MEMORY, scratch: Path | None = None) -> Iterator[DuckDB
             database.close()
 
 
+def half(memory: str) -> str:
+    """Half of an amount of memory, such as "1GB"."""
+    number = memory.rstrip("GiMB ")
+    return f"{float(number) / 2:g}{memory.removeprefix(number).strip()}"
+
+
 @contextmanager
 def given(database: DuckDBPyConnection, rows: pa.Table) -> Iterator[None]:
     """Inside, queries can use `rows` as the table `given`."""

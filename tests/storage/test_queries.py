@@ -68,3 +68,10 @@ def test_a_database_of_tables_reaches_no_file(tmp_path: Path) -> None:
         for sql in (f"SELECT * FROM '{tmp_path}/secret.csv'", "SET memory_limit = '9GB'"):
             with pytest.raises(duckdb.Error, match=r"disabled|locked"):
                 database.execute(sql)
+
+
+@pytest.mark.parametrize(
+    ("memory", "half"), [("1GB", "0.5GB"), ("1.5 GiB", "0.75GiB"), ("500MB", "250MB")]
+)
+def test_half_of_an_amount_of_memory(memory: str, half: str) -> None:
+    assert queries.half(memory) == half

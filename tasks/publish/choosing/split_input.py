@@ -21,6 +21,7 @@ from tasks.publish.choosing.split_by_list import MatchedList
 from tasks.publish.name_table import TALKING, Names
 from tasks.publish.speakers import Speakers
 from tasks.settings import PackageSettings, split_lists
+from tasks.storage import queries
 from tasks.storage.long_columns import joined
 
 #: Columns of a row that choice, splits and weights go by; `labels` only where a source keeps some,
@@ -54,7 +55,8 @@ class Candidates(ExitStack):
         self.listed = [MatchedList(split_list) for split_list in split_lists.read(settings)]
         self.memory, self.scratch = settings.memory, scratch
         kinds = ("id", *KINDS, WORDS)
-        self.names = self.enter_context(Names(kinds, settings.memory, scratch))
+        # Half: arrays of all clips and a database of near-equal texts come beside it.
+        self.names = self.enter_context(Names(kinds, queries.half(settings.memory), scratch))
         self.chosen_by = clip_choice.Named(settings)
         #: Texts of published clips that stay, with their splits (`normalised`, `split`).
         self.staying: Callable[[], Iterable[pa.Table]] = lambda: ()

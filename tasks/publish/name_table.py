@@ -23,11 +23,15 @@ class Names(ExitStack):
     """Names of several kinds, or none, of each row; rows are added in batches."""
 
     def __init__(
-        self, kinds: Sequence[str], memory: str = MEMORY, scratch: Path | None = None
+        self,
+        kinds: Sequence[str],
+        memory: str = MEMORY,
+        scratch: Path | None = None,
+        divisor: int = 1,
     ) -> None:
         super().__init__()
         self.kinds, self._rows = kinds, 0
-        self.database = self.enter_context(queries.tables(memory, scratch))
+        self.database = self.enter_context(queries.tables(memory, scratch, divisor))
         columns = ", ".join(f"{kind} VARCHAR" for kind in kinds)
         self.database.execute(f"CREATE TABLE named (row INTEGER, {columns})")
         self.database.execute("CREATE TABLE talking (row INTEGER, name VARCHAR)")

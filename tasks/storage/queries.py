@@ -81,14 +81,23 @@ def connect(
     return database
 
 
+def divided(memory: str, divisor: int) -> str:
+    """A part of an amount of memory, such as "1GB"."""
+    number = memory.rstrip("GiMB ")
+    return f"{float(number) / divisor:g}{memory.removeprefix(number).strip()}"
+
+
 @contextmanager
-def tables(memory: str = MEMORY, scratch: Path | None = None) -> Iterator[DuckDBPyConnection]:
-    """A database for temporary tables; beyond `memory` they go to a temporary folder in `scratch`
-    (TMPDIR, if None). One thread. RunError if memory or disk are too small."""
+def tables(
+    memory: str = MEMORY, scratch: Path | None = None, divisor: int = 1
+) -> Iterator[DuckDBPyConnection]:
+    """A database for temporary tables; beyond `memory`, divided by `divisor` where other databases
+    need some of it, they go to a temporary folder in `scratch` (TMPDIR, if None). One thread.
+    RunError if memory or disk are too small."""
     import duckdb
 
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
-        database = connect(Path(folder), memory=memory, threads=1)
+        database = connect(Path(folder), memory=divided(memory, divisor), threads=1)
         try:
             yield database
         except (duckdb.OutOfMemoryException, duckdb.TransactionException, duckdb.IOException) as no:
@@ -99,12 +108,6 @@ def tables(memory: str = MEMORY, scratch: Path | None = None) -> Iterator[DuckDB
             ) from None
         finally:
             database.close()
-
-
-def half(memory: str) -> str:
-    """Half of an amount of memory, such as "1GB"."""
-    number = memory.rstrip("GiMB ")
-    return f"{float(number) / 2:g}{memory.removeprefix(number).strip()}"
 
 
 @contextmanager

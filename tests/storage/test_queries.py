@@ -70,8 +70,6 @@ def test_a_database_of_tables_reaches_no_file(tmp_path: Path) -> None:
                 database.execute(sql)
 
 
-@pytest.mark.parametrize(
-    ("memory", "half"), [("1GB", "0.5GB"), ("1.5 GiB", "0.75GiB"), ("500MB", "250MB")]
-)
-def test_half_of_an_amount_of_memory(memory: str, half: str) -> None:
-    assert queries.half(memory) == half
+def test_half_of_an_amount_of_memory() -> None:
+    halves = [queries.divided(memory, 2) for memory in ("1GB", "1.5 GiB", "500MB")]
+    assert halves == ["0.5GB", "0.75GiB", "250MB"]

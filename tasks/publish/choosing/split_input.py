@@ -21,7 +21,6 @@ from tasks.publish.choosing.split_by_list import MatchedList
 from tasks.publish.name_table import TALKING, Names
 from tasks.publish.speakers import Speakers
 from tasks.settings import PackageSettings, split_lists
-from tasks.storage import queries
 from tasks.storage.long_columns import joined
 
 #: Columns of a row that choice, splits and weights go by; `labels` only where a source keeps some,
@@ -56,7 +55,7 @@ class Candidates(ExitStack):
         self.memory, self.scratch = settings.memory, scratch
         kinds = ("id", *KINDS, WORDS)
         # Half: arrays of all clips and a database of near-equal texts come beside it.
-        self.names = self.enter_context(Names(kinds, queries.half(settings.memory), scratch))
+        self.names = self.enter_context(Names(kinds, settings.memory, scratch, divisor=2))
         self.chosen_by = clip_choice.Named(settings)
         #: Texts of published clips that stay, with their splits (`normalised`, `split`).
         self.staying: Callable[[], Iterable[pa.Table]] = lambda: ()

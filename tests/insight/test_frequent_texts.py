@@ -72,9 +72,9 @@ def test_tables_keep_to_the_memory_that_the_run_was_given(
     asked: list[str] = []
     tables = queries.tables
 
-    def noted(memory: str = "default", *more: Path | None) -> object:
+    def noted(memory: str = "default", scratch: Path | None = None, divisor: int = 1) -> object:
         asked.append(memory)
-        return tables(memory, *more)
+        return tables(memory, scratch, divisor)
 
     monkeypatch.setattr(queries, "tables", noted)
     report.build(run_report.request(job, folder))

@@ -96,9 +96,9 @@ def _store(database: DuckDBPyConnection, texts: Iterable[pa.Array | pa.ChunkedAr
 def _sketch(
     database: DuckDBPyConnection, sketches: IO[bytes], first: int, marks: UInt64s, sizes: Int32s
 ) -> None:
-    """Adds the bands of the long ones among the texts from `first` on, each band of all of them
-    after the other; `sizes`: how many different pairs each has; `marks`: a bit for each of these,
-    by its hash."""
+    """Append to `sketches` the bands of the long texts from `first` on, band by band.
+    Sets their `sizes`, the number of distinct pairs, and `marks`, a bit for each pair by its
+    hash."""
     some = database.sql(
         "SELECT number, text FROM texts "
         f"WHERE number BETWEEN {first} AND {first + AT_ONCE - 1} ORDER BY number"
@@ -124,7 +124,7 @@ def _sketch(
 
 
 def _band(sketches: IO[bytes], number: int, sizes: Int32s) -> UInt64s:
-    """One band of all long texts, in the order of their numbers."""
+    """A band of all long texts, ordered by their numbers; uint64 [long texts]."""
     values: list[UInt64s] = []
     start = 0
     for first in range(0, len(sizes), AT_ONCE):
@@ -175,7 +175,7 @@ def _joined(
     sizes: Int32s,
 ) -> Int64s:
     """The groups from 0, with those of near-equal texts as one; `group`: of each text."""
-    pairs = np.zeros((2, 0), np.int32)  # that are not yet compared
+    pairs = np.zeros((2, 0), np.int32)  # not yet compared
     numbers = np.flatnonzero(sizes).astype(np.int32)  # of long texts
     if not len(numbers):
         return group
@@ -211,9 +211,8 @@ def _may_be_near(marks: UInt64s, sizes: Int32s) -> Bools:
 
 
 def _repeated(values: UInt64s) -> Int64s:
-    """The places of values that occur several times, and of few others, by their upper bits, equal
-    ones as they come. To sort these bits with their places takes a tenth of the time that sorting
-    the places by values does."""
+    """The indices of values that occur several times, and of a few others: values are compared by
+    their upper bits. Sorting these bits with the indices below them takes a tenth of an argsort."""
     bits = len(values).bit_length()
     lowest = np.uint64((1 << bits) - 1)
     keys = values & ~lowest

@@ -84,7 +84,7 @@ def connect(
 def divided(memory: str, divisor: int) -> str:
     """A part of an amount of memory, such as "1GB"."""
     number = memory.rstrip("GiMB ")
-    return f"{float(number) / divisor:g}{memory.removeprefix(number).strip()}"
+    return f"{float(number) / divisor:.15g}{memory.removeprefix(number).strip()}"
 
 
 @contextmanager

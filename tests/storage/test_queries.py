@@ -71,5 +71,5 @@ def test_a_database_of_tables_reaches_no_file(tmp_path: Path) -> None:
 
 
 def test_half_of_an_amount_of_memory() -> None:
-    halves = [queries.divided(memory, 2) for memory in ("1GB", "1.5 GiB", "500MB")]
-    assert halves == ["0.5GB", "0.75GiB", "250MB"]
+    halves = [queries.divided(memory, 2) for memory in ("1GB", "1.5 GiB", "500MB", "2469136MB")]
+    assert halves == ["0.5GB", "0.75GiB", "250MB", "1234568MB"]

@@ -101,7 +101,7 @@ class Stored:
 
 
 class Columns:
-    """Decisions on all utterances, and the measures behind them, asked of DuckDB."""
+    """The outcomes of all utterances, and their measures."""
 
     def __init__(self, job: Job, path: Path) -> None:
         self.job, self.path = job, path
@@ -175,7 +175,7 @@ class Columns:
         return self._numbers[name].whole()
 
     def block(self, name: str, number: int) -> Float64s:
-        """The same of the rows `blocks[number]`, read-only."""
+        """`values` of the rows `blocks[number]`; read-only."""
         return self._numbers[name].block(number)
 
     @cached_property
@@ -249,7 +249,7 @@ def _literal(name: str | None) -> str:
 
 
 def quantiles(ordered: Float64s, shares: Sequence[float]) -> list[float]:
-    """What `np.quantile` gives of sorted values, at no cost."""
+    """`np.quantile` of sorted values, without sorting them again."""
     places = np.asarray(shares) * (len(ordered) - 1)
     below = np.floor(places).astype(np.int64)
     low, high = ordered[below], ordered[np.minimum(below + 1, len(ordered) - 1)]

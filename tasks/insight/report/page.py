@@ -375,7 +375,7 @@ def texts_of_version(version: Path | None, memory: str = queries.MEMORY) -> list
     columns = ("normalised", "num_samples", "sample_rate")
     files, _ = _parts(version)
     if not files or not {*columns} <= {*tables.schema(files[0]).names}:
-        return []  # a release of before had no such column
+        return []  # made by a release without such a column
 
     def parts() -> Iterator[pa.Table]:
         return chain.from_iterable(tables.row_groups(file, columns) for file in files)
@@ -418,9 +418,9 @@ def _microseconds(clips: pa.Table) -> Int64s:
 
 
 def _most_frequent(number: Int64s, microseconds: Iterable[Int64s]) -> Bools:
-    """Which groups of texts have most clips, among equals the longest; of several clips. MOST_TEXTS
-    of them, and all that are equal to the last one. `number` is the group of each clip, -1 for
-    none, which is the last one in the answer, too; `microseconds` of clips come some at a time."""
+    """Flags of the MOST_TEXTS groups with most clips, then most audio, and of all that tie with the
+    last; groups of one clip have none. bool [groups + 1]: the last stands for clips without text.
+    `number`: the group of each clip, -1 for none; `microseconds`: of the clips, in chunks."""
     groups = int(number.max(initial=-1)) + 1
     us, first = np.zeros(groups + 1, np.int64), 0
     for some in microseconds:

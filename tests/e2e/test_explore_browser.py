@@ -10,8 +10,10 @@ import json
 import os
 import shutil
 import socket
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -138,7 +140,9 @@ class Pages:
         self.contexts.append(context)
         return context
 
-    def page(self, served: Served, view: str, context: Any = None, wait_ms: int = 20_000) -> Any:
+    def page(self, served: Served, view: str, context: Any = None, wait_ms: int = 60_000) -> Any:
+        from playwright.sync_api import TimeoutError as Late
+
         page = (context or self.context()).new_page()
         page.on("console", lambda m: self.faults.append(m.text)
                 if m.type in ("error", "warning") else None)  # fmt: skip
@@ -146,10 +150,27 @@ class Pages:
         page.on("dialog", lambda dialog: dialog.accept())
         page.on("request", lambda r: self.faults.append(r.url)
                 if not r.url.startswith(served.url.partition("?")[0]) else None)  # fmt: skip
+        waiting = set[str]()
+        page.on("request", lambda r: waiting.add(r.url))
+        page.on("requestfinished", lambda r: waiting.discard(r.url))
+        page.on("requestfailed", lambda r: waiting.discard(r.url))
         page.set_default_timeout(wait_ms)
         page.goto(f"{served.url}#{view}")
-        page.locator("main h2:not(.loading)").wait_for()
+        try:
+            page.locator("main h2:not(.loading)").wait_for()
+        except Late as late:
+            said = page.locator("#fault").text_content()
+            raise AssertionError(
+                f"{view!r} did not appear in {wait_ms} ms; the page says {said!r}, the browser "
+                f"{self.faults}, no answer to {waiting or 'nothing'}; threads:\n{stacks()}"
+            ) from late
         return page
+
+
+def stacks() -> str:
+    """Where each thread is that runs the explorer's code."""
+    all_threads = (traceback.format_stack(frame) for frame in sys._current_frames().values())
+    return "\n".join("".join(lines[-8:]) for lines in all_threads if "/flows/" in "".join(lines))
 
 
 @pytest.fixture
@@ -866,9 +887,9 @@ def test_names_and_texts_of_others_are_no_markup(whole: Path, tmp_path: Path, br
         for view in views.values():
             page = pages.page(served, view)
             assert page.locator("main img[src=x], main script").count() == 0
+            page.context.close()
         page = pages.page(served, views["clips"])
         assert page.get_by_text("onerror=alert(1)").count() > 0, "it is shown, as a text"
-        for context in pages.contexts:
-            context.close()
+        page.context.close()
     faults = [fault for fault in pages.faults if "400 (Bad Request)" not in fault]
     assert faults == []

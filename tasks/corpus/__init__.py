@@ -1,15 +1,16 @@
 """Corpus-wide rules, such as duplicates and outliers, applied by `package` to stored measures.
 
-Every plug-in of the shelves `filters` and `text` that has `reject` takes part, in the order of the
-settings; each looks at the rows that earlier ones kept:
+Every filter and text plug-in that defines `reject` takes part, in the order of the settings; each
+sees which rows the earlier ones kept:
 
     def reject(rows: Rows, settings, frozen: dict) -> tuple[Iterable[tuple[int, Rejection]], dict]
 
-`rows` are all transcribed utterances, kept so far or not, in columns of ROW and some thousand at a
-time (`tasks.plugins.contracts.corpuswide`). `reject` returns rejections of kept rows, by their
-numbers, and what it freezes; rows have the measures, too, that its `asks` names. For the next
-version it gets that back as `frozen` (`{}` for the first version, or on `package.refit`), so that
-bounds stay as they were for published clips.
+`rows` are all transcribed utterances, rejected ones included, as tables of a few thousand rows with
+the columns of ROW and the measures that the plug-in's `asks` names
+(`tasks.plugins.contracts.corpuswide`). `reject` returns the numbers of the rows that it rejects,
+each with a `Rejection`, and the state to freeze, such as the bounds it computed. The next version
+passes that state back as `frozen` (`{}` for the first version and on `package.refit`), so that
+published clips are judged by the same bounds again.
 """
 
 from __future__ import annotations
@@ -32,12 +33,13 @@ ROW = pa.schema(
         "seconds": pa.float64(),
         "text": pa.string(),
         "normalised": pa.string(),  # only if a rule compares texts
-        # By ear, at least its recording's; 0 if no words were heard; null where the source tells.
+        # Of the detected language, or of its recording's; 0 for an empty transcript; null if the
+        # source states the language or the text.
         "language_probability": pa.float64(),
         "avg_logprob": pa.float64(),
         "native_rate": pa.int64(),
         "format": pa.string(),  # container/codec of the recording
-        "print": pa.large_binary(),  # fingerprint by the filter `duplicate`, if used
+        "print": pa.large_binary(),  # fingerprint from the filter `duplicate`, if used
         "work_shard": pa.string(),
         "kept": pa.bool_(),  # no rule has rejected it so far
         "published": pa.bool_(),  # in the newest version
@@ -45,8 +47,8 @@ ROW = pa.schema(
 )
 
 
-def asked(job: Job) -> list[str]:
-    """Measures that corpus-wide plug-ins ask for, once each."""
+def needed_measures(job: Job) -> list[str]:
+    """Names of the measures that corpus-wide plug-ins read, without repetition."""
     names: dict[str, None] = {}
     for shelf, plugin in chosen(job):
         module, settings = plugins.measuring(shelf).resolve(plugin)
@@ -55,13 +57,13 @@ def asked(job: Job) -> list[str]:
 
 
 def row_schema(job: Job) -> pa.Schema:
-    """ROW, and the measures that are asked for."""
-    return pa.schema([*ROW, *((name, pa.float64()) for name in asked(job))])
+    """ROW, followed by a float64 column for each of `needed_measures`."""
+    return pa.schema([*ROW, *((name, pa.float64()) for name in needed_measures(job))])
 
 
 def rows(job: Job, shard: str, utterances: Iterable[FinalUtterance]) -> list[AnyRow]:
-    """One row for each transcribed utterance."""
-    compares, measures = compares_texts(job), asked(job)
+    """One row (`row_schema`) for each utterance of the shard that was transcribed without error."""
+    compares, measures = compares_texts(job), needed_measures(job)
     return [
         {
             **{name: u.texts.get(name, u.heard.measures.get(name)) for name in measures},
@@ -71,7 +73,7 @@ def rows(job: Job, shard: str, utterances: Iterable[FinalUtterance]) -> list[Any
             "language": u.heard.transcript["language"],
             "seconds": u.cut.seconds,
             **_texts(job, u, compares),
-            "language_probability": _probability_by_ear(u),
+            "language_probability": _detection_probability(u),
             "avg_logprob": u.heard.transcript["avg_logprob"],
             "native_rate": u.cut.rate,
             "format": u.cut.recording["format"],
@@ -90,8 +92,9 @@ def _texts(job: Job, u: FinalUtterance, compares: bool) -> AnyRow:
     return {"text": text, "normalised": compared(job, u.heard, text, source) if compares else None}
 
 
-def _probability_by_ear(u: FinalUtterance) -> float | None:
-    """Of the language of a transcript; None where the source states it, or the text."""
+def _detection_probability(u: FinalUtterance) -> float | None:
+    """Probability of the language that a recogniser detected, 0 for an empty transcript; None if
+    the source states the language or the text, or if no probability is stored."""
     heard, vote = u.heard.transcript, u.heard.vote
     assert heard is not None
     if u.cut.language or u.cut.reference or heard["detected_language"] is None:
@@ -105,32 +108,38 @@ def _probability_by_ear(u: FinalUtterance) -> float | None:
 
 
 def chosen(job: Job) -> list[tuple[Measuring, Plugin]]:
-    """(shelf, plug-in) of all plug-ins with `reject`, in the order of the settings."""
-    asked: list[tuple[Measuring, Plugin]] = [("filters", p) for p in job.filter.filters]
-    asked += [("text", p) for p in job.transcribe.verdicts if _hears(job) or not _by_ear(p)]
+    """(kind, plug-in) of all filters and text plug-ins with `reject`, in the order of the settings.
+    A plug-in that judges detected languages is left out if no recogniser detects any."""
+    candidates: list[tuple[Measuring, Plugin]] = [("filters", p) for p in job.filter.filters]
+    candidates += [
+        ("text", p)
+        for p in job.transcribe.verdicts
+        if _detects_languages(job) or not _judges_detection(p)
+    ]
     return [
         (shelf, plugin)
-        for shelf, plugin in asked
+        for shelf, plugin in candidates
         if plugins.measuring(shelf).load(plugin.use).reject
     ]
 
 
-def _by_ear(plugin: Plugin) -> bool:
+def _judges_detection(plugin: Plugin) -> bool:
     return plugins.TEXT.load(plugin.use).BY_EAR
 
 
-def _hears(job: Job) -> bool:
-    """Whether a recogniser may detect languages that sources do not state."""
+def _detects_languages(job: Job) -> bool:
+    """Whether the recogniser detects a language for recordings whose source states none."""
     stated = all(dataset.settings.language for dataset in plugins.datasets(job.sources))
     return plugins.ASR.load(job.transcribe.backend.use).LISTENS and not stated
 
 
 def takes_part(job: Job) -> bool:
+    """Whether the settings choose any corpus-wide plug-in."""
     return bool(chosen(job))
 
 
 def compares_texts(job: Job) -> bool:
-    """Whether a rule over the corpus asks for texts as they are compared."""
+    """Whether a corpus-wide rule needs the column `normalised`."""
     return any(
         shelf == "text" and plugins.TEXT.load(plugin.use).COMPARES for shelf, plugin in chosen(job)
     )

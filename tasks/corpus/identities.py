@@ -1,18 +1,17 @@
-"""Speakers over all recordings: links the voices of recordings over the corpus and names them.
+"""Speakers across recordings: clusters the voices of all recordings and names each cluster.
 
-Voices (`voices.py`) are linked by average linkage (`tasks.speech.linkage`), those of the newest
-version first: a published speaker stays together, new voices join it or each other, and two
-published speakers merge if they have come nearer than the threshold. With another threshold or
-diarizer, and on `package.refit`, all voices are linked again.
+Voices (`voices.py`) are clustered by average linkage (`tasks.speech.linkage`), starting from the
+speakers of the newest version: a published speaker stays together, new voices join it or each
+other, and two published speakers merge if their mean cosine now reaches the threshold. If the
+threshold or the diarizer changed, and on `package.refit`, all voices are clustered anew.
 
-A name is `spk_` and a hash of the voice that speaks longest when the speaker is first seen. A group
-with published voices keeps their name; if they have several names, that of the longest. If a
-speaker was split, the largest part keeps the name. Voices whose recordings are gone stay in the
-table, so that they get their names back when they return. Equal recordings have the same voices.
-Nothing depends on the order of voices.
+A speaker's name is `spk_` and a hash of its longest voice when the speaker first appears. A cluster
+with published voices keeps their name; if they have several names, it keeps the one with the most
+seconds. If a speaker was split, the largest part keeps the name. Voices whose recordings are gone
+stay in the table, so that they get their names back when they return. Two recordings with equal
+content have the same voices. The result does not depend on the order of voices.
 
-Some 60 bytes of each voice are in memory; embeddings and names of recordings lie in temporary
-files.
+Memory holds about 60 bytes a voice; embeddings and names of recordings are in temporary files.
 """
 
 from __future__ import annotations
@@ -39,43 +38,45 @@ from tasks.storage import long_columns, sorted_keys, tables
 from tasks.storage.sorted_keys import Sorted
 
 FILE = "speakers.parquet"
-ENOUGH_S = 30.0  # of speech: more of it makes an embedding no better
-HOW = b"linked"  # key of the table's metadata: threshold and recipe of the diarizer
-SAMPLED = np.uint64(1023)  # one in 1024 voices shows how names are distributed
+ENOUGH_S = 30.0  # of speech; an embedding does not improve with more
+HOW = b"linked"  # key of the table's metadata for the threshold and the diarizer's recipe
+SAMPLED = np.uint64(1023)  # mask: one voice in 1024 is sampled for the ranges of names
 VoiceTables = Callable[[], Iterable[pa.Table]]  # VOICES, or SPEAKERS
 
 
 class KnownVoices(NamedTuple):
-    """Distinct voices in the order of their hashes, with their known facts."""
+    """Distinct voices in the order of their hashes. Copies of a recording share their voices, so a
+    voice may have several rows in VOICES."""
 
-    hashes: UInt64s  # of content and number
-    number: Int32s  # of each row, its voice
-    first: Int32s  # a row of each voice
-    seconds: Float64s
-    old: Int32s  # index of the name that was published; -1: none
-    names: list[str]  # those names
+    hashes: UInt64s  # [voices] first half of the hash of content and number
+    number: Int32s  # [rows] index of the row's voice
+    first: Int32s  # [voices] index of the voice's first row
+    seconds: Float64s  # [voices]
+    old: Int32s  # [voices] index of the published name in `names`; -1: none
+    names: list[str]  # published names
 
 
 class Before(NamedTuple):
     """Facts from the newest version's table."""
 
     old: Int32s  # as in `KnownVoices`
-    names: list[str]
-    gone: Bools  # of each row: its voice is not there now
-    how: bytes | None
+    names: list[str]  # as in `KnownVoices`
+    gone: Bools  # [rows of the table] whether the row's voice is missing from this run
+    how: bytes | None  # value of HOW
 
 
 def link(
     parts: VoiceTables, before: VoiceTables, least: float, recipe: str, refit: bool
 ) -> Iterator[pa.Table]:
-    """Tables (SPEAKERS), sorted by recording and number: the voices of all parts with their
-    speakers, and the voices of `before` (the newest version's table) whose recordings are gone.
-    `least`: mean cosine of voices of one speaker."""
+    """Tables (SPEAKERS), sorted by recording and number: the voices of `parts` (VOICES) with their
+    speakers, and those voices of `before` (the newest version's SPEAKERS) whose recordings are
+    gone. `least`: least mean cosine between the voices of one speaker; `recipe`: the diarizer's;
+    `refit`: cluster all voices anew."""
     how = json.dumps([least, recipe]).encode()
     hashes, number, first, seconds, sample = _voices(parts)
     earlier = _before(before, hashes)
     known_voices = KnownVoices(hashes[0], number, first, seconds, earlier.old, earlier.names)
-    del hashes  # the second half is not needed any more
+    del hashes  # frees the second half
     group = _grouped(parts, known_voices, least, not refit and earlier.how == how)
     taken = {name for part in _gone(before, earlier.gone) for name in part["speaker"].to_pylist()}
     names, renamed = named(parts, known_voices, group, taken)
@@ -97,7 +98,7 @@ def link(
 
 
 def _hashes(table: pa.Table) -> tuple[UInt64s, UInt64s]:
-    """The two halves of the hash of each voice."""
+    """The high and low 64 bits of each voice's hash."""
     high, low = sorted_keys.hashes(keys(table)).T.copy()
     return high, low
 
@@ -105,8 +106,8 @@ def _hashes(table: pa.Table) -> tuple[UInt64s, UInt64s]:
 def _voices(
     parts: VoiceTables,
 ) -> tuple[tuple[UInt64s, UInt64s], Int32s, Int32s, Float64s, list[str]]:
-    """The sorted hashes of the voices, the voice of each row, the first row and the seconds of each
-    voice; and a sample of names of recordings."""
+    """The sorted hashes of the distinct voices, the voice of each row, the first row and the
+    seconds of each voice, and a sample of the names of recordings."""
     highs, lows, lengths = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)], [np.zeros(0)]
     sample = []
     for part in parts():
@@ -117,7 +118,7 @@ def _voices(
         sampled = np.flatnonzero((high & SAMPLED) == 0)
         sample += part["recording"].take(pa.array(sampled)).to_pylist()
     high, low = (long_columns.joined(column) for column in (highs, lows))
-    order = np.lexsort((low, high)).astype(np.int32)  # copies in the order of their rows
+    order = np.lexsort((low, high)).astype(np.int32)  # stable: copies keep the order of their rows
     begins = sorted_keys.first_of_runs(high[order], low[order])
     number = np.empty(len(order), np.int32)
     number[order] = np.cumsum(begins, dtype=np.int32) - 1
@@ -135,12 +136,12 @@ def _before(before: VoiceTables, hashes: tuple[UInt64s, UInt64s]) -> Before:
         position = sorted_keys.places_of(*_hashes(part), *hashes)
         gone.append(position < 0)
         new = np.flatnonzero((position >= 0) & (np.append(old, 0)[position] < 0))[::-1]
-        old[position[new]] = code[new]  # of copies, the first
+        old[position[new]] = code[new]  # reversed, so that the first of several copies wins
     return Before(old, [*code_of_name], np.concatenate(gone), how)
 
 
 def _gone(before: VoiceTables, gone: Bools) -> Iterator[pa.Table]:
-    """The rows of these voices."""
+    """The rows of `before` where `gone` is true."""
     begin = 0
     for part in before():
         yield part.filter(pa.array(gone[begin : begin + part.num_rows]))
@@ -148,10 +149,11 @@ def _gone(before: VoiceTables, gone: Bools) -> Iterator[pa.Table]:
 
 
 def _grouped(parts: VoiceTables, known_voices: KnownVoices, least: float, stays: bool) -> Int32s:
-    """The group of each voice, numbered. `stays`: published speakers stay together."""
+    """The number of each voice's group. `least`: see `link`; `stays`: published speakers stay
+    together."""
     apart = known_voices.old < 0 if stays else np.ones(len(known_voices.old), bool)
     names, incumbent = np.unique(known_voices.old[~apart], return_inverse=True)
-    place = np.empty(len(apart), np.int32)  # where its embedding counts
+    place = np.empty(len(apart), np.int32)  # index of the initial cluster of each voice
     place[~apart] = incumbent
     place[apart] = len(names) + np.arange(int(apart.sum()))
     del apart, incumbent
@@ -163,11 +165,11 @@ def _grouped(parts: VoiceTables, known_voices: KnownVoices, least: float, stays:
         for part in parts():
             rows = np.arange(begin, begin + part.num_rows)
             voices = known_voices.number[rows]
-            mine = known_voices.first[voices] == rows  # not another copy's
-            voices = voices[mine]
+            is_first = known_voices.first[voices] == rows  # a voice's copies count once
+            voices = voices[is_first]
             weight = np.minimum(known_voices.seconds[voices], ENOUGH_S)
             share = (weight / whole[place[voices]]).astype(np.float32)
-            vectors = part["vector"].filter(pa.array(mine)).to_pylist()
+            vectors = part["vector"].filter(pa.array(is_first)).to_pylist()
             means.put(place[voices], vectors, share)
             begin += part.num_rows
         into = linked(means, whole, least, len(names))
@@ -177,8 +179,9 @@ def _grouped(parts: VoiceTables, known_voices: KnownVoices, least: float, stays:
 
 
 class Vectors:
-    """Embeddings of more voices than memory holds, by the places of their groups: means of groups
-    for the first `few`, in memory; then one embedding each, in a file."""
+    """Embeddings of initial clusters, more than memory holds; float32 [count, SIZE] when sliced.
+    The first `few` are means of published speakers, in memory; the others are single voices, as
+    float16 in a file."""
 
     def __init__(self, file: IO[bytes], few: int, count: int) -> None:
         self.few = np.zeros((few, SIZE), np.float32)
@@ -196,7 +199,7 @@ class Vectors:
         return np.concatenate([self.few[low:high], vectors])
 
     def put(self, place: Int32s, vectors: list[bytes], share: Float32s) -> None:
-        """Add embeddings to the groups of these places."""
+        """Add float16 embeddings, weighted by `share`, to the clusters at `place`."""
         shared = place < len(self.few)
         to_add = [vectors[row] for row in np.flatnonzero(shared).tolist()]
         data = np.frombuffer(b"".join(to_add), "<f2").reshape(-1, SIZE)
@@ -209,7 +212,7 @@ class Vectors:
 
 
 def keys(table: pa.Table) -> list[str]:
-    """`<content>#<number>` of each voice: its recording's content, its number in there."""
+    """`<content>#<number>` of each voice: the recording's content, the voice's number within it."""
     texts: list[str] = pc.binary_join_element_wise(
         table["content"], pc.cast(table["number"], pa.string()), "#"
     ).to_pylist()
@@ -219,8 +222,8 @@ def keys(table: pa.Table) -> list[str]:
 def named(
     parts: VoiceTables, known_voices: KnownVoices, group: Int32s, taken: set[str]
 ) -> tuple[list[str], dict[str, str]]:
-    """The name of each group, and new names for published names. `taken`: names of voices that are
-    gone."""
+    """The name of each group, and the new name of each published name, by the published one.
+    `taken`: names of voices that are gone."""
     count = int(group.max(initial=-1)) + 1
     has = known_voices.old >= 0
     pairs, pair = np.unique(
@@ -232,17 +235,17 @@ def named(
     names: dict[int, str] = {}
     renamed: dict[str, int] = {}
     for _, name, number in ranked:
-        if name not in renamed:  # where most of it is
+        if name not in renamed:  # `ranked` starts with the part that has the most seconds
             renamed[name] = number
             names.setdefault(number, name)
     taken = (taken - renamed.keys()) | set(names.values())
     longest = _longest(known_voices.seconds, group, count)
     new = [number for number in range(count) if number not in names]
     called = {number: _name(int(known_voices.hashes[longest[number]])) for number in new}
-    doubtful = {
+    clashing = {
         number: known_voices.first[longest[number]] for number in new if called[number] in taken
     }
-    texts = _keys_of(parts, doubtful) if doubtful else {}
+    texts = _keys_of(parts, clashing) if clashing else {}
     for number in new:
         names[number] = _other(texts[number], taken) if number in texts else called[number]
         taken.add(names[number])
@@ -267,6 +270,7 @@ def _name(code: int) -> str:
 
 
 def _keys_of(parts: VoiceTables, rows: dict[int, np.int32]) -> dict[int, str]:
+    """The key of each group's voice; `rows`: the row of that voice, by group."""
     key_of_group, begin = {}, 0
     for part in parts():
         for number, row in rows.items():
@@ -277,7 +281,7 @@ def _keys_of(parts: VoiceTables, rows: dict[int, np.int32]) -> dict[int, str]:
 
 
 def _other(key: str, taken: set[str]) -> str:
-    """A free name for a voice whose first choice is taken."""
+    """A name that is not in `taken`, for a voice whose own name (`_name`) is."""
     for number in counting(1):
         name = ids.speaker_over_all(hashlib.sha256(f"{key}:{number}".encode()).hexdigest())
         if name not in taken:

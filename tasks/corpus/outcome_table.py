@@ -1,11 +1,12 @@
-"""The table of outcomes: all utterances of the last run with the values that rules ask for.
+"""The table of outcomes: every utterance of the last run, with the values that rules compare.
 
-    OUT/manifests/package/decisions.parquet/    one row an utterance, kept or not, in parts
-    OUT/manifests/package/decisions.json        what the parts are valid for, written last
+    OUT/manifests/package/decisions.parquet/    one row an utterance, whatever its outcome, in parts
+    OUT/manifests/package/decisions.json        names of the parts and the state they are valid for;
+                                                written last
 
 `package` writes it, so that `what-if` and the report read the columns of a million utterances in
-seconds, instead of thousands of manifests. It is not a checkpoint: no version is computed from it,
-and it is ignored once the manifests have changed.
+seconds instead of opening thousands of manifests. It is not a checkpoint: no version is computed
+from it, and it is ignored once the manifests have changed.
 """
 
 from __future__ import annotations
@@ -41,16 +42,16 @@ if TYPE_CHECKING:
 
 SPARED = "spared"
 STORED = "text_stored"
-NOT_IN_AUDIO = "not_in_audio"  # the reason of a text that was never said
+NOT_IN_AUDIO = "not_in_audio"  # reason of a clip whose text is not in its audio
 FIXED = pa.schema(
     {
         **dict.fromkeys(("id", "dataset", "recording", "language"), pa.string()),
         "seconds": pa.float64(),
         **dict.fromkeys(("outcome", "stage", "reason"), pa.string()),
-        "heard": pa.bool_(),  # it has a transcript
-        STORED: pa.bool_(),  # it has not, since a limit dropped it first; but one is stored
-        SPARED: pa.bool_(),  # a person keeps it, whatever rules say
-        # From here on, columns of `FinalUtterance.texts` and `FinalUtterance.measures`.
+        "heard": pa.bool_(),  # has a transcript
+        STORED: pa.bool_(),  # a limit dropped it before transcription, but a transcript is stored
+        SPARED: pa.bool_(),  # a person decided to keep it; no rule rejects it
+        # From `words` on, values of `FinalUtterance.texts` and of its measures.
         "words": pa.int64(),  # of the reference
         "word_errors": pa.int64(),  # of the recogniser's text
     }
@@ -59,7 +60,7 @@ MEASURES_FROM = FIXED.names.index("words")  # index of the first column that `_f
 
 
 def schema_of(job: Job) -> pa.Schema:
-    """FIXED, then every value that a rule may ask for, as float64, and labels."""
+    """FIXED, then every number that a rule may compare, as float64, and labels."""
     text = text_columns(job.transcribe.verdicts)
     names = [*SHARED_COLUMNS, *text, *enhanced.measures(job)]
     numbers = ((name, pa.float64()) for name in names)
@@ -69,8 +70,8 @@ def schema_of(job: Job) -> pa.Schema:
 def of_utterances(
     job: Job, utterances: Sequence[FinalUtterance], stored: Collection[str]
 ) -> pa.Table:
-    """One row for each utterance that has an outcome; `stored`: ids of those dropped before their
-    transcript was looked up, although there is one."""
+    """One row (`schema_of`) for each utterance. `stored`: ids of utterances that a limit dropped
+    before transcription although a transcript is stored."""
     schema = schema_of(job)
     rows = [_fixed(u, u.cut.id in stored) for u in utterances]
     fixed = tables.of_rows(rows, pa.schema(list(schema)[:MEASURES_FROM]))
@@ -102,8 +103,8 @@ def _fixed(u: FinalUtterance, stored: bool) -> AnyRow:
 
 
 def _state(job: Job, manifests: str | None = None) -> dict[str, str]:
-    """The state for which the table is valid: the manifests, and the settings that are not
-    thresholds. `manifests`: the hash of their names, if they have been listed."""
+    """The state for which the table is valid: the manifests, and all settings but limits.
+    `manifests`: the hash of their names; None: list them."""
     return {
         "manifests": manifests or Index(job.out).names_hash(),
         "settings": json.dumps(_measuring(job), sort_keys=True),
@@ -111,17 +112,17 @@ def _state(job: Job, manifests: str | None = None) -> dict[str, str]:
 
 
 def _measuring(job: Job) -> dict[str, object]:
-    """Settings that change measures: those of the stages without thresholds."""
+    """Settings that change stored values; limits do not."""
     measuring: dict[str, object] = {**whole_job.recipes_of(job)}
     for stage in ("filter", "resample", "transcribe"):
         model = getattr(job, stage)
         for name in type(model).model_fields:
             value = getattr(model, name)
-            if name == "llm_text":  # comes last, for texts that passed the rules
+            if name == "llm_text":  # runs after all rules, on texts that passed them
                 continue
             if role(type(model), name) is None and not isinstance(value, Plugin | tuple):
                 measuring[f"{stage}.{name}"] = value
-    # These choose the text that the rules measure.
+    # Settings that choose which text the rules measure.
     transcribe = job.transcribe
     text: list[object] = [transcribe.text, transcribe.close_wer, transcribe.language_by]
     if enhanced.heard(job):
@@ -131,7 +132,7 @@ def _measuring(job: Job) -> dict[str, object]:
         text += [transcribe.asr, given["when"]]
         text += [given["also_when"]] if transcribe.also_when else []
     measuring["text"] = text
-    # Settings that change measures of text.
+    # Recipes of the text plug-ins.
     texts = {p.use: plugins.TEXT.resolve(p)[1].recipe() for p in job.transcribe.verdicts}
     measuring["texts"] = {use: recipe for use, recipe in texts.items() if recipe}
     measuring["reviews"] = decisions.identity(job)
@@ -154,13 +155,13 @@ def unseal(out: Path) -> None:
 
 def seal(job: Job, names: Iterable[str], manifests: str | None = None) -> None:
     """Declare the named parts valid for the current manifests; the caller holds OUT's lock.
-    `manifests`: the hash of their names, if they have been listed."""
+    `manifests`: the hash of the manifests' names; None: list them."""
     sealed = {**_state(job, manifests), "parts": sorted(names)}
     storage.write_atomic(_seal(job.out), json.dumps(sealed).encode())
 
 
 def where(job: Job) -> Path | None:
-    """The folder of the table if it is valid for these settings, whatever their thresholds; else
+    """The folder of the table if it is valid for these settings, whatever their limits; else
     None."""
     home = place(job.out)
     try:
@@ -168,7 +169,7 @@ def where(job: Job) -> Path | None:
         schema = tables.schema(home)
     except (OSError, ValueError, pa.ArrowException):
         return None
-    # It may have more columns, of rules that are not used now.
+    # Columns of rules that are no longer used do no harm.
     whole = columns_asked(job).union(schema_of(job).names) <= set(schema.names)
     parts = [path.name for path in storage.names(home, ".parquet")]
     state = {**_state(job), "parts": parts}
@@ -176,9 +177,9 @@ def where(job: Job) -> Path | None:
 
 
 def columns_asked(job: Job) -> set[str]:
-    """Columns that the job's rules ask for."""
-    asked = (*measured_rules(job), *rules_of("text", job.transcribe.verdicts))
-    return {column for rule in asked for column in rules.columns(rule)}
+    """Columns that the job's rules compare."""
+    job_rules = (*measured_rules(job), *rules_of("text", job.transcribe.verdicts))
+    return {column for rule in job_rules for column in rules.columns(rule)}
 
 
 def measured_rules(job: Job) -> tuple[Rule, ...]:
@@ -188,13 +189,16 @@ def measured_rules(job: Job) -> tuple[Rule, ...]:
 
 @contextmanager
 def database(path: Path, memory: str = queries.MEMORY) -> Iterator[DuckDBPyConnection]:
-    """The table of outcomes in a place, in DuckDB: its view `outcomes`, whose rows keep their
-    order. CorruptManifest if a part is damaged."""
+    """A DuckDB connection with the view `outcomes` over the table of outcomes at `path`. Queries
+    without ORDER BY return the rows in the table's order (one thread).
+
+    Raises CorruptManifest if a part is damaged.
+    """
     import duckdb
 
     parts = tables.parts(path)
     home, names = parts[0].parent, [part.name for part in parts]
-    storage.refuse_links(home)  # DuckDB follows them
+    storage.refuse_links(home)  # DuckDB would follow links
     with tempfile.TemporaryDirectory() as scratch:
         copies = Path(scratch) / "parts"
         with storage.of(home).reading(home, names, copies) as folder:
@@ -212,59 +216,61 @@ def database(path: Path, memory: str = queries.MEMORY) -> Iterator[DuckDBPyConne
                 connection.close()
 
 
-#: Rows whose outcome no limit can change: failed ones, texts that were never said, and rows that
-#: corpus-wide rules reject (copies, outliers, splits); SQL on the columns outcome, stage, reason.
+#: SQL predicate on outcome, stage and reason: rows whose outcome no limit can change, because they
+#: failed, their text is not in their audio, or a corpus-wide rule rejects them (copies, outliers,
+#: splits).
 BEYOND_LIMITS = (
     "(outcome = 'failed' OR (outcome = 'dropped' AND stage = 'package' AND reason <> 'weight') "
     f"OR coalesce(reason = '{NOT_IN_AUDIO}', false))"
 )
 
 
-def passes(asked: Iterable[Rule]) -> str:
-    """SQL: rows that no rule rejects, as `rules.judge` has it, or that a person keeps."""
-    return f"(coalesce({SPARED}, false) OR ({' AND '.join(['true', *map(_passes, asked)])}))"
+def passes(applied: Iterable[Rule]) -> str:
+    """SQL predicate: rows that none of the rules rejects, by the semantics of `rules.judge`, or
+    that a person keeps."""
+    return f"(coalesce({SPARED}, false) OR ({' AND '.join(['true', *map(_passes, applied)])}))"
 
 
 def _passes(rule: Rule) -> str:
+    """SQL predicate: rows that the rule does not reject. Never NULL."""
     column = identifier(rule.column)
     if isinstance(rule, Allowed):
-        return f"coalesce({_among(column, rule.values)}, {not rule.refuse_null})"
-    good = [f"{column} IS NULL", _inside(rule)]
+        return f"coalesce({_is_in(column, rule.values)}, {not rule.refuse_null})"
+    alternatives = [f"{column} IS NULL", _inside(rule)]
     if rule.languages:
-        good.append(f"NOT {_known(_among('language', rule.languages))}")
+        alternatives.append(f"NOT {_null_as_false(_is_in('language', rule.languages))}")
     if rule.other_than:
-        good.append(_known(_among("language", rule.other_than)))
-    return f"({' OR '.join([*good, *map(_inside, rule.unless)])})"
+        alternatives.append(_null_as_false(_is_in("language", rule.other_than)))
+    return f"({' OR '.join([*alternatives, *map(_inside, rule.unless)])})"
 
 
-def _among(column: str, values: Sequence[str]) -> str:
-    """Whether a text is one of some; null for no text."""
+def _is_in(column: str, values: Sequence[str]) -> str:
+    """SQL predicate: the column is one of these texts; NULL if the column is."""
     return f"{column} IN ({', '.join(map(literal, values))})" if values else f"{column} <> {column}"
 
 
 def _inside(limit: Limit | Within) -> str:
-    """Whether a value is known and within the limits."""
+    """SQL predicate: the column is within the limits; false for NULL."""
     column = identifier(limit.column)
     terms = [f"{column} IS NOT NULL"]
     if limit.min is not None:
         terms.append(f"{column} >= '{limit.min!r}'::DOUBLE")
     if limit.max is not None:
         terms.append(f"{column} <= '{limit.max!r}'::DOUBLE")
-    return _known(" AND ".join(terms))
+    return _null_as_false(" AND ".join(terms))
 
 
-def _known(term: str) -> str:
-    """The same, but false where it is unknown."""
-    return f"coalesce({term}, false)"
+def _null_as_false(predicate: str) -> str:
+    return f"coalesce({predicate}, false)"
 
 
 def left_out_by_weight(job: Job) -> str:
-    """SQL: rows of datasets of which a share is packaged that were not drawn (columns dataset and
-    id), as `choosing.weights` draws them."""
+    """SQL predicate on dataset and id: rows that `package.weights` drops, by the same draw as
+    `choosing.weights` makes: the first 64 bits of a seeded SHA-256, as a fraction of 2**64."""
     draw = f"('0x' || left(sha256('{job.package.seed}:weight:' || id), 16))::UBIGINT::DOUBLE"
     shares = (
         f"(dataset = {literal(name)} AND {draw} / {float(2**64)!r} >= '{weight!r}'::DOUBLE)"
         for name, weight in job.package.weights.items()
         if weight < 1
     )
-    return _known(" OR ".join(["false", *shares]))
+    return _null_as_false(" OR ".join(["false", *shares]))

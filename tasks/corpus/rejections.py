@@ -1,8 +1,8 @@
 """Rejections by corpus-wide plug-ins, which see all transcribed utterances, a table at a time.
 
-Their outcomes are entered into tables that were made before them. Deciding a shard's outcomes
-again would cost as much as the first time, and weights affect every shard. In a recording without
-overlapping spans, a rejection of one changes only that one's row.
+These rejections are entered into the outcome tables that the shards already have: deciding a
+shard's outcomes again would cost as much as the first time, and weights affect every shard. In a
+recording without overlapping spans, a rejection changes only the row of the rejected utterance.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tasks.settings.job import Job
 from tasks.shard_store import decisions
 from tasks.storage import queries, tables
 
-#: What is rejected: the numbers of rows, or of clips, and why.
+#: Rejections: `at` is the number of a row or of a clip, the other columns say why.
 REJECTED = pa.schema(
     {
         "at": pa.int64(),
@@ -36,7 +36,7 @@ REJECTED = pa.schema(
     }
 )
 OUTCOME_COLUMNS = ("outcome", "stage", "reason", "value", "threshold", "detail")  # of an Outcome
-#: Outcomes as a table: whose they are, and OUTCOME_COLUMNS.
+#: Outcomes as a table: the utterance's id, and OUTCOME_COLUMNS.
 OUTCOMES = pa.schema(
     {
         "id": pa.string(),
@@ -45,16 +45,16 @@ OUTCOMES = pa.schema(
         "detail": pa.string(),
     }
 )
-AT_ONCE = 1 << 16  # rejections that are Python's at once
+AT_ONCE = 1 << 16  # rejections that are Python objects at a time
 
-RowTables = Callable[[Sequence[str]], Iterable[pa.Table]]  # of these columns of ROW
+RowTables = Callable[[Sequence[str]], Iterable[pa.Table]]  # tables with the given columns of ROW
 
 
 class TranscribedRows:
-    """Rows of the contract: three bytes of each are in memory.
+    """Implements `Rows` of the contract for corpus-wide rules; holds three bytes a row in memory.
 
-    `published` says which of some ids are in the newest version; it is asked only if a rule asks.
-    Rows with the ids `spared` are never rejected.
+    `published` returns for an array of ids which of them are in the newest version; it is called
+    only if a rule needs it. Rows whose ids are in `spared` are never rejected.
     """
 
     def __init__(
@@ -65,37 +65,40 @@ class TranscribedRows:
         memory: str = queries.MEMORY,
         scratch: Path | None = None,
     ) -> None:
-        self._parts, self._known = parts, published
+        self._parts, self._is_published = parts, published
         self.memory, self.scratch = memory, scratch
-        apart = pa.array(list(spared), pa.string())
-        kept, kept_apart = [np.zeros(0, bool)], [np.zeros(0, bool)]
-        for table in parts(["id", "kept"] if apart else ["kept"]):
+        spared_ids = pa.array(list(spared), pa.string())
+        kept, spared_flags = [np.zeros(0, bool)], [np.zeros(0, bool)]
+        for table in parts(["id", "kept"] if spared_ids else ["kept"]):
             kept.append(table["kept"].to_numpy())
-            flags = pc.is_in(table["id"], apart).to_numpy() if apart else np.zeros(len(table), bool)
-            kept_apart.append(flags)
-        self.kept, self._spared = np.concatenate(kept), np.concatenate(kept_apart)
+            is_spared = np.zeros(len(table), bool)
+            if spared_ids:
+                is_spared = pc.is_in(table["id"], spared_ids).to_numpy()
+            spared_flags.append(is_spared)
+        self.kept, self._spared = np.concatenate(kept), np.concatenate(spared_flags)
 
     def __len__(self) -> int:
         return len(self.kept)
 
     @cached_property
     def _published(self) -> Bools:
-        flags = (self._known(table["id"]) for table in self._parts(["id"]))
+        """The column `published`; bool [rows]."""
+        flags = (self._is_published(table["id"]) for table in self._parts(["id"]))
         return np.concatenate([np.zeros(0, bool), *flags])
 
     def published(self, numbers: Int64s) -> Bools:
-        """Whether these rows, in their order, are in the newest version."""
+        """Whether these rows are in the newest version; bool [numbers]. `numbers` are ascending."""
         flags = [np.zeros(0, bool)]
         begin = 0
         for table in self._parts(["id"]):
             low, high = np.searchsorted(numbers, [begin, begin + len(table)])
             if low < high:
-                flags.append(self._known(table["id"].take(numbers[low:high] - begin)))
+                flags.append(self._is_published(table["id"].take(numbers[low:high] - begin)))
             begin += len(table)
         return np.concatenate(flags)
 
     def tables(self, *columns: str) -> Iterator[pa.Table]:
-        """These columns of ROW, with the rejections so far."""
+        """These columns of ROW, a table at a time; `kept` takes account of earlier rejections."""
         computed = {"kept": self.kept}
         if "published" in columns:
             computed["published"] = self._published
@@ -110,23 +113,24 @@ class TranscribedRows:
             yield pa.table(arrays)
 
     def by_id(self) -> Int64s:
-        """The numbers of the rows in the order of ids."""
+        """The numbers of the rows, sorted by id."""
         ids = (table["id"] for table in self.tables("id"))
         return queries.order(ids, self.memory, self.scratch)
 
     def reject(self, rejections: Iterable[tuple[int, Rejection]]) -> Iterator[pa.Table]:
-        """Reject these rows, apart from spared ones; returns REJECTED, in the order of rows."""
+        """Mark these rows as rejected, except spared ones; yields tables (REJECTED) in the order
+        given."""
         rest = iter(rejections)
-        while some := list(islice(rest, AT_ONCE)):
-            table = _table_of(some)
+        while batch := list(islice(rest, AT_ONCE)):
+            table = _table_of(batch)
             table = table.filter(pa.array(~self._spared[table["at"].to_numpy()]))
             self.kept[table["at"].to_numpy()] = False
             yield table
 
 
 def _table_of(rejections: Sequence[tuple[int, Rejection]]) -> pa.Table:
-    """REJECTED."""
-    rows = [(row, no.reason, no.value, no.threshold, no.detail or None) for row, no in rejections]
+    """A table (REJECTED)."""
+    rows = [(row, r.reason, r.value, r.threshold, r.detail or None) for row, r in rejections]
     columns = zip(*rows, strict=True)
     arrays = [pa.array(values, kind) for values, kind in zip(columns, REJECTED.types, strict=True)]
     return pa.table(arrays, schema=REJECTED)
@@ -139,7 +143,7 @@ def rejected(
     thresholds: Float64s | None = None,
     details: pa.Array | None = None,
 ) -> pa.Table:
-    """A table (REJECTED) with one reason for all rows."""
+    """A table (REJECTED) with the same reason for all rows; `rows`: their numbers."""
     codes = pa.array(np.zeros(len(rows), np.int16))
     columns = {
         "at": pa.array(rows, pa.int64()),
@@ -154,27 +158,28 @@ def rejected(
 def of_corpus(
     job: Job, parts: RowTables, published: Callable[[pa.ChunkedArray], Bools], frozen: JsonObject
 ) -> tuple[pa.Table, JsonObject]:
-    """Rejections (REJECTED) of rows of `parts`, and the frozen state of each plug-in, by
-    `shelf.name`."""
+    """Rejections (REJECTED) of rows of `parts` by all corpus-wide plug-ins, and the frozen state of
+    each, by `<kind>.<plug-in>`: `filters.duplicate`. For the parameters see `TranscribedRows`."""
     spared = [key for key, decision in decisions.of(job).items() if decision.keeps]
     rows = TranscribedRows(parts, published, spared, job.package.memory, job.scratch)
     rejections = [REJECTED.empty_table()]
-    # Also of plug-ins that are not used now.
+    # The state of plug-ins that this job does not use is passed on, too.
     kept_frozen = {} if job.package.refit else dict(frozen)
     for shelf, plugin in corpus.chosen(job):
         name = f"{shelf}.{plugin.use}"
         module, settings = plugins.measuring(shelf).resolve(plugin)
         before = kept_frozen.get(name, {})
-        assert module.reject is not None  # `chosen` asked
-        why, freezes = module.reject(rows, settings, before)
-        if freezes is not None:
-            kept_frozen[name] = freezes
-        rejections += rows.reject(why)
+        assert module.reject is not None  # by `corpus.chosen`
+        rejected_rows, state = module.reject(rows, settings, before)
+        if state is not None:
+            kept_frozen[name] = state
+        rejections += rows.reject(rejected_rows)
     return pa.concat_tables(rejections), kept_frozen
 
 
 def outcomes_of(ids: pa.Array | pa.ChunkedArray, rejected: pa.Table) -> pa.Table:
-    """Outcomes of `package` in columns: rejections (REJECTED) of these ids."""
+    """A table (OUTCOMES): the rejections (REJECTED) of the utterances with these ids, as outcomes
+    of the stage `package`."""
     columns = {name: rejected[name] for name in ("reason", "value", "threshold", "detail")}
     columns |= {"id": ids, "stage": pa.array(["package"] * len(ids), pa.string())}
     columns["outcome"] = pa.array(["dropped"] * len(ids), pa.string())
@@ -182,21 +187,23 @@ def outcomes_of(ids: pa.Array | pa.ChunkedArray, rejected: pa.Table) -> pa.Table
 
 
 def entered(table: pa.Table, key: str, outcomes: pa.Table) -> pa.Table:
-    """The table with these outcomes of its packaged rows; `key` names the column of ids."""
+    """The table with these outcomes (OUTCOMES) for its packaged rows; `key` is its column of
+    ids."""
     if not outcomes.num_rows or not table.num_rows:
         return table
     place = pc.index_in(table[key], outcomes["id"])
-    hit = pc.and_(pc.is_valid(place), pc.equal(table["outcome"], "packaged"))
-    if not pc.any(hit).as_py():
+    applies = pc.and_(pc.is_valid(place), pc.equal(table["outcome"], "packaged"))
+    if not pc.any(applies).as_py():
         return table
     for name in OUTCOME_COLUMNS:
         if name not in table.column_names:
             continue
-        new = pc.if_else(hit, outcomes[name].take(place), table[name])
+        new = pc.if_else(applies, outcomes[name].take(place), table[name])
         table = tables.replaced(table, name, new)
     return table
 
 
 def overlapping(ledger: pa.Table) -> pa.Array:
-    """Recordings with overlapping spans, where a rejection moves samples to another span."""
+    """Names of recordings with overlapping spans, in which a rejection moves samples from one span
+    to another."""
     return pc.unique(ledger["recording"].filter(pc.greater(ledger["overlap_samples"], 0)))

@@ -1,7 +1,8 @@
-"""Voices: each person that a diarizer distinguishes in a recording, with an embedding.
+"""Voices: the people that a diarizer distinguishes in a recording, each with an embedding.
 
-A voice's embedding is the mean of its turns' embeddings, weighted by duration. A recording whose
-source names any speaker has no voices here: the source's names stand.
+A voice's embedding is the mean of its turns' embeddings, weighted by duration and scaled to length
+1. If the source names a speaker of a recording, that recording has no voices: the source's names
+are used.
 """
 
 from __future__ import annotations
@@ -22,15 +23,17 @@ BYTES = 2 * SIZE
 VOICES = pa.schema(
     {
         "recording": pa.string(),
-        "number": pa.int32(),  # of the person in the recording, from 1
+        "number": pa.int32(),  # of the person within the recording, from 1
         "content": pa.string(),  # of the recording, by `part_of`
-        "seconds": pa.float64(),  # that the person speaks
+        "seconds": pa.float64(),  # for which the person speaks
         "vector": pa.binary(BYTES),  # float16 [192], of length 1
     }
 )
 
 
 class VoiceRow(TypedDict):
+    """A row of VOICES."""
+
     recording: str
     number: int
     content: str
@@ -51,12 +54,14 @@ def rows(view: ShardView) -> list[VoiceRow]:
 
 
 def _stated(recording: RecordingRow) -> bool:
+    """Whether the source names a speaker of the recording."""
     segments = segments_of(recording) or ()
     return recording["speaker"] is not None or any(s.speaker is not None for s in segments)
 
 
 def of_turns(recording: RecordingRow, turns: tuple[Turn, ...], rate: int) -> list[VoiceRow]:
-    """The voices of one recording, by its turns in samples at `rate` Hz."""
+    """The voices of one recording. `turns` are in samples at `rate` Hz; those named by the source
+    count as speech but have no embedding."""
     sums: dict[int, np.ndarray] = {}
     seconds: dict[int, float] = {}
     for turn in turns:

@@ -224,7 +224,7 @@ def of_shards(job: Job, keys: Mapping[str, str]) -> list[ShardBatch]:
     what += ["normalised"] if corpus.compares_texts(job) else []
     if labels_kept(job):
         what += ["labels", *(["of turns"] if turns_kept(job) else [])]
-    what += [["asked", *corpus.asked(job)]] if corpus.asked(job) else []
+    what += [["asked", *corpus.needed_measures(job)]] if corpus.needed_measures(job) else []
     what += ["published", *sorted(job.package.publish)] if job.package.publish else []
     what += ["voices"] if recipe.across_recordings(job) is not None else []
     batches = []

@@ -1,1 +1,1 @@
-"""How package splits rows, lays them out in files and writes them."""
+"""Publishes a version: decides outcomes, chooses and splits clips, lays them out, writes them."""

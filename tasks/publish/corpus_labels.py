@@ -1,7 +1,7 @@
-"""Labels of clips by bounds over the whole corpus, which plug-ins freeze (`labelled`).
+"""Labels that a plug-in derives from its frozen corpus-wide bounds (`labelled` of the contract).
 
-They are made when the rows of a part are written: what they follow from, measures and bounds, is
-known then, and no rule goes by them.
+They are computed while the rows of a part are written: by then the measures and bounds are known,
+and no rule reads these labels.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tasks.settings.job import Job
 from tasks.shard_store import recipe, whole_job
 from tasks.storage import tables
 
-FILE = "bounds.json"  # in the scratch folder: what the plug-ins freeze
+FILE = "bounds.json"  # in the scratch folder: the frozen state of all plug-ins
 
 
 def chosen(job: Job) -> list[tuple[Measuring, Plugin]]:
-    """(shelf, plug-in) of those that give labels by the corpus."""
+    """(kind, plug-in) of the corpus-wide plug-ins that define `labelled`."""
     return [
         (shelf, plugin)
         for shelf, plugin in corpus.chosen(job)
@@ -35,28 +35,28 @@ def chosen(job: Job) -> list[tuple[Measuring, Plugin]]:
 
 
 def save(job: Job, scratch: Path, frozen: JsonObject) -> None:
-    """Save for the workers what the next version freezes, if a plug-in labels by it."""
+    """Save the next version's frozen state for the workers, if a plug-in derives labels from it."""
     if chosen(job):
         storage.of(scratch).write(scratch / FILE, json.dumps(frozen).encode())
 
 
 def labelled(job: Job, rows: pa.Table, scratch: Path) -> pa.Table:
-    """Rows of a version with the labels in their columns."""
+    """Rows of a version, with the labels filled in."""
     for shelf, plugin in chosen(job):
         module, settings = plugins.measuring(shelf).resolve(plugin)
         assert module.labelled is not None
         frozen = storage.read_json(scratch / FILE).get(f"{shelf}.{plugin.use}", {})
-        asked = rows.select(["language", *module.asks(settings)])
-        for name, values in module.labelled(asked, settings, frozen).items():
+        inputs = rows.select(["language", *module.asks(settings)])
+        for name, values in module.labelled(inputs, settings, frozen).items():
             rows = tables.replaced(rows, name, pa.array(values, pa.string()))
     return rows
 
 
 def content(job: Job, codes: UInt64s, scratch: Path) -> UInt64s:
-    """Digests of rows that depend on the labels too: on the bounds, and the plug-ins' settings."""
+    """Digests of rows (`codes`), mixed with the bounds and the settings that labels depend on."""
     frozen = storage.read_json(scratch / FILE)
-    what = [
+    inputs = [
         (whole_job.settings_of_plugin(shelf, plugin), frozen.get(f"{shelf}.{plugin.use}"))
         for shelf, plugin in chosen(job)
     ]
-    return row_digests.joined(codes, np.uint64(int(recipe.digest(what)[:16], 16)))
+    return row_digests.joined(codes, np.uint64(int(recipe.digest(inputs)[:16], 16)))

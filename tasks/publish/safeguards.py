@@ -51,7 +51,7 @@ def check(
 
 def nothing_left_in_words(job: Job, reasons: Collection[str] = ()) -> str:
     """Why a version without a clip is refused, and the remedy. `reasons`: what it met, if known."""
-    if clip_choice.asked(job.package) and (
+    if clip_choice.restricts(job.package) and (
         not reasons or f"package.{clip_choice.REASON}" in reasons
     ):
         return (

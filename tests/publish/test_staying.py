@@ -154,7 +154,7 @@ def both(job: Job, table: pa.Table, caplog: pytest.LogCaptureFixture) -> tuple[C
         patched.setattr(
             next_version,
             "staying",
-            lambda _job, _groups, _newest, left, _: next_version.nobody(len(left)),
+            lambda _job, _groups, _newest, left, _: next_version.no_clips(len(left)),
         )
         plain = choose(job, table, caplog)
     assert night._replace(asked=0) == plain._replace(asked=0)

@@ -123,7 +123,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     scan.add_expected()
     package = job.package
     selects = bool(package.weights) or package.max_hours_per_speaker is not None
-    if scan.scanned and (selects or clip_choice.asked(package) or corpus.takes_part(job)):
+    if scan.scanned and (selects or clip_choice.restricts(package) or corpus.takes_part(job)):
         scan.leave_out_rejected(shards, listings)
     clips = _package(scan, gone | {row["recording"] for row in listed.fresh})
     removed = len(gone - {*listed.moved.values()})

@@ -85,7 +85,7 @@ def _splitting(job: Job) -> tuple[object, ...]:
 def _by_speaker(now: Job, then: Job) -> bool:
     """Whether a job depends on speakers or chooses clips, or the two link speakers differently."""
     capped = any(
-        job.package.max_hours_per_speaker is not None or clip_choice.asked(job.package)
+        job.package.max_hours_per_speaker is not None or clip_choice.restricts(job.package)
         for job in (now, then)
     )
     return capped or recipe.across_recordings(now) != recipe.across_recordings(then)

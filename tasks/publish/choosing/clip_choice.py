@@ -1,7 +1,7 @@
 """Chooses clips by speaker, dataset, language and label: `package.only` and `package.without`.
 
-What is not chosen is dropped as `package.not_chosen`, after all rules and before weights, hours per
-speaker and splits. It is kept in OUT: another choice computes nothing.
+Other clips are dropped as `package.not_chosen`, after all rules and before weights, hours per
+speaker and splits. Their checkpoints stay in OUT, so another choice recomputes nothing.
 """
 
 from __future__ import annotations
@@ -26,22 +26,24 @@ from tasks.settings.package import ClipChoice
 
 REASON = "not_chosen"
 COLUMNS = ("dataset", "speaker", "language")
-MOST = 10  # names that a sentence lists
+MOST = 10  # names that a message lists
 
 
-def asked(package: PackageSettings) -> bool:
-    """Whether anything is chosen."""
+def restricts(package: PackageSettings) -> bool:
+    """Whether the settings restrict the choice of clips."""
     return package.only is not None or package.without is not None
 
 
 def same(package: PackageSettings, then: Mapping[str, JsonObject]) -> bool:
-    """Whether the settings of a version, as dataset.json has them, choose alike."""
+    """Whether a version's settings of `package` (`then`, from dataset.json) choose the same
+    clips."""
     now = package.model_dump(mode="json")
     return all(then.get(name) == now[name] for name in ("only", "without"))
 
 
 def check(job: Job) -> None:
-    """ConfigError for a dataset that is not among the sources, or a label that none keeps."""
+    """Raises ConfigError for a dataset that is not among the sources, and for a label that no
+    source keeps."""
     labels = labels_kept(job)
     datasets = [dataset.name for dataset in plugins.datasets(job.sources)]
     for setting, kind, names in _wanted(job.package):
@@ -70,8 +72,8 @@ def check(job: Job) -> None:
 
 
 def _wanted(package: PackageSettings) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """(setting, kind, names) of all that clips are chosen by; `labels.NAME` is the kind of a
-    label."""
+    """(setting, kind, names) for each criterion: setting `only` or `without`; kind one of COLUMNS,
+    or `labels.NAME`; the names to match."""
     for setting in ("only", "without"):
         choice: ClipChoice | None = getattr(package, setting)
         for kind in COLUMNS if choice else ():
@@ -82,17 +84,18 @@ def _wanted(package: PackageSettings) -> Iterator[tuple[str, str, tuple[str, ...
 
 
 def chosen(package: PackageSettings, rows: pa.Table) -> Bools:
-    """Which rows (COLUMNS) are packaged. A language that is still to be heard (rows with a true
-    `pending`) may be any."""
+    """Which rows (COLUMNS) are chosen; bool [rows]. A row whose language is not detected yet (null,
+    with `pending` true) matches every `only.language`."""
     good = np.ones(len(rows), bool)
     for setting, kind, names in _wanted(package):
         named = _named(rows, kind, names)
-        good &= named | _unheard(rows, kind) if setting == "only" else ~named
+        good &= named | _language_pending(rows, kind) if setting == "only" else ~named
     return good
 
 
 class Named:
-    """The names that clips have of the kinds that are chosen by, to tell those that none has."""
+    """Collects the clips' names of each kind in the settings, to report settings that match
+    none."""
 
     def __init__(self, package: PackageSettings) -> None:
         self._wanted = [wanted for wanted in _wanted(package) if wanted[1] != "dataset"]
@@ -108,7 +111,7 @@ class Named:
                 names.update(filter(None, pc.unique(column).to_pylist()))
 
     def unmatched(self) -> Iterator[str]:
-        """A sentence for each setting with names that no clip has."""
+        """A message for each setting with names that no clip has."""
         for setting, kind, wanted in self._wanted:
             of_clips = self._names[kind]
             matched = _of_language if kind == "language" else operator.eq
@@ -123,8 +126,9 @@ class Named:
 
 
 def _of_language(wanted: str, language: str) -> bool:
-    """Whether a clip's language is the wanted one, both written as sources may: `English`, `eng`
-    and `en` are one, and so are `en_US` and `en-us`; a wanted `en` is any English."""
+    """Whether a clip's language matches the wanted one, in any spelling that sources use:
+    `English`, `eng` and `en` are equal, `en_US` and `en-us` too; a wanted `en` matches every
+    variety."""
     one, other = (
         (language_codes.read(name) or name).replace("_", "-").lower() for name in (wanted, language)
     )
@@ -149,7 +153,7 @@ def _named(rows: pa.Table, kind: str, names: tuple[str, ...]) -> Bools:
     return np.asarray(named, bool)
 
 
-def _unheard(rows: pa.Table, kind: str) -> Bools:
+def _language_pending(rows: pa.Table, kind: str) -> Bools:
     if kind != "language" or "pending" not in rows.column_names:
         return np.zeros(len(rows), bool)
     return np.asarray(pc.and_(rows["pending"], pc.is_null(rows["language"])), bool)

@@ -1,8 +1,8 @@
-"""Components: clips connected by a shared recording, speaker or equal samples.
+"""Components: clips connected by a shared recording, a shared speaker or equal samples.
 
-A component is never divided between splits. Speakers, recordings and PCM are nodes of a graph; a
-row connects its own three. Texts are nodes too, which `text_splits.py` connects. Everything is
-columns; names lie in a database (`name_table.py`).
+A component is never divided between splits. Speakers, recordings and PCM are the nodes of a graph,
+and each row connects its own three. Texts are nodes too; `text_splits.py` connects those. All data
+are columns; names are in a database (`name_table.py`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tasks.storage import sorted_keys
 KINDS = ("speaker", "recording", "pcm", "text")
 SPEAKING, RECORDING, PCM, TEXT = range(len(KINDS))
 
-Sides = NDArray[np.int16]  # indices of names of splits; -1: none
-#: The parts of a `splits.parquet`, in these columns.
+Sides = NDArray[np.int16]  # indices into a list of split names; -1: none
+#: Reads the given columns of a `splits.parquet`, a table at a time.
 SplitTable = Callable[[list[str]], Iterable[pa.Table]]
 
 
 def speakers_in(rows: pa.Table) -> pa.ChunkedArray:
-    """A unique name of each row's speaker (columns dataset, speaker): a name stated by a source is
-    qualified by its dataset, one linked over all recordings is not. Null: unknown."""
+    """A unique name of each row's speaker (columns dataset, speaker). A name from a source is
+    qualified by its dataset; a name of a speaker across recordings is not. Null: unknown."""
     nobody = pa.scalar(None, pa.string())
     speaker = pc.if_else(pc.equal(rows["speaker"], ""), nobody, rows["speaker"])
     anywhere = pc.match_substring_regex(rows["speaker"], f"^{ids.OVER_ALL.pattern}$")
@@ -38,7 +38,7 @@ def speakers_in(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def published_splits(nodes: Nodes, published: SplitTable, names: list[str]) -> Sides:
-    """Each node's split in `splits.parquet`, as an index of `names`; -1: none yet."""
+    """Each node's split in `splits.parquet`, as an index into `names`; int16 [nodes]; -1: none."""
     split = np.full(len(nodes.kind), -1, np.int16)
     for table in published(["kind", "name", "split"]):
         side = pc.index_in(table["split"], pa.array(names, pa.string()))
@@ -50,8 +50,9 @@ def published_splits(nodes: Nodes, published: SplitTable, names: list[str]) -> S
 
 
 def with_talking(nodes: Nodes) -> Int32s:
-    """`nodes.of_row`, and behind its rows one for each person that speaks in a row, too, with the
-    speaker of that row. One that names no speaker gets the first person."""
+    """`nodes.of_row`, followed by a column for each further person who speaks in a row: it connects
+    that person with the row's speaker. Sets the speaker of a row that names none to the first
+    person who speaks in it. int32 [KINDS, rows + people]."""
     row, person = nodes.talking
     if not len(row):
         return nodes.of_row
@@ -59,24 +60,27 @@ def with_talking(nodes: Nodes) -> Int32s:
     nameless = nodes.of_row[SPEAKING, row[first]] < 0
     nodes.of_row[SPEAKING, row[first][nameless]] = person[first][nameless]
     more = np.full((len(KINDS), len(row)), -1, np.int32)
-    more[0], more[1] = person, nodes.of_row[SPEAKING, row]  # whatever the kinds of places are
+    more[0], more[1] = person, nodes.of_row[SPEAKING, row]  # any two kinds would do
     return np.concatenate((nodes.of_row, more), axis=1)
 
 
 def components_of(of_row: Int32s, split: Sides, kept: Bools) -> Int32s:
-    """The component of each row; rows that share a node without a split share a component. -1 if
-    every node of the row has a split. `of_row` int32 [KINDS, rows]: nodes."""
+    """The component of each row; int32 [rows]. Rows that share a node without a split share a
+    component; -1: the row is not `kept`, or all of its nodes have a split.
+
+    `of_row`: int32 [KINDS, rows], the nodes of each row, -1: none. `split`: of each node.
+    """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    padded = np.append(split, np.int16(0))  # of -1
+    padded = np.append(split, np.int16(0))  # the last for node -1
     free = np.stack([kept & (padded[row] < 0) for row in of_row])
     has = free.any(axis=0)
-    rows = slice(None) if has.all() else np.flatnonzero(has)  # the others are in no component
+    rows = slice(None) if has.all() else np.flatnonzero(has)  # the others have no component
     new = np.where(free[:, rows], of_row[:, rows], np.int32(-1))
     del padded, free, has
 
-    # A node of one row connects nothing: only the others are in the graph.
+    # A node with a single row connects nothing, so it is not in the graph.
     times = np.zeros(len(split), np.int32)
     for row in new:
         times += np.bincount(row[row >= 0], minlength=len(split)).astype(np.int32)
@@ -88,14 +92,14 @@ def components_of(of_row: Int32s, split: Sides, kept: Bools) -> Int32s:
         row[:] = place[row]
     del times, place
     edges = [np.zeros(0, np.int64)]
-    for a, b in ((0, 1), (1, 2), (0, 2)):  # no texts
+    for a, b in ((0, 1), (1, 2), (0, 2)):  # all pairs of kinds but texts
         both = (places[a] >= 0) & (places[b] >= 0)
         code = np.sort(places[a][both].astype(np.int64) << 32 | places[b][both])
         edges.append(code[sorted_keys.first_of_runs(code)])
     one, other = (np.concatenate(edges) >> shift & 0xFFFFFFFF for shift in (32, 0))
     graph = coo_array((np.ones(len(one), np.int8), (one, other)), (count, count))
     groups, component = connected_components(graph, directed=False)
-    component = np.append(component, 0)  # of -1
+    component = np.append(component, 0)  # the last for place -1
     last = places.max(axis=0, initial=-1)
     some = np.where(alone >= 0, component[last], -1)
     single = (last < 0) & (alone >= 0)
@@ -106,7 +110,8 @@ def components_of(of_row: Int32s, split: Sides, kept: Bools) -> Int32s:
 
 
 def agreed(component: Int32s, split: Sides, count: int) -> tuple[Sides, Bools]:
-    """The split of each component's rows (-1: none), and whether its rows are in several."""
+    """The split of each component (-1: none of its rows has one), and whether its rows have
+    several. Both have an entry more than `count`, for component -1."""
     has = (component >= 0) & (split >= 0)
     most, least = np.full(count + 1, -1, np.int16), np.full(count + 1, np.iinfo(np.int16).max)
     np.maximum.at(most, component[has], split[has])

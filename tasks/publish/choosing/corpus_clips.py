@@ -1,4 +1,4 @@
-"""The clips of the whole corpus as columns: some tens of bytes each; rows stay on disk."""
+"""The clips of the whole corpus as columns, about 44 bytes a clip; their rows stay on disk."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from tasks.publish.speakers import Speakers
 from tasks.storage import long_columns, tables
 
 CHOSEN = "chosen.arrow"
-BATCH = 1 << 20  # clips handled at a time, where whole columns are not copied
+BATCH = 1 << 20  # clips handled at a time, so that no whole column is copied
 
 
 class CorpusClips(NamedTuple):
     """All clips that passed the rules of their own shards, sorted by the hash of their ids."""
 
-    high: UInt64s
-    low: UInt64s
+    high: UInt64s  # first half of the hash of the id
+    low: UInt64s  # second half
     content: UInt64s  # digest of the row
     seconds: Float64s
-    batch: Int32s  # that holds its row
-    row: Int32s  # number in that batch
-    speaker: Int32s  # index of the names of speakers over all recordings; -1: as its row says
+    batch: Int32s  # number of the shard batch with its row
+    row: Int32s  # number of the row in that batch
+    speaker: Int32s  # index of the name of a speaker across recordings; -1: the row's own name
 
     def take(self, which: Any) -> CorpusClips:
         return CorpusClips(*(column[which] for column in self))
@@ -39,13 +39,14 @@ class Chosen(NamedTuple):
     """The clips of the next version."""
 
     clips: CorpusClips
-    split: Int16s  # index of `names`
+    split: Int16s  # index into `names`
     names: list[str]
-    speakers: list[str]  # over all recordings
+    speakers: list[str]  # names of speakers across recordings
 
 
 def load(batches: Sequence[ShardBatch], linked: Speakers | None = None) -> CorpusClips:
-    """All clips. RunError if two have one id."""
+    """All clips of these batches; `linked`: the speakers across recordings. Raises RunError if two
+    clips have the same id."""
     sizes = [batch.facts["rows"] for batch in batches]
     count = sum(sizes)
     whole = CorpusClips(
@@ -61,13 +62,13 @@ def load(batches: Sequence[ShardBatch], linked: Speakers | None = None) -> Corpu
     begin = 0
     for batch, size in zip(batches, sizes, strict=True):
         table = batch.table("digests.arrow", columns)
-        of = slice(begin, begin + size)
+        span = slice(begin, begin + size)
         for name in ("high", "low", "content"):
-            getattr(whole, name)[of] = table[name].to_numpy()
-        whole.seconds[of] = table["samples"].to_numpy() / table["rate"].to_numpy()
-        whole.row[of] = np.arange(size, dtype=np.int32)
+            getattr(whole, name)[span] = table[name].to_numpy()
+        whole.seconds[span] = table["samples"].to_numpy() / table["rate"].to_numpy()
+        whole.row[span] = np.arange(size, dtype=np.int32)
         if linked is not None:
-            whole.speaker[of] = linked.of(table[VOICE].to_numpy())
+            whole.speaker[span] = linked.of(table[VOICE].to_numpy())
         begin += size
     order = np.argsort(whole.high, kind="stable")
     for column in whole:
@@ -78,7 +79,7 @@ def load(batches: Sequence[ShardBatch], linked: Speakers | None = None) -> Corpu
 
 
 def _check_ids(batches: Sequence[ShardBatch], clips: CorpusClips) -> None:
-    """RunError if two clips have one id."""
+    """Raises RunError if two clips have the same id."""
     close = np.flatnonzero(clips.high[1:] == clips.high[:-1])
     same = close[clips.low[close] == clips.low[close + 1]]
     if len(same):
@@ -97,8 +98,9 @@ def save(
     names: list[str],
     spoken: list[str],
 ) -> None:
-    """Save the chosen clips; `first_rows`: the place of each batch's first row among all rows, and
-    `split`: by place, -1 for a row that is not chosen."""
+    """Save the chosen clips. `first_rows`: the place of each batch's first row among all rows;
+    `split`: the split of the row at each place, an index into `names`, -1 for a row that is not
+    chosen; `spoken`: names of the speakers across recordings."""
     fields = {name: pa.from_numpy_dtype(column.dtype) for name, column in clips._asdict().items()}
     metadata = {"names": "\n".join(names), "clips": str(int((split >= 0).sum()))}
     metadata["speakers"] = "\n".join(spoken)
@@ -133,7 +135,7 @@ def chosen(scratch: Path) -> Chosen:
 
 
 def rows_of(batches: Sequence[ShardBatch], clips: CorpusClips, columns: Sequence[str]) -> pa.Table:
-    """These columns of the rows of some clips, at least one, in their order."""
+    """These columns of the rows of some clips (at least one), in the order of the clips."""
     order = np.argsort(clips.batch, kind="stable")
     pieces = []
     edges = np.searchsorted(clips.batch[order], np.arange(len(batches) + 1))

@@ -1,7 +1,7 @@
 """Corpus-wide rejections: by plug-ins, weights, hours per speaker and splits.
 
-Clips are known by their places among all rows, batch by batch. Rejections are saved by batch, so
-that they are never all in memory as Python objects.
+A clip is identified by its place among all rows, counted batch by batch. Rejections are saved by
+batch, so that they are never all in memory as Python objects.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tasks.publish.outcomes.shard_batches import ShardBatch
 from tasks.settings.job import Job
 from tasks.storage import sorted_keys, tables, versions
 
-#: The rejections that come last, with their clips' keys in the ledger.
+#: Corpus-wide rejections as outcomes, with the digests of their clips' rows in the ledger.
 SAVED = pa.schema(
     [
         *rejections.OUTCOMES,
@@ -37,15 +37,16 @@ FILE = "verdicts.arrow"
 
 
 def first_rows(batches: Sequence[ShardBatch]) -> Int64s:
-    """The place of each batch's first row among all rows, and their number."""
+    """The place of each batch's first row among all rows, and the number of all rows; int64
+    [batches + 1]."""
     return np.cumsum([0, *(batch.facts["rows"] for batch in batches)])
 
 
 def corpus_wide(
     job: Job, batches: Sequence[ShardBatch], newest: Path | None
 ) -> tuple[pa.Table, JsonObject]:
-    """Rejections (REJECTED), each with its clip's place among all rows; and the bounds that the
-    next version freezes."""
+    """Rejections (REJECTED, `at`: the clip's place among all rows) by corpus-wide plug-ins, and the
+    bounds that the next version freezes."""
     frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
     if not corpus.takes_part(job):
         return rejections.REJECTED.empty_table(), frozen
@@ -77,7 +78,8 @@ def corpus_wide(
 
 
 def save(scratch: Path, batches: Sequence[ShardBatch], rejected: pa.Table) -> None:
-    """Save SAVED from REJECTED, for each shard batch with any."""
+    """Save the rejections (REJECTED) as a record batch (SAVED) for each shard batch that has
+    any."""
     begins = first_rows(batches)
     rejected = rejected.take(np.argsort(rejected["at"].to_numpy(), kind="stable"))
     place = rejected["at"].to_numpy()
@@ -103,7 +105,7 @@ def save(scratch: Path, batches: Sequence[ShardBatch], rejected: pa.Table) -> No
 def by_batch(
     scratch: Path, batches: Sequence[ShardBatch]
 ) -> Iterator[tuple[ShardBatch, pa.Table | None]]:
-    """Each shard batch with what `save` saved of it; None: nothing of it is rejected."""
+    """Each shard batch with its rejections (SAVED without `group`), or None if it has none."""
     saved = tables.arrow_batches(scratch / FILE)
     following = next(saved, None)
     for number, batch in enumerate(batches):

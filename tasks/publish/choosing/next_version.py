@@ -1,6 +1,6 @@
-"""Choose the clips of the next version: corpus-wide rejections, then caps and splits.
+"""Chooses the clips of the next version: corpus-wide rejections, then hours per speaker and splits.
 
-Runs in one process and holds some tens of bytes of each clip; the rows stay where they are.
+Runs in one process with some tens of bytes a clip in memory; the rows stay on disk.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from tasks.storage import sorted_keys, tables, versions
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the choice of the next version's clips says beside its tables."""
+    """Facts on the next version's clips besides the tables that `choose` saves."""
 
     frozen: JsonObject  # bounds of corpus-wide rules, for dataset.json
     split_lists: ListDescriptions  # for dataset.json
     firsts: dict[str, str]  # the first id of each split
-    changed: list[str]  # shards with recordings that changed during the run
+    changed: list[str]  # shards with recordings whose files changed during the run
 
 
 def choose(job: Job, scratch: Path) -> Choice:
@@ -75,7 +75,7 @@ def choose(job: Job, scratch: Path) -> Choice:
         with split_input.Candidates(job.package, job.scratch) as passed:
             _add_open(job, passed, batches, among, linked, newest)
             passed.staying = partial(_staying_texts, batches, stay)
-            if (stay.split < 0).all():  # else some are not among them
+            if (stay.split < 0).all():  # otherwise `passed` lacks the clips that stay
                 for sentence in passed.chosen_by.unmatched():
                     log.warning("%s", sentence)
             selected = selection.select(job, passed, newest, stay.lengths)
@@ -106,7 +106,7 @@ def _first_ids(
     selected: Selection,
     stay: Staying,
 ) -> dict[str, str]:
-    """The first id of each split in use, in their order: that of the splits."""
+    """The first id of each split in use, sorted by that id: the order of the splits."""
     first_ids = dict(stay.first_ids)
     for number, index in zip(*np.unique(selected.split, return_index=True), strict=True):
         row = open_rows[selected.rows[index]]
@@ -125,7 +125,7 @@ def _add_open(
     linked: Speakers | None,
     newest: Path | None,
 ) -> None:
-    """Add the clips of the rows that are still open (`is_open`), with their speakers."""
+    """Add to `clips` the rows where `is_open` (bool [rows]), with the names of their speakers."""
     capped = job.package.max_hours_per_speaker is not None
     published_ids = selection.PublishedIds(job, newest if capped else None)
     spoken = pa.array(linked.names if linked else [], pa.string())
@@ -136,7 +136,7 @@ def _add_open(
         if not some.any():
             continue
         rows = batch.table("rows.arrow", (*split_input.COLUMNS, "blob")).filter(pa.array(some))
-        rows = rows.append_column("pending", pc.is_null(rows["blob"]))  # of what is foreseen
+        rows = rows.append_column("pending", pc.is_null(rows["blob"]))  # only in forecasts
         columns = ("high", "low", *([VOICE] if linked else []))
         digests = batch.table("digests.arrow", columns).filter(pa.array(some))
         if linked is not None:
@@ -148,7 +148,7 @@ def _add_open(
 
 
 def _staying_texts(batches: Sequence[ShardBatch], stay: Staying) -> Iterator[pa.Table]:
-    """`normalised` and `split` of the clips that stay."""
+    """Tables (normalised, split) of the clips that stay."""
     names, begin = pa.array(stay.names, pa.string()), 0
     for batch in batches:
         side = stay.split[begin : begin + batch.facts["rows"]]
@@ -163,32 +163,34 @@ def _save(scratch: Path, name: str, parts: Iterable[pa.Table]) -> None:
         tables.write_arrow(home / name, parts)
 
 
-# Finds clips that stay in the split of the newest version, without reading their names.
+# Clips that stay in their split of the newest version.
 #
-# A published clip whose row did not change has the same speaker, recording and samples, which
-# `splits.parquet` has in the clip's split: assigning it again would give the same answer. So a
-# run reads only the names of new and changed clips, and recognises the others by digests of their
-# ids and rows, 24 bytes each.
+# If a published clip's row did not change, its speaker, recording and samples are in
+# `splits.parquet` with the clip's split, so assigning it again would give the same split. A run
+# therefore reads only the names of new and changed clips, and recognises the others by digests of
+# their ids and rows, 24 bytes each.
 
-AT_ONCE = 1 << 20  # rows that are looked up together
+AT_ONCE = 1 << 20  # rows looked up together
 COLUMNS = ("high", "low", "content", "samples", "rate")  # of DIGESTS
 
 
 class Staying(NamedTuple):
     """The clips that stay, among all rows, batch by batch."""
 
-    split: Sides  # of each row: index of `names`; -1: it has to be assigned
+    split: Sides  # of each row, index into `names`; -1: to be assigned
     names: list[str]
     lengths: dict[str, int]  # µs of the clips in each split
     first_ids: dict[str, str]  # of each split
 
 
-def nobody(rows: int) -> Staying:
+def no_clips(rows: int) -> Staying:
+    """`Staying` without any clip; `rows`: how many rows there are."""
     return Staying(np.full(rows, -1, np.int16), [], {}, {})
 
 
 def renumbered(split: Sides, names: list[str], now: list[str]) -> Sides:
-    """The same splits as indices of other names, which have all that are in use; -1 stays."""
+    """The splits as indices into `now` instead of `names`; -1 stays -1. `now` must have every name
+    in use."""
     places = [now.index(name) if name in now else -1 for name in names]
     return np.array([*places, -1], np.int16)[split]
 
@@ -196,19 +198,19 @@ def renumbered(split: Sides, names: list[str], now: list[str]) -> Sides:
 def staying(
     job: Job, batches: Sequence[ShardBatch], newest: Path | None, is_open: Bools, linked: bool
 ) -> Staying:
-    """The clips that stay, among the rows that are still open (`is_open` [rows]). `linked`:
-    speakers are linked over all recordings, so that a row does not say who speaks.
+    """The clips that stay, among the rows where `is_open` (bool [rows]). `linked`: speakers are
+    linked across recordings, so that a row alone does not say who speaks.
 
-    No clip counts as staying if an unchanged clip may change its split by the settings, or if the
-    notes on the newest version are gone. All clips are assigned then, with the same answers.
+    No clip stays if the settings may move an unchanged clip to another split, or if the notes on
+    the newest version are gone. All clips are assigned then, with the same result.
     """
     if newest is None or linked or not _suffices(job, newest):
-        return nobody(len(is_open))
+        return no_clips(len(is_open))
     described = versions.described(newest)
     first_ids = previous_version.noted(job.out, described).get("firsts", {})
     if not first_ids:
-        return nobody(len(is_open))
-    published = _known(previous_version.load(job.out, newest, described, job.package.seed))
+        return no_clips(len(is_open))
+    published = _by_id(previous_version.load(job.out, newest, described, job.package.seed))
     return _compared(batches, is_open, published, first_ids, job.package.seed)
 
 
@@ -218,7 +220,8 @@ def _suffices(job: Job, newest: Path) -> bool:
     listed = (
         isinstance(split, Split) and split.list is not None for split in package.splits.values()
     )
-    if not package.splits or package.resplit or any(listed):  # lists say what they do not find
+    # The message about a list's unmatched names needs all clips.
+    if not package.splits or package.resplit or any(listed):
         return False
     if package.max_hours_per_speaker is not None or not storage.exists(newest / splits.FILE):
         return False
@@ -233,17 +236,17 @@ def _suffices(job: Job, newest: Path) -> bool:
     )
 
 
-class _Known(NamedTuple):
+class _PublishedClips(NamedTuple):
     """The clips of the newest version, by the hashes of their ids."""
 
     high: UInt64s  # sorted
     low: UInt64s
     content: UInt64s
-    split: Sides  # index of `names`
+    split: Sides  # index into `names`
     names: list[str]
 
 
-def _known(published: Published) -> _Known:
+def _by_id(published: Published) -> _PublishedClips:
     names = sorted({shard.split for shard in published.shards})
     numbers = np.array([names.index(shard.split) for shard in published.shards], np.int16)
     split = np.repeat(numbers, [shard.clips for shard in published.shards])
@@ -251,23 +254,23 @@ def _known(published: Published) -> _Known:
     high, low, content = (
         column[order] for column in (published.high, published.low, published.content)
     )
-    return _Known(high, low, content, split[order], names)
+    return _PublishedClips(high, low, content, split[order], names)
 
 
 def _compared(
     batches: Sequence[ShardBatch],
     is_open: Bools,
-    published: _Known,
+    published: _PublishedClips,
     first_ids: Mapping[str, str],
     seed: int,
 ) -> Staying:
-    """The rows with the ids and contents of published clips; nobody if the first clip of a split
-    is not among them."""
+    """The open rows with the id and content of a published clip; none if one of the splits has lost
+    its first clip, on which the order of splits depends."""
     split = np.full(len(is_open), -1, np.int16)
     lengths: dict[str, int] = {}
     keys = seeded_hash.keys(str(seed), first_ids.values())
     place = sorted_keys.places_of(keys[:, 0], keys[:, 1], published.high, published.low)
-    met = np.zeros(len(place), bool)
+    is_first_met = np.zeros(len(place), bool)
     for span, rows in _portions(batches):
         position = sorted_keys.places_of(rows["high"], rows["low"], published.high, published.low)
         same = np.flatnonzero(
@@ -279,10 +282,10 @@ def _compared(
         for number in np.unique(side).tolist():
             name = published.names[number]
             lengths[name] = lengths.get(name, 0) + int(length[side == number].sum())
-        met |= [bool((position == clip).any()) for clip in place.tolist()]
-    still = {name for name, is_met in zip(first_ids, met, strict=True) if is_met}
-    if not lengths.keys() <= still:
-        return nobody(len(is_open))
+        is_first_met |= [bool((position == clip).any()) for clip in place.tolist()]
+    with_first = {name for name, is_met in zip(first_ids, is_first_met, strict=True) if is_met}
+    if not lengths.keys() <= with_first:
+        return no_clips(len(is_open))
     return Staying(split, published.names, lengths, {name: first_ids[name] for name in lengths})
 
 

@@ -1,7 +1,7 @@
 """Selects the clips to package, among those that passed all rules, and assigns their splits.
 
-First the choice by speaker, dataset and language, then the dataset weights, the hours per speaker
-and the split assignment.
+In this order: the choice by speaker, dataset, language and label; dataset weights; hours per
+speaker; splits.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ from tasks.storage import sorted_keys, versions
 
 class Selection(NamedTuple):
     rows: Int32s  # clips to package, in the order of ids
-    split: Sides  # of each of them, index of `names`
+    split: Sides  # of each clip in `rows`, index into `names`
     names: list[str]
     rejected: pa.Table  # REJECTED: the other clips
-    splits: Callable[[], Iterator[pa.Table]] | None  # parts of `splits.parquet`, if asked for
+    splits: Callable[[], Iterator[pa.Table]] | None  # makes the tables of `splits.parquet`
     lists: ListDescriptions
 
 
 def check(job: Job) -> None:
-    """ConfigError for settings that are wrong, before anything is computed."""
+    """Raises ConfigError for wrong settings, before anything is computed."""
     clip_choice.check(job)
     split_lists.read(job.package)
 
 
 def selects(job: Job) -> bool:
-    """Whether anything is selected among the clips that passed all rules."""
+    """Whether the settings select among the clips that passed all rules."""
     package = job.package
-    some = clip_choice.asked(package) or bool(package.splits or package.weights)
-    return some or package.max_hours_per_speaker is not None
+    chosen = clip_choice.restricts(package) or bool(package.splits or package.weights)
+    return chosen or package.max_hours_per_speaker is not None
 
 
 def select(
     job: Job, clips: Candidates, newest: Path | None, staying: Mapping[str, int] | None = None
 ) -> Selection:
-    """Select among `clips`, which must be open; `staying`: µs of other clips that fill each
-    split."""
+    """Select among `clips`, which must still be open (its database is read). `staying`: by split,
+    µs of other clips that are already in it."""
     package = job.package
     rows = clips.order
     rejected = [clips.rejected]
@@ -80,10 +80,10 @@ def select(
     assigned = splits.assign(package, clips, rows, before, staying)
     for note in assigned.notes:
         log.warning("%s", note)
-    no = clips.number[rows[assigned.joining]]
-    rejected.append(rejections.rejected(no, "split_conflict", details=assigned.joins))
-    no = clips.number[rows[assigned.repeating]]
-    rejected.append(rejections.rejected(no, "text_in_two_splits", details=assigned.repeats))
+    numbers = clips.number[rows[assigned.joining]]
+    rejected.append(rejections.rejected(numbers, "split_conflict", details=assigned.joins))
+    numbers = clips.number[rows[assigned.repeating]]
+    rejected.append(rejections.rejected(numbers, "text_in_two_splits", details=assigned.repeats))
     kept = assigned.split >= 0
     return Selection(
         clips.number[rows[kept]],
@@ -108,16 +108,18 @@ class PublishedIds:
             self._high, self._low = published.high[order], published.low[order]
 
     def holding(self, ids: pa.ChunkedArray) -> Bools:
-        """Which of these ids are known; bool [ids]."""
+        """Which of these ids are in the newest version; bool [ids]."""
         return self.among(seeded_hash.keys(self._seed, ids.to_pylist()))
 
     def among(self, keys: UInt64s) -> Bools:
-        """Which of these hashes (`seeded_hash.keys`) are known; bool [keys]."""
+        """Which of these hashes of ids (`seeded_hash.keys`) are in the newest version; bool
+        [keys]."""
         return sorted_keys.places_of(keys[:, 0], keys[:, 1], self._high, self._low) >= 0
 
 
 def warn_of_lost_splits(newest: Path | None) -> None:
-    """Without `package.splits`, everything becomes train."""
+    """Warn that without `package.splits` all clips become train, if the newest version has
+    splits."""
     if newest is None or not storage.exists(newest / splits.FILE):
         return
     others = sorted(versions.described(newest)["splits"].keys() - {REST})

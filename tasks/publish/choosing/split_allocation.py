@@ -1,6 +1,6 @@
-"""Allocates new components of clips to splits, so that their hours come near the targets.
+"""Allocates new components of clips to splits, so that each split comes near its hours.
 
-All lengths are integer microseconds: sums of integers do not depend on their order.
+Lengths are integer microseconds, because sums of integers do not depend on their order.
 """
 
 from __future__ import annotations
@@ -11,25 +11,27 @@ from numpy.typing import NDArray
 
 from tasks.base.arrays import Bools, Int32s, Int64s
 from tasks.publish import seeded_hash
-from tasks.publish.choosing.components import KINDS, Sides
+from tasks.publish.choosing.components import KINDS, PCM, RECORDING, SPEAKING, Sides
 from tasks.publish.name_table import Nodes
 from tasks.settings import PackageSettings, Split
 
 HOUR = 3_600_000_000  # µs
-BATCH = 1 << 18  # names that are looked at together
+BATCH = 1 << 18  # names hashed together
 
 
 def microseconds(rows: pa.Table) -> Int64s:
+    """µs of each row (columns num_samples, sample_rate)."""
     return lengths_of(rows["num_samples"].to_numpy(), rows["sample_rate"].to_numpy())
 
 
 def lengths_of(samples: NDArray[np.integer], rates: NDArray[np.integer]) -> Int64s:
-    """µs of each clip."""
+    """µs of each clip, from its samples and its rate in Hz."""
     return np.rint(samples.astype(np.float64) * 1e6 / rates).astype(np.int64)
 
 
 def targets(settings: PackageSettings, names: list[str], total: int) -> Int64s:
-    """µs that each split should have of `total`; 0 if nothing is asked."""
+    """µs that each split should have; 0 for `train` and for lists. Fractions are of `total` (µs);
+    splits with hours get at most what keeps all targets below half of `total`."""
     shares = [settings.splits.get(name) for name in names]
     fractions = [total * s if isinstance(s, float) else 0 for s in shares]
     hours = [(s.hours or 0) * HOUR if isinstance(s, Split) else 0 for s in shares]
@@ -40,16 +42,14 @@ def targets(settings: PackageSettings, names: list[str], total: int) -> Int64s:
 
 
 def order(seed: int, nodes: Nodes, component: Int32s, free: Bools) -> Int64s:
-    """The order in which new components are allocated, as positions in their sorted numbers: by a
-    hash of the first name in each. `component` is that of each row, `free` marks rows of new ones.
+    """The order in which new components are allocated, as positions among their sorted numbers: by
+    a seeded hash of each component's first name. `component`: of each row; `free`: whether the row
+    is in a new component.
     """
     count = len(np.unique(component[free]))
     first = np.full(int(component.max(initial=-1)) + 1, -1, np.int32)  # the node of that name
-    for kind in (
-        2,
-        1,
-        0,
-    ):  # names of speakers come before those of recordings, and these before PCM
+    # Later kinds overwrite: speakers' names take precedence over recordings', and these over PCM.
+    for kind in (PCM, RECORDING, SPEAKING):
         has = free & (nodes.of_row[kind] >= 0)
         node = nodes.of_row[kind][has]
         is_used = np.zeros(len(nodes.kind), bool)
@@ -65,7 +65,7 @@ def order(seed: int, nodes: Nodes, component: Int32s, free: Bools) -> Int64s:
         del has, node, is_used, rank, least
     chosen = first[first >= 0]
     draw = np.empty(count, np.uint64)
-    by_kind = np.argsort(chosen, kind="stable")  # nodes of a kind stand together
+    by_kind = np.argsort(chosen, kind="stable")  # nodes of a kind are adjacent
     for portion in np.array_split(by_kind, max(-(-count // BATCH), 1)):
         for kind in np.unique(nodes.kind[chosen[portion]]).tolist():
             some = portion[nodes.kind[chosen[portion]] == kind]
@@ -75,9 +75,10 @@ def order(seed: int, nodes: Nodes, component: Int32s, free: Bools) -> Int64s:
 
 
 def allocate(sizes: Int64s, lacking: Int64s, hours: Int64s, train: int) -> Sides:
-    """The split of each new component, in the order given; sizes and hours in µs.
+    """The split of each new component, in the order given.
 
-    `lacking` [splits] is what each split lacks, `hours` what it has; what train lacks is ignored.
+    `sizes` [components]: µs; `lacking` [splits]: µs between a split's target and what it has,
+    train's is ignored; `hours` [splits]: µs that a split has already; `train`: index of train.
     """
     sides = np.full(len(sizes), train, np.int16)
     missing = {
@@ -95,7 +96,7 @@ def allocate(sizes: Int64s, lacking: Int64s, hours: Int64s, train: int) -> Sides
             sides[index] = split
             missing[split] -= size
             rest -= size
-    # Then the smallest: each split now lacks less than any component that train could give.
+    # Each split now lacks less than train's smallest component: it takes that one if this helps.
     free = np.flatnonzero(sides == train)
     free = free[np.argsort(sizes[free], kind="stable")]
     for split in sorted(missing, key=lambda split: (-missing[split], split)):

@@ -1,4 +1,4 @@
-"""Assigns new clips to splits by fixed lists, with everything that must stay with them."""
+"""Assigns new clips to splits by lists of names, together with all clips of their components."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ from tasks.publish.choosing import components
 from tasks.publish.choosing.components import Sides
 from tasks.settings.split_lists import SplitList
 
-ListDescriptions = dict[str, ListDescription]  # `split_lists` of dataset.json: by split
+ListDescriptions = dict[str, ListDescription]  # by split: `split_lists` of dataset.json
 
 
 class Matches(NamedTuple):
-    split: Sides  # of each row, by number; -1: no list names it
+    split: Sides  # of each row, index into the names of splits; -1: no list names it
     described: ListDescriptions
     notes: list[str]  # for people
 
 
 class MatchedList:
-    """A list, and the clips that it names."""
+    """A list of names, and the clips that match them."""
 
     def __init__(self, named: SplitList) -> None:
         self.named = named
         self._names = pa.array(named.names, pa.string())
         self._hits = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
-        self.called: dict[int, str] = {}  # id and recording of each clip that it names
+        self.called: dict[int, str] = {}  # by number of a matching clip: its id and recording
 
     def add(self, first: int, rows: pa.Table) -> None:
-        """Clips (columns id, recording, source_id, dataset, speaker) from number `first` on."""
+        """Match the next clips (columns id, recording, source_id, dataset, speaker), numbered from
+        `first` on."""
         columns = [rows[name] for name in ("id", "recording", "source_id", "speaker")]
         columns.append(pc.binary_join_element_wise(rows["dataset"], rows["speaker"], "/"))
         for column in columns:
@@ -48,7 +49,7 @@ class MatchedList:
                 self.called.update(zip((first + hit).tolist(), names, strict=True))
 
     def hits(self, rows: Bools) -> tuple[Bools, list[str]]:
-        """Which of these clips the list names, and which of its names match no clip."""
+        """Which clips of `rows` (bool, by number) the list names, and the names that match none."""
         clip, name = (np.concatenate(column) for column in zip(*self._hits, strict=True))
         good = rows[clip]
         hit = np.zeros(len(rows), bool)
@@ -58,8 +59,8 @@ class MatchedList:
 
 
 def match(listed: list[MatchedList], rows: Int32s, count: int, names: list[str]) -> Matches:
-    """The split that the lists give each clip in `rows`, which holds numbers below `count`.
-    RunError if two lists name the same clip."""
+    """The split that the lists give to each clip in `rows` (numbers below `count`), as an index
+    into `names`. Raises RunError if two lists name the same clip."""
     split = np.full(len(rows), -1, np.int16)
     described, notes = ListDescriptions(), list[str]()
     among = np.zeros(count, bool)
@@ -95,8 +96,8 @@ def extend(
     of_component: Sides,
     names: list[str],
 ) -> Sides:
-    """The splits of components, `of_component` overruled where a matched row lies in one. RunError
-    if two lists name clips of one component."""
+    """The split of each component: that of its rows that a list matched (`matched`), else
+    `of_component`. Raises RunError if two lists name clips of one component."""
     by_list, torn = components.agreed(component, matched, len(of_component) - 1)
     if torn.any():
         row = int(np.argmax((component >= 0) & torn[component] & (matched >= 0)))

@@ -1,5 +1,5 @@
-"""The input of splits, weights and hours per speaker: some tens of bytes of each clip in memory,
-the rest in temporary files."""
+"""The input of splits, weights and hours per speaker: some tens of bytes a clip in memory, names in
+temporary files."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from tasks.publish.speakers import Speakers
 from tasks.settings import PackageSettings, split_lists
 from tasks.storage.long_columns import joined
 
-#: Columns of a row that choice, splits and weights go by; `labels` only where a source keeps some,
-#: `turns` only where clips hold several.
+#: Columns that choice, weights and splits read; `labels` only if a source keeps labels, `turns`
+#: only if clips hold several turns.
 COLUMNS = (
     *("id", "dataset", "recording", "channel", "source_id", "speaker", "language", "labels"),
     *("sha256", "num_samples", "sample_rate", "normalised", "turns"),
 )
-WORDS = "words"  # a kind of names: texts, which near-equal ones are found by
-#: Of these, the columns that only splits go by.
+WORDS = "words"  # a kind of names: whole texts, in which near-equal ones are searched for
+#: The columns that give a row's nodes (`columns_of`).
 NODES = ("dataset", "recording", "channel", "speaker", "sha256", "normalised")
 
 
 class Candidates(ExitStack):
     """Clips that pass choice and weights: added in batches, read after `finish`."""
 
-    number: Int32s  # of each among all that were added
+    number: Int32s  # of each clip, among all that were added
     length: Int64s  # µs
-    order: Int32s  # of ids
-    turn: UInt64s  # draw for the hours of their speaker
-    published: Bools  # in the newest version
-    rejected: pa.Table  # REJECTED by choice and weights, with their numbers
+    order: Int32s  # the clips sorted by id
+    turn: UInt64s  # draw that orders the clips of a speaker for `max_hours_per_speaker`
+    published: Bools  # whether in the newest version
+    rejected: pa.Table  # REJECTED: clips that choice and weights drop; `at`: their numbers
 
     def __init__(self, settings: PackageSettings, scratch: Path | None = None) -> None:
         super().__init__()
@@ -50,14 +50,14 @@ class Candidates(ExitStack):
         self._texts = bool(settings.splits) and (
             settings.disjoint is None or "text" in settings.disjoint
         )
-        # Before a file is opened:
+        # Raises ConfigError for a wrong list, so it comes before any file is opened.
         self.listed = [MatchedList(split_list) for split_list in split_lists.read(settings)]
         self.memory, self.scratch = settings.memory, scratch
         kinds = ("id", *KINDS, WORDS)
-        # Half: arrays of all clips and a database of near-equal texts come beside it.
+        # Half of the memory: arrays of all clips and a database of near-equal texts need the rest.
         self.names = self.enter_context(Names(kinds, settings.memory, scratch, divisor=2))
         self.chosen_by = clip_choice.Named(settings)
-        #: Texts of published clips that stay, with their splits (`normalised`, `split`).
+        #: Makes tables (normalised, split) of published clips that stay.
         self.staying: Callable[[], Iterable[pa.Table]] = lambda: ()
         self._numbers, self._lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
         self._turns, self._published = [np.zeros(0, np.uint64)], [np.zeros(0, bool)]
@@ -68,11 +68,11 @@ class Candidates(ExitStack):
         return len(self.names)
 
     def add(self, rows: pa.Table, published: Bools, linked: Speakers | None = None) -> None:
-        """The next clips (COLUMNS), and which of them are in the newest version. `linked`: who the
-        people in `turns` are over all recordings."""
+        """Add the next clips (COLUMNS); `published`: which are in the newest version; `linked`: the
+        speakers across recordings, for the people in `turns`."""
         numbers = np.arange(self._added, self._added + len(rows), dtype=np.int32)
         self._added += len(rows)
-        if clip_choice.asked(self._settings):
+        if clip_choice.restricts(self._settings):
             self.chosen_by.add(rows)
             good = clip_choice.chosen(self._settings, rows)
             self._rejected.append(rejections.rejected(numbers[~good], clip_choice.REASON))
@@ -80,8 +80,8 @@ class Candidates(ExitStack):
         if self._settings.weights:
             draw, weight = weights.draws(self._settings, rows)
             out = draw >= weight
-            why = rejections.rejected(numbers[out], "weight", draw[out], weight[out])
-            self._rejected.append(why)
+            rejected = rejections.rejected(numbers[out], "weight", draw[out], weight[out])
+            self._rejected.append(rejected)
             rows, numbers, published = rows.filter(pa.array(~out)), numbers[~out], published[~out]
         for matched_list in self.listed:
             matched_list.add(len(self), rows)
@@ -96,7 +96,7 @@ class Candidates(ExitStack):
         self.names.add(named, talking_in(rows, linked))
 
     def finish(self) -> None:
-        """All clips have been added."""
+        """Make the attributes, once all clips are added."""
         self.rejected = pa.concat_tables(self._rejected)
         self.number, self.length = joined(self._numbers), joined(self._lengths)
         self.turn, self.published = joined(self._turns), joined(self._published)
@@ -104,20 +104,22 @@ class Candidates(ExitStack):
 
 
 def columns_of(rows: pa.Table, texts: bool = True) -> dict[str, pa.ChunkedArray | pa.Array]:
-    """The names of each row's nodes (columns NODES), by kind; `texts`: null unless asked for."""
+    """The names of each row's nodes (columns NODES), by kind (KINDS). Without `texts`, the names of
+    texts are null."""
     text = texts_in(rows) if texts else pa.nulls(len(rows), pa.string())
     names = speakers_in(rows), _files_in(rows), rows["sha256"], text
     return dict(zip(KINDS, names, strict=True))
 
 
 def talking_in(rows: pa.Table, linked: Speakers | None = None) -> pa.Table:
-    """Who speaks in rows of which each has `turns` (TALKING), named as speakers of rows are."""
+    """The people in the `turns` of these rows (TALKING), each once a row, named as `speakers_in`
+    names speakers. `linked`: the speakers across recordings."""
     if "turns" not in rows.column_names:
         return TALKING.empty_table()
     turns = rows["turns"].combine_chunks()
     spoken, row = pc.list_flatten(turns), pc.list_parent_indices(turns)
     if not pa.types.is_struct(spoken.type) or spoken.type.get_field_index("speaker") < 0:
-        return TALKING.empty_table()  # of clips of one voice, for which they were asked
+        return TALKING.empty_table()  # clips of one voice, with turns by `package.publish`
     people = pa.table(
         {"dataset": rows["dataset"].take(row), "speaker": pc.struct_field(spoken, "speaker")}
     )
@@ -129,8 +131,8 @@ def talking_in(rows: pa.Table, linked: Speakers | None = None) -> pa.Table:
 
 
 def _files_in(rows: pa.Table) -> pa.ChunkedArray:
-    """The name of each row's recording, without its channel: each side of a call is faintly heard
-    in the other."""
+    """The name of each row's recording, without its channel: the channels of a call must share a
+    split, because each side is faintly audible in the other."""
     names = rows["recording"]
     if "channel" not in rows.column_names or rows["channel"].null_count == len(rows):
         return names
@@ -139,14 +141,14 @@ def _files_in(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def words_of(rows: pa.Table) -> pa.ChunkedArray | pa.Array:
-    """Each row's text as it is compared (column normalised)."""
+    """Each row's normalised text; null without the column."""
     if "normalised" not in rows.column_names:
         return pa.nulls(len(rows), pa.string())
     return rows["normalised"]
 
 
 def texts_in(rows: pa.Table) -> pa.Array:
-    """A hash of each row's text as it is compared; null without one."""
+    """The sha256 of each row's normalised text; null without a text."""
     texts = words_of(rows).to_pylist()
     hashes = [hashlib.sha256(t.encode()).hexdigest() if t else None for t in texts]
     return pa.array(hashes, pa.string())

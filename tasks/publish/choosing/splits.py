@@ -1,29 +1,30 @@
-"""Split assignment: which clips are train, and which dev, test or what `package.splits` names.
+"""Assigns clips to splits: train, and the splits that `package.splits` names.
 
-`{dev: 0.05, test: {hours: 2}, hard: {list: hard.txt}}`; the rest is `train`.
+`{dev: 0.05, test: {hours: 2}, hard: {list: hard.txt}}`; all other clips are `train`.
 
-**Never separated:** clips of one recording, clips of one speaker (names of speakers belong to their
-dataset; of a clip of several turns, all who speak in it), and clips of the same samples (equal
-sha256). Clips connected in this way form a component, and a component is in one split. Copies with
-other samples are the business of the filter `duplicate`, which keeps one of each.
-`package.disjoint` names what is never separated, and may name texts, which read speech has by
-default (`text_splits.py`).
+**Never separated** are clips of one recording, clips of one speaker (speakers' names belong to
+their dataset; in a clip with several turns, everybody who speaks counts), and clips with equal
+samples (equal sha256). Clips connected in this way form a component, and a component is in one
+split. Copies with other samples are removed by the filter `duplicate`, which keeps one of each.
+`package.disjoint` sets what is never separated; it may include texts, and does by default for read
+speech (`text_splits.py`).
 
-**What is published stays.** A version holds `splits.parquet`: the split of every speaker, recording
-and PCM that was ever assigned, also while it is absent. New clips of a known speaker or recording
-follow it. A new clip that would join two splits (a new recording of speakers in both, a copy of a
-clip in another split) is dropped as `package.split_conflict`, together with all new clips connected
-to it; a published clip only if its source now names another speaker. Other fractions move nothing
-that is published; `package.resplit` assigns everything anew, as does the first version with splits.
+**Published clips keep their split.** A version holds `splits.parquet`: the split of every speaker,
+recording and PCM that was ever assigned, even while it is absent. New clips of a known speaker or
+recording follow it. A new clip that would join two splits (a new recording with speakers of both, a
+copy of a clip in another split) is dropped as `package.split_conflict`, together with all new clips
+connected to it; a published clip only if its source now names another speaker. Changed fractions
+move no published clip; `package.resplit` assigns everything anew, as does the first version with
+splits.
 
 **New components** are allocated in the order of a seeded hash of their names, each to the split
 that lacks the most hours and has room for the whole component. Then a split takes the smallest
 remaining component if that brings it nearer to its hours, or if it would otherwise be empty. So
-with enough new audio, the hours of a split are within one component of what was asked, whatever its
-size. Train never gives a component larger than what it keeps; and if splits ask for hours instead
-of fractions, they get at most half of all hours.
+with enough new audio, a split's hours are within one component of its target. Train never gives
+away a component larger than what it keeps, and splits with targets in hours get at most half of all
+hours.
 
-The result does not depend on the order of the rows; memory and time grow with n log n.
+The result does not depend on the order of the rows; time grows with n log n.
 """
 
 from __future__ import annotations
@@ -54,35 +55,35 @@ from tasks.storage import tables
 from tasks.storage.versions import Proved
 
 FILE = "splits.parquet"
-DEFAULT = ("speaker", "recording", "pcm")  # and texts of read speech
-AUDIO = {"audio": "pcm"}  # of `package.disjoint`, as kinds
-NOWHERE = np.int16(-1)  # a split
+DEFAULT = ("speaker", "recording", "pcm")  # for read speech also texts
+AUDIO = {"audio": "pcm"}  # names in `package.disjoint` that differ from their kind
+NOWHERE = np.int16(-1)  # no split
 AT_ONCE = 1 << 21  # clips that are summed together
 
 
 class SplitAssignment(NamedTuple):
-    """The split of each clip, and what follows from it."""
+    """The split of each clip, the clips that are dropped, and the next `splits.parquet`."""
 
     names: list[str]
-    split: Sides  # of each clip, index of `names`; -1: it would join two splits
-    joining: Int64s  # such clips, as indices,
-    joins: pa.DictionaryArray  # and what each would join, in words
-    repeating: Int64s  # clips whose text belongs to another split, as indices,
-    repeats: pa.DictionaryArray  # and to which, in words
-    table: Callable[[], Iterator[pa.Table]]  # parts (SPLITS) of the next `splits.parquet`
+    split: Sides  # of each clip, index into `names`; -1: the clip is dropped
+    joining: Int64s  # indices of clips that would join two splits
+    joins: pa.DictionaryArray  # for each of them, what it would join, as a text
+    repeating: Int64s  # indices of clips whose text belongs to another split
+    repeats: pa.DictionaryArray  # for each of them, which split that is, as a text
+    table: Callable[[], Iterator[pa.Table]]  # makes tables (SPLITS) of `splits.parquet`
     lists: split_by_list.ListDescriptions
     notes: list[str]  # for people, one sentence each
 
 
 @dataclass(slots=True)
 class _Parting:
-    """Clips by component, and what is settled about them."""
+    """The clips by component, and the splits assigned so far."""
 
-    component: Int32s  # of each clip; -1: none, because all of its names have a split
-    splits: Sides  # of each component, -1: none yet; the last stands for component -1
-    most: Sides  # of each clip, the split of its names; -1: none
-    joining: Bools  # clips whose names are in several splits
-    kept: Bools  # clips that join no two splits, not even through others
+    component: Int32s  # of each clip; -1: none, because all of its nodes have a split
+    splits: Sides  # of each component, -1: none yet; the last entry is for component -1
+    most: Sides  # of each clip, the split of its nodes; -1: none
+    joining: Bools  # of each clip, whether its nodes are in several splits
+    kept: Bools  # of each clip, whether neither it nor its component joins two splits
 
     def free(self) -> Bools:
         """Clips of components without a split."""
@@ -102,8 +103,8 @@ class _Texts(NamedTuple):
 
 
 def published(version: Path | None) -> SplitTable:
-    """The parts of `splits.parquet` of a version; none if it was published without splits. RunError
-    if it is damaged."""
+    """Reads `splits.parquet` of a version; empty if the version has no splits. The reader raises
+    RunError if the file is damaged."""
     if version is None or not storage.exists(version / FILE):
         return lambda columns: [SPLITS.empty_table().select(columns)]
     return partial(tables.portions, version / FILE, opened=Proved(version))
@@ -116,16 +117,17 @@ def assign(
     before: SplitTable,
     staying: Mapping[str, int] | None = None,
 ) -> SplitAssignment:
-    """Assign the clips whose numbers are `rows`, in the order of their ids. `before`: the
-    `splits.parquet` to continue; `staying`: µs that other clips fill in each split.
+    """Assign a split to each of the clips whose numbers are `rows`, sorted by id.
 
-    RunError if two lists name clips that belong together, or leave nothing for train.
+    `before`: the `splits.parquet` to continue; `staying`: by split, µs of other clips already in
+    it. Raises RunError if two lists name clips of one component, or if the lists leave no clip for
+    train.
     """
     published_names, kinds = names_in(before)
     names = sorted({REST, *settings.splits} | published_names)
     nodes = Nodes(clips.names, KINDS, rows)
     length = clips.length[rows]
-    text = _applied(settings, nodes, length, kinds)
+    text = _keep_disjoint(settings, nodes, length, kinds)
     of_node = components.published_splits(nodes, before, names)
     parting = _parted(nodes, of_node, len(names))
     kept = parting.kept
@@ -149,8 +151,8 @@ def assign(
     split[~kept] = -1
     repeating = np.zeros(0, np.int64)
     if text is not None:
-        asked = (n for n in np.flatnonzero(targets > 0).tolist() if n != train)
-        shares = {n: float(targets[n]) / max(total, 1) for n in asked}
+        with_target = (n for n in np.flatnonzero(targets > 0).tolist() if n != train)
+        shares = {n: float(targets[n]) / max(total, 1) for n in with_target}
         texts = _settled(texts, split, by_list, length, shares, train)
         repeating = _repeating(texts, split)
         split[repeating] = -1
@@ -171,12 +173,13 @@ def assign(
     return SplitAssignment(names, split, out, joins, repeating, repeats, table, described, notes)
 
 
-def _applied(
+def _keep_disjoint(
     settings: PackageSettings, nodes: Nodes, length: Int64s, kinds: set[str]
 ) -> Int32s | None:
-    """Take the nodes out that may be in two splits, and texts, which connect later: those of each
-    clip if they may not. A clip without any other is in a split by its recording, if it is one of
-    nobody known, else by its samples. `kinds`: what is in `splits.parquet`."""
+    """Remove from `nodes` the kinds that may be in two splits, and texts, which are connected
+    later. Returns the text of each clip if texts may not be in two splits, else None. A clip
+    without any node keeps its recording if speakers are kept apart, else its samples. `kinds`:
+    those in `splits.parquet`."""
     text = nodes.of_row[TEXT].copy()
     recording = nodes.of_row[KINDS.index("recording")]
     splits = len({REST, *settings.splits})
@@ -189,20 +192,21 @@ def _applied(
             nodes.of_row[number] = -1
             if kind == SPEAKER:
                 nodes.talking = nodes.talking[:, :0]
-    nameless = (nodes.of_row < 0).all(axis=0)  # a clip of nobody known, for example
+    nameless = (nodes.of_row < 0).all(axis=0)  # a clip of an unknown speaker, for example
     nodes.of_row[instead, nameless] = kept[nameless]
     return text if "text" in wanted else None
 
 
 def kinds_apart(disjoint: Sequence[str] | None, read: bool) -> set[str]:
-    """Kinds that may not be in two splits, by `package.disjoint`. `read`: it is read speech."""
+    """Kinds that may not be in two splits, by `package.disjoint`. `read`: whether it is read
+    speech."""
     if disjoint is None:
         return {*DEFAULT, "text"} if read else {*DEFAULT}
     return {AUDIO.get(name, name) for name in disjoint}
 
 
 def names_in(table: SplitTable) -> tuple[set[str], set[str]]:
-    """Names of the splits in a `splits.parquet`, and its kinds."""
+    """The names of splits and the kinds in a `splits.parquet`."""
     names, kinds = set[str](), set[str]()
     for part in table(["kind", "split"]):
         names |= set(pc.unique(part["split"]).to_pylist())
@@ -211,7 +215,8 @@ def names_in(table: SplitTable) -> tuple[set[str], set[str]]:
 
 
 def _parted(nodes: Nodes, of_node: Sides, splits: int) -> _Parting:
-    """Components by what was published."""
+    """The components of the clips, with the splits that their published nodes have. `of_node`: the
+    published split of each node; `splits`: the number of splits."""
     of_row = components.with_talking(nodes)
     most, joining = _sides(of_row, of_node, splits)
     component = components.components_of(of_row, of_node, ~joining)
@@ -231,7 +236,8 @@ def _follow_lists(
     matches: split_by_list.Matches,
     names: list[str],
 ) -> Bools:
-    """Put components without a split where lists name a clip of them; returns their clips."""
+    """Give each component without a split that of a list that names one of its clips; returns the
+    clips of these components."""
     free = parting.free()
     matched = np.where(free, matches.split, NOWHERE)
     parting.splits = split_by_list.extend(
@@ -249,8 +255,8 @@ def _allocate(
     targets: Int64s,
     train: int,
 ) -> None:
-    """Give each new component a split. `others`: µs that other clips fill in each split; `targets`:
-    what each should have."""
+    """Give each new component a split. `others`: µs of other clips in each split; `targets`: µs
+    that each split should have."""
     free, count = parting.free(), len(parting.splits) - 1
     fixed = np.where(parting.kept & ~free, parting.of_clips(), NOWHERE)
     hours = others + _summed(fixed, length, len(targets))
@@ -266,7 +272,8 @@ def _allocate(
 
 
 def _known_texts(text: Int32s, of_node: Sides, parting: _Parting) -> _Texts:
-    """The texts of all clips, with the split of each that is in just one by what was published."""
+    """The texts of all clips, with the split of those whose published clips are all in one
+    split."""
     nodes = np.unique(text[text >= 0])
     number = np.where(text >= 0, np.searchsorted(nodes, text), -1).astype(np.int32)
     of_text = of_node[nodes]
@@ -285,8 +292,8 @@ def _settled(
     shares: dict[int, float],
     train: int,
 ) -> _Texts:
-    """The texts, each with a split; those of clips that a list chose follow them. `split`: of each
-    clip, -1: it is not packaged; `shares`: see `text_splits.of_texts`."""
+    """The texts, each with a split: texts of clips that a list assigned take the clips' split.
+    `split`: of each clip, -1: not packaged; `shares`: see `text_splits.of_texts`."""
     fixed, listed = texts.splits.copy(), by_list & (texts.of_clip >= 0)
     np.maximum.at(fixed, texts.of_clip[listed], split[listed])
     splits = text_splits.of_texts(texts.of_clip, split, length, fixed, shares, train)
@@ -294,20 +301,20 @@ def _settled(
 
 
 def _repeating(texts: _Texts, split: Sides) -> Int64s:
-    """Clips whose text belongs to another split, as indices."""
+    """Indices of the clips whose text belongs to another split."""
     side = np.append(texts.splits, NOWHERE)[texts.of_clip]
     return np.flatnonzero((split >= 0) & (side >= 0) & (split != side))
 
 
 def _repeats(texts: _Texts, clips: Int64s, names: list[str]) -> pa.DictionaryArray:
-    """Where the text of each of these clips is, in words."""
+    """A text that names the split of each clip's text."""
     words = [f"its text is in {name}" for name in names]
     codes = texts.splits[texts.of_clip[clips]] if len(clips) else np.zeros(0, np.int16)
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(words))
 
 
 def _sides(of_row: Int32s, of_node: Sides, splits: int) -> tuple[Sides, Bools]:
-    """The split that the nodes of each clip have (-1: none), and whether they have several."""
+    """The split of each clip's nodes (-1: none), and whether they have several."""
     count = of_row.shape[1]
     most, least = np.full(count, -1, np.int16), np.full(count, splits, np.int16)
     for kind in range(len(KINDS)):
@@ -319,12 +326,12 @@ def _sides(of_row: Int32s, of_node: Sides, splits: int) -> tuple[Sides, Bools]:
 
 def _side(of_row: Int32s, of_node: Sides, kind: int) -> Sides:
     """For each clip, the split of its recording, speaker or samples (`kind`); -1: none."""
-    side: Sides = np.append(of_node, np.int16(-1))[of_row[kind]]  # the last: where none is
+    side: Sides = np.append(of_node, np.int16(-1))[of_row[kind]]  # the last for node -1
     return side
 
 
 def _summed(group: Sides | Int32s, length: Int64s, count: int) -> Int64s:
-    """µs of each group; clips of group -1 do not count. Takes some clips at a time."""
+    """µs of each of `count` groups; clips of group -1 do not count."""
     sums = np.zeros(count, np.int64)
     for begin in range(0, len(group), AT_ONCE):
         some, lengths = group[begin : begin + AT_ONCE], length[begin : begin + AT_ONCE]
@@ -336,7 +343,7 @@ def _summed(group: Sides | Int32s, length: Int64s, count: int) -> Int64s:
 def _table(
     nodes: Nodes, of_node: Sides, split: Sides, before: SplitTable, names: list[str]
 ) -> Iterator[pa.Table]:
-    """`before`, and the nodes that were assigned now."""
+    """Tables (SPLITS): those of `before`, then the nodes that got their split now."""
     for part in before(SPLITS.names):
         yield part.select(SPLITS.names).cast(SPLITS)
     now = np.full(len(of_node), -1, np.int16)
@@ -359,7 +366,7 @@ def _table(
 def _joins(
     nodes: Nodes, of_node: Sides, clips: Int64s, joining: Bools, names: list[str]
 ) -> pa.DictionaryArray:
-    """What each of these clips would join, in words."""
+    """A text that says which splits each of these clips would join."""
     direct = np.stack([_side(nodes.of_row, of_node, kind)[clips] for kind in range(len(KINDS))])
     kinds, kind_of_clip = np.unique(direct, axis=1, return_inverse=True)
     words = [*(_joined(column, names) for column in kinds.T), "joins clips of two splits"]
@@ -380,12 +387,13 @@ def _notes(
     listed: Sides,
     targets: Int64s,
 ) -> list[str]:
-    """Sentences about splits that differ from what was asked; `has`: µs of each split."""
+    """Messages about splits that differ from the settings. `has`: µs of each split; `listed`: the
+    split of each clip by a list."""
     notes: list[str] = []
     speakers = settings.disjoint is None or SPEAKER in settings.disjoint
     apart = "package.disjoint: [recording, audio] lets a speaker be in several splits, "
     remedy = apart if speakers else "name less there, or "
-    if not has.any():  # nothing is packaged yet: `plan` of a first run, or of one that was killed
+    if not has.any():  # nothing is packaged yet: `plan` before the first run has finished
         return notes
     elsewhere = (listed >= 0) & (split >= 0) & (split != listed)
     for number in np.unique(listed[elsewhere]).tolist():
@@ -410,7 +418,7 @@ def _notes(
 
 
 def _left_out(lengths: Int64s) -> list[str]:
-    """A sentence about the clips that repeat a text of another split, if there are any."""
+    """A message about the clips dropped because another split has their text. `lengths`: in µs."""
     if not len(lengths):
         return []
     return [

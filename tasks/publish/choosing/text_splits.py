@@ -1,15 +1,15 @@
-"""No text in two splits: which clips are kept together for it, and which are left out.
+"""Keeps each text in one split: which components must be joined for it, and which clips dropped.
 
-Texts are compared as `normalised` has them. Recordings and speakers that share texts become one
-component, as if they shared a speaker, so that nothing has to be left out; unless that holds more
-than half of all hours, as where everybody reads the same prompts, or would join two splits. Then
-each is assigned for itself, every text belongs to one split, and clips of it in others are left
-out:
+Texts are compared by the column `normalised`. Components that share texts become one, as if they
+shared a speaker, so that no clip has to be dropped. If the joined component would have more than
+half of all hours, as when everybody reads the same prompts, or would join two splits, its members
+are assigned separately. Then every text belongs to one split, and clips of it in other splits are
+dropped:
 
-* a text that a version has published stays in its split, and one that a list names in that list's;
-* another one stays where most of its time is, which is mostly train;
-* but a split keeps about that share of its time which was asked for it of all: with 5 % for dev,
-  texts of 5 % of dev's time stay there and are left out of train.
+* a published text stays in its split, and a text that a list names is in that list's split;
+* any other text belongs to the split with most of its time, usually train;
+* but every other split keeps a share of its own time about as large as its share of all time: with
+  5 % for dev, texts of 5 % of dev's time stay in dev and are dropped from train.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from tasks.publish.choosing.components import Sides, agreed
 from tasks.publish.choosing.split_input import WORDS, Candidates
 from tasks.scoring import near_texts
 
-#: Read speech: this share of the time, and more, has texts that other recordings have too; and
-#: there are at least so many texts for each split. (One wake word in every recording is none.)
+#: Speech counts as read if at least this share of its time has texts that occur in several
+#: recordings, and if there are at least LEAST_TEXTS texts for each split: one wake word in every
+#: recording is not read speech.
 READ_SHARE = 0.2
 LEAST_TEXTS = 2
 
 
 def is_read(text: Int32s, recording: Int32s, length: Int64s, splits: int) -> bool:
-    """Whether prompts are repeated. `text` and `recording`: nodes of each clip, -1 for none;
-    `length` in µs."""
+    """Whether the clips are read speech: recordings repeat each other's texts. `text` and
+    `recording`: nodes of each clip, -1: none; `length`: µs; `splits`: their number."""
     if len(np.unique(text[text >= 0])) < LEAST_TEXTS * splits:
         return False
     has = (text >= 0) & (recording >= 0)
@@ -51,11 +52,13 @@ def united(
     length: Int64s,
     listed: Bools,
 ) -> tuple[Int32s, Sides]:
-    """Components that share texts as one, where that is possible: that of each clip, -1 as before,
-    and the split of each, -1: it has to be assigned; with one more for component -1.
+    """Join components that share texts, where that is possible. Returns the new component of each
+    clip (-1 stays -1), and the split of each component (-1: to be assigned), with a last entry for
+    component -1.
 
-    `text`: a number for each clip, -1 for none; `text_split`: the known split of each, -1 for none;
-    `listed`: clips of components that a list put into a split, which draw no others after them.
+    `text`: number of each clip's text, -1: none; `text_split`: known split of each text, -1: none;
+    `length`: µs; `listed`: clips whose component got its split from a list; these components are
+    not joined with others.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -83,7 +86,8 @@ def united(
 
 
 def _most_time(component: Int32s, split: Sides, length: Int64s, count: int) -> Sides:
-    """The split in which each component has most of its texts' time; -1: in none."""
+    """The split in which each component has most of its texts' time; -1: none of them has a
+    split."""
     has_split = split >= 0
     if not has_split.any():
         return np.full(count, -1, np.int16)
@@ -96,8 +100,9 @@ def _most_time(component: Int32s, split: Sides, length: Int64s, count: int) -> S
 def of_texts(
     text: Int32s, split: Sides, length: Int64s, fixed: Sides, shares: dict[int, float], train: int
 ) -> Sides:
-    """The split of each text; `fixed`: where it has to stay, -1 for anywhere. `split`: of each
-    clip, -1: it is not packaged. `shares`: what was asked for each split, of all time."""
+    """The split of each text. `text`, `split`: of each clip, -1: no text, not packaged; `length`:
+    µs; `fixed`: the split where each text must be, -1: any; `shares`: each split's share of all
+    time by the settings."""
     splits = max(int(split.max(initial=0)), int(fixed.max(initial=0)), train, *shares) + 1
     has = (text >= 0) & (split >= 0)
     code = text[has].astype(np.int64) * splits + split[has]
@@ -110,41 +115,42 @@ def of_texts(
     for number, share in sorted(shares.items()):
         _keep_share(number, share, time, sides, free, train)
     if not time[sides == train, train].any() and time[free, train].any():
-        sides[np.flatnonzero(free)[time[free, train].argmax()]] = train  # it is never emptied
+        # Train keeps at least one text.
+        sides[np.flatnonzero(free)[time[free, train].argmax()]] = train
     return sides
 
 
 def _keep_share(
     split: int, share: float, time: Float64s, sides: Sides, free: Bools, train: int
 ) -> None:
-    """Give the split the cheapest texts that it has with others, until it keeps about its share,
-    and one at least."""
+    """Give texts that the split shares with others to it, cheapest first (least time lost in other
+    splits for the time kept), until it keeps about `share` of its time, and at least one text.
+    `time`: µs [texts, splits]; `sides`: the split of each text, changed in place."""
     kept = float(time[sides == split, split].sum())
     wanted = share * float(time[:, split].sum())
     some = np.flatnonzero(free & (sides != split) & (time[:, split] > 0))
     cost = time[some].sum(axis=1) / time[some, split]
     for text in some[np.argsort(cost, kind="stable")].tolist():
         if kept and wanted - kept < time[text, split] / 2:
-            continue  # without it, it is nearer to its share
+            continue  # the split is nearer to its share without this text
         if sides[text] == train and time[sides == train, train].sum() == time[text, train]:
-            continue  # train's last one
+            continue  # train's last text
         sides[text] = split
         kept += time[text, split]
 
 
-# Near-equal texts as one, so that they come to one split (`tasks.scoring.near_texts`).
+# Near-equal texts count as one text, so that they come into one split (`tasks.scoring.near_texts`).
 #
-# Also with texts of published clips that stay. Where what is published has near-equal texts in
-# two splits, as versions made before they were compared may, each text of such a group is on its
-# own.
+# Texts of published clips that stay are compared, too. Early versions may have near-equal texts in
+# two splits; each text of such a group then counts by itself.
 
 
 def grouped(
     clips: Candidates, rows: Int32s, text: Int32s, split: Sides, names: list[str]
 ) -> tuple[Int32s, Sides]:
-    """The number of each clip's group of texts, -1 for none, and the split of each group, as an
-    index of `names`; -1: none yet. `rows`: numbers of the clips; `text`: a number for the text of
-    each, -1 for none; `split`: of each text."""
+    """The number of each clip's group of near-equal texts (-1: no text), and the split of each
+    group as an index into `names` (-1: none yet). `rows`: numbers of the clips; `text`: number of
+    each clip's text, -1: none; `split`: of each text."""
     staying: list[Sides] = [np.zeros(0, np.int16)]
 
     def texts() -> Iterator[pa.ChunkedArray]:

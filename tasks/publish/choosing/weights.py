@@ -1,10 +1,10 @@
-"""Which share of a dataset's clips is packaged by its weight, and how many hours of a speaker.
+"""Seeded draws that package a share of a dataset's clips, or limit the hours of each speaker.
 
-`package.weights: {podcasts: 0.3}` packages 0.3 of the clips of the dataset that passed all rules
-and drops the others as `package.weight`, with the clip's draw as value and the weight as threshold.
-A clip's draw depends on the seed and its id alone: it is the same in every version, and a higher
-weight only adds clips. Data-Juicer mixes datasets by such weights too, but repeats clips for
-weights above 1; here a dataset never holds a clip twice, so that ids are unique.
+`package.weights: {podcasts: 0.3}` packages 0.3 of the dataset's clips that passed all rules and
+drops the others as `package.weight`, with the clip's draw as value and the weight as threshold. A
+clip's draw depends only on the seed and its id: it is the same in every version, and a higher
+weight only adds clips. Data-Juicer also mixes datasets by weights, but repeats clips for weights
+above 1; here a version never holds a clip twice, so that ids are unique.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tasks.storage.sorted_keys import first_of_runs
 
 
 def draws(settings: PackageSettings, rows: pa.Table) -> tuple[Float64s, ...]:
-    """(draw, weight) of each row (columns dataset and, with any weights, id): a clip is packaged if
-    draw < weight. Where every clip of the dataset is, the draw is NaN and the weight 1."""
+    """(draw, weight) of each row (columns dataset, id), both from 0 to 1; float64 [rows]. A clip is
+    packaged if draw < weight. For a dataset without a weight, the draw is NaN and the weight 1."""
     weight = np.ones(rows.num_rows)
     dataset = long_columns.coded(rows["dataset"])
     codes = dataset.indices.to_numpy(zero_copy_only=False)
@@ -36,20 +36,21 @@ def draws(settings: PackageSettings, rows: pa.Table) -> tuple[Float64s, ...]:
     return draw, weight
 
 
-# Caps per speaker: packages at most `package.max_hours_per_speaker` of each speaker.
+# Caps the hours of each speaker at `package.max_hours_per_speaker`.
 #
-# A speaker's clips are ordered: first published ones, then others, both by a seeded draw. The
-# first that exceeds the cap and all after it are dropped as `package.speaker_hours`; each one's
-# value is the speaker's hours up to its end. A clip's draw depends on the seed and its id alone,
-# so a higher cap only adds clips, and what is published stays while its speaker has the same name
-# and cap. Clips without a speaker are not counted.
+# A speaker's published clips come first, then the others, each in the order of a seeded draw. The
+# first clip that exceeds the cap and all after it are dropped as `package.speaker_hours`, with the
+# speaker's hours up to the end of the clip as value. A clip's draw depends only on the seed and its
+# id, so a higher cap only adds clips, and published clips stay while their speaker has the same
+# name and cap. Clips without a speaker are not capped.
 
 
 def over_hours(
     speaker: Int32s, turn: UInt64s, length: Int64s, published: Bools, most: float
 ) -> tuple[Bools, Float64s]:
-    """Which clips do not fit into `most` hours of their speakers, and the speaker's hours up to the
-    end of each. `speaker`: its number, -1 for none; `length`: in µs."""
+    """Which clips exceed `most` hours of their speaker, and the speaker's hours up to the end of
+    each clip. `speaker`: number of each clip's speaker, -1: none; `turn`: its draw; `length`:
+    µs."""
     order = np.lexsort((turn, ~published, speaker))
     summed = np.cumsum(length[order])
     first = first_of_runs(speaker[order])

@@ -1,4 +1,4 @@
-"""Header of a version's README.md: the metadata that the Hugging Face Hub reads.
+"""The YAML header of a version's README.md: metadata for the Hugging Face Hub.
 
 Keys and values: https://huggingface.co/docs/hub/datasets-cards. Identifiers of licences:
 https://huggingface.co/docs/hub/repositories-licenses.
@@ -35,7 +35,7 @@ SPDX = {
 
 
 def of_version(facts: DatasetJson, name: str) -> JsonObject:
-    """Header from `facts`, the content of dataset.json; `name` is for people."""
+    """The header. `facts`: the content of dataset.json; `name`: the title for people."""
     header: JsonObject = {"pretty_name": name, **licences(facts["licences"].values())}
     if codes := languages(row["language"] for row in facts["packaged"]):
         header["language"] = codes
@@ -55,8 +55,8 @@ def licence(stated: str) -> str | None:
 
 
 def licences(stated: Iterable[str | None]) -> JsonObject:
-    """`license`, and `license_name` and `license_link` of licences that the Hub does not know. A
-    source without a licence is `unknown`."""
+    """`license`, and `license_name` and `license_link` for licences that the Hub does not know. A
+    source without a licence gets `unknown`."""
     every = [*dict.fromkeys(stated)]
     names = [*dict.fromkeys("unknown" if not g else licence(g) or "other" for g in every)]
     header: JsonObject = {"license": names[0] if len(names) == 1 else names}
@@ -79,6 +79,7 @@ def languages(heard: Iterable[str | None]) -> list[str]:
 
 
 def size(utterances: int) -> str:
+    """The Hub's size category: `n<1K`, `1K<n<10K`, …"""
     reached = max(len(str(utterances)) - 3, 0)  # bounds that are not above it
     if reached == 0:
         return f"n<{SIZES[0]}"

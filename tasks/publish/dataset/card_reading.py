@@ -1,4 +1,4 @@
-"""How to read each format of a version: one snippet each, which runs as it is in the folder."""
+"""How to read each format of a version: a snippet that runs unchanged in the version's folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tasks.base.json_types import DatasetJson
 
 
 class Snippet(NamedTuple):
-    """`language` as in Markdown's fences."""
+    """Code, and its language as Markdown's fences name it."""
 
     language: str
     code: str
@@ -42,7 +42,7 @@ for number in range(len(clips)):  # any clip, in any order
     samples, rate = soundfile.read(io.BytesIO(clip["audio"]))
     print(clip["id"], len(samples) / rate, clip["text"])
 """
-#: What a profile's trainer takes; the rate is that of its published settings.
+#: How each profile's trainer reads the files, with the sample rate of its published settings.
 _TRAINERS = {
     "ljspeech": "What reads LJSpeech takes the folder metadata_csv/{split} as it is (22050 Hz).",
     "hf_audiofolder": 'datasets.load_dataset("metadata_csv", split="{split}"), as it is.',
@@ -210,8 +210,8 @@ for row in rows.cast_column("audio", Audio(decode=False)):
 
 
 def snippet(name: str, split: str, facts: DatasetJson, tars: Mapping[str, int]) -> Snippet | None:
-    """The snippet of a format, for a split; `tars`: output shards of each split. None for a format
-    of one's own."""
+    """The snippet for a format and a split; None for a format that is not part of uttermill.
+    `tars`: number of output shards, by split."""
     if name not in _SNIPPETS:
         return None
     language, code = _SNIPPETS[name]

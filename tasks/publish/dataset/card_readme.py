@@ -1,7 +1,7 @@
-"""README.md of a version: a data card for the Hugging Face Hub, and for people.
+"""README.md of a version: a data card for the Hugging Face Hub and for people.
 
-It is made from dataset.json, and as deterministic: no clock, no path of this machine, no
-credentials.
+It is made from dataset.json and is as deterministic: it contains no time, no path of this machine
+and no credentials.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ SHOWN = ("filter", "enhance", "resample", "transcribe", "package")
 
 
 def text(facts: DatasetJson, columns: pa.Schema, tars: Mapping[str, int]) -> str:
-    """The whole file. `columns` is the schema of `utterances.parquet`, `tars` the number of output
-    shards of each split."""
+    """The whole file. `columns`: the schema of `utterances.parquet`; `tars`: number of output
+    shards, by split."""
     name = f"{', '.join(facts['licences'])}, version {facts['version']}"
     header = _yaml(card_header.of_version(facts, name))
     parts = [
@@ -120,7 +120,7 @@ def _contents(facts: DatasetJson) -> Iterator[str]:
 
 
 def _dialogues(talk: Dialogues) -> Iterator[str]:
-    """Numbers that spoken dialogue is described by."""
+    """Statistics on spoken dialogue: turns, floor transfers, backchannels."""
     by_count = ", ".join(f"{row['windows']:,} of {row['speakers']}" for row in talk["speakers"])
     yield f"Conversations, by how many people speak in a clip: {by_count}."
     in_overlap = talk["transfers_in_overlap"] / max(talk["floor_transfers"], 1)
@@ -149,7 +149,7 @@ def _dialogues(talk: Dialogues) -> Iterator[str]:
 
 
 def _annotations(facts: DatasetJson) -> Iterator[str]:
-    """What plug-ins say of the clips beside numbers."""
+    """The annotations that the version holds, and the hours of each label's values."""
     if not (declared := facts.get("annotations")):
         return
     yield "Annotations, each a column of `utterances.parquet`:"
@@ -266,7 +266,8 @@ def _licences(facts: DatasetJson) -> Iterator[str]:
 
 
 def _reading(facts: DatasetJson, tars: Mapping[str, int]) -> Iterator[str]:
-    """Each format: first paragraph and paths of its plug-in's docstring, a snippet that runs."""
+    """For each format: the first paragraph and the paths from its plug-in's docstring, then a
+    snippet that reads it."""
     yield "## How to read it"
     yield 'Texts, sources and measures: `pyarrow.parquet.read_table("utterances.parquet")`.'
     yield "Each snippet runs in this folder."
@@ -283,8 +284,8 @@ def _reading(facts: DatasetJson, tars: Mapping[str, int]) -> Iterator[str]:
 
 
 def _layout(name: str, docs: Iterable[str], options: Mapping[str, object]) -> Iterator[str]:
-    """Lines of a docstring's paragraphs that are paths; those after "With `NAME: true`" only if
-    that option is on."""
+    """The lines of a docstring that are paths. Paths after "With `NAME: true`" only if that option
+    is on."""
     is_on = True
     for paragraph in docs:
         if option := re.match(r"With `(\w+): true`", paragraph):
@@ -307,6 +308,6 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def cell(words: str) -> str:
-    """A text from outside on one line, escaped for Markdown and HTML."""
+    """A text from outside uttermill on one line, escaped for Markdown and HTML."""
     flat = masking.sentence(" ".join(words.split()))
     return re.sub(r"([\\`*\[\]|])", r"\\\1", flat).replace("<", "&lt;")

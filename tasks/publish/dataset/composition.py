@@ -28,7 +28,7 @@ from tasks.storage import tables
 
 #: Lower edges of the histogram of durations, s; a bin ends where the next begins.
 EDGES = (0.0, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 60.0)
-LARGEST = 20  # speakers that are named, and values of a label
+LARGEST = 20  # speakers, or values of a label, that are listed
 COLUMNS = ("dataset", "split", "language", "speaker", "num_samples", "sample_rate")
 KEYS = ("dataset", "split", "language", "speaker", "sample_rate")
 SUMMED = ("samples", "items")
@@ -38,7 +38,8 @@ LABEL_KEYS = ("label", "value", "sample_rate")
 
 def of_utterances(parts: Iterable[pa.Table]) -> Composition:
     """`splits`, `packaged` (utterances and hours of every split, dataset and language),
-    `durations` (s) and `speakers`, of a version's utterances (COLUMNS) in any portions."""
+    `durations` (s) and `speakers`. `parts`: a version's utterances (COLUMNS), divided in any
+    way."""
     lengths: dict[str, list[Float64s]] = {}
     sums = []
     for part in parts:
@@ -50,7 +51,7 @@ def of_utterances(parts: Iterable[pa.Table]) -> Composition:
     kept = summary.sums_by(pa.concat_tables(sums), KEYS, SUMMED)
     splits = {name: np.concatenate(lengths[name]) for name in sorted(lengths)}
     every = np.concatenate([np.empty(0), *splits.values()])
-    of = {name: kept.filter(pc.equal(kept["split"], name)) for name in splits}
+    by_split = {name: kept.filter(pc.equal(kept["split"], name)) for name in splits}
     of_all = speakers(kept)
     return {
         "splits": {
@@ -60,9 +61,9 @@ def of_utterances(parts: Iterable[pa.Table]) -> Composition:
                 "durations": durations(splits[name], _hours(part)),
                 "speakers": speakers(part),
             }
-            for name, part in of.items()
+            for name, part in by_split.items()
         },
-        "packaged": _told(
+        "packaged": _with_hours(
             summary.hours_by(kept, "split", "dataset", "language"), "split", "dataset", "language"
         ),
         "durations": durations(every, _hours(kept)),
@@ -71,8 +72,8 @@ def of_utterances(parts: Iterable[pa.Table]) -> Composition:
 
 
 def durations(seconds: Float64s, hours: float) -> Durations:
-    """Minimum, mean, median, maximum and a histogram; s, rounded to µs. None without utterances.
-    `hours`: all of them, from exact integers; a sum of floats depends on its order."""
+    """Minimum, mean, median, maximum in s, rounded to µs, and a histogram; None without utterances.
+    `hours`: their sum, from exact integers, because a sum of floats depends on its order."""
     if not len(seconds):
         return {"min": None, "mean": None, "median": None, "max": None, "histogram": []}
     counts = np.diff(np.searchsorted(np.sort(seconds), [*EDGES, np.inf]))
@@ -89,8 +90,8 @@ def durations(seconds: Float64s, hours: float) -> Durations:
 
 
 def speakers(kept: pa.Table) -> Speakers:
-    """Number of speakers, and hours of known and unknown ones. Names that sources state belong to
-    their dataset; those over all recordings (`spk_…`) do not."""
+    """The number of speakers, and the hours of known and unknown ones. Equal names from two
+    datasets are two speakers; names across recordings (`spk_…`) belong to no dataset."""
     return {
         "count": _known(kept).group_by(["dataset", "speaker"]).aggregate([]).num_rows,
         "hours_known": _hours(kept.filter(pc.is_valid(kept["speaker"]))),
@@ -99,14 +100,14 @@ def speakers(kept: pa.Table) -> Speakers:
 
 
 def largest(kept: pa.Table) -> list[SpeakerHours]:
-    """The speakers with the most hours, the first of them first."""
+    """The LARGEST speakers by hours, descending."""
     rows = summary.hours_by(_known(kept), "dataset", "speaker")
     rows.sort(key=lambda row: (-row["hours"], row["speaker"], row["dataset"] or ""))
-    return _told(rows[:LARGEST], "speaker", "dataset")
+    return _with_hours(rows[:LARGEST], "speaker", "dataset")
 
 
-def _told(rows: Iterable[HoursBy], *columns: str) -> list[Any]:
-    """These columns of each row, with the hours and the number of its utterances."""
+def _with_hours(rows: Iterable[HoursBy], *columns: str) -> list[Any]:
+    """These columns of each row, then `hours` and `utterances`."""
     return [
         {**{name: row[name] for name in columns}, "hours": row["hours"], "utterances": row["items"]}
         for row in cast(Iterable[Any], rows)
@@ -114,8 +115,8 @@ def _told(rows: Iterable[HoursBy], *columns: str) -> list[Any]:
 
 
 def of_annotations(table: Path) -> dict[str, JsonObject]:
-    """What `utterances.parquet` says of each column of annotations; and of each label the values
-    with the most hours."""
+    """Kind, meaning and unit of each annotation column of `utterances.parquet`, by column, and for
+    each label its values with the most hours."""
     declared: dict[str, JsonObject] = {}
     for field in tables.schema(table):
         metadata = {k.decode(): v.decode() for k, v in (field.metadata or {}).items()}
@@ -132,8 +133,8 @@ def of_annotations(table: Path) -> dict[str, JsonObject]:
 
 
 def of_personal_data(table: Path) -> dict[str, int]:
-    """How many clips of `utterances.parquet` have personal data, and how much of each kind; empty
-    if nobody asked."""
+    """The number of clips of `utterances.parquet` with personal data, and the number of places of
+    each kind; empty if the rule `pii` was not used."""
     names, counts = tables.schema(table).names, Counter[str]()
     if "pii" not in names:
         return counts
@@ -154,8 +155,8 @@ def of_labels(
     names: Sequence[str],
     values_of: Callable[[pa.Table, str], pa.ChunkedArray] = _stated,
 ) -> list[LabelHours]:
-    """Of each of these labels the values with the most hours, the first of them first; `parts`:
-    the version's utterances (LABEL_COLUMNS) in any portions; `values_of`: a label's values."""
+    """For each of these labels, the LARGEST values by hours, descending. `parts`: the version's
+    utterances (LABEL_COLUMNS), divided in any way; `values_of`: gives a label's column."""
     sums = []
     for part in parts:
         counted = _counted(part)
@@ -170,7 +171,7 @@ def of_labels(
     )
     rows.sort(key=lambda row: (names.index(row["label"]), -row["hours"], row["value"]))
     by_label = groupby(rows, key=lambda row: row["label"])
-    return _told((row for _, some in by_label for row in [*some][:LARGEST]), "label", "value")
+    return _with_hours((row for _, some in by_label for row in [*some][:LARGEST]), "label", "value")
 
 
 def _counted(part: pa.Table) -> pa.Table:
@@ -179,7 +180,7 @@ def _counted(part: pa.Table) -> pa.Table:
 
 
 def _known(kept: pa.Table) -> pa.Table:
-    """Rows of known speakers; those over all recordings have no dataset."""
+    """Rows with a speaker; for names across recordings, `dataset` becomes null."""
     rows = kept.filter(pc.is_valid(kept["speaker"]))
     anywhere = pc.match_substring_regex(rows["speaker"], f"^{ids.OVER_ALL.pattern}$")
     nobody = pa.scalar(None, pa.string())

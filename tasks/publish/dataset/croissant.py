@@ -1,7 +1,7 @@
 """croissant.json of a version: its files and columns in the vocabulary of MLCommons Croissant 1.1.
 
-https://docs.mlcommons.org/croissant/docs/croissant-spec.html. Made from dataset.json and the files'
-digests, and as deterministic; `mlcroissant validate --jsonld croissant.json` accepts it.
+https://docs.mlcommons.org/croissant/docs/croissant-spec.html. It is made from dataset.json and the
+files' digests, and is as deterministic; `mlcroissant validate --jsonld croissant.json` accepts it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SPEC = "http://mlcommons.org/croissant/1.1"
 TERMS = """citeAs column containedIn equivalentProperty extract field fileObject fileProperty
     fileSet format includes jsonPath key md5 parentField path recordSet references regex repeated
     replace samplingRate separator source subField transform""".split()  # noqa: SIM905
-#: What the names in the file mean, as JSON-LD wants it; TERMS are Croissant's own.
+#: The JSON-LD context: what the names in the file mean. TERMS are Croissant's own.
 CONTEXT: JsonObject = {
     "@language": "en",
     "@vocab": "https://schema.org/",
@@ -38,7 +38,7 @@ CONTEXT: JsonObject = {
     "sc": "https://schema.org/",
 }
 PARQUET, TAR = "application/x-parquet", "application/x-tar"
-#: What a format's audio is stored in, by the ends of its files.
+#: Media types of files with audio, by the ends of their names.
 ENCODINGS = {
     ".tar": TAR,
     ".parquet": PARQUET,
@@ -51,8 +51,8 @@ ENCODINGS = {
 
 
 def text(facts: DatasetJson, columns: pa.Schema, files: Mapping[str, PublishedEntry]) -> bytes:
-    """The whole file. `columns` is the schema of utterances.parquet, `files` the digests of the
-    version's other files by path."""
+    """The whole file. `columns`: the schema of utterances.parquet; `files`: the digests of the
+    version's other files, by path."""
     table = [path for path in files if path.split("/")[0] == UTTERANCES_FILE]
     parts = f"{UTTERANCES_FILE}/*.parquet"
     as_one = [_set(UTTERANCES_FILE, parts, PARQUET)] if len(table) > 1 else []
@@ -103,7 +103,7 @@ def _set(name: str, includes: str, encoding: str) -> JsonObject:
 
 
 def _shards(facts: DatasetJson, files: Iterable[str]) -> Iterator[JsonObject]:
-    """The files with the audio of each format and split."""
+    """A file set for the audio of each format and split."""
     groups = set[tuple[str, str, str]]()
     for path in files:
         folder, _, inside = path.partition("/")
@@ -116,7 +116,7 @@ def _shards(facts: DatasetJson, files: Iterable[str]) -> Iterator[JsonObject]:
 
 
 def _records(columns: pa.Schema, table: Sequence[str]) -> JsonObject:
-    """A record of each utterance, with the columns of its table."""
+    """The record set: a record for each utterance, a field for each column that is not nested."""
     source = {"fileObject": {"@id": table[0]}}
     if len(table) > 1:
         source = {"fileSet": {"@id": UTTERANCES_FILE}}

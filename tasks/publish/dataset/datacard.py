@@ -1,4 +1,4 @@
-"""dataset.json: describes a version so that a stranger can trust and trace it, without a clock."""
+"""dataset.json: counts, settings, recipes and digests of a version, without any time of day."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ LIBRARIES = (
     *("onnxruntime", "faster-whisper", "ctranslate2", "rapidfuzz", "whisper-normalizer"),
     *("opencc-python-reimplemented", "unicode-rbnf", "pyarrow"),
 )
-SEAL: Final = "sealed"  # key of the sha256 of dataset.json with zeros in its place
+SEAL: Final = "sealed"  # key of the sha256 of dataset.json, taken with NO_SEAL in its place
 NO_SEAL = "0" * 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionFacts:
-    """What package knows of a version that its data card says."""
+    """What `package` has computed for a version's data card."""
 
     version: int
     fingerprint: str
@@ -66,17 +66,18 @@ def formats_of(described: Mapping[str, Any]) -> dict[str, Plugin]:
 
 @cache
 def libraries() -> dict[str, str]:
-    """Versions of Python and LIBRARIES; looked up once, as each reads all that a package says of
-    itself."""
+    """Versions of Python and LIBRARIES. Cached, because each look-up parses a package's
+    metadata."""
     return {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
 
 
 def write(
     job: Job, gathered: VersionFacts, staging: Path, hashes: dict[str, tuple[str, int]]
 ) -> None:
-    """Write README.md, croissant.json and dataset.json of a staged version, which has all else.
+    """Write README.md, croissant.json and dataset.json of a staged version, which has all other
+    files.
 
-    `hashes` are the known digests: (sha256, bytes) by path in the version.
+    `hashes`: known digests, (sha256, bytes) by path in the version; other files are hashed.
     """
     facts = describe(job, gathered, staging)
     columns = tables.schema(staging / UTTERANCES_FILE)
@@ -84,7 +85,8 @@ def write(
     storage.write_atomic(staging / "README.md", card.encode())
     staged = storage.of(staging).tree(staging)
     files: dict[str, PublishedEntry] = {}
-    for name in sorted({*staged, *hashes}):  # shards of a remote version are not in the folder
+    # In a remote version, output shards are not in the folder; `hashes` has them.
+    for name in sorted({*staged, *hashes}):
         digest, size = hashes.get(name) or storage.hashed(staging / name)
         files[name] = {"sha256": digest, "bytes": size}
     described = croissant.text(facts, columns, files)
@@ -155,7 +157,7 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
 
 
 def _features(job: Job) -> JsonObject:
-    """What formats compute of the clips; nothing of those that hold audio alone."""
+    """Settings of the features that formats compute, by format; nothing for formats of audio."""
     resolved = {plugin.use: plugins.FORMATS.resolve(plugin) for plugin in job.package.formats}
     described = {
         use: module.described(settings, job.resample.rate)
@@ -165,7 +167,7 @@ def _features(job: Job) -> JsonObject:
 
 
 def _models(job: Job) -> list[ModelLicence]:
-    """Known models, beside the recognisers', that touched the version; nothing if none did."""
+    """Models with known licences, besides the recognisers', that measured or changed the clips."""
     chosen = [
         ("diarizers", job.speakers),
         *(("filters", filter_plugin) for filter_plugin in job.filter.filters),
@@ -181,7 +183,8 @@ def _models(job: Job) -> list[ModelLicence]:
 
 
 def sealed(facts: Mapping[str, object]) -> bytes:
-    """The text of a dataset.json with its own hash in it: `verify` finds a single changed byte."""
+    """The bytes of a dataset.json with its own hash in them, so that `verify` finds any changed
+    byte."""
     data = {**facts, SEAL: NO_SEAL}
     text = (json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
     return text.replace(NO_SEAL.encode(), hashlib.sha256(text).hexdigest().encode(), 1)

@@ -1,7 +1,8 @@
-"""What is said of a version's conversations: turns, floor transfers, backchannels, by the column
-`turns`, over columns and never row by row.
+"""Statistics on a version's conversations from the column `turns`: turns, floor transfers,
+backchannels.
 
-Times are counted in steps of 10 ms, so that sums do not depend on the order of rows.
+Computed over columns, never row by row. Times are counted in steps of 10 ms, so that sums do not
+depend on the order of rows.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from tasks.base.json_types import Dialogues, TimeSpread
 
 COLUMNS = ("turns", "num_samples", "sample_rate", "dialogue_overlap", "dialogue_silence")
 STEP = 0.01  # s
-#: Where the steps of turns and of offsets begin and end, s; what lies beyond is in the end ones.
+#: First and last step of turns' lengths and of offsets between turns, s; values beyond count there.
 LENGTHS, OFFSETS = (0.0, 600.0), (-30.0, 30.0)
 MOST_SPEAKERS = 99
 
 
 def of_utterances(parts: Iterable[pa.Table]) -> Dialogues:
-    """`parts`: the version's utterances (COLUMNS, as far as there are) in any portions."""
+    """The statistics. `parts`: the version's utterances (those of COLUMNS that it has), divided in
+    any way."""
     lengths, offsets = (_steps(bounds, np.zeros(0)) for bounds in (LENGTHS, OFFSETS))
     speakers = np.zeros(MOST_SPEAKERS + 1, np.int64)
     windows = turns = backchannels = overlapping = transfers = 0
@@ -61,7 +63,7 @@ def of_utterances(parts: Iterable[pa.Table]) -> Dialogues:
 
 
 def silent_backchannels(parts: Iterable[pa.Table]) -> int:
-    """How many backchannels have an empty text: nothing was heard of them. `parts`: the column
+    """The number of backchannels without a recognised word. `parts`: tables with the column
     `turns`."""
     count = 0
     for part in parts:
@@ -72,7 +74,9 @@ def silent_backchannels(parts: Iterable[pa.Table]) -> int:
 
 
 class _Talk:
-    """The turns of some rows, flat; those with the floor, and what lies between them."""
+    """The turns of some rows as flat arrays. `lengths`: of the turns that are not backchannels, s;
+    `offsets`: from such a turn's end to the start of another person's next one, s, negative in
+    overlap; `speakers`: people in each row."""
 
     def __init__(self, part: pa.Table) -> None:
         column = part["turns"].combine_chunks()
@@ -92,13 +96,13 @@ class _Talk:
 
 
 def _distinct(row: Int64s, number: Int64s) -> Int64s:
-    """How many people speak in each row that has turns."""
+    """The number of people in each row that has turns. `row`, `number`: of each turn."""
     pairs = np.unique(np.stack([row, number]), axis=1)
     return np.unique(pairs[0], return_counts=True)[1].astype(np.int64)
 
 
 def _steps(bounds: tuple[float, float], seconds: Float64s) -> Int64s:
-    """How many of these times lie in each step."""
+    """The number of these times in each step of STEP within `bounds`, s."""
     low, high = bounds
     count = round((high - low) / STEP)
     steps = np.clip(np.rint((seconds - low) / STEP).astype(np.int64), 0, count)
@@ -106,7 +110,7 @@ def _steps(bounds: tuple[float, float], seconds: Float64s) -> Int64s:
 
 
 def _spread(steps: Int64s, low: float) -> TimeSpread | None:
-    """5 %, 50 % and 95 % quantiles, s; None without any."""
+    """5 %, 50 % and 95 % quantiles, s; None without any time. `low`: the time of the first step."""
     whole = np.cumsum(steps)
     if not whole[-1]:
         return None
@@ -116,7 +120,8 @@ def _spread(steps: Int64s, low: float) -> TimeSpread | None:
 
 
 def _milliseconds(part: pa.Table, name: str) -> tuple[int, int]:
-    """That a share of the clips' time is, and the clips' time, ms."""
+    """(ms that the share in the column `name` is of the clips' time, ms of the clips); clips
+    without a share do not count."""
     share = part[name].to_numpy()
     length = part["num_samples"].to_numpy() / part["sample_rate"].to_numpy() * 1000
     valued = ~np.isnan(share)

@@ -1,7 +1,7 @@
 """Counts the clips that the usual readers of a version's formats would drop, and names a remedy.
 
-Counted from columns of `utterances.parquet`, a batch at a time: memory does not grow with the
-version. The warning names one of our settings and the trainer's own.
+Reads columns of `utterances.parquet` a batch at a time, so memory does not grow with the version.
+Each warning names a setting of uttermill and one of the trainer.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ Values = Mapping[str, Float64s]
 
 
 class ReaderDrop(TypedDict):
-    """A bound of a trainer's reader that drops clips of a split."""
+    """The clips of a split that one bound of a trainer's reader drops."""
 
     format: str
     split: str
     clips: int  # of the split
     dropped: int  # a clip counts for the first bound that it breaks
-    setting: str  # of the trainer; `language`: it reads some only
+    setting: str  # of the trainer; `language`: the reader reads only some languages
     limit: float | None
     warning: str  # a sentence for people
 
@@ -76,8 +76,9 @@ def of_version(version: Path, formats: Sequence[Plugin], segmenter: Plugin) -> l
 
 
 def _count(version: Path, limits: Mapping[str, ReaderLimits]) -> dict[tuple[str, str], Int64s]:
-    """Clips of each (format, split), and how many of them the reader drops for their language, and
-    each bound of the rest; sorted by split within each format."""
+    """For each (format, split), the number of clips, of clips that the reader drops for their
+    language, and of clips that each bound drops from the rest; int64 [2 + bounds]. In the order of
+    formats, then of splits."""
     if not limits:
         return {}
     counts: dict[tuple[str, str], Int64s] = {}
@@ -175,7 +176,7 @@ def _meaning(bound: Bound) -> str:
 
 
 def _remedy(bound: Bound, segmenter: Plugin) -> str:
-    """A remedy by our settings; it names only settings that the chosen segmenter has."""
+    """A remedy by settings of uttermill; of a segmenter, it names only settings that it has."""
     if bound.measure == "characters_per_frame":
         return "drop them with char_rate in transcribe.verdicts"
     if bound.measure == "characters" and bound.side == "min":

@@ -1,5 +1,5 @@
-"""Warns of speakers whom a version's splits may not keep apart: nobody knows who speaks, or who is
-heard over the telephone and in wideband may get two names."""
+"""Warns of speakers whom a version's splits may not keep apart: unknown ones, and people recorded
+both over the telephone and in wideband, who may get two names."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tasks.settings.package import keeps_speakers_apart
 from tasks.shard_store import recipe
 from tasks.storage import tables
 
-WIDE = 16_000  # Hz: recordings of a lower rate lack what tells voices apart in others
+WIDE = 16_000  # Hz; voices in recordings of a lower rate do not match those in wider ones well
 
 
 def of_unknown(facts: DatasetJson) -> str | None:
-    """A warning for people, with the remedy; None if splits keep all speakers apart, or were not
-    asked to. `facts`: dataset.json."""
+    """A warning with the remedy; None if the splits keep all speakers apart, or need not. `facts`:
+    dataset.json."""
     package = facts["settings"]["package"]
     unknown = facts["speakers"]["hours_unknown"]
     if not unknown or not keeps_speakers_apart(package["splits"], package.get("disjoint")):
@@ -35,15 +35,16 @@ def of_unknown(facts: DatasetJson) -> str | None:
 
 
 def bands_matter(job: Job) -> bool:
-    """Whether speakers get their names by their voices, and splits or hours go by these."""
+    """Whether splits or hours per speaker depend on speakers that are named by their voices."""
     package = job.package
-    asked = keeps_speakers_apart(package.splits, package.disjoint)
-    asked = asked or package.max_hours_per_speaker is not None
-    return asked and recipe.across_recordings(job) is not None
+    by_speaker = keeps_speakers_apart(package.splits, package.disjoint)
+    by_speaker = by_speaker or package.max_hours_per_speaker is not None
+    return by_speaker and recipe.across_recordings(job) is not None
 
 
 def of_bands(narrow: int, wide: int) -> str | None:
-    """The warning, with the remedy, for recordings of less than WIDE and others."""
+    """A warning with the remedy, given the numbers of recordings below WIDE and of others; None if
+    either is 0."""
     if not narrow or not wide:
         return None
     have = "has" if narrow == 1 else "have"
@@ -56,13 +57,13 @@ def of_bands(narrow: int, wide: int) -> str | None:
 
 
 def of_bands_in(job: Job, version: Path) -> str | None:
-    """The same for the packaged recordings of a version, of those whose speakers have names by
-    their voices; None where splits and hours do not go by these."""
+    """`of_bands` for the packaged recordings of a version whose speakers are named by their voices;
+    None if `bands_matter` is false."""
     if not bands_matter(job):
         return None
     linked = pc.match_substring_regex(pc.field("speaker"), f"^{OVER_ALL.pattern}$")
-    theirs = tables.read(version / UTTERANCES_FILE, columns=["recording"], filters=linked)
-    names = theirs["recording"].unique()
+    clips = tables.read(version / UTTERANCES_FILE, columns=["recording"], filters=linked)
+    names = clips["recording"].unique()
     ledger = tables.read(
         version / LEDGER_FILE,
         columns=["recording", "sample_rate"],

@@ -1,18 +1,18 @@
 """Stage package: every kept utterance goes into one verified dataset version.
 
-    decide      give the utterances of some shards their outcomes   \\
-    choose      over the whole corpus: what is packaged, which split  |  one worker call each,
-    ledger      which rows lie in which part of it, and those parts   |  or one for each batch,
-    plan        which clip lies in which tar                          |  or part
-    scatter     put rows where the parts of the version find them     |
-    part        the rows of a part, and what is written for it       /
+    decide      decide the outcomes of a batch of shards            \\
+    choose      over the whole corpus: packaged clips, their splits   |  one worker call each,
+    ledger      assign the ledger's rows to parts; write the parts    |  or one for each batch
+    plan        assign clips to tars                                  |  or part
+    scatter     sort the rows of batches by the parts that need them  |
+    part        write a part's rows, and plan its output shards      /
     write       write an output shard, or link the previous version's
     check       read an output shard back
-    publish     lists, description and data card; then the version appears at once
+    publish     write lists, description and data card; publish the version
 
 An item is a packaged utterance. A version depends on the recordings, the settings and the previous
-versions, never on how recordings were grouped into shards. No call holds the rows of the corpus:
-`choose` and `plan` hold some tens of bytes per clip.
+versions, never on how recordings were grouped into shards. No call holds the rows of the corpus in
+memory: `choose` and `plan` hold some tens of bytes per clip.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ PACKAGE_VERSION = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered(datacard.VersionFacts):
-    """The next version before its output shards are written. If the newest version is identical,
-    `new` is False, and nothing is staged."""
+    """The next version before its output shards are written. If it equals the newest version, `new`
+    is False and nothing is staged."""
 
     new: bool
-    changed: list[str]  # shards with recordings that changed during the run
+    changed: list[str]  # shards with recordings whose files changed during the run
     staging: str = ""
     tables: Hashes = field(default_factory=dict)  # digests of the tables' files
     ledger: list[tuple[str, str]] = field(default_factory=list)  # its parts and their notes
@@ -70,10 +70,10 @@ class Gathered(datacard.VersionFacts):
 def gather(
     job: Job, scratch: Path, staging: Path, chosen: Choice, digest: str, damaged: Sequence[str] = ()
 ) -> Gathered:
-    """Lay out the next version. RunError if it is refused.
+    """Lay out the next version. Raises RunError if it is refused (`safeguards`).
 
-    `chosen`: the result of `next_version.choose`; `digest`: a hash of all rows of the ledger;
-    `damaged`: tables of the newest version that cannot be read.
+    `chosen`: the result of `next_version.choose`; `digest`: hash of all rows of the ledger;
+    `damaged`: files of the newest version that cannot be read.
     """
     batches = shard_batches.listed(scratch)
     ledger = ledger_notes.portions(job.out, scratch)
@@ -129,8 +129,8 @@ def _with_columns(
     batches: Sequence[shard_batches.ShardBatch],
     chosen_clips: corpus_clips.Chosen,
 ) -> tuple[corpus_clips.Chosen, ClipColumns]:
-    """The chosen clips, with digests of their rows that include the speakers' names and corpus-wide
-    labels; and the columns that their rows get in addition."""
+    """The chosen clips, with digests that include speakers' names and corpus-wide labels, and the
+    columns that their shards' rows lack."""
     clips, spoken = chosen_clips.clips, None
     content = clips.content
     if chosen_clips.speakers:
@@ -145,7 +145,8 @@ def _with_columns(
 
 
 def _balance(job: Job, loads: dict[str, list[float]]) -> Balance:
-    """How evenly the tars spread over the trainer's readers. `loads`: see `layout.loads_of`."""
+    """How evenly the tars' hours are spread over the trainer's readers. `loads`: see
+    `layout.loads_of`."""
     readers = job.package.readers
     seconds, fraction = max(layout.skew(tars, readers) for tars in loads.values())
     return {
@@ -160,8 +161,8 @@ class _Former(NamedTuple):
     """The newest version, which the next one continues; the defaults if there is none."""
 
     number: int = 0
-    version: Published | None = None  # without the ids of its clips
-    clips: layout.Before | None = None  # their indices among the chosen ones, for an equal seed
+    version: Published | None = None  # without the hashes of its clips' ids
+    clips: layout.Before | None = None  # places of its clips in the next version; for equal seeds
     settings: JsonObject | None = None  # of the stage package
     linkable: bool = False  # equal output shards need no rows
 
@@ -184,8 +185,8 @@ def _former(
 def _laid_out(
     job: Job, chosen_clips: corpus_clips.Chosen, former: _Former, content: UInt64s
 ) -> list[layout.ShardClips]:
-    """The output shards, with what is the same as in the newest version; `content`: digests of the
-    clips' rows."""
+    """The output shards; `same` is set for those with equal rows in the newest version. `content`:
+    digests of the clips' rows."""
     clips = layout.LayoutClips(
         chosen_clips.clips.high, chosen_clips.clips.seconds, chosen_clips.split, chosen_clips.names
     )
@@ -206,7 +207,7 @@ def _laid_out(
 
 
 def _stage_tables(job: Job, scratch: Path, staging: Path) -> None:
-    """Stage `splits.parquet` and `speakers.parquet`, if they are asked for."""
+    """Stage `splits.parquet` and `speakers.parquet`, if the settings use them."""
     for name in (splits.FILE, speakers.FILE):
         if storage.exists(scratch / name):
             with storage.of(staging).writing(staging, job.scratch) as home:
@@ -214,15 +215,15 @@ def _stage_tables(job: Job, scratch: Path, staging: Path) -> None:
 
 
 def fingerprint(job: Job, chosen_clips: corpus_clips.Chosen, ledger: str, chosen: Choice) -> str:
-    """Hash of everything a version is made of; with the previous versions, it determines the
-    layout."""
+    """Hash of everything a version is made from; with the previous versions, it determines the
+    version's bytes. `ledger`: hash of all rows of the ledger."""
     state = hashlib.sha256()
     for codes in (chosen_clips.clips.high, chosen_clips.clips.low, chosen_clips.clips.content):
         state.update(codes.data)
     state.update(chosen_clips.split.data)
     formats = {p.use: whole_job.format_version(p) for p in job.package.formats}
     settings = whole_job.settings_of(job)
-    what: list[object] = [
+    inputs: list[object] = [
         PACKAGE_VERSION,
         settings,
         formats,
@@ -232,17 +233,19 @@ def fingerprint(job: Job, chosen_clips: corpus_clips.Chosen, ledger: str, chosen
         chosen_clips.names,
     ]
     if reviews := decisions.identity(job):
-        what.append(reviews)
-    state.update(json.dumps(what, sort_keys=True).encode())
+        inputs.append(reviews)
+    state.update(json.dumps(inputs, sort_keys=True).encode())
     return state.hexdigest()
 
 
 def publish(job: Job, gathered: Gathered) -> Path:
     """Write lists, description and data card, then publish the version; returns its folder.
-    RunError if the tables on disk differ from the gathered ones."""
+
+    Raises RunError if a table on disk has changed since it was written.
+    """
     staging = storage.place(gathered.staging)
     digests = gathered.tables
-    plans = staging / plan.PLAN  # which are removed soon
+    plans = staging / plan.PLAN  # `finished` removes it
     notes = [
         (part.name, part.file or storage.read(plans / plan.part_name(part.number) / "told.arrow"))
         for part in gathered.parts

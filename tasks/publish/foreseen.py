@@ -1,8 +1,8 @@
-"""What a version of the results stored so far would hold, for commands that publish nothing.
+"""Forecasts the next version from the results stored so far, for commands that publish nothing.
 
-Decided by the functions of `package` itself, in a temporary folder: shard batches that a run left
-in OUT are taken as they are, the others are decided there. What is still to be computed is pending,
-and takes part as if it came to be packaged: in weights, hours per speaker and splits.
+It calls the functions of `package`, in a temporary folder: outcomes of shard batches that a run
+left in OUT are reused, the others are decided there. Utterances that are still to be computed are
+pending, and count in weights, hours per speaker and splits as if they were packaged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ Listings = Mapping[str, Sequence[RecordingRow]]
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """The outcomes of all utterances of some shards, while its temporary folder is there."""
+    """The outcomes of all utterances of some shards. Valid inside `version`, which removes its
+    temporary folder."""
 
     job: Job
     scratch: Path
@@ -42,18 +43,18 @@ class Foreseen:
 
     @property
     def columns(self) -> list[str]:
-        """Those of `clips`."""
+        """Names of the columns that `clips` has."""
         return [*shard_outcomes.row_schema(self.job).names]
 
     def linked(self) -> speakers.Speakers:
-        """The speakers of all voices that are linked over recordings."""
+        """The speakers of all voices, across recordings."""
         place = self.scratch / speakers.FILE
         saved = tables.arrow_batches(place) if storage.exists(place) else ()
         return speakers.of_tables(pa.Table.from_batches([batch]) for batch in saved)
 
     def clips(self, columns: Sequence[str]) -> pa.Table:
-        """The clips that would be packaged, pending ones too, in the order of the hashes of their
-        ids: columns of `shard_outcomes.row_schema`, with their splits and speakers."""
+        """These columns of `shard_outcomes.row_schema`, with splits and speakers, for the clips
+        that would be packaged, pending ones included, in the order of the hashes of their ids."""
         chosen = corpus_clips.chosen(self.scratch)
         if not len(chosen.split):
             return shard_outcomes.row_schema(self.job).empty_table().select(columns)
@@ -67,8 +68,8 @@ class Foreseen:
         return rows
 
     def utterances(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Columns of `outcome_table.schema_of` of all utterances, a batch at a time; with outcomes
-        by corpus-wide rules, which reject pending ones too."""
+        """These columns of `outcome_table.schema_of` for all utterances, a batch at a time, with
+        the outcomes by corpus-wide rules, which may reject pending utterances, too."""
         for batch, outcomes in corpus_rejections.by_batch(self.scratch, self.batches):
             table = batch.outcomes({*columns, "id", "outcome"})
             stays = pc.equal(table["outcome"], PENDING)
@@ -80,7 +81,7 @@ class Foreseen:
             yield table.select(list(columns))
 
     def ledger(self) -> Iterator[pa.Table]:
-        """The ledger, a batch at a time, whose recordings are whole and in order."""
+        """The ledger, a batch at a time; each batch has whole recordings, in order."""
         for batch, outcomes in corpus_rejections.by_batch(self.scratch, self.batches):
             rows = shard_batches.ledger([batch], range(shard_batches.SLICES))
             rows = rows.drop_columns([recording_digests.KEY])
@@ -89,7 +90,7 @@ class Foreseen:
             yield ledger_rows.in_order(rows)
 
     def rejected(self) -> Iterator[str]:
-        """Ids of the utterances that rules on the whole corpus reject."""
+        """Ids of the utterances that corpus-wide rules reject."""
         for _, outcomes in corpus_rejections.by_batch(self.scratch, self.batches):
             if outcomes is not None:
                 yield from outcomes["id"].to_pylist()
@@ -99,8 +100,9 @@ class Foreseen:
 def version(
     job: Job, shards: Sequence[str], listings: Listings | None = None
 ) -> Iterator[Foreseen]:
-    """The next version of some shards. `listings`: recordings, as sources list them now, of shards
-    where that is not what OUT says. RunError if two utterances have one id."""
+    """The next version of some shards. `listings`: by shard, the recordings that sources list now,
+    for shards whose listing in OUT is outdated. Raises RunError if two utterances have the same
+    id."""
     listings = listings or {}
     keys = UpToDate(job, shards, Index(job.out)).keys()
     with temporary.scratch() as scratch:
@@ -118,6 +120,6 @@ def version(
 
 
 def ledger(job: Job, shards: Sequence[str]) -> Iterator[pa.Table]:
-    """The ledger of the work done so far: `Foreseen.ledger`."""
+    """`Foreseen.ledger` of these shards: the ledger of the work done so far."""
     with version(job, shards) as whole:
         yield from whole.ledger()

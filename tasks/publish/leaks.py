@@ -1,7 +1,7 @@
-"""How many clips of dev and test share a text, speaker, recording or samples with train.
+"""Counts the clips of dev and test that share a text, speaker, recording or samples with train.
 
-Counted of each version with splits, whatever `package.disjoint` asks: of what it keeps apart, none.
-Texts count as one if they are near-equal, as for splits.
+Counted for each version with splits, whatever `package.disjoint` is; what it keeps apart has no
+leaks. Near-equal texts count as equal, as for splits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from tasks.settings.package import REST
 from tasks.storage import queries, tables
 
 COLUMNS = (*split_input.NODES, "split")
-TURNS = "turns"  # who else speaks in a clip, in versions whose clips hold several turns
+TURNS = "turns"  # column of versions whose clips hold several turns: who else speaks in a clip
+#: Kinds of names in the database, and how dataset.json calls them.
 NAMES = {"text": "text", "speaker": "speaker", "recording": "recording", "pcm": "audio"}
 
 AT_ONCE = 1 << 17  # clips whose texts are read together
@@ -34,20 +35,22 @@ Leaks = dict[str, dict[str, int]]
 
 
 def columns(stored: Collection[str]) -> list[str]:
-    """The columns of utterances that leaks are counted by, of those that are stored."""
+    """The columns from which leaks are counted; TURNS only if it is `stored`."""
     return [*COLUMNS, *({TURNS} & {*stored})]
 
 
 def of_version(version: Path, splits: Iterable[str], memory: str, scratch: Path | None) -> Leaks:
-    """What the splits of a version share with train."""
+    """`of_utterances` for a published or staged version."""
     table = version / UTTERANCES_FILE
-    asked = columns(tables.schema(table).names)
-    parts, links = tables.row_groups(table, asked), linked(version, asked)
+    needed = columns(tables.schema(table).names)
+    parts, links = tables.row_groups(table, needed), linked(version, needed)
+
     return of_utterances(splits, parts, memory, scratch, links)
 
 
 def linked(version: Path, columns: Collection[str]) -> Speakers | None:
-    """Who the people in turns of a version are over all recordings; None: it has no turns."""
+    """The speakers across recordings, for the people in a version's turns; None: it has no
+    turns."""
     if TURNS not in columns:
         return None
     links = version / speakers.FILE
@@ -61,9 +64,12 @@ def of_utterances(
     scratch: Path | None,
     linked: Speakers | None = None,
 ) -> Leaks:
-    """For each split but train, the clips whose text, speaker, recording or audio is in train too.
-    `parts`: a version's utterances (`columns`); they are not read if there is one split only.
-    Beyond `memory`, tables lie in `scratch`. `linked`: who people in turns are over recordings."""
+    """By split except train, and by kind (NAMES), the number of clips whose text, speaker,
+    recording or samples are in train too.
+
+    `parts`: a version's utterances (`columns`), not read if there is only one split; `memory`:
+    limit of the database, which spills to `scratch`; `linked`: the speakers across recordings.
+    """
     names = sorted(splits)
     if len(names) < 2:
         return {}
@@ -74,14 +80,7 @@ def of_utterances(
             talking = split_input.talking_in(part, linked)
             clips.add({**named, WORDS: words, "split": part["split"]}, talking)
         _group_texts(clips, memory, scratch)
-        train = f"FROM named WHERE split = {queries.literal(REST)}"
-        in_train = {kind: f"SELECT {kind} {train} AND {kind} IS NOT NULL" for kind in NAMES}
-        in_train["speaker"] += f" UNION SELECT name FROM talking WHERE row IN (SELECT row {train})"
-        leaking = {kind: f"{kind} IN ({names})" for kind, names in in_train.items()}
-        also = f"SELECT row FROM talking WHERE name IN ({in_train['speaker']})"
-        leaking["speaker"] += f" OR row IN ({also})"
-        shared = ", ".join(f"count(*) FILTER ({leaking[kind]})" for kind in NAMES)
-        rows = clips.database.execute(f"SELECT split, {shared} FROM named GROUP BY split")
+        rows = clips.database.execute(_shared_with_train())
         counts = {name: values for name, *values in rows.fetchall()}
     return {
         name: dict(zip(NAMES.values(), counts.get(name, [0] * len(NAMES)), strict=True))
@@ -90,14 +89,29 @@ def of_utterances(
     }
 
 
+def _shared_with_train() -> str:
+    """SQL: for each split, the number of clips that share a name of each kind (NAMES) with train.
+    The speakers of a clip are its own (`clip_names`) and those of its turns (`turn_speakers`)."""
+    from_train = f"FROM clip_names WHERE split = {queries.literal(REST)}"
+    in_train = {kind: f"SELECT {kind} {from_train} AND {kind} IS NOT NULL" for kind in NAMES}
+    in_train["speaker"] += (
+        f" UNION SELECT name FROM turn_speakers WHERE row IN (SELECT row {from_train})"
+    )
+    leaks = {kind: f"{kind} IN ({subquery})" for kind, subquery in in_train.items()}
+    turns_leak = f"SELECT row FROM turn_speakers WHERE name IN ({in_train['speaker']})"
+    leaks["speaker"] += f" OR row IN ({turns_leak})"
+    counts = ", ".join(f"count(*) FILTER ({leaks[kind]})" for kind in NAMES)
+    return f"SELECT split, {counts} FROM clip_names GROUP BY split"
+
+
 def _group_texts(clips: Names, memory: str, scratch: Path | None) -> None:
-    """Name the text of each clip by its group of near-equal ones."""
+    """Replace the text of each clip by the number of its group of near-equal texts."""
     rows = np.arange(len(clips), dtype=np.int32)
     pieces = (rows[first : first + AT_ONCE] for first in range(0, len(rows), AT_ONCE))
     texts = (clips.named(WORDS, piece) for piece in pieces)
     group = near_texts.groups(texts, memory, scratch)
-    with queries.given(clips.database, pa.table({"row": rows, "number": group})):
+    with queries.given(clips.database, pa.table({"row": rows, "text_group": group})):
         clips.database.execute(
-            "UPDATE named SET text = number::VARCHAR FROM given "
-            "WHERE given.row = named.row AND number >= 0"
+            "UPDATE clip_names SET text = text_group::VARCHAR FROM given "
+            "WHERE given.row = clip_names.row AND text_group >= 0"
         )

@@ -1,4 +1,5 @@
-"""Keeps the table of outcomes, which `what-if` and the report ask, in step with the version."""
+"""Updates the table of outcomes, which `what-if` and the report query, when a version is
+published."""
 
 from __future__ import annotations
 
@@ -16,13 +17,13 @@ from tasks.publish.outcomes import shard_batches
 from tasks.settings.job import Job
 from tasks.storage import tables
 
-#: Name of a part: of its shard batch, with a hash of corpus-wide rejections.
+#: Name of a part: its shard batch's, and a hash of the corpus-wide rejections if there are any.
 PART = re.compile(rf"{shard_batches.KEY_NAME.pattern}(-[0-9a-f]{{16}})?")
 
 
 def note(job: Job, scratch: Path, manifests: str | None = None) -> None:
-    """Update the table to the run's shard batches. Parts whose names exist already stay.
-    `manifests`: the hash of the names of all checkpoints, if the run has listed them."""
+    """Make the table's parts those of the run's shard batches; parts whose names exist are kept.
+    `manifests`: the hash of the names of all checkpoints; None: list them."""
     home = outcome_table.place(job.out)
     outcome_table.unseal(job.out)
     existing = {path.name for path in storage.names(home, ".parquet") if PART.fullmatch(path.stem)}

@@ -1,4 +1,5 @@
-"""Columns that a planned row has beside those of `utterances.parquet`, or does not have yet."""
+"""Columns of planned rows that `utterances.parquet` lacks, columns that planned rows lack, and
+optional columns."""
 
 from __future__ import annotations
 
@@ -13,15 +14,15 @@ from tasks.shard_store import hidden
 SOURCE_COLUMNS = {"work_shard": pa.string(), "blob": pa.string(), "blob_offset": pa.int64()}
 #: The same for the enhanced clip, when both are packaged.
 BESIDE_COLUMNS = {"beside_blob": pa.string(), "beside_offset": pa.int64()}
-#: Where words are muted, the hashes of what is stored.
+#: If words are muted, the hashes of the stored PCM; `sha256` is that of the published PCM.
 MUTED_COLUMNS = {"stored_sha256": pa.string(), "beside_sha256": pa.string()}
-#: The columns that reading and checking a row's PCM needs.
+#: The columns needed to read and check a row's PCM.
 PCM_COLUMNS = (
     *("sha256", "sha256_enhanced", "num_samples", "muted"),
     *(*SOURCE_COLUMNS, *BESIDE_COLUMNS, *MUTED_COLUMNS),
 )
-LAYOUT_COLUMNS = ("shard", "generation", "offset")  # that the layout fills in
-#: The source's labels, in versions of which a source keeps some.
+LAYOUT_COLUMNS = ("shard", "generation", "offset")  # filled in by the layout
+#: The source's labels, in versions with a source that keeps labels.
 LABELS_COLUMN = pa.field(
     "labels", LABELS, metadata={"doc": "what the source's `labels` keeps; null: none", "unit": ""}
 )
@@ -39,7 +40,7 @@ TURNS_COLUMN = pa.field(
 
 
 def turns_column(job: Job) -> pa.Field:
-    """TURNS_COLUMN, with the labels of each turn where sources keep some."""
+    """TURNS_COLUMN, with the labels of each turn if a source keeps labels."""
     return TURNS_COLUMN.with_type(pa.list_(LABELLED_TURN)) if labels_kept(job) else TURNS_COLUMN
 
 
@@ -50,7 +51,7 @@ def sources_of(job: Job) -> dict[str, pa.DataType]:
 
 
 def turns_kept(job: Job) -> bool:
-    """Whether clips hold turns."""
+    """Whether the segmenter makes clips of several turns."""
     return plugins.SEGMENTERS.load(job.filter.segmenter.use).HOLDS_TURNS
 
 

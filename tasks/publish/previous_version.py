@@ -1,14 +1,14 @@
 """Notes on the newest version, some tens of bytes a clip, so that the next run need not read it.
 
     OUT/manifests/package/published/version.json     which version, and its parts in order
-    OUT/manifests/package/published/guards.json      size, time and inode of its files
+    OUT/manifests/package/published/guards.json      size, time of change and inode of its files
     OUT/manifests/package/published/<sha256[:16]>.arrow
                                                      of a part: DIGESTS of its clips in order, and
-                                                     its output shards, in each format too;
-                                                     and what `ledger/ledger_index.py` keeps of
-                                                     the ledger
+                                                     its output shards in each format; or a note of
+                                                     `ledger/ledger_index.py` on a part of the
+                                                     ledger
 
-These only save time: a missing or outdated one is made again from `utterances.parquet`.
+They only save time: a missing or outdated note is made again from `utterances.parquet`.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from tasks.storage.versions import Proved
 
 DIGESTS = pa.schema({"high": pa.uint64(), "low": pa.uint64(), "content": pa.uint64()})
 BATCH = 65536  # rows
-EVERY = 30  # versions in which each file that is linked is read once
+EVERY = 30  # versions; within them, each linked file is read once
 GUARDS = "guards.json"
 
 
 class VersionNote(TypedDict, total=False):
-    """version.json: what is noted of the newest version; empty if there is no valid note."""
+    """version.json; empty if there is no valid note."""
 
-    sealed: str
+    sealed: str  # the version's `datacard.SEAL`
     seed: int
-    parts: Sequence[Sequence[str]]  # name and file of each part of `utterances.parquet`
-    ledger: Sequence[Sequence[str]]  # likewise
+    parts: Sequence[Sequence[str]]  # (name, note's file) of each part of `utterances.parquet`
+    ledger: Sequence[Sequence[str]]  # the same for the ledger
     firsts: Mapping[str, str]  # the first id of each split
 
 
@@ -59,15 +59,15 @@ class GuardsNote(TypedDict):
     """guards.json."""
 
     version: str
-    guards: Mapping[str, str]  # of its files, by name
+    guards: Mapping[str, str]  # by name of a file
 
 
 class TablePart(NamedTuple):
-    """A part of `utterances.parquet` as it was published."""
+    """A part of the published `utterances.parquet`."""
 
-    name: str  # of its file in the version
-    file: str  # with the note on it; empty: there is none
-    shards: list[PublishedShard]  # their first rows count from the version's
+    name: str  # path in the version
+    file: str  # name of the file with its note; empty: none
+    shards: list[PublishedShard]  # `first` counts from the start of the version
 
 
 class Published(NamedTuple):
@@ -88,7 +88,8 @@ def home(out: Path) -> Path:
 
 
 def noted(out: Path, described: DatasetJson) -> VersionNote:
-    """What is noted of the newest version; empty if that is gone, or of another version."""
+    """The note on the newest version; empty if it is missing or of another version. `described`:
+    its dataset.json."""
     try:
         notes: VersionNote = storage.read_json(home(out) / "version.json")
     except (OSError, ValueError):
@@ -97,8 +98,8 @@ def noted(out: Path, described: DatasetJson) -> VersionNote:
 
 
 def load(out: Path, newest: Path, described: DatasetJson, seed: int) -> Published:
-    """The saved facts of the newest version, else those in its tables. RunError if the former are
-    gone and a table is damaged."""
+    """The newest version from its notes, or else from its tables. Raises RunError if a note is
+    missing and a table is damaged. `seed`: of the ids' hashes."""
     notes = noted(out, described)
     with suppress(OSError, ValueError, KeyError, pa.ArrowException):
         if notes.get("seed") == seed:
@@ -120,14 +121,14 @@ def _assembled(parts: Iterable[tuple[str, str, pa.Table]]) -> Published:
             shards.append(PublishedShard(split, numbers[split], generation, begin, count))
             begin += count
         table_parts.append(TablePart(name, file, shards))
-        for column, pieces in columns.items():  # copies, so that the file's bytes go
+        for column, pieces in columns.items():  # copies, so that the file's bytes are freed
             pieces.append(np.array(table[column].to_numpy(), np.uint64))
     high, low, content = (np.concatenate(columns.pop(name)) for name in DIGESTS.names)
     return Published(high, low, content, table_parts)
 
 
 def read(out: Path, file: str) -> pa.Table:
-    """The facts of a part; ValueError if they are damaged."""
+    """The note on a part, from its file; raises ValueError if it is damaged."""
     data = storage.read(storage.inside(home(out), file))
     if hashlib.sha256(data).hexdigest()[:16] != Path(file).stem:
         raise ValueError(f"{file} is damaged")
@@ -135,12 +136,13 @@ def read(out: Path, file: str) -> pa.Table:
 
 
 def shards(out: Path, file: str) -> list[OutputShard]:
+    """The output shards of a part in all formats, from its note."""
     rows = json.loads(read(out, file).schema.metadata[b"shards"])
     return [plan.from_row(row) for row in rows]
 
 
 def _made(part: Path, seed: int, proved: Proved) -> pa.Table:
-    """The same as `read`, from the part itself in batches; without its output shards."""
+    """The note on a part, made from the part itself; without its output shards in each format."""
     digests, places = [DIGESTS.empty_table()], []
     for table in tables.row_groups(part, opened=proved):
         places.append(table.select(["shard", "split", "generation"]))
@@ -155,7 +157,8 @@ def _made(part: Path, seed: int, proved: Proved) -> pa.Table:
 
 
 def tell(digests: pa.Table, runs: Sequence[Sequence[Any]], shards: Sequence[OutputShard]) -> bytes:
-    """The bytes of a part's file. `runs`: (split, generation, rows) of each output shard."""
+    """The note on a part, as the bytes of its file. `digests`: DIGESTS of its clips; `runs`:
+    (split, generation, rows) of each output shard; `shards`: the output shards in all formats."""
     metadata = {
         "groups": json.dumps([list(run) for run in runs]),
         "shards": json.dumps([asdict(replace(shard, unchanged=())) for shard in shards]),
@@ -164,8 +167,8 @@ def tell(digests: pa.Table, runs: Sequence[Sequence[Any]], shards: Sequence[Outp
 
 
 def guards(out: Path, version: Path) -> Mapping[str, str]:
-    """Guards of the version's files, by name, as of its publication. Do not change the result: it
-    is parsed once a process."""
+    """The guards of the version's files at its publication, by name; empty without a note. The
+    result is cached: do not change it."""
     try:
         noted = _parsed(storage.read(home(out) / GUARDS))
     except (OSError, ValueError):
@@ -177,14 +180,14 @@ _parsed: Callable[[bytes], GuardsNote] = lru_cache(maxsize=1)(json.loads)
 
 
 def guard(guards: Mapping[str, str], version: Path, name: str) -> str:
-    """The guard of one file, of those `guards`; empty if a new version has to read it: every file
-    that is linked is read once in EVERY versions, so that bit rot is found."""
-    again = (zlib.crc32(name.encode()) + versions.number(version)) % EVERY == 0
-    return "" if again else guards.get(name, "")
+    """The guard of a file; empty if linking it must read it. Each linked file is read once in EVERY
+    versions, so that bit rot is found."""
+    is_due = (zlib.crc32(name.encode()) + versions.number(version)) % EVERY == 0
+    return "" if is_due else guards.get(name, "")
 
 
 def save_guards(out: Path, version: Path) -> None:
-    """Note the guards of the newest version's files; only while holding OUT's lock."""
+    """Save the guards of the newest version's files. Call it only while holding OUT's lock."""
     noted: GuardsNote = {
         "version": version.name,
         "guards": dict(storage.of(version).guards(version)),
@@ -193,7 +196,8 @@ def save_guards(out: Path, version: Path) -> None:
 
 
 def keep(out: Path, data: bytes) -> str:
-    """Save the note on a part; returns the name of its file. Only while holding OUT's lock."""
+    """Save the note on a part; returns the name of its file. Call it only while holding OUT's
+    lock."""
     name = f"{hashlib.sha256(data).hexdigest()[:16]}.arrow"
     storage.write_atomic(home(out) / name, data)
     return name
@@ -207,8 +211,9 @@ def save(
     seal: str,
     seed: int,
 ) -> None:
-    """Note the newest version: (name, file or its bytes) of each part, (name, file) of each of the
-    ledger, the first id of each split. Only while holding OUT's lock."""
+    """Save the note on the newest version and remove notes of older ones. Call it only while
+    holding OUT's lock. `parts`: (name, note's file or the note's bytes) of each part; `ledger`:
+    (name, note's file) of each of its parts; `firsts`: the first id of each split."""
     names = [[name, keep(out, note) if isinstance(note, bytes) else note] for name, note in parts]
     noted: VersionNote = {
         "sealed": seal,

@@ -1,7 +1,8 @@
-"""The columns of annotations in a version: labels, and what `package.publish` names.
+"""The columns of annotations in a version: labels, and the annotations that `package.publish`
+names.
 
-A column's metadata says what it is: `annotation`, its kind; `rate`, of an array; and `published`
-where formats hold it too.
+The metadata of a column are `annotation` (its kind), `rate` (of an array), and `published` if
+formats hold the column, too.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from tasks.shard_store.shard_view import ShardView
 from tasks.shard_store.utterance import FinalUtterance
 
 WORDS = "words"
-#: Columns that are there anyway, by their names in settings: turns where clips hold several.
+#: Columns that exist without `package.publish`, and their names there; `turns` only if clips hold
+#: several turns.
 PRESENT = {"word_times": WORDS, "turns": "turns"}
 
 
 def check(job: Job) -> None:
-    """ConfigError if `package.publish` names what nothing gives; a warning for each format that
-    cannot hold it."""
+    """Raises ConfigError if `package.publish` names something that no plug-in gives; warns of each
+    format that cannot hold the annotations."""
     declared = {one.name for one in annotated.of_job(job)}
     for name in job.package.publish:
         present = name == "turns" and turns_kept(job)
@@ -52,25 +54,25 @@ def check(job: Job) -> None:
 
 
 def fields(job: Job) -> list[pa.Field]:
-    """The columns beside those that every version has."""
+    """The columns of annotations."""
     publish = job.package.publish
     declared = {one.name: one.kind for one in annotated.of_job(job)}
     declared |= {name: SPOKEN[name] for name in _spoken(job)}
     return [
-        pa.field(name, kind.type, metadata=_told(kind, name in publish))
+        pa.field(name, kind.type, metadata=_metadata(kind, name in publish))
         for name, kind in declared.items()
         if name in publish or not kind.large
     ]
 
 
 def marked(job: Job, field: pa.Field) -> pa.Field:
-    """A column that is there anyway, marked where it is published."""
+    """A column of every version, marked as published if `package.publish` names it."""
     if PRESENT.get(field.name) not in job.package.publish:
         return field
     return field.with_metadata({**(field.metadata or {}), b"published": b"yes"})
 
 
-def _told(kind: Annotation, published: bool) -> dict[str, str]:
+def _metadata(kind: Annotation, published: bool) -> dict[str, str]:
     described = {"doc": f"{kind.doc} ({kind.name}: {kind.extent})", "unit": kind.unit}
     described |= {"annotation": kind.name}
     described |= {"rate": f"{kind.rate:g}"} if isinstance(kind, Array) else {}
@@ -78,35 +80,37 @@ def _told(kind: Annotation, published: bool) -> dict[str, str]:
 
 
 def _spoken(job: Job) -> list[str]:
-    """What is published of a diarizer's turns; clips of several turns have these anyway."""
+    """The names in `package.publish` that a diarizer's turns give. Clips of several turns have the
+    column `turns` anyway."""
     kept = {"turns"} if turns_kept(job) else set()
     return [name for name in SPOKEN if name in job.package.publish and name not in kept]
 
 
 class Values:
-    """Values of `fields` for the utterances of a shard; labels of filters are among measures."""
+    """Values of `fields` for the utterances of a shard, except filters' labels, which are stored as
+    measures."""
 
     def __init__(self, view: ShardView) -> None:
         self._view, publish = view, view.job.package.publish
         declared = annotated.of_job(view.job)
         self._large = [one for one in declared if one.kind.large and one.name in publish]
         self._labels = [one.name for one in declared if one.shelf == "text" and not one.kind.large]
-        self._asked = _spoken(view.job)
-        self.names = [*self._labels, *(one.name for one in self._large), *self._asked]
+        self._spoken = _spoken(view.job)
+        self.names = [*self._labels, *(one.name for one in self._large), *self._spoken]
         self._voices: tuple[str, dict[str, bytes]] = ("", {})  # of the last recording, by name
 
     def of(self, u: FinalUtterance) -> dict[str, object]:
-        """By column."""
+        """The utterance's value for each of `names`."""
         values = {name: u.texts.get(name) for name in self._labels}
         values |= {one.name: annotated.value_of(one, u) for one in self._large}
-        if "turns" in self._asked:
+        if "turns" in self._spoken:
             values["turns"] = self._turns(u)
-        if "speaker_embedding" in self._asked:
+        if "speaker_embedding" in self._spoken:
             values["speaker_embedding"] = self._embedding(u)
         return values
 
     def _turns(self, u: FinalUtterance) -> list[dict[str, object]] | None:
-        """In s of the clip."""
+        """Turns within the clip, in s from its start; None if the recording has none."""
         spoken, rate = self._view.turned(u.cut.recording)[1], u.cut.rate
         if spoken is None:
             return None
@@ -120,7 +124,7 @@ class Values:
         ]
 
     def _embedding(self, u: FinalUtterance) -> np.ndarray | None:
-        """float32 [SIZE], of length 1; None where its turns have none."""
+        """Embedding of the clip's speaker, float32 [SIZE], of length 1; None without one."""
         name = u.cut.recording["recording"]
         if self._voices[0] != name:
             spoken = self._view.turned(u.cut.recording)[1] or ()

@@ -1,6 +1,6 @@
 """Digests of rows: equal for equal values, however a table is chunked.
 
-A row of seventy columns takes some microseconds; as JSON it took a tenth of a millisecond.
+A row of seventy columns takes a few microseconds; hashing it as JSON took a tenth of a millisecond.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 from tasks.base.arrays import Bools, UInt64s
 from tasks.storage import long_columns
 
-#: Columns that count where they hold something, as versions of before lack them; with what tells a
-#: value in one from the same in another.
+#: Columns that earlier versions lack, so only values that are not null change a digest. The numbers
+#: keep equal values in two of the columns apart.
 LATER = {"channel": 0, "track": 1 << 32, "labels": 2 << 32}
 
 
 def of_rows(table: pa.Table) -> UInt64s:
-    """A digest of each row, with the names of its columns; uint64 [rows]."""
+    """A digest of each row's values and of the columns' names; uint64 [rows]."""
     names = sorted({*table.column_names} - LATER.keys())
     numbers, texts = _divided(table, names)
     start = hashlib.blake2b("\0".join(names).encode(), digest_size=8)
@@ -41,14 +41,14 @@ def of_rows(table: pa.Table) -> UInt64s:
 
 
 def _with_later(codes: UInt64s, table: pa.Table, name: str) -> UInt64s:
-    """Digests that a column of LATER changes where it holds something."""
+    """The digests, changed by a column of LATER where it is not null."""
     valued = pc.is_valid(table[name]).to_numpy(zero_copy_only=False)
     numbers = _codes(table[name]) ^ np.uint64(LATER[name])
     return np.where(valued, mixed(codes ^ mixed(numbers)), codes)
 
 
 def _codes(column: pa.ChunkedArray) -> UInt64s:
-    """64 bits of each number; of any other value, a hash."""
+    """64 bits for each value: a number's own bits, or a hash."""
     if _is_number(column.type):
         return _bits(column)
     texts = (repr(value).encode() for value in column.to_pylist())
@@ -59,8 +59,8 @@ def _codes(column: pa.ChunkedArray) -> UInt64s:
 def _divided(
     table: pa.Table, names: list[str]
 ) -> tuple[list[UInt64s], Iterator[tuple[object, ...]]]:
-    """Number columns as bits, with a column of bits for nulls at the end; and other values by
-    row."""
+    """The columns of numbers as 64-bit patterns, followed by columns whose bits say which values
+    are null; and for each row a tuple of the other values."""
     numbers: list[UInt64s] = []
     others: list[Iterable[object]] = []
     nulls: list[Bools] = []
@@ -84,8 +84,8 @@ def _divided(
 
 
 def folded(start: UInt64s, table: pa.Table, names: Sequence[str]) -> UInt64s:
-    """A digest of each row: continues `start` over these columns of numbers and texts; uint64
-    [rows]. Each text is hashed once, so columns of few values cost next to nothing."""
+    """A digest of each row: `start`, continued over these columns of numbers and texts; uint64
+    [rows]. Each distinct text is hashed once."""
     digests = start
     for name in names:
         if name in LATER:
@@ -108,12 +108,12 @@ def folded(start: UInt64s, table: pa.Table, names: Sequence[str]) -> UInt64s:
 
 
 def joined(codes: UInt64s, more: UInt64s | np.uint64) -> UInt64s:
-    """A digest of each row from two."""
+    """One digest of each row from two."""
     return codes * np.uint64(0x9E3779B97F4A7C15) ^ more
 
 
 def mixed(codes: UInt64s) -> UInt64s:
-    """The finaliser of SplitMix64: each bit depends on all."""
+    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014): each bit depends on all input bits."""
     codes = (codes ^ (codes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     codes = (codes ^ (codes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return codes ^ (codes >> np.uint64(31))
@@ -125,6 +125,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _bits(column: pa.ChunkedArray) -> UInt64s:
+    """The bit pattern of each number as float64 or int64; null as 0."""
     wide = pa.float64() if pa.types.is_floating(column.type) else pa.int64()
     values = pc.fill_null(pc.cast(column, wide), 0).to_numpy()
     return np.ascontiguousarray(values).view(np.uint64)

@@ -1,4 +1,4 @@
-"""Refuses a version that would hide a fault: missing sources, failures, nothing left to package."""
+"""Refuses a version that would hide a fault: missing recordings, many failures, no clips."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ from tasks.settings.job import Job
 from tasks.shard_store import manifest
 from tasks.storage import versions
 
-FEW = 2  # new recordings that failed; a single broken file holds up no night
-MANY = 5  # recordings that say of themselves that their source is out of order
+FEW = 2  # fewer failed new recordings never refuse a version
+MANY = 5  # unreadable recordings from which the source itself counts as unreadable
 
 
 def check(
     job: Job, totals: Totals, packaged: int, portions: Sequence[Portion], newest: Path | None
 ) -> None:
-    """RunError if more recordings were removed or failed than the settings allow; NothingLeft if no
-    clip is left to package."""
+    """Raises RunError if more recordings were removed or failed than the settings allow, and
+    NothingLeft if no clip is packaged. `packaged`: number of clips; `portions`: parts of the next
+    version's ledger; `newest`: the newest version, if there is one."""
     if newest is not None:
         _check_removed(job, totals, portions, newest)
     check_readable(job, _unreachable(totals, portions))
@@ -50,7 +51,8 @@ def check(
 
 
 def nothing_left_in_words(job: Job, reasons: Collection[str] = ()) -> str:
-    """Why a version without a clip is refused, and the remedy. `reasons`: what it met, if known."""
+    """Why a version without clips is refused, and the remedy. `reasons`: those of its outcomes, if
+    known."""
     if clip_choice.restricts(job.package) and (
         not reasons or f"package.{clip_choice.REASON}" in reasons
     ):
@@ -98,7 +100,8 @@ def _check_removed(job: Job, totals: Totals, portions: Sequence[Portion], newest
 
 
 def _moved(listings: Iterable[pa.Table], gone: set[str]) -> set[str]:
-    """Recordings whose content a source still has under another name."""
+    """Those of `gone` whose content a source still has under another name. `listings`: tables
+    (RECORDINGS)."""
     present: set[str] = set()
     content_of: dict[str, str] = {}
     for table in listings:
@@ -130,8 +133,8 @@ def _failed(job: Job, totals: Totals, portions: Sequence[Portion]) -> BrokenCoun
 
 
 def _unreachable(totals: Totals, portions: Sequence[Portion]) -> dict[str, Unreachable]:
-    """By dataset, the recordings that could not be read. A recording that was lost in the stage
-    resample has a row for each of its clips."""
+    """By dataset, the recordings that could not be read. One that failed in the stage resample has
+    a row for each of its clips, so rows are an upper bound."""
     sums = totals.sums.filter(pc.equal(totals.sums["reason"], UNREACHABLE))
     items = summary.sums_by(sums, ["dataset"], ["items"])
     by_dataset = {}
@@ -144,8 +147,8 @@ def _unreachable(totals: Totals, portions: Sequence[Portion]) -> dict[str, Unrea
 
 
 def check_readable(job: Job, sources: Mapping[str, Unreachable]) -> None:
-    """RunError if so much of a source cannot be read that the source itself is out of order: then
-    its recordings are as good as gone."""
+    """Raises RunError if so many recordings of a source cannot be read that the source itself
+    counts as unreadable; then the limit on removed recordings holds for them."""
     for name, (failed, recordings, why) in sources.items():
         many = failed >= MANY or 2 * failed > recordings
         if (
@@ -164,7 +167,8 @@ def check_readable(job: Job, sources: Mapping[str, Unreachable]) -> None:
 
 
 def arrived(portions: Sequence[Portion], datasets: Collection[str] | None = None) -> Arrived:
-    """The recordings, of these datasets or of all, that the version before does not have."""
+    """Counts of the recordings that the previous version does not have, in these datasets or in
+    all."""
     total: Arrived = {"recordings": 0, "packaged": 0, "dropped": 0, "failed": 0}
     for portion in portions:
         for name, counts in portion.arrived.items():
@@ -177,7 +181,8 @@ def arrived(portions: Sequence[Portion], datasets: Collection[str] | None = None
 
 
 def _check_new(job: Job, portions: Sequence[Portion]) -> None:
-    """TooManyFailed if most of what is new failed, which a large corpus would hide."""
+    """`check_new` for all datasets without `expect_broken`: in a large corpus, failures of new
+    recordings would go unnoticed among the others."""
     exempted = exempt(job)
     strict = [d.name for d in plugins.datasets(job.sources) if d.name not in exempted]
     new = arrived(portions, strict)
@@ -186,13 +191,14 @@ def _check_new(job: Job, portions: Sequence[Portion]) -> None:
 
 
 def check_new(job: Job, count: int, failed: int, lost: Iterable[Broken]) -> None:
-    """TooManyFailed if too many of `count` new recordings failed; `lost`: those that did."""
+    """Raises TooManyFailed if too many of `count` new recordings failed; `lost`: some that did."""
     if failed >= FEW:
         _check_share(job, "max_new_failed_fraction", failed, count, "new recording", lost)
 
 
 def check_failed(job: Job, counts: BrokenCount) -> None:
-    """TooManyFailed; the listing may show it before any audio is processed."""
+    """Raises TooManyFailed if more recordings failed than `package.max_failed_fraction` allows.
+    Also called after listing, before any audio is processed."""
     count, failed = counts.recordings, counts.failed
     _check_share(job, "max_failed_fraction", failed, count, "recording", counts.first)
 
@@ -200,7 +206,8 @@ def check_failed(job: Job, counts: BrokenCount) -> None:
 def _check_share(
     job: Job, setting: str, failed: int, count: int, what: str, lost: Iterable[Broken]
 ) -> None:
-    """TooManyFailed if a larger share failed than a setting of package allows."""
+    """Raises TooManyFailed if `failed` of `count` exceeds the fraction in a setting of `package`.
+    `what`: a word for one of them; `lost`: some that failed."""
     limit: float = getattr(job.package, setting)
     if count and failed / count > limit:
         raise TooManyFailed(
@@ -212,18 +219,18 @@ def _check_share(
 
 
 def _named(failed: int, broken_files: Iterable[Broken]) -> list[str]:
-    """The first that failed, and how many more."""
+    """Lines that name the first recordings that failed, and the number of others."""
     first = nsmallest(broken.FIRST, broken_files)
     more = failed - len(first)
     return [*map(str, first), *([f"and {more} more"] if more > 0 else [])]
 
 
-# Refuses a version that would lack too many recordings of the last one: as a rule a disk or share
-# is not mounted.
+# Refuses a version that lacks too many recordings of the newest one: usually, a disk or share is
+# not mounted.
 
-#: Codes of folders that cannot be listed, and of files of which the rest cannot.
+#: Codes of folders that cannot be listed, and of containers whose rest cannot be.
 UNLISTED = ("unreadable", UNREACHABLE)
-#: What `recording_name` adds to a name that is not UTF-8.
+#: The suffix that `recording_name` adds to a name that is not UTF-8.
 _HASH = re.compile(r"~[0-9a-f]{12}$")
 ADVICE = "if they were removed on purpose, {}set package.removed_ok: [{}]"
 
@@ -233,14 +240,14 @@ def refusal_of_removals(
 ) -> str | None:
     """Why a version without the recordings `gone` is refused, with the remedy; None if it is not.
 
-    `gone`: names (`<dataset>/<path>`) that the version `newest` has and no source lists any more,
-    under any name. `unreadable`: names of recordings and folders that a source cannot read. The
-    limit holds for all recordings, for those of each source, and for those below a folder that
-    cannot be listed. Sources in `package.removed_ok` are left out.
+    `gone`: names (`<dataset>/<path>`) of recordings in the version `newest` that no source lists
+    any more, under any name. `unreadable`: names of recordings and folders that a source cannot
+    read. The limit holds for all recordings together and for each source; below a folder that
+    cannot be listed, no recording may be missing. Sources in `package.removed_ok` are exempt.
     """
     limit = job.package.max_removed_fraction
     allowed = job.package.removed_ok
-    # The rest of a container that can be listed again is gone in name only.
+    # The entry for a container's unlisted rest disappears once the container is readable again.
     missing = {
         recording
         for recording in gone
@@ -272,7 +279,7 @@ def refusal_of_removals(
 
 
 def too_many_removed(job: Job, gone: int, before: int) -> bool:
-    """Whether so many of a version's recordings may not be gone."""
+    """Whether `gone` of `before` recordings exceeds `package.max_removed_fraction`."""
     return bool(before) and gone / before > job.package.max_removed_fraction
 
 
@@ -289,7 +296,8 @@ def _sentence(
 
 
 def unreadable_in(listings: Iterable[pa.Table]) -> set[str]:
-    """Names of the recordings and folders that a source lists and cannot read, of RECORDINGS."""
+    """Names of recordings and folders that a source lists but cannot read. `listings`: tables
+    (RECORDINGS)."""
     names = set[str]()
     for table in listings:
         fault = pc.is_in(table["error_code"], pa.array(UNLISTED))
@@ -299,11 +307,11 @@ def unreadable_in(listings: Iterable[pa.Table]) -> set[str]:
 
 
 def _recordings_by_dataset(version: Path) -> Counter[str]:
-    """How many recordings of each dataset a version has."""
+    """The number of recordings of each dataset in a version."""
     count, last = Counter[str](), ""
     for names in summary.live_recordings(version):
         recordings = names.to_pylist()
-        # A part of the ledger is in the order of recordings: one may go on in the next row group.
+        # Ledger parts are sorted by recording; a recording may continue in the next row group.
         count.update(_dataset(name) for name in recordings if name != last)
         last = recordings[-1] if recordings else last
     return count

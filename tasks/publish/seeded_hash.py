@@ -1,4 +1,4 @@
-"""Random numbers that depend only on a seed and a name, the same in every run and version."""
+"""Pseudo-random numbers that depend only on a seed and a name: equal in every run and version."""
 
 from __future__ import annotations
 
@@ -16,5 +16,6 @@ def draws(head: str, names: Iterable[str]) -> UInt64s:
 
 
 def keys(head: str, names: Iterable[str]) -> UInt64s:
-    """The first sixteen bytes, which no two names share; uint64 [names, 2]."""
+    """The first sixteen bytes of the same hash, unique for each name in practice; uint64 [names,
+    2]."""
     return sorted_keys.hashes(names, f"{head}:")

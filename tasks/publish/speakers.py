@@ -1,7 +1,7 @@
-"""Who speaks in the rows of a version: the names of speakers over all recordings.
+"""Names of speakers across recordings in the rows of a version.
 
-In the outcomes of a shard, a voice that the diarizer found is named `<path>#<number>`. Whoever
-reads the rows replaces that by the speaker's name over all recordings.
+In the outcomes of a shard, a voice that the diarizer found is named `<path>#<number>`. Code that
+reads these rows replaces that name by the speaker's name across recordings.
 
     speakers.parquet    the speaker of each voice of each recording (`tasks.corpus.identities`)
 """
@@ -30,31 +30,31 @@ from tasks.storage.versions import Proved
 
 FILE = identities.FILE
 
-VOICE = "voice"  # head of the hashes of voices
+VOICE = "voice"  # prefix of the names that are hashed, see `seeded_hash.draws`
 
 Save = Callable[[Iterator[pa.Table]], object]
 
 
 class Speakers(NamedTuple):
-    """Speakers of a version. `voices`: sorted hashes; `number`: the speaker of each voice."""
+    """The speakers of a version's voices."""
 
-    voices: UInt64s
-    number: Int32s
+    voices: UInt64s  # hashes of the voices' names (`<recording>#<number>`), sorted
+    number: Int32s  # of each voice, index of its speaker in `names`
     names: list[str]
 
     def of(self, voices: UInt64s) -> Int32s:
-        """The speaker's number for each voice; -1 for an unknown voice."""
+        """The index of each voice's speaker in `names`; -1: unknown voice."""
         return sorted_keys.value_of(self.voices, self.number, voices)
 
     def called(self, rows: pa.Table) -> pa.Table:
-        """Rows (columns dataset, speaker) that name voices, with the names of their speakers."""
+        """The rows (columns dataset, speaker), with names of voices replaced by their speakers'."""
         names = names_of(self.of(voices_of(rows)), pa.array(self.names, pa.string()))
         return called(rows, names)
 
 
 def link(job: Job, parts: VoiceTables, newest: Path | None, save: Save) -> Speakers | None:
-    """The speakers of all voices; None if they are not linked over recordings. `save` gets the
-    tables (SPEAKERS) of the next `speakers.parquet`, in order."""
+    """The speakers of all voices in `parts` (VOICES); None if the settings do not link speakers
+    across recordings. `save` consumes the tables (SPEAKERS) of the next `speakers.parquet`."""
     least = recipe.across_recordings(job)
     if least is None:
         return None
@@ -63,7 +63,8 @@ def link(job: Job, parts: VoiceTables, newest: Path | None, save: Save) -> Speak
 
 
 def of_tables(tables: Iterable[pa.Table], read: Save = lambda tables: [*tables]) -> Speakers:
-    """The speakers of all voices in tables (SPEAKERS), which `read` goes through."""
+    """The speakers of all voices in `tables` (SPEAKERS). `read` consumes the tables, for example to
+    write them."""
     codes, numbers = [np.zeros(0, np.uint64)], [np.zeros(0, np.int32)]
     number_by_name: dict[str, int] = {}
 
@@ -83,15 +84,16 @@ def of_tables(tables: Iterable[pa.Table], read: Save = lambda tables: [*tables])
 
 
 def published(version: Path | None) -> VoiceTables:
-    """The parts of `speakers.parquet` of a version; none if it has none. RunError if it is
-    damaged."""
+    """Reads `speakers.parquet` of a version; empty if the version has none. The reader raises
+    RunError if the file is damaged."""
     if version is None or not storage.exists(version / FILE):
         return list
     return partial(tables.portions, version / FILE, SPEAKERS.names, Proved(version))
 
 
 def voices_of(rows: pa.Table) -> UInt64s:
-    """The hash of each row's voice (columns dataset, speaker), as its shard names it."""
+    """The hash of each row's voice (columns dataset, speaker), by its name in the shard's
+    outcomes; uint64 [rows]."""
     names = pc.binary_join_element_wise(rows["dataset"], rows["speaker"], "/")
     words = long_columns.coded(names)
     hashes = np.r_[seeded_hash.draws(VOICE, words.dictionary.to_pylist()), np.uint64(0)]
@@ -101,16 +103,17 @@ def voices_of(rows: pa.Table) -> UInt64s:
 
 
 def called(rows: pa.Table, names: pa.Array | pa.ChunkedArray) -> pa.Table:
-    """The rows with `names` in the column speaker; where a name is null, the row's own stays."""
+    """The rows with `names` as the column speaker; where a name is null, the row keeps its own."""
     return tables.replaced(rows, "speaker", pc.coalesce(names, rows["speaker"]))
 
 
 def names_of(numbers: Int32s, names: pa.StringArray) -> pa.StringArray:
-    """The name for each number; null for -1."""
+    """The name at each index; null for -1."""
     return names.take(pa.array(numbers, mask=numbers < 0))
 
 
 def content(codes: UInt64s, numbers: Int32s, names: list[str]) -> UInt64s:
-    """Digests of rows that depend on the speakers' names too."""
+    """Digests of rows (`codes`), mixed with the names of their speakers. `numbers`: of each row,
+    index into `names`, -1: none."""
     digests = row_digests.of_rows(pa.table({"speaker": pa.array([*names, None], pa.string())}))
     return row_digests.joined(codes, digests[numbers])

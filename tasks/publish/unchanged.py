@@ -1,10 +1,10 @@
-"""Which shards a run can skip because the last run left them complete.
+"""Finds shards that a run can skip because an earlier run left them complete.
 
 A shard's key is a hash of all its stages' inputs: the settings with their recipes, and the guards
-of its files. If it equals the key in the index, the shard lacks nothing. A run looks again all the
-same where the code is another one; commands that look go by the recipes alone, so that after an
-upgrade they need not open each shard. If all shards, the code and the inputs of package are those
-of the last run, the newest version is up to date.
+of its files. If it equals the key in the index, the shard is complete. A run also checks shards
+that another release of uttermill completed. Commands that only read go by recipes alone, so that
+they need not open each shard after an upgrade. If all shards, the code and the inputs of `package`
+are those of the last run, the newest version is up to date.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tasks.storage import versions
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What package reported about a version when it published it or found it unchanged."""
+    """A version as `package` reported it when it published it or found it unchanged."""
 
     number: int
     clips: int
@@ -39,9 +39,9 @@ class Version:
 
 
 class UpToDate:
-    """Which shards were complete when a run began and which are when it ends; likewise the version.
-    Made after the shard stage, which lists the files. `any_code`: shards that another release left
-    complete count, where recipes and rules are the same."""
+    """The shards that are complete when a run begins and when it ends, and whether the version is
+    up to date. Create it after the shard stage, which lists the files. `any_code`: accept shards
+    that another release completed, if recipes and rules are the same."""
 
     def __init__(
         self, job: Job, shards: Sequence[str], index: Index, any_code: bool = False
@@ -68,19 +68,21 @@ class UpToDate:
         self._looked = set(self._shards) - self._items.keys()
 
     def items(self, shard: str) -> Mapping[str, int] | None:
-        """How many items each stage has for a complete shard; None: it has to be checked."""
+        """The number of items of each stage, for a complete shard; None: the shard must be
+        checked."""
         return None if shard in self._ran else self._items.get(shard)
 
     def record(self, dones: Iterable[Done]) -> None:
-        """Record what the stages of one shard found and made."""
+        """Record the results of a shard's stages."""
         for done in dones:
             self._items.setdefault(done.shard, {})[done.stage] = done.computed + done.reused
             if done.ran:
                 self._ran.add(done.shard)
 
     def keys(self) -> Mapping[str, str]:
-        """For each shard, a hash of everything that affects its outcomes; after `freeze`. It
-        depends on names, which hold hashes, so that an OUT that was moved keeps its outcomes."""
+        """For each shard, a hash of everything that affects its outcomes; call it after `freeze`.
+        Of checkpoints, only names count, which contain hashes of the content, so that an OUT keeps
+        its outcomes when it is moved."""
         guards, what = self._index.guards(), self._settings + self._code
         return {
             shard: _key(what, ((n, g.partition("-")[0]) for n, g in guards.get(shard, ())))
@@ -88,29 +90,29 @@ class UpToDate:
         }
 
     def names_hash(self) -> str:
-        """Hash of the names of all checkpoints; after `freeze`."""
+        """Hash of the names of all checkpoints; call it after `freeze`."""
         return self._index.names_hash()
 
     def freeze(self) -> None:
-        """Fix the state of OUT and of the splits' lists that package is about to read. Call it when
-        all stages have run; later changes are left to the next run."""
+        """Record the state of OUT and of the splits' lists that `package` will read. Call it when
+        all stages have run; the next run deals with later changes."""
         self._lists = [split_list.sha256 for split_list in split_lists.read(self._job.package)]
-        if self._looked:  # damage may have been found in any of them
+        if self._looked:  # a damaged file may have been removed in any of them
             self._index.look(self._looked | self._ran)
-        if self._ran:  # of the others, the state of the last look counts
+        if self._ran:  # the others keep the keys from the start of the run
             self._keys |= self._now(self._ran)
 
     def version(self) -> Version | None:
-        """The newest version, if package would make the same one from the frozen state; after
-        `freeze`."""
+        """The newest version, if `package` would make the same one from the recorded state, else
+        None; call it after `freeze`."""
         noted = None if self._ran else self._index.noted_version(self._version_key())
         if noted is None:
             return None
         return Version(noted["number"], noted["clips"], noted["summary"], noted["balance"])
 
     def save(self, version: Version, changed: Iterable[str]) -> None:
-        """Note it for the next run, except shards in which recordings changed under this one; only
-        while holding OUT's lock."""
+        """Record the version and the complete shards for the next run, except shards with
+        recordings that changed during this run. Call it only while holding OUT's lock."""
         unsettled = set(changed)
         shards = {
             shard: {"key": self._keys[shard], "items": self._items[shard]}

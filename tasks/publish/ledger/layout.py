@@ -1,15 +1,16 @@
 """Assigns recordings to the parts of the ledger, and keeps them there from version to version.
 
-A ledger of up to `package.table_rows` rows is one file; a larger one is a folder of parts of whole
-recordings. The first such version divides them by hash. From then on, a part stays while none of
-its recordings changes; new and changed recordings go to new parts, and changed or removed ones
-leave the old ones. Eight small parts of about one size are joined, so each row is rewritten only a
-few times, and parts stay few. Once most rows are new, everything is divided again.
+A ledger of up to `package.table_rows` rows is one file; a larger one is a folder of parts, each
+with whole recordings. The first such version divides the recordings by hash. From then on, a part
+is linked while none of its recordings changes; new and changed recordings go to new parts, and
+changed or removed ones leave the old parts. Eight small parts of similar size are joined, so each
+row is rewritten only a few times and there are few parts. Once most rows are new, all are divided
+again.
 
-    <scratch>/ledger/plan.json      what workers write, and which shard batches they read
+    <scratch>/ledger/plan.json      the workers' tasks, and the shard batches that they read
     <scratch>/ledger/wanted.arrow   ACCOUNTS of the recordings that go to new parts
     <scratch>/ledger/new.arrow      keys of the recordings that the newest version does not have
-    <scratch>/ledger/<n>.arrow      keys that stay of the newest version, in part n
+    <scratch>/ledger/<n>.arrow      KEPT: recordings of the newest version whose rows task n copies
 
 A version does not reveal how recordings were grouped into work shards.
 """
@@ -40,9 +41,9 @@ from tasks.publish.outcomes.shard_batches import ShardBatch
 from tasks.settings.job import Job
 from tasks.storage import sorted_keys, tables, versions
 
-FAN_BITS = 3  # eight parts of one size are joined
+FAN_BITS = 3  # 2**3 parts of similar size are joined
 WANTED, NEW = "ledger/wanted.arrow", "ledger/new.arrow"
-AT_ONCE = 160_000  # rows that a call may write in several parts
+AT_ONCE = 160_000  # rows that one call may write, if they are several parts
 KEPT = pa.schema({KEY: pa.uint64(), "gone": pa.bool_()})
 
 
@@ -52,17 +53,17 @@ class Task:
 
     name: str
     before: Sequence[str] = ()  # parts of the newest version from which it takes rows
-    portion: Sequence[int] | None = None  # of the wanted recordings, by hash: place and count
+    portion: Sequence[int] | None = None  # (index, count): part of the wanted recordings, by hash
 
 
 class LedgerPlan(NamedTuple):
     calls: list[list[int]]  # numbers of the tasks of each call to `ledger_parts.write`
-    links: list[tuple[str, str]]  # names of parts to link, with the names of their notes
+    links: list[tuple[str, str]]  # (name of a part to link, name of its note)
     fingerprint: str  # a hash of all rows
 
 
 def plan(job: Job, scratch: Path) -> LedgerPlan:
-    """Save the workers' tasks."""
+    """Plan the parts of the next version's ledger and save the workers' tasks into `scratch`."""
     batches = shard_batches.listed(scratch)
     now = recordings_now(batches)
     has_rejections = enter_outcomes(scratch, batches, now)
@@ -103,19 +104,18 @@ def plan(job: Job, scratch: Path) -> LedgerPlan:
 
 
 def _removed(part: Old) -> Bools:
-    """Which recordings of a part were in no source any more when it was published."""
+    """Which recordings of a part had left their source when it was published."""
     removed: Bools = part.part.table["removed"].to_numpy()
     return removed
 
 
 def count_for(rows: int, most: int) -> int:
-    """The number of parts for so many rows: a power of two, each part of about `most` rows."""
+    """The number of parts for this many rows: a power of two, each part with about `most` rows."""
     return 1 if rows <= most else 1 << (-(-rows // most) - 1).bit_length()
 
 
 def joined(sizes: Sequence[int], most: int) -> list[list[int]]:
-    """Which parts to join, given their numbers of rows: groups of indices, each part once, in
-    order."""
+    """Which parts to join, given their numbers of rows: groups of indices; each part is in one."""
     items = [(rows, [index]) for index, rows in enumerate(sizes)]
     level = 0
     while level <= most.bit_length() // FAN_BITS:
@@ -139,7 +139,8 @@ def _level(rows: int) -> int:
 def _tasks(
     home: Path, old: Sequence[Old], fresh: int, most: int, single: bool, anew: bool
 ) -> tuple[list[Task], list[LedgerPart]]:
-    """The parts to write, and those to link. `fresh`: rows for new parts."""
+    """The parts to write, and those to link. `fresh`: number of rows of new and changed recordings;
+    `single`: the ledger is one file; `anew`: all recordings are divided again."""
     old = [old_part for old_part in old if old_part.rows]
     if single:
         _save_kept(home, 0, old)
@@ -175,12 +176,12 @@ def _tasks(
 
 
 def name_of(number: int) -> str:
-    """The file of a part, in the version."""
+    """The path of a part within the version."""
     return f"{LEDGER_FILE}/part-{number:05d}.parquet"
 
 
 def _save_kept(home: Path, number: int, old: Sequence[Old]) -> None:
-    """Save, for each of these parts, the keys of the recordings whose rows stay."""
+    """Save the keys (KEPT) of the recordings that task `number` takes over from these parts."""
     kept = [KEPT.empty_table()]
     for old_part in old:
         which = old_part.stays | old_part.gone
@@ -190,8 +191,8 @@ def _save_kept(home: Path, number: int, old: Sequence[Old]) -> None:
 
 
 def _calls(tasks: Sequence[Task], most: int) -> list[list[int]]:
-    """The tasks of each worker call: portions that are neighbours go together, so that each slice
-    of the shard batches is read once, and calls are few, each of which opens all batches."""
+    """The tasks of each worker call. Adjacent portions share a call, so that each slice of the
+    shard batches is read once, and few calls open all batches."""
     calls: dict[int, list[int]] = {}
     for number, task in enumerate(tasks):
         portion, count = task.portion or (0, 1)
@@ -208,9 +209,9 @@ class Now(NamedTuple):
 
     keys: UInt64s
     digests: UInt64s
-    rows: Int64s
+    rows: Int64s  # number of rows in the ledger
     overlaps: Bools
-    batch: Int32s
+    batch: Int32s  # number of the shard batch
 
 
 class Old(NamedTuple):
@@ -218,8 +219,8 @@ class Old(NamedTuple):
 
     number: int
     part: LedgerPart
-    stays: Bools
-    gone: Bools  # left their sources since that version
+    stays: Bools  # of each recording, whether its rows are unchanged
+    gone: Bools  # of each recording, whether it has left its source since that version
 
     @property
     def whole(self) -> bool:
@@ -227,7 +228,7 @@ class Old(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Rows that it keeps."""
+        """Number of rows that are kept; a recording that is gone keeps one."""
         return int(self.part.table["rows"].to_numpy()[self.stays].sum() + self.gone.sum())
 
 
@@ -248,14 +249,14 @@ def recordings_now(batches: Sequence[ShardBatch]) -> Now:
         table["overlaps"].to_numpy()[order],
         number[order],
     )
-    # Recordings with the same hash count as one, so their rows stay together.
+    # Recordings with equal keys get equal digests, so that they change together.
     for index in np.flatnonzero(now.keys[1:] == now.keys[:-1]).tolist():
         now.digests[index] = now.digests[index + 1] = now.digests[index] + now.digests[index + 1]
     return now
 
 
 def _accounts(now: Now, chosen: Bools) -> pa.Table:
-    """ACCOUNTS of some of the recordings, sorted by key; those with the same hash count as one."""
+    """ACCOUNTS of the chosen recordings, sorted by key; recordings with equal keys are merged."""
     keys, digests, rows, overlaps, _ = (column[chosen] for column in now)
     first = np.flatnonzero(sorted_keys.first_of_runs(keys))
     columns = [keys[first], digests[first], np.add.reduceat(rows, first).astype(np.int32)]
@@ -264,14 +265,14 @@ def _accounts(now: Now, chosen: Bools) -> pa.Table:
 
 
 def enter_outcomes(scratch: Path, batches: Sequence[ShardBatch], now: Now) -> bool:
-    """Update the digests of recordings that corpus-wide rejections touch; whether there are any."""
+    """Update `now` for the corpus-wide rejections; returns whether there are any."""
     any_rejected = False
     for batch, outcomes in corpus_rejections.by_batch(scratch, batches):
         if outcomes is None:
             continue
         any_rejected = True
         accounts = batch.table("accounts.arrow", (KEY, "overlaps"))
-        # Where spans overlap, a rejection moves samples between rows.
+        # If spans overlap, a rejection moves samples between rows, so these are computed anew.
         moved = pc.is_in(outcomes[KEY], accounts[KEY].filter(accounts["overlaps"]).combine_chunks())
         alone = outcomes.filter(pc.invert(moved))
         place = np.searchsorted(now.keys, alone[KEY].to_numpy())
@@ -288,7 +289,8 @@ def enter_outcomes(scratch: Path, batches: Sequence[ShardBatch], now: Now) -> bo
 
 
 def compare(parts: Sequence[LedgerPart], now: Now) -> tuple[list[Old], Bools]:
-    """What each old part keeps, and which of today's recordings have to be written anew."""
+    """The newest version's parts with what they keep, and which recordings of `now` must be
+    written; bool [recordings]."""
     fresh = np.ones(len(now.keys), bool)
     old = list[Old]()
     for part in parts:
@@ -307,6 +309,6 @@ def compare(parts: Sequence[LedgerPart], now: Now) -> tuple[list[Old], Bools]:
 
 
 def departed(part: Old) -> Bools:
-    """Which recordings of a part are in no source any more."""
+    """Which recordings of a part have left their source, before that version or since."""
     gone: Bools = part.gone | (part.stays & part.part.table["removed"].to_numpy())
     return gone

@@ -1,9 +1,9 @@
 """Notes on the parts of ledgers: of the next version, and of the newest one.
 
     OUT/manifests/package/published/<sha256[:16]>.arrow
-                            of a part: ACCOUNTS of its recordings, its totals, and who failed
+                            of a part: ACCOUNTS of its recordings, its totals, and failed recordings
 
-Like those of `previous_version.py`, they only save time: a missing one is made again from the
+They only save time, like those of `previous_version.py`: a missing note is made again from the
 ledger.
 """
 
@@ -33,19 +33,19 @@ from tasks.storage.versions import Proved
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A part of the next version's ledger as a worker notes it."""
+    """A part of the next version's ledger, as a worker records it."""
 
-    name: str  # of its file in the version
+    name: str  # path in the version
     file: tuple[str, int]  # sha256 and bytes
     note_file: str  # name of the file with its note
-    gone: list[str]  # recordings that have left the sources since the version before
-    arrived: dict[str, Arrived]  # by dataset, those that the version before does not have
-    lost: dict[str, list[Broken]]  # by dataset, the first of these that failed
+    gone: list[str]  # recordings that have left their source since the previous version
+    arrived: dict[str, Arrived]  # by dataset, counts of recordings new since then
+    lost: dict[str, list[Broken]]  # by dataset, the first new recordings that failed
 
 
 @dataclass(frozen=True, slots=True)
 class Portion(Written):
-    """The same, with its note."""
+    """`Written`, with the content of its note."""
 
     totals: Totals
     broken: dict[str, list[Broken]]  # by dataset, the first recordings that failed
@@ -55,12 +55,12 @@ class LedgerPart(NamedTuple):
     """A part of the newest version's ledger."""
 
     name: str
-    file: str  # with the note; empty: there is none
+    file: str  # name of the file with its note; empty: none
     table: pa.Table  # ACCOUNTS
 
 
 def tell(ledger: pa.Table, accounts: pa.Table) -> pa.Table:
-    """ACCOUNTS of a part, with its totals and failures as metadata."""
+    """The note on a part: its ACCOUNTS, with totals and failed recordings as metadata."""
     totals = summary.totals(ledger)
     facts = {
         "sums": totals.sums.to_pylist(),
@@ -71,7 +71,7 @@ def tell(ledger: pa.Table, accounts: pa.Table) -> pa.Table:
 
 
 def broken_of(ledger: pa.Table) -> dict[str, list[Broken]]:
-    """By dataset, the first recordings that failed."""
+    """The first recordings that failed, by dataset."""
     failed = ledger.filter(pc.equal(ledger["outcome"], "failed"))
     return {
         name: broken.of_ledger(ledger.filter(pc.equal(ledger["dataset"], name)))
@@ -80,7 +80,7 @@ def broken_of(ledger: pa.Table) -> dict[str, list[Broken]]:
 
 
 def arrived_of(ledger: pa.Table) -> tuple[dict[str, Arrived], dict[str, list[Broken]]]:
-    """By dataset, what became of the recordings of these rows, and the first that failed."""
+    """By dataset, the counts of outcomes of these rows' recordings, and the first that failed."""
     by_dataset = {}
     for name in pc.unique(ledger["dataset"]).to_pylist():
         counts = summary.of_ledger(ledger.filter(pc.equal(ledger["dataset"], name)))
@@ -89,13 +89,14 @@ def arrived_of(ledger: pa.Table) -> tuple[dict[str, Arrived], dict[str, list[Bro
 
 
 def save(out: Path, note: pa.Table) -> str:
-    """Save the note on a part; returns the name of its file. Only while holding OUT's lock."""
+    """Save the note on a part; returns the name of its file. Call it only while holding OUT's
+    lock."""
     return previous_version.keep(out, shard_batches.arrow_bytes(note))
 
 
 def of_version(out: Path, newest: Path, described: DatasetJson) -> list[LedgerPart]:
-    """The parts of the newest version's ledger, in order. RunError if a part has no note and is
-    damaged."""
+    """The parts of the newest version's ledger, in order. Raises RunError if a part has no note and
+    is damaged."""
     with suppress(OSError, ValueError, KeyError, pa.ArrowException):
         if noted := previous_version.noted(out, described):
             for name, _ in noted["ledger"]:
@@ -118,7 +119,7 @@ def note(scratch: Path, number: int, written: Sequence[Written]) -> None:
 
 
 def portions(out: Path, scratch: Path) -> list[Portion]:
-    """All recorded parts, in the order of their names."""
+    """All parts that workers recorded (`note`), sorted by name."""
     recorded = []
     for path in storage.names(scratch / "ledger", ".json"):
         if path.name.startswith("noted-"):
@@ -127,7 +128,7 @@ def portions(out: Path, scratch: Path) -> list[Portion]:
 
 
 def _portion(out: Path, written: dict[str, Any]) -> Portion:
-    """A part as `note` recorded it, with its note."""
+    """A part from an entry of `note`, with the content of its note."""
     noted = json.loads(previous_version.read(out, written["note_file"]).schema.metadata[b"told"])
     counts = {key: (live, failed) for key, (live, failed) in noted["recordings"].items()}
     totals = Totals(pa.Table.from_pylist(noted["sums"], schema=summary.SUMS), counts)

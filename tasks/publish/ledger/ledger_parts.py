@@ -38,8 +38,8 @@ LINKED = 64  # parts that one call links
 def write(
     job: Job, scratch: Path, numbers: Sequence[int], staging: Path, newest: Path | None
 ) -> None:
-    """On a worker: write these parts into the staging folder, and notes on them into `scratch`.
-    All parts of a call read the same portion of the decisions."""
+    """On a worker: write the parts of these tasks into the staging folder, and record them in
+    `scratch`. The shard batches' ledgers are read once for all tasks of a call."""
     plan = json.loads(storage.read(scratch / "ledger/plan.json"))
     tasks = [Task(**plan["tasks"][number]) for number in numbers]
     rows, accounts = KEYED.empty_table(), recording_digests.ACCOUNTS.empty_table()
@@ -61,7 +61,8 @@ def write(
     written = []
     for number, task in zip(numbers, tasks, strict=True):
         part_rows, account = _portion(rows, task), _portion(accounts, task)
-        account = long_columns.take(account, np.arange(len(account)))  # no bits of its neighbours
+        # Copied, because a slice would be written with bits of its neighbours.
+        account = long_columns.take(account, np.arange(len(account)))
         arrived = (
             part_rows.filter(pc.is_in(part_rows[KEY], new)) if newest else part_rows.slice(0, 0)
         )
@@ -78,7 +79,7 @@ def write(
 
 
 def _portion(table: pa.Table, task: Task) -> pa.Table:
-    """The rows of a task, of a table that is sorted by portion."""
+    """The rows of the task's portion, from a table that is sorted by portion."""
     if task.portion is None:
         return table.slice(0, 0)
     portion, count = task.portion
@@ -90,8 +91,8 @@ def _portion(table: pa.Table, task: Task) -> pa.Table:
 def link(
     job: Job, scratch: Path, number: int, some: Sequence[tuple[str, str]], staging: Path
 ) -> None:
-    """On a worker: link these parts of the newest version, each given as (name, file with its
-    note). RunError if one is no longer as published."""
+    """On a worker: link these parts of the newest version, each given as (name, name of its note).
+    Raises RunError if one differs from what was published."""
     newest = versions.newest(job.out)
     assert newest is not None
     files, guards = versions.files(newest), previous_version.guards(job.out, newest)
@@ -108,7 +109,7 @@ def link(
 
 
 def linking(links: Sequence[tuple[str, str]]) -> list[Sequence[tuple[str, str]]]:
-    """The arguments of each call of `link`."""
+    """The parts for each call of `link`."""
     return [links[low : low + LINKED] for low in range(0, len(links), LINKED)]
 
 
@@ -121,9 +122,9 @@ def _write(
     gone: list[str],
     arrived: pa.Table,
 ) -> Written:
-    """`accounts`: ACCOUNTS of the ledger; `arrived`: rows of recordings that the version before
-    does not have."""
-    # What a dead worker left may be a link into a published version.
+    """Write a part and its note. `accounts`: ACCOUNTS of its rows; `gone`: recordings that have
+    left their source; `arrived`: rows of recordings that the previous version does not have."""
+    # A file that a dead worker left may be a link into a published version.
     storage.of(staging).detach(staging / name)
     with storage.of(staging).writing(staging, job.scratch) as home:
         target = home / name
@@ -138,7 +139,8 @@ def _write(
 
 
 def _before(newest: Path, task: Task, kept: Path) -> tuple[pa.Table, pa.Table]:
-    """Rows of the newest version that stay, and those of recordings that have left since."""
+    """Rows of the newest version that stay, and a row (`rows.removed`) for each recording that has
+    left its source since. `kept`: file with KEPT."""
     kept_keys = tables.read_arrow(kept)
     stays, gone = (
         kept_keys[KEY].filter(mask) for mask in (pc.invert(kept_keys["gone"]), kept_keys["gone"])
@@ -158,7 +160,8 @@ def _before(newest: Path, task: Task, kept: Path) -> tuple[pa.Table, pa.Table]:
 
 
 def _outcomes(path: Path, slices: range) -> pa.Table:
-    """Outcomes of rejected utterances of some slices; read in batches, as there may be many."""
+    """Corpus-wide rejections (SAVED) in these slices; read in batches, because there may be
+    many."""
     pieces = [corpus_rejections.SAVED.empty_table()]
     for batch in tables.arrow_batches(path):
         slice_numbers = shard_batches.slice_of(batch[KEY].to_numpy(), shard_batches.SLICES)

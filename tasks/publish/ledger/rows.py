@@ -1,4 +1,4 @@
-"""Rows of a ledger: their order, and how corpus-wide rejections change them."""
+"""Rows of a ledger: sorts them, enters corpus-wide rejections, and marks removed recordings."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from tasks.base.schema import LEDGER, LedgerRow
 from tasks.corpus import rejections
 from tasks.storage import long_columns
 
-#: Columns that are kept of a recording that has left its source.
+#: Columns that the row of a removed recording keeps.
 NAMES = ("recording", "source_path", "dataset", "channel", "track", "sample_rate")
 _PORTION = ("portion", "ascending")
 _ORDER = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
 
 
 def with_outcomes(table: pa.Table, outcomes: pa.Table) -> pa.Table:
-    """The ledger with these outcomes entered. If spans overlap, samples move to another span."""
+    """The ledger with these outcomes entered. In a recording with overlapping spans, samples that
+    two spans share are assigned again."""
     if not outcomes.num_rows:
         return table
     overlapping = rejections.overlapping(table)
-    hit = pc.is_in(table["utterance"], outcomes["id"])
+    rejected = pc.is_in(table["utterance"], outcomes["id"])
     moved = pc.unique(
-        table["recording"].filter(pc.and_(hit, pc.is_in(table["recording"], overlapping)))
+        table["recording"].filter(pc.and_(rejected, pc.is_in(table["recording"], overlapping)))
     )
     table = rejections.entered(table, "utterance", outcomes)
     if not len(moved):
@@ -40,9 +41,9 @@ def with_outcomes(table: pa.Table, outcomes: pa.Table) -> pa.Table:
 
 
 def in_order(table: pa.Table, portions: Int64s | None = None) -> pa.Table:
-    """A ledger by recording, start, end and utterance; `portions`: a number of each row, which
-    comes before these."""
-    table = table.combine_chunks()  # else sorting takes six times as long
+    """A ledger sorted by recording, start, end and utterance, but first by `portions`, a number for
+    each row, if given."""
+    table = table.combine_chunks()  # sorting chunks takes six times as long
     by, order = table, _ORDER
     if portions is not None:
         by, order = table.append_column("portion", pa.array(portions)), [_PORTION, *_ORDER]
@@ -50,7 +51,7 @@ def in_order(table: pa.Table, portions: Int64s | None = None) -> pa.Table:
 
 
 def removed(table: pa.Table) -> pa.Table:
-    """A row of no seconds for each recording of a ledger, which records that it left its source."""
+    """For each recording of a ledger, a row of 0 s that says that it has left its source."""
     firsts = [(name, "first") for name in NAMES[1:]]
     rows = table.group_by("recording", use_threads=False).aggregate(firsts)
     rows = rows.rename_columns([name.removesuffix("_first") for name in rows.column_names])

@@ -1,1 +1,1 @@
-"""What became of each utterance, in shard batches that are kept from run to run."""
+"""The outcome of each utterance, in shard batches that are kept from run to run."""

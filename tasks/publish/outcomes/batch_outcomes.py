@@ -46,11 +46,11 @@ def decide(
     strict: bool = True,
     listings: Mapping[str, Sequence[RecordingRow]] | None = None,
 ) -> None:
-    """On a worker: decide the outcomes of a batch's utterances, and keep them.
+    """On a worker: decide the outcomes of a batch's utterances and write its files.
 
-    `strict`: see `shard_outcomes`; then a damaged manifest raises CorruptManifest, so that its
-    content is computed again. `listings`: recordings, as sources list them now, of shards where
-    that is not what OUT says.
+    `strict`: see `shard_outcomes.of_shard`; a damaged manifest then raises CorruptManifest, so that
+    its content is computed again. `listings`: by shard, the recordings that sources list now, for
+    shards whose listing in OUT is outdated.
     """
     damaged, weights = manifest.refuse if strict else manifest.leave, weights_of(job)
     parts, unmeasured = [], 0
@@ -96,12 +96,14 @@ def decide(
 
 
 def _unsettled(ledger: pa.Table) -> pa.ChunkedArray:
-    """Rows that the next run looks at again. It finds those of the stage shard by itself."""
+    """Rows that the next run must check again, except those of the stage shard, which it always
+    checks; bool [rows]."""
     reasons = pa.array(["changed", *PASSING])
     return pc.and_(pc.is_in(ledger["reason"], reasons), pc.not_equal(ledger["stage"], "shard"))
 
 
 def _digests(job: Job, rows: pa.Table, ledger: pa.Table, ledger_digests: RowDigests) -> pa.Table:
+    """A table (DIGESTS, with VOICE if speakers are linked across recordings) of these rows."""
     keys = seeded_hash.keys(str(job.package.seed), rows["id"].to_pylist())
     content = row_digests.of_rows(rows.drop_columns([n for n in PLACES if n in rows.column_names]))
     account, accounted = recording_digests.of_clips(rows["id"], ledger, ledger_digests)
@@ -121,7 +123,8 @@ def _digests(job: Job, rows: pa.Table, ledger: pa.Table, ledger_digests: RowDige
 
 
 def _sliced(ledger: pa.Table, keys: UInt64s) -> tuple[bytes, list[tuple[int, int, int]]]:
-    """The ledger in portions, each a stream of its own: (first byte, bytes, CRC-32) of each."""
+    """The content of ledger.bin: SLICES portions by key, each an Arrow stream; and (first byte,
+    bytes, CRC-32) of each portion."""
     ledger = ledger.append_column(KEYED.field(KEY), pa.array(keys))
     order = np.argsort(keys, kind="stable")
     ledger = ledger.take(order).combine_chunks()

@@ -1,7 +1,7 @@
-"""A few bytes of each recording's ledger, by which a new version knows what it need not rewrite.
+"""Digests of each recording's rows in the ledger, which show what a new version need not rewrite.
 
-A recording's digest is the sum of its rows' digests, so a rejection of one clip changes it without
-reading the other rows.
+A recording's digest is the sum of its rows' digests, so that it can be updated for the rejection of
+a clip without reading the other rows.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tasks.publish import row_digests, seeded_hash
 from tasks.storage import long_columns
 
 KEY = "key"  # hash of a row's recording
-ACCOUNT, ACCOUNTED = "account", "accounted"  # of a clip's row, before its outcome and with it
+ACCOUNT, ACCOUNTED = "account", "accounted"  # digests of a clip's row without and with its outcome
 ACCOUNTS = pa.schema(
     {
         KEY: pa.uint64(),
         "digest": pa.uint64(),
         "rows": pa.int32(),
-        "overlaps": pa.bool_(),  # spans of the recording overlap
-        "removed": pa.bool_(),  # it has left its source
+        "overlaps": pa.bool_(),  # whether spans of the recording overlap
+        "removed": pa.bool_(),  # whether it has left its source
     }
 )
 BEFORE = [name for name in LEDGER.names if name not in rejections.OUTCOME_COLUMNS]
@@ -43,7 +43,7 @@ def keys_of(recordings: pa.ChunkedArray) -> UInt64s:
 
 
 class RowDigests(NamedTuple):
-    """Of each row of a ledger: the key of its recording, ACCOUNT and ACCOUNTED; uint64 [rows]."""
+    """For each row of a ledger: the key of its recording, ACCOUNT and ACCOUNTED; uint64 [rows]."""
 
     keys: UInt64s
     before: UInt64s
@@ -56,7 +56,8 @@ def of_rows(ledger: pa.Table) -> RowDigests:
 
 
 def of_ledger(ledger: pa.Table, rows: RowDigests | None = None) -> pa.Table:
-    """ACCOUNTS of the recordings of a ledger, or of a portion of it, sorted by key."""
+    """ACCOUNTS of the recordings of a ledger, or of a portion of it, sorted by key. `rows`: its
+    digests, if they are computed already."""
     row_keys, _, accounted = rows or of_rows(ledger)
     keys, index = np.unique(row_keys, return_inverse=True)
     digest = np.zeros(len(keys), np.uint64)
@@ -74,7 +75,8 @@ def of_ledger(ledger: pa.Table, rows: RowDigests | None = None) -> pa.Table:
 
 
 def of_clips(ids: pa.ChunkedArray, ledger: pa.Table, rows: RowDigests) -> tuple[UInt64s, UInt64s]:
-    """ACCOUNT and ACCOUNTED of the ledger's rows of clips that are packaged, or pending."""
+    """ACCOUNT and ACCOUNTED of the rows of these clips, which are packaged or pending; uint64
+    [ids]. `rows`: digests of the ledger's rows."""
     waiting = pc.is_in(ledger["outcome"], pa.array(["packaged", PENDING]))
     index = pc.index_in(ids, ledger["utterance"].filter(waiting)).to_numpy()
     place = np.flatnonzero(waiting.to_numpy())[index]
@@ -82,8 +84,9 @@ def of_clips(ids: pa.ChunkedArray, ledger: pa.Table, rows: RowDigests) -> tuple[
 
 
 def changes(outcomes: pa.Table) -> UInt64s:
-    """What outcomes (OUTCOME_COLUMNS, with ACCOUNT and ACCOUNTED of their clips) add to the
-    digests of their recordings, provided that no spans overlap."""
+    """What to add to the digest of each clip's recording when its outcome becomes the one in
+    `outcomes` (OUTCOME_COLUMNS, ACCOUNT, ACCOUNTED); uint64 [rows]. Valid if no spans of the
+    recording overlap."""
     then, before = (outcomes[name].to_numpy() for name in (ACCOUNTED, ACCOUNT))
     added: UInt64s = _with_outcome(before, outcomes) - then
     return added

@@ -1,14 +1,14 @@
-"""Shard batches: work shards whose outcomes are kept together, from run to run.
+"""Shard batches: work shards whose outcomes are stored together and reused by later runs.
 
     OUT/manifests/package/decided/<key>/
         rows.arrow           utterances that no rule of their own shard rejects
         ledger.bin           their ledger in SLICES portions by a hash of the recording
         decisions.parquet    all utterances with their measures
         heard.arrow          input of corpus-wide rules, if there are any
-        voices.arrow         voices of its recordings, if they are linked over the corpus
-        digests.arrow        52 bytes of each row, from which a version of the corpus is planned
-        accounts.arrow       22 bytes of each recording's ledger, likewise
-        facts.json           hash of each file, and counts; written last, so it is the seal
+        voices.arrow         voices of its recordings, if speakers are linked across recordings
+        digests.arrow        52 bytes a row, from which a version is planned
+        accounts.arrow       22 bytes a recording of the ledger, likewise
+        facts.json           hash of each file, and counts; written last: the batch is complete
 
 The key is a hash of everything that affects the outcomes (`tasks.publish.unchanged`). A version
 does not depend on how recordings were divided among shards. `batch_outcomes.py` writes the files.
@@ -52,18 +52,18 @@ from tasks.shard_store.recipe import digest
 from tasks.storage import tables
 
 FORMAT = 4  # of these files
-AT_ONCE = 8  # shards of a batch
+AT_ONCE = 8  # shards in a batch
 SLICES = 64  # of a ledger
-SMALL = 1 << 18  # bytes of a table
+SMALL = 1 << 18  # bytes; smaller tables are read whole, and written without threads
 LIST, OUTCOMES, DECIDED = "groups.json", "decisions.parquet", "decided"
 KEY_NAME = re.compile(r"[0-9a-f]{24}")  # of a batch's folder
-#: Columns of a row that are not part of its content: where it lies, and its split.
+#: Columns that are not part of a row's content: where the row and its PCM are stored, its split.
 PLACES = (*SOURCE_COLUMNS, *BESIDE_COLUMNS, *MUTED_COLUMNS, *LAYOUT_COLUMNS, "split")
 KEYED = pa.schema([*LEDGER, pa.field(KEY, pa.uint64())])
 DIGESTS = pa.schema(
     {
-        "high": pa.uint64(),  # of the seeded hash of the id: the order of clips, and who it is
-        "low": pa.uint64(),
+        "high": pa.uint64(),  # first half of the seeded hash of the id, which orders the clips
+        "low": pa.uint64(),  # second half
         "content": pa.uint64(),
         "samples": pa.int64(),
         "rate": pa.int32(),
@@ -71,11 +71,12 @@ DIGESTS = pa.schema(
         ACCOUNTED: pa.uint64(),
     }
 )
-VOICE = "voice"  # column of DIGESTS where voices are linked: hash of the voice, as it is named
+VOICE = "voice"  # further column of DIGESTS if speakers are linked: hash of the voice's name
 
 
 def slice_of(keys: UInt64s, count: int) -> Int64s:
-    """The portion, of `count` equal ones of all hashes, that each key falls into."""
+    """The number of each key's portion, if all 64-bit hashes are divided into `count` equal ones;
+    int64 [keys]."""
     high = keys >> np.uint64(32)
     return ((high * np.uint64(count)) >> np.uint64(32)).astype(np.int64)
 
@@ -96,15 +97,15 @@ NEEDED = {"files", "slices", "rows", "ledger", "changed"}  # of BatchFacts
 
 @dataclass(frozen=True)
 class ShardBatch:
-    """Some shards, and where the outcomes of their utterances lie. Small enough to be sent
-    to workers."""
+    """Some shards, and the folder with the outcomes of their utterances. Small enough to send to
+    workers."""
 
     home: Path
     shards: tuple[str, ...]
 
     @cached_property
     def facts(self) -> BatchFacts:
-        """CorruptManifest if the batch has no outcomes, or damaged ones."""
+        """facts.json; raises CorruptManifest if it is missing or damaged."""
         place = self.home / "facts.json"
         try:
             facts: BatchFacts = storage.read_json(place)
@@ -115,7 +116,7 @@ class ShardBatch:
         return facts
 
     def data(self, name: str) -> bytes:
-        """The bytes of a file; CorruptManifest if they are not as written."""
+        """The bytes of a file; raises CorruptManifest if it is missing or has changed."""
         try:
             data = storage.read(self.home / name)
         except FileNotFoundError as error:
@@ -125,15 +126,15 @@ class ShardBatch:
         return data
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """A table, or only these columns of it, in the file's order; CorruptManifest if it names
-        PCM outside the blobs."""
+        """A table, or only these columns of it, in the file's order. Raises CorruptManifest as
+        `data`, and if the table places PCM outside the blobs."""
         data = pa.py_buffer(self.data(name))
         stored = pa.ipc.open_file(data)
         names = stored.schema.names
         fields = [
             index for index, column in enumerate(names) if columns is None or column in set(columns)
         ]
-        if columns is None or len(data) < SMALL:  # reading it all is faster than opening it again
+        if columns is None or len(data) < SMALL:  # reading all columns is faster than reopening
             table = stored.read_all().select(fields)
         else:
             some = pa.ipc.IpcReadOptions(included_fields=fields)
@@ -143,19 +144,20 @@ class ShardBatch:
         return table
 
     def outcomes(self, columns: Collection[str]) -> pa.Table:
-        """Columns of all utterances, packaged or not (`outcome_table.schema_of`)."""
+        """These columns of `outcome_table.schema_of` for all utterances, whatever their outcome."""
         data = pa.BufferReader(self.data(OUTCOMES))
         return pq.read_table(data, columns=sorted(columns))
 
     def is_sound(self) -> bool:
-        """Whether every file is as written."""
+        """Whether every file has its hash."""
         try:
             return all(bool(self.data(name)) for name in self.facts["files"])
         except (CorruptManifest, KeyError, TypeError):
             return False
 
     def slices_of_ledger(self, slices: range) -> Iterator[memoryview]:
-        """Some of the SLICES, as streams; CorruptManifest if one is not as written."""
+        """These portions of the ledger, as Arrow streams; raises CorruptManifest if one has
+        changed."""
         spans = [span for span in self.facts["slices"][slices.start : slices.stop] if span[1]]
         if not spans:
             return
@@ -169,16 +171,18 @@ class ShardBatch:
             yield part
 
     def _damaged(self, name: str) -> CorruptManifest:
-        """Names the seal as the damaged file: once it is removed, the batch is decided again."""
+        """An error that names facts.json as the damaged file: removing that decides the batch
+        again."""
         return CorruptManifest(f"{self.home / name} is damaged", str(self.home / "facts.json"))
 
 
 def ledger(batches: Iterable[ShardBatch], slices: range) -> pa.Table:
-    """Ledger rows (KEYED) of some of the SLICES of some batches; the rows of a recording are
+    """Rows (KEYED) of these portions of the ledgers of some batches; the rows of a recording are
     adjacent.
 
-    A stream is a message with its schema, as a rule the same in all, and one with its rows. The
-    rows of thousands of small streams are read as those of one: the schema takes as long as they.
+    An Arrow stream is a message with the schema, followed by a message with the rows. The schema is
+    mostly the same in all batches, and parsing it takes as long as reading the rows, so the rows of
+    thousands of small streams are read as one stream.
     """
     rows: dict[bytes, list[memoryview]] = {}
     for stream in chain.from_iterable(batch.slices_of_ledger(slices) for batch in batches):
@@ -192,7 +196,7 @@ def ledger(batches: Iterable[ShardBatch], slices: range) -> pa.Table:
 
 
 def _is_whole(facts: object) -> bool:
-    """Whether JSON has what `BatchFacts` says."""
+    """Whether parsed JSON has the structure of `BatchFacts`."""
     if not isinstance(facts, dict) or not facts.keys() >= NEEDED:
         return False
     slices, counts = facts["slices"], (facts["rows"], facts["ledger"])
@@ -211,32 +215,33 @@ def home(out: Path) -> Path:
 
 
 def kept_in(out: Path) -> list[str]:
-    """Names of the batches' folders; nothing else that lies there."""
+    """Names of the batches' folders in OUT; other entries are ignored."""
     return [name for name in storage.of(out).folders(home(out)) if KEY_NAME.fullmatch(name)]
 
 
 def of_shards(job: Job, keys: Mapping[str, str]) -> list[ShardBatch]:
-    """Batches of consecutive shards by name; `keys`: the key of each shard."""
+    """Batches of consecutive shards, sorted by name; `keys`: the key of each shard
+    (`unchanged.UpToDate.keys`)."""
     names = sorted(keys)
-    package = [job.package.seed, job.package.text_form]  # those that affect outcomes
-    what: list[object] = [FORMAT, shard_outcomes.VERSION, *package, corpus.takes_part(job)]
-    what += ["audio_is", job.package.audio] if recipe.enhancing(job) else []
-    what += ["normalised"] if corpus.compares_texts(job) else []
+    package = [job.package.seed, job.package.text_form]  # the settings that affect outcomes
+    inputs: list[object] = [FORMAT, shard_outcomes.VERSION, *package, corpus.takes_part(job)]
+    inputs += ["audio_is", job.package.audio] if recipe.enhancing(job) else []
+    inputs += ["normalised"] if corpus.compares_texts(job) else []
     if labels_kept(job):
-        what += ["labels", *(["of turns"] if turns_kept(job) else [])]
-    what += [["asked", *corpus.needed_measures(job)]] if corpus.needed_measures(job) else []
-    what += ["published", *sorted(job.package.publish)] if job.package.publish else []
-    what += ["voices"] if recipe.across_recordings(job) is not None else []
+        inputs += ["labels", *(["of turns"] if turns_kept(job) else [])]
+    inputs += [["asked", *corpus.needed_measures(job)]] if corpus.needed_measures(job) else []
+    inputs += ["published", *sorted(job.package.publish)] if job.package.publish else []
+    inputs += ["voices"] if recipe.across_recordings(job) is not None else []
     batches = []
     for low in range(0, len(names), AT_ONCE):
         some = tuple(names[low : low + AT_ONCE])
-        key = digest("decided", what, [(name, keys[name]) for name in some])
+        key = digest("decided", inputs, [(name, keys[name]) for name in some])
         batches.append(ShardBatch(home(job.out) / key, some))
     return batches
 
 
 def missing(some: Sequence[ShardBatch], out: Path) -> list[ShardBatch]:
-    """Batches without outcomes."""
+    """The batches of `some` whose outcomes are not stored."""
     kept = set(kept_in(out))
     return [
         batch
@@ -252,14 +257,14 @@ def list_in(scratch: Path, some: Sequence[ShardBatch]) -> None:
 
 
 def listed(scratch: Path) -> list[ShardBatch]:
-    """The batches of the run, from that file."""
+    """The batches of the run, from the file that `list_in` wrote."""
     entries = storage.read_json(scratch / LIST)
     return [ShardBatch(storage.place(home), tuple(shards)) for home, shards in entries]
 
 
 def forget(out: Path, kept: Sequence[ShardBatch], changed: Collection[str]) -> None:
-    """Remove the outcomes of batches that are not in `kept`, or that have one of the shards
-    `changed`, which the next run looks at again. Call it only while holding OUT's lock."""
+    """Remove the outcomes of batches that are not in `kept`, or that contain one of the shards
+    `changed`, which the next run checks again. Call it only while holding OUT's lock."""
     store = storage.of(out)
     names = {batch.home.name for batch in kept if not set(batch.shards) & set(changed)}
     for name in kept_in(out):
@@ -267,9 +272,9 @@ def forget(out: Path, kept: Sequence[ShardBatch], changed: Collection[str]) -> N
             store.remove_tree(home(out) / name)
 
 
-#: For small streams, on which threads cost more than they save.
+#: For small streams, for which threads cost more than they save.
 _ALONE = pa.ipc.IpcReadOptions(use_threads=False)
-_END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream
+_END = b"\xff\xff\xff\xff\0\0\0\0"  # end-of-stream marker of Arrow's IPC format
 _FAST = pa.ipc.IpcWriteOptions(compression="lz4")
 _FAST_ALONE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
@@ -277,7 +282,8 @@ _FAST_ALONE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 def arrow_bytes(
     table: pa.Table, writer: Callable[..., pa.RecordBatchStreamWriter] = pa.ipc.new_file
 ) -> bytes:
-    """An Arrow file, or what `writer` makes, of one record batch."""
+    """The table as one record batch in an Arrow file, or in the kind of stream that `writer`
+    makes."""
     target = io.BytesIO()
     options = _FAST_ALONE if table.nbytes < SMALL else _FAST
     with writer(target, table.schema, options=options) as out:

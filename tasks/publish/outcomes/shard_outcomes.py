@@ -1,4 +1,4 @@
-"""The outcomes of the utterances of one work shard, which depend on that shard alone."""
+"""Decides the outcomes of the utterances of one work shard, which depend on that shard alone."""
 
 from __future__ import annotations
 
@@ -46,22 +46,25 @@ from tasks.shard_store.shard_view import ShardView
 from tasks.shard_store.utterance import FinalUtterance, Outcome
 from tasks.storage import tables
 
-VERSION = 2  # raise it when the same checkpoints get other outcomes
+VERSION = 2  # raise it when a change gives other outcomes for the same checkpoints
 
 
 class ShardOutcomes(NamedTuple):
-    rows: pa.Table  # to package, or pending; `row_schema`
+    """Tables of one shard, and their schemas."""
+
+    rows: pa.Table  # `row_schema`: utterances to package, and pending ones
     ledger: pa.Table  # LEDGER
-    utterances: pa.Table  # all, with their measures; `outcome_table.schema_of`
-    heard: pa.Table  # what corpus-wide rules are based on; `corpus.row_schema`
-    voices: pa.Table  # what speakers over all recordings are based on; `voices.VOICES`
+    utterances: pa.Table  # `outcome_table.schema_of`: all utterances, with their measures
+    heard: pa.Table  # `corpus.row_schema`: the input of corpus-wide rules
+    voices: pa.Table  # `voices.VOICES`: the input of speakers across recordings
 
 
 def of_shard(view: ShardView, strict: bool) -> ShardOutcomes:
     """Decide the outcomes of one shard.
 
-    `strict` is for versions. What a run did not finish there, it could not: the file changed
-    meanwhile. Otherwise it is pending, and `rows` has it as far as it is known.
+    With `strict`, for versions, an utterance that the run did not finish has failed: its file
+    changed meanwhile. Without it, such an utterance is pending, and `rows` has the columns that are
+    known.
     """
     job, shard = view.job, view.shard
     outcome, reason = ("failed", "changed") if strict else (ledger.PENDING, ledger.PENDING)
@@ -85,7 +88,7 @@ def of_shard(view: ShardView, strict: bool) -> ShardOutcomes:
     )
 
 
-#: Columns of a packaged row that are those of its transcript.
+#: Columns of a packaged row that are copied from its transcript.
 HEARD = (
     *("language", "language_probability", "avg_logprob", "no_speech_probability"),
     *("compression_ratio", "words", "word_errors", "chars", "char_errors"),
@@ -95,8 +98,8 @@ HEARD = (
 
 
 def rows_of(view: ShardView, utterances: Sequence[FinalUtterance], strict: bool) -> pa.Table:
-    """The rows of utterances that are packaged, or still to be heard: of these the table has what
-    the choice of clips goes by."""
+    """The rows (`row_schema`) of utterances that are packaged or pending; of pending ones, only the
+    columns by which clips are chosen."""
     schema = row_schema(view.job)
     table = {**_of_cuts(utterances), **_of_packaged(view, utterances, strict)}
     annotated = published_columns.Values(view)
@@ -115,7 +118,7 @@ def _is_packaged(u: FinalUtterance) -> bool:
 
 
 def _of_cuts(utterances: Sequence[FinalUtterance]) -> dict[str, list[object]]:
-    """Columns that each utterance has once it is cut."""
+    """The columns that are known once an utterance is cut."""
     cuts = [u.cut for u in utterances]
     recordings = [cut.recording for cut in cuts]
     return {
@@ -136,7 +139,7 @@ def _of_cuts(utterances: Sequence[FinalUtterance]) -> dict[str, list[object]]:
 def _of_packaged(
     view: ShardView, utterances: Sequence[FinalUtterance], strict: bool
 ) -> dict[str, list[object]]:
-    """Columns of what was heard, null for what is still pending."""
+    """The columns that are known once an utterance is transcribed; null for pending ones."""
     job, shard = view.job, view.shard
     nothing: AnyRow = {}
     packaged = [u if _is_packaged(u) else None for u in utterances]
@@ -149,7 +152,7 @@ def _of_packaged(
         **_of_audio(utterances, packaged),
         **{name: [row.get(name) for row in transcripts] for name in HEARD},
         **{name: [values.get(name) for values in texts] for name in computed},
-        # Of one that is pending, what is known of its language.
+        # Pending ones have the language of a first transcript, if there is one.
         "language": [(u.heard.transcript or nothing).get("language") for u in utterances],
         "llm_text": [u and llm_answers.became(u) for u in packaged],
         "text": [clip.text for clip in clips],
@@ -176,7 +179,8 @@ def _of_packaged(
 def _of_audio(
     utterances: Sequence[FinalUtterance], packaged: Sequence[FinalUtterance | None]
 ) -> dict[str, list[object]]:
-    """Columns of the PCM, or of what it will be; `packaged`: None for what is still pending."""
+    """The columns that describe the PCM. A pending utterance (None in `packaged`) has its length
+    and rate before resampling, and the recipe of its PCM in place of the hash."""
     audio = [_packed(u) if u else None for u in packaged]
     beside = [u.heard.beside if u else None for u in packaged]
     return {
@@ -194,7 +198,7 @@ def _of_audio(
         ],
         "blob": [pcm and pcm["blob"] for pcm in audio],
         "blob_offset": [pcm and pcm["offset"] for pcm in audio],
-        # Of the enhanced clip, where both are packaged.
+        # Of the enhanced clip, if both are packaged.
         "beside_blob": [clean and clean["blob"] for clean in beside],
         "beside_offset": [clean and clean["offset"] for clean in beside],
         "sha256_enhanced": [clean and clean["sha256"] for clean in beside],
@@ -208,7 +212,7 @@ def _of_audio(
 def _turns(
     view: ShardView, packaged: Sequence[FinalUtterance | None], clips: Sequence[hidden.Texts]
 ) -> list[object]:
-    """The turns of each clip, by the words that are published of it."""
+    """The turns of each clip with its published words; None for pending clips."""
     return [
         clip_turns.of(view, u, clip.words, _heard(u)["language"], _most(view.job, u) > 0)
         if u
@@ -232,7 +236,8 @@ def _packed(u: FinalUtterance) -> EnhancedRow:
 
 
 def published(job: Job) -> Callable[[FinalUtterance], hidden.Texts]:
-    """What is published of an utterance's texts."""
+    """A function that gives an utterance's texts as they are published: masked, in
+    `package.text_form`."""
     hides, form = hidden.hides(job), job.package.text_form
 
     def of(u: FinalUtterance) -> hidden.Texts:
@@ -263,21 +268,23 @@ def published(job: Job) -> Callable[[FinalUtterance], hidden.Texts]:
 
 
 def _reference_words(job: Job, u: FinalUtterance) -> AnyRow:
-    """When the words of the source's text are said, and how well it fits the sound."""
+    """The columns REFERENCE_WORDS: times of the words of the source's text, and the mean
+    probability of their alignment."""
     if u.aligned is None:
         return {}
     rows = u.aligned.get("word_times") or ()
-    sure = [one for one in reference_words.probabilities(u.aligned) if one is not None]
+    probabilities = [p for p in reference_words.probabilities(u.aligned) if p is not None]
     return {
         "reference_words": hidden.words(
             job, rows or None, u.aligned.get("language"), _most(job, u) > 0
         ),
-        "reference_confidence": sum(sure) / len(sure) if sure else None,
+        "reference_confidence": sum(probabilities) / len(probabilities) if probabilities else None,
     }
 
 
 def _muted(job: Job, shard: str, u: FinalUtterance) -> AnyRow:
-    """Columns of a clip of which words are muted: its hash is that of what is published."""
+    """The columns of a clip with muted words: `sha256` is the hash of the published PCM, and
+    MUTED_COLUMNS have those of the stored PCM."""
     columns: AnyRow = {"muted": u.muted}
     names = ("sha256", "stored_sha256"), ("sha256_enhanced", "beside_sha256")
     for clip, (name, stored) in zip((u.heard.packed, u.heard.beside), names, strict=True):
@@ -288,7 +295,7 @@ def _muted(job: Job, shard: str, u: FinalUtterance) -> AnyRow:
 
 
 def row_schema(job: Job) -> pa.Schema:
-    """Columns of a row before the layout: the published ones, the measures, where its PCM is."""
+    """Columns of a row before the layout: published ones, measures, and where its PCM is stored."""
     fields = [
         published_columns.marked(job, field)
         for field in UTTERANCES

@@ -1,1 +1,1 @@
-"""Which clips lie in which output shard, and the plan from which workers write them."""
+"""Assigns clips to output shards, and plans what the workers write."""

@@ -1,5 +1,5 @@
-"""What one format makes of a version: the columns that it sees, its output shards, and the previous
-version's files that they keep."""
+"""The output shards of one format: the columns that it reads, its files, and which files of the
+previous version it can link."""
 
 from __future__ import annotations
 
@@ -26,20 +26,18 @@ from tasks.storage import tables
 
 @dataclass(frozen=True, slots=True)
 class PreviousVersion:
-    """Its folder, its dataset.json, the columns of its utterances, and rows of some output shards.
-
-    `places`: first row and rows of each of these shards in `rows`, by split and number.
-    """
+    """The previous version, with the rows of some of its output shards."""
 
     home: Path
     described: Mapping[str, Any]  # its dataset.json
-    columns: tuple[str, ...]
-    rows: pa.Table | None = None
+    columns: tuple[str, ...]  # of its utterances
+    rows: pa.Table | None = None  # of some output shards
+    #: By (split, number) of each of these shards: its first row in `rows`, and its number of rows.
     places: dict[tuple[str, int | None], tuple[int, int]] = field(default_factory=dict)
 
     def has_format(self, plugin: Plugin, publish: Collection[str]) -> bool:
-        """Whether it holds the format in the same version and with the same settings, and with what
-        `package.publish` names now."""
+        """Whether it holds this format, in the same version of the format, with the same settings
+        and, if the format holds annotations, with the same `package.publish`."""
         then = self.described["settings"]["package"].get("publish", ())
         module, settings = plugins.FORMATS.resolve(plugin)
         if module.holds_annotations(settings) and {*then} != {*publish}:
@@ -57,7 +55,8 @@ class PreviousVersion:
         return self._is_current(plugin.use, module)
 
     def _is_current(self, use: str, module: Format) -> bool:
-        """By one of the format's files: all of a version have the same columns."""
+        """Whether one of the format's files is as the format would write it now; all files of a
+        version have the same columns."""
         is_current, names = module.is_current, self.described["files"]
         files = (name for name in names if name.startswith(f"{use}/"))
         main = next((name for name in files if not name.endswith(module.LISTS)), None)
@@ -67,11 +66,11 @@ class PreviousVersion:
             columns = tables.schema(self.home / UTTERANCES_FILE).names
             place = storage.inside(self.home, main)
             return storage.query(place, lambda file: is_current(file, columns))
-        except (OSError, ValueError, UnsafePlace):  # damaged: it is made again
+        except (OSError, ValueError, UnsafePlace):  # damaged: written again
             return False
 
     def files(self, paths: Iterable[str]) -> tuple[PublishedFile, ...]:
-        """These of its files; empty if it lacks one of them, or has a link in its place."""
+        """These files; empty if one of them is missing, or is a link."""
         published: Mapping[str, PublishedEntry] = self.described["files"]
         try:
             return tuple(
@@ -85,8 +84,8 @@ class PreviousVersion:
 def derived(
     plugin: Plugin, schema: pa.Schema, read: Callable[[list[str]], pa.Table]
 ) -> dict[str, pa.Array]:
-    """The columns that a format derives from all rows of a version. `read` gives some columns of
-    these rows, which have `schema`; it is called only if the format derives any."""
+    """The columns that a format derives from all rows of a version. `schema`: of these rows;
+    `read`: reads some of their columns, and is called only if the format derives any."""
     module, settings = plugins.FORMATS.resolve(plugin)
     if not module.derived(schema.empty_table(), settings):
         return {}
@@ -96,8 +95,8 @@ def derived(
 def all_derived(
     job: Job, schema: pa.Schema, read: Callable[[list[str]], pa.Table]
 ) -> dict[str, pa.Array]:
-    """`derived` of all formats of a job, by the names that a plan has for the columns: two formats
-    may derive columns of one name."""
+    """`derived` of all formats of a job. A column's name is prefixed by its format's
+    (`lhotse_shar:name`), because two formats may derive columns of the same name."""
     return {
         f"{plugin.use}:{name}": values
         for plugin in job.package.formats
@@ -106,7 +105,7 @@ def all_derived(
 
 
 def own_columns(use: str, planned: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
-    """A plan's table, or batch, in which the columns that the format derives have its names."""
+    """A plan's table, in which the columns that the format derives have no prefix."""
     names = [name.removeprefix(f"{use}:") for name in planned.schema.names]
     return planned.rename_columns(names)
 
@@ -123,8 +122,8 @@ def visible(
     *more: str,
     settings: StageSettings | None = None,
 ) -> pa.Table | pa.RecordBatch:
-    """The columns that a format's files depend on, or may with other `settings`; without measures
-    that were not taken."""
+    """The columns of the table that a format's files depend on: with these settings, or, without
+    `settings`, with any."""
     holds = module.HOLDS_ANNOTATIONS if settings is None else module.holds_annotations(settings)
     beside = published(table.schema) if holds else []
     wanted = dict.fromkeys((*module.COLUMNS, *more, *beside))
@@ -132,12 +131,12 @@ def visible(
 
 
 def seen(module: Format, table: pa.Table | pa.RecordBatch, *more: str) -> pa.Table | pa.RecordBatch:
-    """The columns that `write` and `check` get."""
+    """The columns that the format's `write` and `check` get."""
     return visible(module, table, "shard", "offset", *more)
 
 
 def rows_for(module: Format, table: pa.Table | pa.RecordBatch, *more: str) -> list[ClipRow]:
-    """Rows as `write` and `check` get them."""
+    """Rows as the format's `write` and `check` get them."""
     columns_seen = seen(module, table, *more)
     rows: list[ClipRow] = columns_seen.to_pylist()
     if module.HOLDS_ANNOTATIONS and (names := published(columns_seen.schema)):
@@ -155,13 +154,13 @@ def of_format(
     previous: PreviousVersion | None,
     publish: Collection[str] = (),
 ) -> list[OutputShard]:
-    """The shards of one format, with the previous version's files if their content is the same.
-    `planned`: the rows of the shards, with the columns of `all_derived`."""
+    """The output shards of one format, with the previous version's files where their content is the
+    same. `planned`: the rows of the shards, with the columns of `all_derived`."""
     module, settings = plugins.FORMATS.resolve(plugin)
     now = visible(module, own_columns(plugin.use, planned), settings=settings)
     same: list[int | None] = [None] * len(planned_shards)
     if previous and previous.has_format(plugin, publish):
-        # A measure that was added or removed since changes the files that hold it.
+        # If a measure was added or removed since, all files that hold measures change.
         measured = set(planned.column_names) & set(module.COLUMNS)
         if measured == set(previous.columns) & set(module.COLUMNS):
             same = same_as(planned_shards, now, previous)

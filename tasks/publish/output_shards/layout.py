@@ -1,8 +1,8 @@
 """Assigns clips to output shards, and keeps them there from version to version.
 
-A shard of the previous version keeps its clips that are still packaged; new clips go into shards of
-a new generation. So a shard with unchanged clips is not written again. A full layout distributes
-all clips anew.
+A shard of the previous version keeps those of its clips that are still packaged; new clips go into
+shards of a new generation. So a shard whose clips are unchanged is not written again. A full layout
+distributes all clips anew.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ from tasks.storage import long_columns
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
-#: What a layout depends on; another value means a full layout.
+#: Settings on which a layout depends; if one changes, the layout is full.
 LAYOUT_SETTINGS = ("seed", "tar_hours", "readers")
-#: Most tars of a split; beyond that, its tars get larger than `tar_hours`.
+#: Most tars of a split; for more hours, its tars get larger than `tar_hours`.
 MOST_TARS = 40_000
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedShard:
-    """Clips of an output shard, in every format; a part's plan has their rows, shard by shard."""
+    """An output shard, in every format; the plan of a part has the rows of its clips in order."""
 
     split: str
-    number: int  # in its split
-    generation: int  # the version that made it
-    clips: int
-    before: int | None = None  # its number in the previous version, if it was there
-    whole: bool = False  # no clip has left it since
-    same: bool = False  # and each has the same row
-    fresh: bool = True  # its rows come from shard batches, else from the previous version
-    file: str = ""  # of the previous version with its rows; empty: there is none to compare
-    then: int = 0  # its first row there
+    number: int  # within its split
+    generation: int  # number of the version that created it
+    clips: int  # how many
+    before: int | None = None  # its number in the previous version, if it existed
+    whole: bool = False  # no clip has left it since the previous version
+    same: bool = False  # and each clip has the same row as then
+    fresh: bool = True  # its rows come from shard batches; False: from the previous version
+    file: str = ""  # file of the previous version with its rows; empty: no comparison
+    then: int = 0  # its first row in that file
 
 
 @dataclass(frozen=True, slots=True)
 class ShardClips:
-    """The same with its clips, whose rows may be anywhere."""
+    """An output shard with its clips; the other fields are those of `PlannedShard`."""
 
     split: str
     number: int
     generation: int
-    rows: Int64s  # of the table, in order
+    rows: Int64s  # indices of its clips in `LayoutClips`, in order
     before: int | None = None
     whole: bool = False
     same: bool = False
@@ -68,26 +68,28 @@ class ShardClips:
 
 
 class LayoutClips(NamedTuple):
-    """What a layout needs of a version's clips: some tens of bytes each."""
+    """The columns of a version's clips that a layout needs, some tens of bytes a clip."""
 
-    key: UInt64s  # seeded draw: their order in a shard
+    key: UInt64s  # seeded draw, by which clips are ordered within a shard
     seconds: Float64s
-    split: NDArray[np.integer[Any]]  # index of `names`
+    split: NDArray[np.integer[Any]]  # index into `names`
     names: list[str]
 
 
 class Before(NamedTuple):
-    """The output shards of the previous version, and where its clips are now."""
+    """The output shards of the previous version, and the places of its clips in the next one."""
 
     shards: list[PublishedShard]
-    now: Int64s  # of each of its clips, in its order: index in `LayoutClips`, or -1
+    now: Int64s  # [clips of the previous version] index in `LayoutClips`; -1: not packaged any more
 
 
 class PublishedShard(NamedTuple):
+    """An output shard of a published version."""
+
     split: str
     number: int
     generation: int
-    first: int  # row of `utterances.parquet`
+    first: int  # its first row in `utterances.parquet`
     clips: int
 
 
@@ -105,7 +107,7 @@ def published_shards(portions: Iterable[pa.Table]) -> list[PublishedShard]:
         )
         described = zip(runs.values.to_pylist(), splits, generations, pairwise(edges), strict=True)
         for shard, split, generation, (first, end) in described:
-            if shard == last:  # it goes on in this portion
+            if shard == last:  # continued from the previous portion
                 published[-1] = published[-1]._replace(clips=published[-1].clips + end - first)
                 continue
             place = split, numbers[split], generation, begin + first
@@ -130,12 +132,11 @@ def lay_out_clips(
     before: Before | None = None,
     before_settings: Mapping[str, object] | None = None,
 ) -> list[ShardClips]:
-    """Output shards of all clips, whose indices are their rows, sorted by split and number; the
-    numbers have no gaps.
+    """The output shards of all clips, sorted by split and number; numbers have no gaps.
 
-    `before` is the previous version and `before_settings` its package settings. Without them, with
-    other LAYOUT_SETTINGS or `rebalance: full`, all clips are laid out again; otherwise only those
-    of a split whose most loaded reader would get too much.
+    `before`: the previous version; `before_settings`: its package settings. Without them, with
+    other LAYOUT_SETTINGS or with `rebalance: full`, all clips are laid out anew; otherwise only
+    splits whose readers' loads would differ by more than `rebalance_above`.
     """
     if (
         before is None
@@ -156,7 +157,7 @@ def lay_out_clips(
     uneven = np.isin(clips.split, [clips.names.index(split) for split in above])
     full = _new_shards(clips, np.flatnonzero(uneven), settings, generation, {})
     best = unevenness(full)
-    # Few clips for many readers stay uneven in any layout: no reason for a new one.
+    # A split with few clips for many readers is uneven in any layout; then the old one stays.
     anew = {s for s in above if above[s] > best[s] + settings.rebalance_above}
     chosen = [shard for shard in grown if shard.split not in anew]
     chosen += [shard for shard in full if shard.split in anew]
@@ -166,7 +167,7 @@ def lay_out_clips(
 def _grow(
     clips: LayoutClips, settings: PackageSettings, generation: int, before: Before
 ) -> list[ShardClips]:
-    """The previous shards without the clips that are gone, then shards of new clips."""
+    """The previous version's shards without clips that are gone, and shards of new clips."""
     kept: list[ShardClips] = []
     numbers = Counter[str]()  # of shards in each split
     fresh = np.ones(len(clips.key), bool)
@@ -174,7 +175,7 @@ def _grow(
     for old in before.shards:
         rows = before.now[old.first : old.first + old.clips]
         rows = rows[rows >= 0]
-        # A clip that moved to another split is gone from its old one and new in the other.
+        # A clip that moved to another split leaves its old shard and counts as new.
         rows = rows[clips.split[rows] == codes.get(old.split, -1)]
         if not len(rows):
             continue
@@ -193,14 +194,15 @@ def _new_shards(
     generation: int,
     first_numbers: Mapping[str, int],
 ) -> list[ShardClips]:
-    """One generation of shards of equal duration per split, from these rows."""
+    """New shards with these clips, of about equal duration within each split. `first_numbers`: by
+    split, the number of the first new shard."""
     splits = clips.split[rows]
     shards = []
     for split in sorted(clips.names[code] for code in np.unique(splits)):
         code = clips.names.index(split)
         chosen = _among(rows, splits == code)
         lengths = _at(clips.seconds, chosen)
-        # Only the first generation has to serve all readers.
+        # Only a split's first generation needs a multiple of `readers`.
         readers = 1 if split in first_numbers else settings.readers
         whole = math.fsum(lengths)  # whatever the order
         hours = tar_hours(settings, _among(clips.seconds, clips.split == code))
@@ -212,49 +214,51 @@ def _new_shards(
 
 
 def _among(values: NDArray[Scalar], which: Bools) -> NDArray[Scalar]:
-    """Some of the values; not copied if that is all of them: ten million take 80 MB."""
+    """The values where `which` is true; all of them are not copied (80 MB for ten million
+    clips)."""
     return values if which.all() else values[which]
 
 
 def _at(values: NDArray[Scalar], rows: Int64s) -> NDArray[Scalar]:
-    """The values of these sorted rows; not copied if that is all of them."""
+    """The values at these sorted rows; all of them are not copied."""
     return values if len(rows) == len(values) else values[rows]
 
 
 def tar_hours(settings: PackageSettings, seconds: Float64s) -> float:
-    """Hours per new tar of a split, given the seconds of its clips."""
+    """Hours for each new tar of a split, given the seconds of all its clips."""
     if seconds.sum() / 3600 < 0.999 * settings.tar_hours * MOST_TARS:
         return settings.tar_hours
     return max(settings.tar_hours, math.fsum(seconds) / 3600 / MOST_TARS)  # whatever the order
 
 
 def loads_of(shards: list[ShardClips], seconds: Float64s) -> dict[str, list[float]]:
-    """Seconds of each shard, by split, in the order of their numbers."""
+    """Seconds of each split's shards, in the order of their numbers."""
     loads: dict[str, list[float]] = {}
     for shard in shards:
         loads.setdefault(shard.split, []).append(float(seconds[shard.rows].sum()))
     return loads
 
 
-# Distributes clips over tar shards of equal duration, shuffled by seed, independent of work
-# shards.
+# Distributes clips over output shards of about equal duration, shuffled by the seed. Work shards
+# have no influence.
 
-BATCH = 1 << 18  # clips whose lengths are held as Python's numbers
+BATCH = 1 << 18  # clips whose lengths are Python objects at a time
 
 
 def shard_count(seconds: float, hours: float, clips: int, readers: int = 1) -> int:
-    """Number of tar shards of about `hours` each: a multiple of the readers if there are enough
-    clips, at most one a clip, at least one."""
+    """Number of output shards of about `hours` each: a multiple of `readers` if there are enough
+    clips, at most one for each clip, at least one."""
     wanted = max(1, round(seconds / 3600 / hours))
     return max(1, min(-(-wanted // readers) * readers, clips))
 
 
 def distribute(seconds: Float64s, keys: UInt64s, shards: int) -> list[Int64s]:
-    """Clips `0..n-1` distributed over `shards` shards, in each ordered by their keys.
+    """Indices of the clips of each shard, ordered by their keys.
 
-    The longest clip goes first, each to the lightest shard: any two shards differ by at most one
-    longest clip, and no small last shard remains. Ties go by key, then by position, so that
-    neighbours in a recording, or clips of a speaker, spread over the shards.
+    Longest clips first, each goes to the shard with the fewest seconds (greedy LPT scheduling): any
+    two shards differ by at most the longest clip, and no small last shard remains. Ties are broken
+    by key, then by position, so that neighbours in a recording and clips of a speaker are spread
+    over the shards.
     """
     order = np.lexsort((keys, -seconds))
     heap = [(0.0, index) for index in range(shards)]
@@ -263,7 +267,7 @@ def distribute(seconds: Float64s, keys: UInt64s, shards: int) -> list[Int64s]:
     for low in range(0, len(order), BATCH):
         some = order[low : low + BATCH]
         chosen = []
-        # A clip of no length counts a little, so that no shard stays empty.
+        # An empty clip counts a little, so that no shard stays without a clip.
         for length in np.maximum(seconds[some], 1e-9).tolist():
             load, index = heap[0]
             chosen.append(index)
@@ -276,8 +280,8 @@ def distribute(seconds: Float64s, keys: UInt64s, shards: int) -> list[Int64s]:
 
 
 def skew(loads: Sequence[float], readers: int) -> tuple[float, float]:
-    """By how much the most loaded of `readers` exceeds the mean, in the unit of `loads` and as a
-    fraction, if reader `i % readers` gets tar `i`, as in WeNet's loader."""
+    """By how much the most loaded reader exceeds the mean, in the unit of `loads` and as a
+    fraction. Reader `i % readers` gets tar `i`, as in WeNet's loader."""
     shares = [sum(loads[reader::readers]) for reader in range(readers)]
     extra = max(shares) - sum(shares) / readers
     return extra, extra * readers / sum(loads) if sum(loads) else 0.0

@@ -1,11 +1,11 @@
 """The plan of a version: its rows in order, and the output shards that workers write.
 
-It lies in `.plan/` in the staging folder until the version is published, so that a worker call
-needs only the number of its shard. A large version has a plan for each part of its table:
+It is kept in `.plan/` of the staging folder until the version is published, so that a worker call
+needs only the number of its shard. Each part of the version's table has a plan of its own:
 
-    <part>/rows.arrow     what formats see of its rows: a record batch for each output shard
+    <part>/rows.arrow     the columns of its rows that formats read: a record batch for each shard
     <part>/shards.arrow   its output shards, in every format
-    hashes/<n>            digests of the files of shard n: from `write`, then from `check`
+    hashes/<n>            digests of the files of shard n, written by `write`, then by `check`
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tasks.settings.job import Job
 from tasks.storage import tables
 
 PLAN, HASHES, ROWS, SHARDS = ".plan", "hashes", "rows.arrow", "shards.arrow"
-PART_BITS = 24  # of a shard's number: its place in its part
+PART_BITS = 24  # low bits of a shard's number: its index in its part
 FILE = pa.struct({"path": pa.string(), "sha256": pa.string(), "size": pa.int64()}.items())
 SHARD = pa.schema(
     {
@@ -53,7 +53,8 @@ def write(
 ) -> pa.Table:
     """Write the plan of a part into a local folder; returns its rows of `utterances.parquet`.
 
-    `rows`: those of the shards, in order; `derived`: their columns of `format_shards.all_derived`.
+    `rows`: rows of the shards, in order; `derived`: columns of `format_shards.all_derived` for
+    them.
     """
     folder = home / PLAN / part_name(part)
     folder.mkdir(parents=True)
@@ -87,18 +88,18 @@ def part_name(part: int) -> str:
 
 
 def number_of(part: int, index: int) -> int:
-    """The number of an output shard, which a worker call gets."""
+    """The number of an output shard among all: its part's number, then its index in it."""
     return part << PART_BITS | index
 
 
 def _place(number: int) -> tuple[str, int]:
-    """(folder of its part, place in it)."""
+    """(folder of the part, index in it) of an output shard; the inverse of `number_of`."""
     return part_name(number >> PART_BITS), number & ((1 << PART_BITS) - 1)
 
 
 def _seen(job: Job, table: pa.Table) -> list[str]:
-    """The columns of a part's rows that `rows` gives to a format, and those that say where PCM is:
-    all that workers read again."""
+    """The columns of a part's rows that workers read: those that `rows` passes to formats, and
+    those that say where PCM is stored."""
     seen = {"id", *PCM_COLUMNS}
     for plugin in job.package.formats:
         renamed = format_shards.own_columns(plugin.use, table.schema.empty_table())
@@ -111,7 +112,7 @@ def _seen(job: Job, table: pa.Table) -> list[str]:
 def _laid_out(
     job: Job, planned_shards: Sequence[PlannedShard], shards: list[OutputShard], table: pa.Table
 ) -> pa.Table:
-    """The rows with their places in the first format's `shards`."""
+    """The rows with their places (LAYOUT_COLUMNS) in the first format's `shards`."""
     module, settings = plugins.FORMATS.resolve(job.package.formats[0])
     paths, generations, offsets = [], [], []
     begin = 0
@@ -134,17 +135,18 @@ def _laid_out(
 
 
 def _save_rows(path: Path, table: pa.Table, counts: Sequence[int]) -> None:
-    """Write an Arrow file with a record batch per count, so that a worker reads only its own.
+    """Write an Arrow file with a record batch for each count of rows, so that a worker reads only
+    its own.
 
-    Chunks are combined once for the whole table: for each of many batches it takes most of the
-    time.
+    Chunks are combined once for the whole table, because combining them for each of many batches
+    would take most of the time.
     """
     table = table.combine_chunks()
     whole = table.to_batches()
     ends = np.cumsum(counts).tolist()
     with tables.writing(path, table.schema) as out:
         for low, high in zip([0, *ends[:-1]], ends, strict=True):
-            if len(whole) > 1:  # its texts are too long for one
+            if len(whole) > 1:  # too much text for a single batch
                 [batch] = table.slice(low, high - low).combine_chunks().to_batches()
             else:
                 batch = whole[0].slice(low, high - low)
@@ -152,7 +154,7 @@ def _save_rows(path: Path, table: pa.Table, counts: Sequence[int]) -> None:
 
 
 def from_row(row: Mapping[str, Any]) -> OutputShard:
-    """The output shard of a row (SHARD)."""
+    """The output shard that a row (SHARD) describes."""
     unchanged = tuple(PublishedFile(**file) for file in row["unchanged"])
     return OutputShard(**{**row, "files": tuple(row["files"]), "unchanged": unchanged})
 
@@ -186,7 +188,8 @@ def shard(staging: Path, number: int) -> OutputShard:
 
 
 def rows(staging: Path, number: int, one: OutputShard, *more: str) -> list[ClipRow]:
-    """The rows of a shard, the one of that number, as its format gets them, with `more` columns."""
+    """The rows of an output shard as its format gets them, with `more` columns. `number`: the
+    shard's."""
     with tables.arrow(staging / PLAN / _place(number)[0] / ROWS) as file:
         batch = pa.ipc.open_file(file).get_batch(one.group)
     columns = format_shards.own_columns(one.format, batch)

@@ -1,9 +1,9 @@
 """`verify --deep`: compare every checkpoint of an OUT with the hash in its name, and the local
 sources with their digests.
 
-Nothing is decoded or changed. The next run makes again what is gone; it removes a damaged file only
-if it reads it, so the remedy is to remove it. A run that works meanwhile may replace snapshots of
-shards; those are not faults.
+Nothing is decoded or changed. The next run makes missing files again. It removes a damaged file
+only if it reads it, so the remedy is to remove the file by hand. A run at the same time may replace
+snapshots of shards; those are not faults.
 """
 
 from __future__ import annotations
@@ -27,19 +27,18 @@ from tasks.stages.listing import known_recordings, rehash
 
 @dataclass(slots=True)
 class Checked:
-    """Faults in words, and how much was read. `damaged`: files and folders of OUT that the next
-    run makes again once they are removed."""
+    """The faults, and how much was read."""
 
-    faults: list[str] = field(default_factory=list)
-    damaged: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)  # messages
+    damaged: list[str] = field(default_factory=list)  # files and folders of OUT to remove
     parts: int = 0
     blobs: int = 0
     bytes: int = 0
-    changed: bool = False  # a source has other bytes than its digest says
+    changed: bool = False  # whether a source differs from its digest
 
 
 def remedy(checked: Checked, out: Path) -> str | None:
-    """What makes good the faults; None if there are none."""
+    """How to repair the faults; None if there are none."""
     if not checked.faults:
         return None
     if checked.changed:
@@ -55,7 +54,7 @@ def remedy(checked: Checked, out: Path) -> str | None:
 
 
 def out_of(version: Path) -> Path:
-    """The OUT of a version; ConfigError when the version was moved out of it."""
+    """The OUT of a version; raises ConfigError if the version is in no OUT."""
     out = version.parent.parent
     if version.parent.name != "datasets" or not storage.is_folder(out / "manifests"):
         raise ConfigError(
@@ -81,10 +80,7 @@ def verify(out: Path) -> Checked:
             f"{display_text(name)} has changed under the same size and times since it was hashed"
         )
     _outcomes(out, checked)
-    for home in (
-        known_recordings.home(out),
-        previous_version.home(out),
-    ):  # notes, whose names are their hashes
+    for home in (known_recordings.home(out), previous_version.home(out)):  # notes, named by hash
         for ending in (".parquet", ".arrow"):
             for path in storage.named_by_hash(home, ending):
                 _hashed(out, path, path.stem, checked)
@@ -99,6 +95,7 @@ def verify(out: Path) -> Checked:
 
 
 def _parts(out: Path, name: str, shard: str, checked: Checked) -> Iterator[Part]:
+    """The intact parts of a shard's manifest of stage `name`; records faults of the others."""
     for path in manifest.files(out, name, shard):
         if not _hashed(out, path, path.stem.rsplit("-", 1)[-1], checked):
             continue
@@ -106,13 +103,14 @@ def _parts(out: Path, name: str, shard: str, checked: Checked) -> Iterator[Part]
         try:
             yield from manifest.open_parts(path)
         except CorruptManifest as error:
-            if storage.exists(path):  # else it was removed meanwhile
+            if storage.exists(path):  # else a run has removed it meanwhile
                 checked.faults.append(str(error))
                 checked.damaged.append(_name(out, path))
 
 
 def _outcomes(out: Path, checked: Checked) -> None:
-    """Kept outcomes have the hashes that their seal names; without a seal they are made again."""
+    """Compare the files of shard batches with the hashes in facts.json; a batch without facts.json
+    is decided again anyway."""
     home = shard_batches.home(out)
     for name in shard_batches.kept_in(out):
         batch = shard_batches.ShardBatch(home / name, ())
@@ -132,8 +130,8 @@ def _outcomes(out: Path, checked: Checked) -> None:
 
 
 def _hashed(out: Path, path: Path, named: str, checked: Checked, whole: Path | None = None) -> bool:
-    """Whether a file has the hash in its name or in its seal; records a fault if not. `whole`: what
-    is removed with it."""
+    """Whether a file has the hash `named`; records a fault if not. `whole`: folder to remove
+    instead of the file."""
     try:
         digest, size = storage.hashed(path)
     except FileNotFoundError:  # removed meanwhile
@@ -150,7 +148,8 @@ def _hashed(out: Path, path: Path, named: str, checked: Checked, whole: Path | N
 
 
 def _lacking_blobs(out: Path, shard: str, parts: list[Part]) -> list[str]:
-    """Blobs that rows name, but that are gone or too short, unless their PCM was made again."""
+    """Faults of blobs that rows name and that are gone or too short, unless another blob has the
+    same PCM."""
     sizes = blobs.sizes(out, shard)
     present: set[str] = set()
     absent: dict[str, str] = {}

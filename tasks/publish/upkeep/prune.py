@@ -1,15 +1,15 @@
-"""`prune`: remove what no kept version and no current settings need.
+"""`prune`: removes files that no kept version and no current settings need.
 
-    versions     older than the newest `keep`; never the newest, never what `latest` names
-    manifests    parts none of whose rows is needed (`find_unneeded`)
-    audio        blobs that no remaining part names
-    runs         folders of old runs, where a number to keep is given
-    staging      what dead runs left: temporary files, a version that was never published
+    versions     older than the newest `keep`; never the newest, never the one that `latest` names
+    manifests    files without a needed row (`find_unneeded`)
+    audio        blobs that no remaining manifest names
+    runs         folders of old runs, if a number to keep is given
+    staging      leftovers of dead runs: temporary files, a version that was never published
 
-The newest version carries everything that later ones need of older ones (frozen bounds, the layout,
-what left the sources). A recording that left its source is needed while a kept version holds it.
-Versions share files by hard links: bytes count as freed where the last link goes. Only while
-holding OUT's lock.
+The newest version contains everything that later ones need of older ones: frozen bounds, the
+layout, removed recordings. Results of a recording that has left its source are needed while a kept
+version holds it. Versions share files by hard links, so bytes count as freed when the last link is
+removed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from tasks.shard_store.utterance import HeardUtterance
 from tasks.storage import lock, publication, tables, versions
 from tasks.storage.versions import Proved
 
-#: Of the settings in dataset.json, those that name checkpoints. A step that is off is not there.
+#: The settings in dataset.json on which recipes of checkpoints depend. An unused step is missing.
 MODELS: dict[str, type[StageSettings] | type[Plugin]] = {
     "speakers": Plugin,
     "filter": FilterSettings,
@@ -68,15 +68,15 @@ MODELS: dict[str, type[StageSettings] | type[Plugin]] = {
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to remove, by kind: files, or folders with their contents."""
+    """The files, and folders with their contents, to remove, by kind."""
 
     out: Path
     kept: tuple[str, ...]  # versions
     goes: dict[str, tuple[Path, ...]]
-    uncut: int  # recordings that the newest run still has to cut; see `Unneeded`
+    uncut: int  # recordings that the current settings still have to cut; see `Unneeded`
 
     def as_dict(self) -> JsonObject:
-        """Items, files and bytes of each kind; `freed` are those that nothing else links to."""
+        """Items, files and bytes of each kind; `freed`: bytes of files without another link."""
         files = {kind: [*_files(self.out, paths)] for kind, paths in self.goes.items()}
         freed = _freed(files)
         kinds = {
@@ -100,7 +100,7 @@ class Plan:
 
 
 def kept(out: Path, keep: int) -> list[Path]:
-    """Versions that stay: the newest `keep`, and what `latest` names."""
+    """The versions that stay: the newest `keep`, and the one that `latest` names."""
     if keep < 1:
         raise ConfigError("the newest version always stays; keep at least 1")
     older = versions.beyond(out, keep)
@@ -110,9 +110,9 @@ def kept(out: Path, keep: int) -> list[Path]:
 def plan(
     out: Path, kept: Sequence[Path], settings: Sequence[KeptSettings], runs: Sequence[Path] = ()
 ) -> Plan:
-    """What may go when these versions stay, and the results of these settings.
+    """The files that may be removed if these versions and the results of these settings stay.
 
-    `runs`: folders of runs that may go.
+    `runs`: folders of runs to remove.
     """
     shards = manifest.shards(out)
     whole = _whole(out, shards, settings)
@@ -131,8 +131,8 @@ def plan(
 
 
 def _whole(out: Path, shards: Sequence[str], settings: Sequence[KeptSettings]) -> set[str]:
-    """Shards of which nothing may go: the last run left them complete under settings that stay,
-    and they have one part of each stage, so that each is needed. They are not read."""
+    """Shards in which every file is needed, found without reading them: the last run left them
+    complete under settings that stay, and each stage has a single file."""
     index = Index(out)
     index.warn_of_foreign()
     counts = Counter(name.rpartition("/")[0] for name in index.files)
@@ -142,8 +142,8 @@ def _whole(out: Path, shards: Sequence[str], settings: Sequence[KeptSettings]) -
         if all(counts[f"manifests/{stage}/{shard}"] == 1 for stage in STAGES)
         and counts[f"audio/{shard}"] <= 1
     }
-    asked = [kept for kept in settings if kept.current] or settings
-    states = [UpToDate(kept.job, shards, index, any_code=True) for kept in asked]
+    current = [kept for kept in settings if kept.current] or settings
+    states = [UpToDate(kept.job, shards, index, any_code=True) for kept in current]
     return {
         shard
         for shard in complete
@@ -152,7 +152,7 @@ def _whole(out: Path, shards: Sequence[str], settings: Sequence[KeptSettings]) -
 
 
 def settings_of(out: Path, kept: Sequence[Path]) -> list[KeptSettings]:
-    """Settings of published versions, as `dataset.json` has them."""
+    """The settings of published versions, from their `dataset.json`."""
     settings = []
     for version in kept:
         described = versions.described(version)
@@ -167,29 +167,31 @@ def settings_of(out: Path, kept: Sequence[Path]) -> list[KeptSettings]:
 
 
 def carry_out(plan: Plan, job: Job) -> None:
-    """Remove it. After a kill at any point, all that is needed is there, and the next prune removes
-    the rest. `job` has the settings of the newest run that ended well."""
+    """Remove the planned files. Requires OUT's lock. After a kill at any point, no needed file is
+    missing, and the next prune removes the rest. `job`: the settings of the newest successful
+    run."""
     lock.check(plan.out)
     _remove(plan.out, plan.goes["staging"])
     publication.of(plan.out).withdraw((*plan.goes["versions"], *plan.goes["runs"]))
-    # Parts before the blobs that they name: no part is left without its audio.
+    # Manifests before the blobs that they name, so that no manifest is left without its audio.
     checkpoints = (*plan.goes["manifests"], *plan.goes["audio"])
     if checkpoints:
-        answers = outcome_table.where(job)  # valid for the current parts
+        table = outcome_table.where(job)  # valid for the current manifests
         Index(plan.out).forget(p.relative_to(plan.out).as_posix() for p in checkpoints)
         _remove(plan.out, checkpoints)
-        if answers is not None:
-            outcome_table.seal(job, [path.name for path in storage.names(answers, ".parquet")])
+        if table is not None:
+            outcome_table.seal(job, [path.name for path in storage.names(table, ".parquet")])
 
 
 def _live(kept: Iterable[Path]) -> set[str]:
-    """Recordings of the kept versions, except those that had left their source."""
+    """Names of the recordings in the kept versions, except removed ones. Raises RunError if a
+    ledger is damaged."""
     recordings: set[str] = set()
     for version in kept:
         proved = Proved(version)
         try:
             for path in tables.parts(version / LEDGER_FILE):
-                if not proved.is_whole(path):  # it may be read all the same, as something else
+                if not proved.is_whole(path):  # a damaged file may still be readable
                     raise OSError(f"{path.name} is not the file that was published")
             for names in summary.live_recordings(version):
                 recordings.update(names.to_pylist())
@@ -202,7 +204,7 @@ def _live(kept: Iterable[Path]) -> set[str]:
 
 
 def _staging(out: Path) -> Iterator[Path]:
-    """What only a dead run, or a dead prune, leaves."""
+    """Leftovers of dead runs and dead prunes."""
     store = storage.of(out)
     listing = out / "manifests" / ".listing"
     if store.is_folder(listing):
@@ -220,7 +222,7 @@ def _staging(out: Path) -> Iterator[Path]:
 
 
 def _freed(files: Mapping[str, Iterable[storage.File]]) -> dict[str, int]:
-    """Bytes that come free by kind: of files whose every link goes, once."""
+    """Bytes freed, by kind: each file counts once, with its last link."""
     links: Counter[object] = Counter()
     freed = dict.fromkeys(files, 0)
     for kind, members in files.items():
@@ -243,29 +245,25 @@ def _remove(out: Path, paths: Iterable[Path]) -> None:
         store.remove(path)
 
 
-# Which checkpoints of a shard some settings still need, whatever their thresholds are.
+# Finds the checkpoints of a shard that some settings still need, whatever their limits are.
 #
-# Measures, PCM and transcripts are found by recipe, as in `shard_view.py`. A part is needed when
-# any of its rows is, and a blob when a part that stays names it.
+# Measures, PCM and transcripts are found by recipe, as in `shard_view.py`. A part is needed if any
+# of its rows is, and a blob if a part that stays names it.
 
 
 @dataclass(frozen=True, slots=True)
 class KeptSettings:
-    """Settings whose results stay.
-
-    `current`: a run with them may come, so what cannot be decided before it has cut a recording
-    stays, too.
-    """
+    """Settings whose results stay."""
 
     job: Job
-    weights: str  # of the recogniser's model
-    current: bool = True
+    weights: str  # hash of the recogniser's weights
+    current: bool = True  # for later runs: while they have recordings to cut, PCM and texts stay
 
 
 @dataclass(slots=True)
 class Unneeded:
-    """Files of a shard that may be removed. `uncut`: recordings that a run still has to cut. While
-    there are any, PCM and transcripts stay."""
+    """Files of a shard that may be removed. `uncut`: number of recordings that a run still has to
+    cut; while there are any, PCM and transcripts stay."""
 
     manifests: list[Path] = field(default_factory=list)
     audio: list[Path] = field(default_factory=list)
@@ -273,9 +271,9 @@ class Unneeded:
 
 
 class _View(ShardView):
-    """The view of a shard that includes recordings of kept versions that left their source.
+    """The view of a shard, including recordings of kept versions that have left their source.
 
-    `live`: names of the recordings in kept versions; None if there is no version: all count.
+    `live`: names of the recordings in kept versions; None: there is no version, include all.
     """
 
     def __init__(self, settings: KeptSettings, shard: str, live: Collection[str] | None) -> None:
@@ -302,27 +300,27 @@ class _View(ShardView):
 
     @cached_property
     def cut(self) -> list[HeardUtterance]:
-        """All utterances, rejected ones included, none of them heard yet."""
+        """All utterances, rejected ones included, as before transcription."""
         return [HeardUtterance(u, u.outcome, u.measures) for u in self.filtered()]
 
     @cached_property
     def wanted_audio(self) -> set[str]:
-        """Recipes of their PCM."""
+        """Recipes of the utterances' PCM."""
         audio = {u.cut.audio for u in self.cut}
         audio |= {turn.audio for u in self.cut for turn in self.own_turns(u.cut)}
         return audio | {u.cut.enhanced for u in self.cut if u.cut.enhanced}
 
     @cached_property
     def first_texts(self) -> set[str]:
-        """Recipes of their transcripts, if none depends on another transcript."""
+        """Recipes of the transcripts that depend on no other transcript."""
         return {self.transcript_recipe(u) for u in self.cut}
 
     @cached_property
     def wanted_texts(self) -> set[str]:
-        """Recipes of all their transcripts. Some depend on rules, so this takes all of them."""
+        """Recipes of all transcripts that the settings may need, whichever rules apply."""
         texts = set(self.first_texts)
         for utterance in self.transcribed():
-            texts.add(self.transcript_recipe(utterance.heard))  # in the language voted for
+            texts.add(self.transcript_recipe(utterance.heard))  # in the recording's voted language
             if self.job.transcribe.backends:
                 texts.update(self.further_recipes(utterance.heard))
             texts.update(request.recipe for request in self.questions(utterance.heard))
@@ -330,12 +328,12 @@ class _View(ShardView):
             answer = llm_answers.request_for(self.job, utterance.heard)
             if answer is not None:
                 texts.add(answer.recipe)
-            if asked := reference_words.request_for(self.job, self.weights, utterance.heard):
-                texts.add(asked.recipe)
+            if request := reference_words.request_for(self.job, self.weights, utterance.heard):
+                texts.add(request.recipe)
         if self.job.transcribe.backends:
             texts |= {text for u in self.cut for text in self.further_recipes(u)}
         if recipe.enhancing(self.job) and enhanced.heard(self.job):
-            for heard in self.cut:  # thresholds choose which of the two is heard
+            for heard in self.cut:  # limits choose which of the two is transcribed
                 clean = replace(heard, hears=heard.cut.enhanced)
                 texts.add(self.transcript_recipe(clean))
                 texts.update(self.further_recipes(clean))
@@ -345,8 +343,8 @@ class _View(ShardView):
 def find_unneeded(
     out: Path, shard: str, kept: Sequence[KeptSettings], live: Collection[str] | None
 ) -> Unneeded:
-    """The files of a shard that none of the settings needs. Damaged parts are left to the next run.
-    A shard whose own manifest is lost keeps everything, because its needs are unknown."""
+    """The files of a shard that none of the settings needs. The next run deals with damaged files.
+    If the shard's own manifest is lost, its recordings are unknown, and all files stay."""
     snapshots = manifest.read(out, "shard", shard)
     if not snapshots:
         return Unneeded()
@@ -383,12 +381,12 @@ def find_unneeded(
 
 
 def _beside(parts: Sequence[Part], needed: Collection[Path]) -> list[Path]:
-    """Files none of whose parts is needed."""
+    """Files of `parts` that are not in `needed`."""
     return [path for path in dict.fromkeys(part.path for part in parts) if path not in needed]
 
 
 def _cuts(view: _View, parts: Sequence[Part]) -> list[Path]:
-    """Parts of the filter stage that the view takes cuts, measures or failures from."""
+    """Files of those filter-stage parts from which the view takes cuts, measures or failures."""
     needed, covered = [], set[str]()
     for part in parts:
         usable, stands = view.usable(part)
@@ -409,12 +407,12 @@ def _cuts(view: _View, parts: Sequence[Part]) -> list[Path]:
 
 
 def _of(filters: Collection[str]) -> set[str]:
-    """Columns of filters, and the keys of their annotations and fingerprints."""
+    """The filters' columns, and the keys of their annotations and fingerprints."""
     return {name for use in filters for name in annotated.stored_of(use)}
 
 
 def _measured(part: Part) -> set[str]:
-    """Columns, and keys of annotations, that a part holds anything of."""
+    """Names of the columns and annotations for which a part has values."""
     names: set[str] = set()
     for name in ("measures", "prints"):
         for chunk in part.table[name].chunks if name in part.table.column_names else ():

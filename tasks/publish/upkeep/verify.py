@@ -1,4 +1,4 @@
-"""Reopen everything that a dataset version holds, and name every fault (`uttermill verify`)."""
+"""Reads everything that a version holds and reports every fault (`uttermill verify`)."""
 
 from __future__ import annotations
 
@@ -37,16 +37,17 @@ from tasks.publish.speakers import Speakers
 from tasks.settings import Plugin, StageSettings
 from tasks.storage import sorted_keys, tables, versions
 
-#: Folders and endings of readers' own files: Energon's metadata, indexes of tars, VITS' features.
+#: Folders and endings of files that readers add: Energon's metadata, indexes of tars, VITS'
+#: features.
 SIDE_FOLDERS = (".nv-meta", ".cache")
 SIDE_ENDINGS = (".idx", ".index", ".spec.pt")
 
 
 def side_files(version: Path) -> list[str]:
-    """Files that readers have put into a version, and that are no fault of it, sorted."""
+    """Files that readers have added to a version, sorted; they are not faults."""
     described = versions.described(version)
-    strangers = {*storage.of(version).tree(version)} - {*described["files"]}
-    return sorted(filter(_is_side_file, strangers))
+    unlisted = {*storage.of(version).tree(version)} - {*described["files"]}
+    return sorted(filter(_is_side_file, unlisted))
 
 
 def _is_side_file(name: str) -> bool:
@@ -54,7 +55,8 @@ def _is_side_file(name: str) -> bool:
 
 
 def verify(version: Path) -> list[str]:
-    """Faults in words, empty when the version is whole. ConfigError when it is not a version."""
+    """Messages about faults; empty if the version is intact. Raises ConfigError if it is not a
+    version, RunError if its store cannot be reached."""
     text = versions.text_of(version)
     try:
         described: DatasetJson = parsed(text)
@@ -65,9 +67,9 @@ def verify(version: Path) -> list[str]:
         for name, entry in files.items():
             if {"sha256", "bytes"} - entry.keys():
                 raise KeyError(f"{name} has no hash or no size")
-    except RunError:  # a store that is away is not a fault of the version
+    except RunError:  # an unreachable store is not a fault of the version
         raise
-    except Exception as error:  # any way in which a damaged file can fail is a fault of it
+    except Exception as error:  # a damaged file may raise any error
         return [f"dataset.json is damaged: {error!r}"]
     seen: set[str] = set()
     for check in (_tables, partial(faults_read_back, seen=seen), partial(_unread, seen=seen)):
@@ -82,7 +84,7 @@ def verify(version: Path) -> list[str]:
 
 
 def _files(version: Path, files: dict[str, PublishedEntry]) -> Iterator[str]:
-    """Every file is there, and there is no other, but for readers' own."""
+    """Faults of missing files and of files that are neither listed nor readers' own."""
     present = {*storage.of(version).tree(version)} - {DATASET_FILE}
     for name in sorted(present - files.keys()):
         if not _is_side_file(name):
@@ -92,9 +94,9 @@ def _files(version: Path, files: dict[str, PublishedEntry]) -> Iterator[str]:
 
 
 def _tables(version: Path, described: DatasetJson) -> list[str]:
-    """Ledger, utterances and dataset.json agree; checked a part at a time."""
+    """Faults where ledger, utterances and dataset.json disagree; read a part at a time."""
     faults: list[str] = []
-    recordings = (  # whole ones in each part
+    recordings = (  # each part has whole recordings
         tables.read(part, columns=summary.COLUMNS) for part in tables.parts(version / LEDGER_FILE)
     )
     counts = summary.of_totals(summary.added(map(summary.totals, recordings)))
@@ -105,7 +107,7 @@ def _tables(version: Path, described: DatasetJson) -> list[str]:
     if abs(sum(counts["seconds"][name] for name in PRECEDENCE) - counts["seconds"]["in"]) > 1e-3:
         faults.append("the ledger's outcomes do not add up to what came in")
     faults += _channels(version)
-    faults += _ids(version)  # which frees its tables before those of the splits are made
+    faults += _ids(version)  # frees its tables before those of the splits are made
     if splits.FILE in described["files"]:
         stored = tables.schema(version / UTTERANCES_FILE).names  # early versions lack some
         columns = [name for name in leaks.columns(stored) if name in stored]
@@ -119,7 +121,7 @@ def _tables(version: Path, described: DatasetJson) -> list[str]:
 
 
 def _ids(version: Path) -> list[str]:
-    """Faults of the ids: each stands once, and the ledger has the same ones."""
+    """Faults of ids: one occurs twice, or the ledger has others."""
     faults = []
     ids = _keys(tables.row_groups(version / UTTERANCES_FILE, ["id"]))
     packaged = _keys(
@@ -135,10 +137,10 @@ def _ids(version: Path) -> list[str]:
 
 
 def _channels(version: Path) -> list[str]:
-    """Faults of channels: where the ledger names a packaged clip's, the clip's row has the same.
-    Parts of before name none."""
+    """Faults of channels: if the ledger has a packaged clip's channel, the clip's row has the same.
+    Ledger parts of early versions have no channels."""
     of_ledger, of_clips = (
-        _keys(_sides(part, name) for part in tables.row_groups(version / file, columns))
+        _keys(_channel_keys(part, name) for part in tables.row_groups(version / file, columns))
         for file, name, columns in (
             (LEDGER_FILE, "utterance", ["utterance", "outcome", "channel"]),
             (UTTERANCES_FILE, "id", ["id", "channel"]),
@@ -150,8 +152,9 @@ def _channels(version: Path) -> list[str]:
     return []
 
 
-def _sides(part: pa.Table, name: str) -> pa.Table:
-    """What tells each packaged clip that is of one channel, and that channel."""
+def _channel_keys(part: pa.Table, name: str) -> pa.Table:
+    """`<id>#<channel>` of each packaged clip that is one channel of its recording, as the column
+    `name`, which holds the ids."""
     if "channel" not in part.column_names:
         return part.select([name]).slice(0, 0)
     if "outcome" in part.column_names:
@@ -162,20 +165,20 @@ def _sides(part: pa.Table, name: str) -> pa.Table:
 
 
 def _keys(parts: Iterable[pa.Table]) -> UInt64s:
-    """Hashes of 16 bytes of all values of one column, sorted; uint64 [rows, 2]."""
+    """16-byte hashes of all values of the first column, sorted; uint64 [rows, 2]."""
     keys = [seeded_hash.keys("id", part.column(0).to_pylist()) for part in parts]
     every = np.concatenate([np.empty((0, 2), np.uint64), *keys])
-    keys.clear()  # the same once more
+    keys.clear()  # `every` is a copy
     return every[np.lexsort((every[:, 1], every[:, 0]))]
 
 
 def _repeated(keys: UInt64s) -> Bools:
-    """Whether a sorted key is the one before it."""
+    """Whether each of these sorted keys equals the one before it."""
     return ~sorted_keys.first_of_runs(keys[:, 0], keys[:, 1])
 
 
 def _unread(version: Path, described: DatasetJson, seen: Collection[str]) -> list[str]:
-    """The hashes of all other files; of those that formats have read, each is read once."""
+    """Faults of files that are not in `seen`, which were read already, by their hashes."""
     faults: list[str] = []
     for name in sorted(described["files"].keys() - {*seen}):
         try:
@@ -194,9 +197,9 @@ def split_faults(
     disjoint: Sequence[str] | None = None,
     linked: Speakers | None = None,
 ) -> list[str]:
-    """Faults in the splits of a published version; `rows`: its parts (columns NODES, `split`, and
-    `turns` where clips hold several); `disjoint`: the setting of the version; `linked`: who the
-    people in turns are over all recordings."""
+    """Faults in the splits of a published version. `rows`: makes its utterances (columns NODES,
+    `split`, and `turns` if clips hold several); `table`: its `splits.parquet`; `disjoint`: its
+    setting; `linked`: its speakers across recordings, for the people in turns."""
     faults = []
     with Names(KINDS) as named:
         names, kinds = splits.names_in(table)
@@ -216,7 +219,7 @@ def split_faults(
                 continue
             has = row >= 0
             rows_of_all, node_of_all = np.arange(len(row)), row
-            if kind == SPEAKER:  # with all who speak beside them
+            if kind == SPEAKER:  # and everybody else who speaks in the row
                 rows_of_all = np.concatenate((rows_of_all, nodes.talking[0]))
                 node_of_all = np.concatenate((row, nodes.talking[1]))
             _, torn = components.agreed(node_of_all, split[rows_of_all], len(nodes.kind))
@@ -230,27 +233,27 @@ def split_faults(
     return faults
 
 
-# Every format of a version reads back: order, texts, decoded samples, hashes.
+# Reads every format of a version back: order, texts, decoded samples, hashes.
 #
-# A version of more than LEAST bytes is read by as many processes as this one may use cores; each
-# output shard is read once.
+# A version of more than LEAST bytes is read by one process for each usable core; each output shard
+# is read once.
 
-LEAST = 1 << 28  # bytes; a smaller version is read before other processes have started
+LEAST = 1 << 28  # bytes; a smaller version is read faster than processes start
 AT_ONCE = 32  # output shards of a call
 
 
 class Portion(NamedTuple):
-    """Some output shards of one format. Small: sent to other processes."""
+    """Some output shards of one format; it is pickled for other processes."""
 
     version: Path
     plugin: Plugin
-    first: int  # of `shards` among all
+    first: int  # index of the first of `shards` among all
     shards: list[PublishedShard]
-    derived: dict[str, pa.Array]  # of their rows
+    derived: dict[str, pa.Array]  # columns that the format derives, for their rows
 
 
 def faults_read_back(version: Path, described: DatasetJson, seen: set[str]) -> Iterator[str]:
-    """The faults, in words; `seen` gets the files that were read."""
+    """Messages about faults; adds the files that were read to `seen`."""
     portions = _portions(version, described)
     size = sum(entry["bytes"] for entry in described["files"].values())
     for texts, files in _read_all(portions, _cores() if size > LEAST else 1):
@@ -259,7 +262,7 @@ def faults_read_back(version: Path, described: DatasetJson, seen: set[str]) -> I
 
 
 def _cores() -> int:
-    """That this process may use, where the system tells."""
+    """The number of cores that this process may use; 1 if the system does not say."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
@@ -280,14 +283,14 @@ Read = tuple[list[str], list[str]]  # faults, and files that were read
 
 
 def _read_all(portions: Iterator[Portion], workers: int) -> Iterator[Read]:
-    """What `read` finds of each, in order. RunError when a process died."""
+    """The result of `read` for each portion, in order. Raises RunError if a process died."""
     if workers < 2:
         yield from map(read, portions)
         return
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
         waiting: list[Future[Read]] = []
         try:
-            # Not all at once: a portion holds what its format derives.
+            # A few at a time, because portions hold derived columns.
             waiting += [pool.submit(read, portion) for portion in islice(portions, 2 * workers)]
             while waiting:
                 yield waiting.pop(0).result()
@@ -301,7 +304,8 @@ def _read_all(portions: Iterator[Portion], workers: int) -> Iterator[Read]:
 
 @lru_cache(maxsize=1)
 def _rows(version: Path, use: str) -> tables.Slices:
-    """What a format sees of a version's rows: a process reads neighbouring portions of them."""
+    """The rows of a version with the columns that a format reads. Cached, because a process reads
+    adjacent portions."""
     path = version / UTTERANCES_FILE
     stored = tables.schema(path).empty_table()
     return tables.Slices(path, format_shards.seen(plugins.FORMATS.load(use), stored).column_names)
@@ -348,17 +352,17 @@ def _shard(
 
 @contextmanager
 def _noted(shard: OutputShard, faults: list[str]) -> Iterator[None]:
-    """Inside, any way in which a damaged file can fail is added to the faults of the shard."""
+    """Adds any error inside, which a damaged file may cause, to the faults of the shard."""
     try:
         yield
     except RunError:
         raise
-    except Exception as error:  # of the format's reader, and of the libraries under it
+    except Exception as error:  # from the format's reader and its libraries
         faults.append(f"{shard.path} cannot be read: {error}")
 
 
 def differs(name: str, digest: tuple[str, int], described: DatasetJson) -> list[str]:
-    """Whether a file, by its digest, is not the one that was published, in words."""
+    """A message if the file's digest is not the published one, else nothing."""
     entry = described["files"].get(name)
     if entry is None or digest == (entry["sha256"], entry["bytes"]):
         return []

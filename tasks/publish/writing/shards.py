@@ -1,7 +1,7 @@
-"""Writes and checks output shards on the workers, one a call; then the formats' lists.
+"""Writes and checks output shards on the workers, one in each call; then the formats' lists.
 
 Formats work in local folders only: on an object store, a worker writes a shard into a local folder
-and uploads it, and checks what it downloads again.
+and uploads it, and downloads it again to check it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from tasks.storage import publication, versions
 
 
 def link(job: Job, staging: Path, part: int) -> list[int]:
-    """Link the output shards of a part that the previous version has with the same content, if
-    their files are intact. Returns the numbers of the other shards."""
+    """Link the output shards of a part that the previous version has with the same content and
+    intact files. Returns the numbers of the other shards."""
     unlinked = []
     newest = versions.newest(job.out)
     guards = previous_version.guards(job.out, newest) if newest else {}
@@ -46,8 +46,8 @@ def link(job: Job, staging: Path, part: int) -> list[int]:
 def _linked(
     staging: Path, shard: OutputShard, newest: Path | None, guards: Mapping[str, str]
 ) -> bool:
-    """Link the files of a shard, or none if one is no longer as published. `guards`: guards of the
-    newest version's files."""
+    """Link the files of a shard; none, and False, if one differs from what was published. `guards`:
+    of the newest version's files."""
     assert newest is not None
     for old, new in zip(shard.unchanged, shard.files, strict=True):
         name = old.path.removeprefix(f"{newest}/")
@@ -69,9 +69,10 @@ def _linked(
 
 
 def write(job: Job, staging: Path, number: int) -> None:
-    """Write a shard. CorruptManifest when a blob is damaged."""
+    """On a worker: write a shard. Raises CorruptManifest if a blob is damaged."""
     shard = plan.shard(staging, number)
-    for path in shard.files:  # a dead worker's may be a link into a version: not to be written to
+    # A file that a dead worker left may be a link into a published version.
+    for path in shard.files:
         storage.of(staging).detach(staging / path)
     module, settings = _format(job, shard)
     rows = _located(job, plan.rows(staging, number, shard, "id", *PCM_COLUMNS))
@@ -84,9 +85,12 @@ def write(job: Job, staging: Path, number: int) -> None:
 
 
 def check(job: Job, staging: Path, number: int) -> None:
-    """Read a shard back, decode everything, record its digests. A faulty shard is written once
-    more; RunError if that is faulty too. CorruptManifest if a blob caused the fault: `write` copies
-    PCM without checking it."""
+    """On a worker: read a shard back, decode everything and record its digests. A faulty shard is
+    written once more.
+
+    Raises RunError if that is faulty, too, and CorruptManifest if a damaged blob caused the fault:
+    `write` may copy PCM without checking it.
+    """
     shard = plan.shard(staging, number)
     if faults := _faults(job, staging, number, shard):
         rows = plan.rows(staging, number, shard, "id", *PCM_COLUMNS)
@@ -119,7 +123,8 @@ def _format(job: Job, shard: OutputShard) -> tuple[Format, StageSettings]:
 
 
 def _check_blobs(job: Job, rows: list[ClipRow]) -> None:
-    """CorruptManifest if blobs do not hold what the rows name; all damaged ones are discarded."""
+    """Raises CorruptManifest if a blob does not hold the PCM that the rows name, after removing all
+    such blobs."""
     damaged: CorruptManifest | None = None
     rows = [clip for row in rows for clip in (row, *blobs.beside(row))]
     with blobs.reading(job.out, rows) as pcm:
@@ -144,9 +149,9 @@ class _Place(TypedDict):
 
 
 def _located(job: Job, rows: Sequence[ClipRow]) -> list[ClipRow]:
-    """The rows with the columns of `sources_of`. Rows that came from the previous version lack
-    them, and are looked up in the shard batches: a tar that stays needs no PCM, unless it is
-    damaged."""
+    """The rows with the columns of `sources_of`. Rows from the previous version lack them, because
+    a tar that is linked needs no PCM; if it is damaged, they are looked up in the shard batches.
+    Raises RunError if no batch has them."""
     lacking = {row["id"] for row in rows if row["work_shard"] is None}
     if not lacking:
         return list(rows)
@@ -155,9 +160,9 @@ def _located(job: Job, rows: Sequence[ClipRow]) -> list[ClipRow]:
     for name in shard_batches.kept_in(job.out):
         batch = shard_batches.ShardBatch(home / name, ())
         table = batch.table("rows.arrow", ["id", *sources_of(job)])
-        hit = pc.is_in(table["id"], pa.array(sorted(lacking - places.keys()), pa.string()))
-        if np.any(hit.to_numpy()):
-            places |= {row.pop("id"): row for row in table.filter(hit).to_pylist()}
+        matches = pc.is_in(table["id"], pa.array(sorted(lacking - places.keys()), pa.string()))
+        if np.any(matches.to_numpy()):
+            places |= {row.pop("id"): row for row in table.filter(matches).to_pylist()}
     if absent := sorted(lacking - places.keys()):
         raise RunError(f"no checkpoint holds the audio of {absent[0]}; run again")
     return [row if row["id"] not in places else {**row, **places[row["id"]]} for row in rows]
@@ -165,9 +170,9 @@ def _located(job: Job, rows: Sequence[ClipRow]) -> list[ClipRow]:
 
 @contextmanager
 def finished(job: Job, staging: Path, tables: Sequence[str]) -> Iterator[tuple[Path, Hashes]]:
-    """Remove the plan and write the lists. Gives a local folder with these and the version's tables
-    (the staging folder itself unless it is remote), and the digests of all shard files.
-    `tables`: the files of the version's tables."""
+    """Remove the plan and write the formats' lists. Yields a local folder with the lists and the
+    version's tables (the staging folder itself unless it is remote), and the digests of all shard
+    files. `tables`: files of the version's tables."""
     numbered = plan.numbered(staging)
     shards, hashes = [*numbered.values()], plan.all_hashes(staging, numbered)
     store = storage.of(staging)

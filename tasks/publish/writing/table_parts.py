@@ -1,16 +1,16 @@
-"""Parts of a version: runs of output shards with their rows. One process plans them for workers.
+"""Plans and writes the parts of a version's `utterances.parquet`: runs of output shards.
 
-`utterances.parquet` is one file, or, beyond `package.table_rows` clips, a folder of parts of that
-name: `<split>-<number>.parquet` holds the rows of `tars_of_part` tars of a split, in their order.
-So parts that did not change are linked, as tars are. The rows of a part may come from any shard
-batch. Each shard batch is read once, and the rows of TOGETHER of them go to one file with a record
-batch for each part, so that there are not as many files as shard batches times parts.
+`utterances.parquet` is one file or, beyond `package.table_rows` clips, a folder of parts:
+`<split>-<number>.parquet` holds the rows of `tars_of_part` tars of a split, in order. So unchanged
+parts are linked, as tars are. The rows of a part may come from any shard batch. Each shard batch is
+read once, and the rows of TOGETHER batches go to one file with a record batch for each part, so
+that the number of files is not that of batches times parts.
 
     <scratch>/chosen.arrow         the clips of the version (`choosing/corpus_clips.py`)
-    <scratch>/wanted/<n>.arrow     rows that parts need of the n-th TOGETHER shard batches
+    <scratch>/wanted/<n>.arrow     WANTED: rows that parts need from the n-th group of batches
     <scratch>/rows/<n>.arrow       these rows: a record batch for each part
     <scratch>/parts/<p>.json       output shards of part p
-    <scratch>/parts/<p>.arrow      digests of its clips, what formats derive, and who speaks
+    <scratch>/parts/<p>.arrow      digests of its clips, derived columns, names of speakers
 """
 
 from __future__ import annotations
@@ -46,38 +46,39 @@ from tasks.settings.job import Job
 from tasks.storage import tables, versions
 from tasks.storage.versions import Proved
 
-TOGETHER = 8  # shard batches whose rows lie in one file, some 40,000 rows
+TOGETHER = 8  # shard batches whose rows share a file, about 40,000 rows
+#: Row `row` of shard batch `group` becomes row `at` of part `part`.
 WANTED = pa.schema({"group": pa.int32(), "row": pa.int32(), "part": pa.int32(), "at": pa.int64()})
 FOLDERS = ("parts", "wanted", "rows")  # in the scratch folder
 SPEAKER = "speaker"  # column of a part's digests
-SECONDS_OF_CLIP = 5.0  # about; only the number of tars in a part follows from it
+SECONDS_OF_CLIP = 5.0  # assumed mean, to choose the number of tars in a part
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedPart:
-    """What the flow keeps of a part, which may be an unchanged part of the previous version."""
+    """A part of the next version, as it is sent to workers."""
 
     number: int
-    name: str
-    file: str  # note on the previous version's part, if that stays
+    name: str  # path in the version
+    file: str  # note on the previous version's part, if that is linked; else empty
 
 
 class ClipColumns(NamedTuple):
-    """What the rows of all clips get besides what their shards say."""
+    """Columns of all clips that their shards' rows lack."""
 
-    content: UInt64s  # digests of the rows, with the columns below
-    derived: dict[str, pa.Array]  # by formats
-    spoken: pa.Array | None  # names of speakers over all recordings
+    content: UInt64s  # digests of the rows, including the columns below
+    derived: dict[str, pa.Array]  # columns that formats derive
+    spoken: pa.Array | None  # names of speakers across recordings; null: the row's own
 
 
 def tars_of_part(settings: PackageSettings) -> int:
-    """Tars of a part: a power of two, with about `table_rows` clips in all."""
+    """The number of tars in a part: a power of two, with about `table_rows` clips in all."""
     clips = settings.tar_hours * 3600 / SECONDS_OF_CLIP
     return 1 << round(math.log2(max(settings.table_rows / clips, 1)))
 
 
 def rule(settings: PackageSettings) -> dict[str, str | int]:
-    """The settings that make a table a file or a folder of parts, for dataset.json."""
+    """When a table is a file and when a folder of parts, for dataset.json."""
     return {
         "one_file_up_to_rows": settings.table_rows,
         UTTERANCES_FILE: f"a part for every {tars_of_part(settings)} tars of a split",
@@ -89,7 +90,7 @@ def rule(settings: PackageSettings) -> dict[str, str | int]:
 def _divided(
     shards: Sequence[ShardClips], settings: PackageSettings, clips: int
 ) -> Mapping[str, Sequence[ShardClips]]:
-    """The output shards of each part, by its name, in order."""
+    """The output shards of each part, by the part's name, in order."""
     if clips <= settings.table_rows:
         return {UTTERANCES_FILE: shards}
     size = tars_of_part(settings)
@@ -103,8 +104,8 @@ def _divided(
 def derived(
     job: Job, batches: Sequence[ShardBatch], clips: corpus_clips.CorpusClips
 ) -> dict[str, pa.Array]:
-    """The columns that formats derive, for all clips in order. Holds all rows in memory, but only
-    the columns from which others are derived."""
+    """The columns that formats derive, for all clips in order. If there are any, the columns from
+    which they are derived are in memory for all rows."""
     sources = sources_of(job)
     fields = [field for field in shard_outcomes.row_schema(job) if field.name not in sources]
 
@@ -115,12 +116,12 @@ def derived(
 
 
 def all_linkable(job: Job, newest: Path, described: DatasetJson) -> bool:
-    """Whether the newest version has all formats as the current settings would write them, so that
-    unchanged shards need no rows. Formats whose files contain their number may need rows anyway,
-    and so do tables of before that lack a column, or that cannot be read."""
+    """Whether all formats of the newest version are as the current settings would write them, so
+    that unchanged shards need no rows. False for formats whose files contain their number, for
+    tables of early versions without all columns, and for damaged tables."""
     try:
         columns = tables.schema(newest / UTTERANCES_FILE).names
-    except (OSError, pa.ArrowInvalid):  # damaged: what it held is made again
+    except (OSError, pa.ArrowInvalid):  # damaged: written again
         return False
     if not {*UTTERANCES.names} <= {*columns}:
         return False
@@ -132,7 +133,7 @@ def all_linkable(job: Job, newest: Path, described: DatasetJson) -> bool:
     )
 
 
-Places = Mapping[tuple[str, int], tuple[str, int]]  # file and first row, by split and number
+Places = Mapping[tuple[str, int], tuple[str, int]]  # (file, first row in it), by (split, number)
 
 
 def save(
@@ -145,9 +146,9 @@ def save(
     linkable: bool,
     damaged: Sequence[str],
 ) -> tuple[list[PlannedPart], list[int]]:
-    """Save what workers need to know about each part; returns the parts, and the numbers of the
-    files of rows that they need. `linkable`: unchanged shards need no rows; `damaged`: files of the
-    previous version that cannot be read."""
+    """Save the plan of each part for the workers; returns the parts, and the numbers of the files
+    of rows (`scatter`) that they need. `before`: the previous version; `linkable`: unchanged shards
+    need no rows; `damaged`: files of the previous version that cannot be read."""
     content, derived, spoken = clip_columns
     places = {} if before is None else places_of(before)
     parts_then = {} if before is None else {part.name: part for part in before.parts}
@@ -193,7 +194,7 @@ def save(
 
 
 def _stays(old: TablePart | None, shards: Sequence[ShardClips]) -> bool:
-    """Whether a part of the previous version still holds just these shards."""
+    """Whether the previous version's part holds exactly these shards, unchanged."""
     return (
         old is not None
         and bool(old.file)
@@ -205,7 +206,8 @@ def _stays(old: TablePart | None, shards: Sequence[ShardClips]) -> bool:
 def _member(
     shard: ShardClips, place: tuple[str, int], linkable: bool, readable: bool
 ) -> PlannedShard:
-    """A shard of a part. `readable`: the previous version's files of the part can be read."""
+    """The plan of a shard. `place`: see `_place`; `readable`: whether the previous version's files
+    with the part's rows can be read."""
     fresh = not (shard.same and linkable and readable)
     file, then = place
     compared = bool(file) and readable and (not fresh or shard.whole)
@@ -219,7 +221,7 @@ def _member(
 
 
 def places_of(before: Published) -> Places:
-    """(file, first row in it) of each shard of the previous version, by its split and number."""
+    """Where the rows of each shard of the previous version are."""
     return {
         (shard.split, shard.number): (part.name, shard.first - part.shards[0].first)
         for part in before.parts
@@ -228,14 +230,16 @@ def places_of(before: Published) -> Places:
 
 
 def _place(places: Places, shard: ShardClips) -> tuple[str, int]:
-    """Where the previous version has the shard; ("", 0): nowhere."""
+    """(file, first row in it) of the shard's rows in the previous version; ("", 0): none."""
     return ("", 0) if shard.before is None else places.get((shard.split, shard.before), ("", 0))
 
 
 def _save_wanted(
     home: Path, clips: corpus_clips.CorpusClips, wanted: list[tuple[Int64s, int, int]]
 ) -> dict[int, list[int]]:
-    """Save which rows each file has to hold for the parts; returns the files of each part."""
+    """Save WANTED for each file of rows; returns the numbers of the files that each part needs.
+    `wanted`: (rows, part, place of the first in the part) of runs of clips; emptied to free
+    memory."""
     if not wanted:
         return {}
     numbers = np.array([number for _, number, _ in wanted], np.int32)
@@ -243,9 +247,9 @@ def _save_wanted(
     ends = np.cumsum([len(rows) for rows, _, _ in wanted])
     begins = ends - [len(rows) for rows, _, _ in wanted]
     index = np.concatenate([rows for rows, _, _ in wanted])
-    wanted.clear()  # the same once more
+    wanted.clear()
     file = clips.batch[index] // TOGETHER
-    order = np.argsort(file, kind="stable")  # in a file, by part and place
+    order = np.argsort(file, kind="stable")  # within a file, by part and place
     edges = np.searchsorted(file, np.arange(len(np.bincount(file)) + 1), sorter=order)
     sources: dict[int, list[int]] = {}
     for number in np.flatnonzero(np.diff(edges)).tolist():
@@ -260,11 +264,12 @@ def _save_wanted(
     return sources
 
 
-# The rows of a part of a version, and what is written for it (`parts.py` plans them).
+# On the workers: collect the rows of a part, and write or link it.
 
 
 def scatter(job: Job, number: int, scratch: Path) -> None:
-    """On a worker: sort the rows of some shard batches by the parts that need them."""
+    """On a worker: write the rows of a group of shard batches into a file, sorted by the part that
+    needs them. `number`: of the group and the file."""
     batches = shard_batches.listed(scratch)
     wanted = tables.read_arrow(scratch / f"wanted/{number}.arrow")
     batch, row = wanted["group"].to_numpy(), wanted["row"].to_numpy()
@@ -287,8 +292,8 @@ def scatter(job: Job, number: int, scratch: Path) -> None:
 
 
 class Damaged(NamedTuple):
-    """Names files of the previous version that are no longer as published; the parts that need them
-    have to be planned again without them."""
+    """Files of the previous version that differ from what was published. Parts that need them must
+    be planned again without them."""
 
     files: tuple[str, ...]
 
@@ -296,8 +301,9 @@ class Damaged(NamedTuple):
 def write(
     job: Job, part: PlannedPart, scratch: Path, staging: Path, newest: Path | None
 ) -> tuple[str, int] | Damaged:
-    """On a worker: plan a part and write its rows, or link it; returns the digest of its file."""
-    # A dead worker's may be a link into a published version, which must not be written through.
+    """On a worker: write a part and plan its output shards, or link it; returns (sha256, bytes) of
+    its file."""
+    # A file that a dead worker left may be a link into a published version.
     storage.of(staging).detach(staging / part.name)
     if part.file:
         return _link(job, part, staging, newest)
@@ -329,7 +335,8 @@ def write(
 def _link(
     job: Job, part: PlannedPart, staging: Path, newest: Path | None
 ) -> tuple[str, int] | Damaged:
-    """The part as it was, and its output shards, whose files are linked."""
+    """Link an unchanged part of the previous version and plan its output shards with linked files;
+    returns (sha256, bytes) of the part."""
     assert newest is not None
     files = versions.files(newest)
     entry = files.get(part.name)
@@ -378,7 +385,7 @@ def _with_rows(newest: Path, members: Sequence[PlannedShard]) -> PreviousVersion
 
 
 def _fresh(sources: Sequence[int], part: int, scratch: Path) -> pa.Table | None:
-    """Rows of a part from the shard batches, in order."""
+    """The rows of a part from the shard batches, in order; `sources`: numbers of files of rows."""
     batches = []
     for source in sources:
         with tables.arrow(scratch / f"rows/{source}.arrow") as file:
@@ -398,7 +405,8 @@ def _rows(
     fresh: pa.Table | None,
     previous: PreviousVersion | None,
 ) -> pa.Table:
-    """All rows of a part, in the order of its shards."""
+    """All rows of a part, in the order of its shards. `fresh`: rows from the shard batches; the
+    other rows come from `previous`."""
     schema = shard_outcomes.row_schema(job)
     pieces, begin = [], 0
     for is_fresh, some in groupby(members, lambda member: member.fresh):
@@ -412,7 +420,7 @@ def _rows(
             piece = piece.set_column(
                 place, piece.schema.field(place), pa.array(splits, pa.string())
             )
-        else:  # one after the other in the previous version, too
+        else:  # from the previous version
             assert previous is not None
             assert previous.rows is not None
             firsts = [previous.places[member.split, member.before][0] for member in run]
@@ -424,7 +432,7 @@ def _rows(
 
 
 def _runs(slices: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """(first row, rows) with adjacent runs joined, since each slice of a column takes time."""
+    """(first row, rows) of each slice, with adjacent slices joined, because slicing takes time."""
     runs: list[tuple[int, int]] = []
     for first, count in slices:
         if runs and sum(runs[-1]) == first:

@@ -1,1 +1,1 @@
-"""Where every second went: ledger, totals, and the cost of the work."""
+"""Accounts for every second of audio and for the cost of the work: ledger, totals, metrics."""

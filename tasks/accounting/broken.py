@@ -1,4 +1,4 @@
-"""Recordings that failed: how many, and the first of them by name."""
+"""Recordings that failed: their number, and the first of them by name."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 
 from tasks.accounting.ledger import SOUND
 
-FIRST = 10  # that are named wherever a run is described
+FIRST = 10  # failed recordings that a run's output names
 COLUMNS = ["recording", "source_path", "outcome", "stage", "reason", "detail"]
 
 
 class Broken(NamedTuple):
-    """A file and why it failed; `reason` with its stage, as in `shard.unreadable`."""
+    """A file and why it failed; `reason` includes the stage, as in `shard.unreadable`."""
 
     source_path: str
     reason: str
@@ -28,17 +28,16 @@ class Broken(NamedTuple):
 
 
 class Unreachable(NamedTuple):
-    """How many of a source's recordings could not be read now, of how many, and the first error in
-    the system's words."""
+    """The recordings of a source that could not be read."""
 
-    failed: int
-    recordings: int
-    why: str
+    failed: int  # how many
+    recordings: int  # of how many
+    why: str  # the operating system's first error message
 
 
 @dataclass(slots=True)
 class BrokenCount:
-    """How many recordings there are, how many of them failed, and the first of these by name."""
+    """The number of recordings, the number of failed ones, and the first of these by name."""
 
     recordings: int = 0
     failed: int = 0
@@ -46,18 +45,18 @@ class BrokenCount:
 
 
 def of_parts(parts: Iterable[pa.Table], most: int) -> list[Broken]:
-    """`of_ledger` for portions of whole recordings, one at a time."""
+    """`of_ledger` for a ledger in portions of whole recordings."""
     return nsmallest(most, (broken for part in parts for broken in of_ledger(part, most)))
 
 
 def of_ledger(ledger: pa.Table, most: int = FIRST) -> list[Broken]:
-    """The first recordings that failed and gave, or may still give, nothing else, from a ledger's
-    COLUMNS."""
+    """The first recordings that failed as a whole: none of their spans is packaged, dropped or
+    pending. `ledger`: its COLUMNS."""
     outcome = ledger["outcome"]
     good = pc.is_in(outcome, pa.array(SOUND))
     whole = pc.invert(pc.is_in(ledger["recording"], pc.unique(ledger["recording"].filter(good))))
     failed = ledger.filter(pc.and_(pc.equal(outcome, "failed"), whole))
-    broken_by_recording: dict[str, Broken] = {}  # by recording
+    broken_by_recording: dict[str, Broken] = {}
     for row in failed.sort_by("source_path").to_pylist():
         if len(broken_by_recording) == most:
             break

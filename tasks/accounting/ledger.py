@@ -1,8 +1,8 @@
 """The ledger: every decoded sample of every recording has exactly one outcome.
 
-Unit: decoded samples at the native rate. Where spans overlap, a sample belongs to the span whose
-outcome comes first in PRECEDENCE, and counts as overlap in the others. Every number is a sum over
-spans, never a remainder, so that a lost span shows as a mismatch.
+The unit is a decoded sample at the native rate. Where spans overlap, a sample belongs to the span
+whose outcome comes first in PRECEDENCE, and counts as overlap in the others. Every number is a sum
+over spans, never a remainder, so that a lost span causes a mismatch.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from tasks.shard_store.shard_view import ShardView
 from tasks.shard_store.utterance import FinalUtterance, Outcome
 
 PRECEDENCE = ("packaged", "dropped", "failed", "non_speech", "unsegmented")
-#: Outcome and reason of what a run has yet to come to. No version has it.
+#: Outcome and reason of spans that are still to be computed. No version has it.
 PENDING = "pending"
 PENDING_MEANS = "no run has come to it yet, or the file changed meanwhile; the next run takes it"
 _RANKS = (PENDING, *PRECEDENCE)
-#: A recording that has any of these has not failed as a whole.
+#: A recording with any of these outcomes has not failed as a whole.
 SOUND = ("packaged", "dropped", PENDING)
 CHANGED = Outcome("failed", "filter", "changed")
 TRACK_NOT_READ, CHANNELS_APART = "track_not_read", "channels_apart"
 
 
 def check_cover(name: str, decoded: int, spans: Iterable[tuple[int, int]]) -> None:
-    """ConservationError unless the spans cover exactly the samples 0 to `decoded`."""
+    """Raises ConservationError unless the spans cover exactly the samples 0 to `decoded`. `name`:
+    of the recording."""
     covered = 0
     for start, end in sorted(spans):
         if start > covered:
@@ -44,11 +45,13 @@ def check_cover(name: str, decoded: int, spans: Iterable[tuple[int, int]]) -> No
 
 
 def exclusive(spans: Sequence[tuple[int, int]]) -> list[int]:
-    """Samples that each span accounts for; earlier spans in the list win over later ones.
+    """The number of samples that each span accounts for. Where spans overlap, the earliest in the
+    list gets the samples.
 
-    A sweep over the boundaries in O(n log n): a recording of 10 hours has thousands of spans.
+    A sweep over the boundaries in O(n log n), because a recording of 10 hours has thousands of
+    spans.
     """
-    if all(one[1] <= other[0] for one, other in pairwise(sorted(spans))):  # of most recordings
+    if all(one[1] <= other[0] for one, other in pairwise(sorted(spans))):  # most recordings
         return [max(end - start, 0) for start, end in spans]
     owned = [0] * len(spans)
     starts: dict[int, list[int]] = {}
@@ -70,7 +73,7 @@ def exclusive(spans: Sequence[tuple[int, int]]) -> list[int]:
 def of_shard(
     view: ShardView, utterances: Iterable[FinalUtterance], uncut: Outcome = CHANGED
 ) -> list[LedgerRow]:
-    """Ledger rows of one shard; `uncut`: the outcome of recordings without cuts."""
+    """The ledger's rows of one shard; `uncut`: the outcome of recordings that are not cut."""
     by_recording: dict[str, list[FinalUtterance]] = {}
     for utterance in utterances:
         by_recording.setdefault(utterance.cut.recording["recording"], []).append(utterance)
@@ -79,15 +82,16 @@ def of_shard(
         if (original := view.originals.get(recording["recording"])) is not None:
             rows.append(_of_copy(recording, original, view.cut_of(original), uncut))
             continue
-        its_utterances = by_recording.get(recording["recording"], [])
-        rows += _of_recording(recording, view.cut_of(recording), its_utterances, uncut)
+        of_recording = by_recording.get(recording["recording"], [])
+        rows += _of_recording(recording, view.cut_of(recording), of_recording, uncut)
     return rows
 
 
 def _of_recording(
     recording: RecordingRow, cut: Cut | None, utterances: Sequence[FinalUtterance], uncut: Outcome
 ) -> list[LedgerRow]:
-    """Rows of one recording, by PRECEDENCE, then by start; checked against its decoded samples."""
+    """The rows of one recording: utterances, then gaps, each by PRECEDENCE, then by start. Raises
+    ConservationError if they do not account for all decoded samples."""
     facts = _facts(recording)
     if recording["error_code"]:
         outcome = Outcome(
@@ -97,10 +101,10 @@ def _of_recording(
     if cut is None or not cut.known:
         return [_row(facts, 0, 0, 0, 1, uncut)]
     if cut.error_code:
-        no, detail = cut.refusal, cut.error_detail or ""
+        refusal, detail = cut.refusal, cut.error_detail or ""
         outcome = Outcome("failed", "filter", cut.error_code, detail=detail)
-        if no is not None:
-            outcome = replace(outcome, value=no.value, threshold=no.threshold)
+        if refusal is not None:
+            outcome = replace(outcome, value=refusal.value, threshold=refusal.threshold)
         return [_row(facts, 0, cut.decoded, cut.decoded, cut.rate or 1, outcome)]
     spans = [(u.cut.start, u.cut.end, u.outcome, u) for u in utterances]
     spans.sort(key=lambda s: (_RANKS.index(s[2].outcome), s[0], s[1], s[3].cut.id))
@@ -109,7 +113,7 @@ def _of_recording(
         for g in cut.spans
         if g["kind"] != "utterance"
     ]
-    # Their samples were never decoded: they are named, with 0 s.
+    # Tracks that were not read have a row of 0 s, because their samples were never decoded.
     gaps += [
         (0, 0, Outcome("unsegmented", "shard", TRACK_NOT_READ, detail=note), None)
         for note in cut.notes
@@ -132,7 +136,7 @@ def _of_recording(
 def _of_copy(
     recording: RecordingRow, original: RecordingRow, cut: Cut | None, uncut: Outcome
 ) -> LedgerRow:
-    """The row of a copy: as many samples as were decoded of its original."""
+    """The row of a copy, with as many samples as were decoded from its original."""
     if cut is None or not cut.known:
         return _row(_facts(recording), 0, 0, 0, 1, uncut)
     detail = f"the same bytes as {original['source_path']}"
@@ -141,7 +145,7 @@ def _of_copy(
 
 
 def assigned_again(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
-    """Rows of one recording, some with another outcome than when their samples were assigned."""
+    """The rows of one recording with their samples assigned anew, after outcomes have changed."""
 
     def span(row: LedgerRow) -> tuple[int, int]:
         return round(row["start"] * row["sample_rate"]), round(row["end"] * row["sample_rate"])
@@ -155,15 +159,16 @@ def assigned_again(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
     assigned: list[LedgerRow] = []
     for row, samples in zip(ordered, owned, strict=True):
         start, end = span(row)
-        beside = end - start - samples
+        overlap = end - start - samples
         seconds = samples / row["sample_rate"]
-        assigned.append({**row, "samples": samples, "seconds": seconds, "overlap_samples": beside})
+        assigned.append({**row, "samples": samples, "seconds": seconds, "overlap_samples": overlap})
     check(rows[0]["recording"], sum(row["samples"] for row in rows), assigned)
     return assigned
 
 
 def check(name: str, decoded: int, rows: Iterable[LedgerRow]) -> None:
-    """ConservationError unless the rows account for each decoded sample once."""
+    """Raises ConservationError unless the rows' samples add up to `decoded`. `name`: of the
+    recording."""
     total = sum(row["samples"] for row in rows)
     if total != decoded:
         raise ConservationError(
@@ -172,7 +177,7 @@ def check(name: str, decoded: int, rows: Iterable[LedgerRow]) -> None:
 
 
 def _facts(recording: RecordingRow) -> LedgerRow:
-    """What all rows of a recording have, and no samples."""
+    """A row with the values that all rows of a recording share, and no samples."""
     track, channel = part_of(recording)
     return {
         "recording": recording["recording"],
@@ -214,7 +219,7 @@ def _row(
     elif outcome.reason == TRACK_NOT_READ:
         row["track"], row["channel"] = not_read(outcome.detail) or None, None
     elif outcome.reason == CHANNELS_APART:
-        row["channel"] = None  # it is of the whole file
+        row["channel"] = None  # the row is about the whole file
     row["start"], row["end"] = start / rate, end / rate
     row["samples"], row["seconds"] = samples, samples / rate
     row["overlap_samples"] = end - start - samples

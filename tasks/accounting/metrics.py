@@ -1,7 +1,7 @@
-"""OUT/runs/<id>/metrics.parquet: what every worker call cost, and which shards were slow.
+"""OUT/runs/<id>/metrics.parquet: the cost of every worker call; finds slow shards.
 
-One row a call: a stage of a shard, an output shard, a batch of the listing. Reused results cost
-nothing and have no row. The numbers depend on the clock and the machine, so no dataset holds them.
+There is one row for each call: a stage of a shard, an output shard, a batch of the listing. Reused
+results have no row. The numbers depend on the clock and the machine, so no dataset contains them.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from tasks.storage import tables, write_atomic
 
 NAME = "metrics.parquet"
 
-TIMES = 3.0  # a straggler takes more than this multiple of the median
-LEAST_SHARDS = 4  # of a stage; a median of fewer says nothing
-LEAST_AUDIO = 10.0  # s
-LEAST_WALL = 5.0  # s
+TIMES = 3.0  # stragglers take more than this multiple of the median
+LEAST_SHARDS = 4  # of a stage, for a meaningful median
+LEAST_AUDIO = 10.0  # s; calls with less are mostly fixed cost
+LEAST_WALL = 5.0  # s; shorter calls are never stragglers
 
 
 @dataclass(slots=True)
 class Trace:
-    """How a call reached its worker, by the flow's clock; times in s, `wanted` since 1970."""
+    """The attempts to run a call, by the flow's clock."""
 
-    wanted: float = 0.0  # when the successful attempt was submitted
+    wanted: float = 0.0  # when the successful attempt was submitted, s since 1970
     attempts: int = 0
-    deaths: int = 0  # attempts that died with their worker, or were stopped by restarting it
-    lost: float = 0.0  # time that those took
-    isolated: bool = False  # items ran one by one
+    deaths: int = 0  # attempts that ended with their worker's death or restart
+    lost: float = 0.0  # time of these attempts, s
+    isolated: bool = False  # whether items ran one by one
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a call was for."""
+    """The work of a call."""
 
     stage: str
     step: str = "run"  # probe, run, decide, gather, write or check
@@ -58,7 +58,8 @@ def row(
     load: float | None = None,
     error: str | None = None,
 ) -> MetricRow:
-    """One row; a call without `cost` never returned."""
+    """The row of a call; one that never returned has no `cost`. `seconds`: of audio; `computed`,
+    `reused`: items; `load`: s for loading models."""
     started = cost.started if cost is not None else None
     return {
         "stage": place.stage,
@@ -85,7 +86,7 @@ def row(
         "gpu_percent": cost.gpu_percent if cost else None,
         "gpu_memory": cost.gpu_memory if cost else None,
         "started": None if started is None else datetime.fromtimestamp(started, UTC),
-        # Two machines' clocks may differ by more than a call waits.
+        # Negative if the clocks of two machines differ by more than the call waited.
         "queue_seconds": None if started is None else max(0.0, started - trace.wanted),
     }
 
@@ -96,11 +97,12 @@ def save(table: pa.Table, path: Path) -> None:
 
 def rates(table: pa.Table) -> pa.Table:
     """Calls that ran a stage of a shard, with `rate`, wall seconds per second of audio, and
-    `times`, the rate as a multiple of the stage's median; null if there is no median.
+    `times`, the rate as a multiple of the stage's median; null without a median.
 
-    A call on less than LEAST_AUDIO is mostly fixed cost: it enters no median and has no `times`. A
-    stage needs LEAST_SHARDS longer calls for a median. The rate excludes the time of dead attempts
-    and of loading the model. In columns: rows as objects would be 1 kB for each of a million calls.
+    A call with less than LEAST_AUDIO is left out of the median and has no `times`. A stage needs
+    LEAST_SHARDS longer calls for a median. The rate excludes the time of dead attempts and of
+    loading models. Computed on columns, because Python objects would take 1 kB for each of a
+    million calls.
     """
     names = [
         *("stage", "shard", "audio_seconds", "wall_seconds", "load_seconds"),
@@ -134,13 +136,13 @@ class Straggler(TypedDict):
 
 
 def stragglers(table: pa.Table) -> list[Straggler]:
-    """Shards with more than TIMES the median time per second of audio of their stage, the slowest
-    first. Calls shorter than LEAST_WALL are left out: they held nothing up."""
+    """Shards with more than TIMES the median time per second of audio of their stage, slowest
+    first. Calls shorter than LEAST_WALL are left out, because they delayed nothing."""
     calls = rates(table)
-    much = pc.and_(
+    is_slow = pc.and_(
         pc.greater(calls["times"], TIMES), pc.greater_equal(calls["wall_seconds"], LEAST_WALL)
     )
-    slow = calls.filter(much).to_pylist()
+    slow = calls.filter(is_slow).to_pylist()
     slow.sort(key=lambda row: (-row["times"], row["stage"], row["shard"]))
     return [
         {

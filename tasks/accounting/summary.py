@@ -18,13 +18,13 @@ from tasks.storage import tables
 
 SCORES = ("words", "word_errors", "chars", "char_errors")
 
-#: What the rows of a ledger are counted by.
+#: Columns by which the rows of a ledger are counted.
 KEYS = ("dataset", "language", "outcome", "stage", "reason", "sample_rate")
-#: What `sums` needs of a ledger.
+#: Columns that `_counted` reads.
 SUMMED = (*KEYS, "utterance", "samples", "overlap_samples")
-#: What `totals` needs of a ledger.
+#: Columns that `totals` reads.
 COLUMNS = (*SUMMED, "recording")
-REMOVED = "source_removed"  # the recording is in an earlier version only
+REMOVED = "source_removed"  # reason: the recording has left its source
 REMOVED_MEANS = "no longer in its source under that name; not part of the hours in"
 SUMS = pa.schema(
     {
@@ -37,32 +37,32 @@ SUMS = pa.schema(
 
 
 class Totals(NamedTuple):
-    """A ledger, or a portion of it with whole recordings, counted. Portions add up."""
+    """Sums over a ledger, or over a portion of it with whole recordings; see `added`."""
 
-    sums: pa.Table  # KEYS, then items, utterances, samples and overlap_samples
-    recordings: dict[str, tuple[int, int]]  # by dataset: live ones, and failed ones
+    sums: pa.Table  # SUMS
+    recordings: dict[str, tuple[int, int]]  # by dataset: (recordings still in their source, failed)
 
     def of(self, datasets: Collection[str]) -> Totals:
-        """Of these datasets alone."""
+        """The totals of these datasets only."""
         wanted = pc.is_in(self.sums["dataset"], pa.array([*datasets], pa.string()))
         counts = {name: count for name, count in self.recordings.items() if name in datasets}
         return Totals(self.sums.filter(wanted), counts)
 
 
 def live(table: pa.Table) -> pa.Table:
-    """Rows of recordings that are still in their sources, of a ledger or of its sums."""
+    """The rows of a ledger, or of its sums, without removed recordings."""
     return table.filter(pc.fill_null(pc.not_equal(table["reason"], REMOVED), True))
 
 
 def live_recordings(version: Path) -> Iterator[pa.Array]:
-    """Names of the recordings that a version's ledger has in their sources, a row group at a
+    """Names of the recordings in a version's ledger, without removed ones, a row group at a
     time."""
     for rows in tables.row_groups(version / LEDGER_FILE, ["recording", "reason"]):
         yield pc.unique(live(rows)["recording"])
 
 
 def _counted(ledger: pa.Table) -> pa.Table:
-    """What `_summed` adds up, of each row."""
+    """The columns that `_summed` adds up, for each row of a ledger."""
     spoken = pc.cast(pc.is_valid(ledger["utterance"]), pa.int64())
     columns = [*KEYS, "samples", "overlap_samples"]
     counted = ledger.select(columns).append_column("utterances", spoken)
@@ -82,7 +82,7 @@ def totals(ledger: pa.Table) -> Totals:
 
 
 def added(parts: Iterable[Totals]) -> Totals:
-    """The totals of all portions of a ledger; of none, before a run has listed its sources."""
+    """The totals of all portions of a ledger; there are none before the first listing."""
     sums, counts = [SUMS.empty_table()], dict[str, tuple[int, int]]()
     for part in parts:
         sums.append(part.sums)
@@ -98,18 +98,18 @@ def _summed(table: pa.Table) -> pa.Table:
 
 
 def sums_by(table: pa.Table, keys: Sequence[str], names: Sequence[str]) -> pa.Table:
-    """The sums of the columns `names` for each of the values of `keys`."""
+    """The sums of the columns `names` for each combination of values of `keys`."""
     sums = table.group_by(list(keys)).aggregate([(name, "sum") for name in names])
     return sums.rename_columns([name.removesuffix("_sum") for name in sums.column_names])
 
 
 def of_ledger(ledger: pa.Table) -> Summary:
-    """`of_totals` of a table."""
+    """`of_totals` for a ledger's COLUMNS."""
     return of_totals(totals(ledger))
 
 
 def arrived(counts: Summary) -> Arrived:
-    """Of new recordings alone."""
+    """The counts of new recordings, from the `Summary` of their rows."""
     recordings, utterances = counts["recordings"], counts["utterances"]
     return {
         "recordings": recordings["in"],
@@ -122,8 +122,8 @@ def arrived(counts: Summary) -> Arrived:
 def of_totals(totals: Totals) -> Summary:
     """`recordings`, `utterances`, `seconds` (rounded to µs) and `reasons`.
 
-    A recording has failed if some of it failed and none of it was packaged or dropped, or still
-    may be. Utterances and seconds that are pending are told where there are any.
+    A recording has failed if a span failed and none is packaged, dropped or pending. Pending
+    utterances and seconds are included if there are any.
     """
     present = live(totals.sums)
     outcome = pc.fill_null(present["outcome"], "")
@@ -147,13 +147,13 @@ def of_totals(totals: Totals) -> Summary:
 
 
 def _recordings(ledger: pa.Table, *outcomes: str) -> set[str]:
-    """Recordings with a span that has one of these outcomes."""
+    """Names of the recordings with a span that has one of these outcomes."""
     chosen = ledger.filter(pc.is_in(ledger["outcome"], pa.array(outcomes)))
     return set(pc.unique(chosen["recording"]).to_pylist())
 
 
 def reasons(sums: pa.Table) -> dict[str, Reason]:
-    """`<stage>.<reason>`: items and seconds, for everything that was not packaged."""
+    """Items and seconds by `<stage>.<reason>`, of everything that was not packaged."""
     rest = sums.filter(pc.not_equal(sums["outcome"], "packaged"))
     reasons_by_code: dict[str, Reason] = {
         f"{stage}.{reason}": {"items": items, "seconds": round(seconds, 6)}
@@ -163,7 +163,8 @@ def reasons(sums: pa.Table) -> dict[str, Reason]:
 
 
 def hours_by(sums: pa.Table, *columns: str) -> list[HoursBy]:
-    """Items and hours of every combination of columns of a ledger's sums, sorted."""
+    """Items and hours for each combination of values of these columns, sorted; `sums`: SUMS, or
+    sums with at least these columns, sample_rate, samples and items."""
     grouped = sorted(_grouped(sums, *columns).items(), key=lambda entry: tuple(map(str, entry[0])))
     rows = [
         {**dict(zip(columns, key, strict=True)), "items": items, "hours": seconds / 3600}
@@ -175,10 +176,11 @@ def hours_by(sums: pa.Table, *columns: str) -> list[HoursBy]:
 def _grouped(
     sums: pa.Table, *columns: str, of: str = "samples"
 ) -> dict[tuple[str | None, ...], tuple[int, float]]:
-    """Items and seconds of every combination of columns.
+    """Items and seconds for each combination of values of these columns; `of`: the column of
+    samples.
 
-    Samples are summed as integers, rate by rate: the last digits of a sum of floats depend on how
-    the table is divided into chunks and threads.
+    Samples are summed as integers for each rate, because the last digits of a sum of floats depend
+    on how the table is divided into chunks and threads.
     """
     parts = sums.group_by([*columns, "sample_rate"]).aggregate([(of, "sum"), ("items", "sum")])
     amounts: dict[tuple[str | None, ...], tuple[int, float]] = {}
@@ -191,7 +193,7 @@ def _grouped(
 
 
 def _seconds(sums: pa.Table, of: str = "samples") -> float:
-    """Samples of all rates in seconds; exact integers until the last step."""
+    """The seconds of all samples, rounded to µs; exact integers until the last step."""
     return round(sum((seconds for _, seconds in _grouped(sums, of=of).values()), 0.0), 6)
 
 
@@ -200,8 +202,8 @@ def _total(column: pa.Array | pa.ChunkedArray) -> int:
 
 
 def errors_of(version: Path) -> dict[str, float | None]:
-    """`scored`, the clips of a published version with a reference, and their word and character
-    error rates, `wer` and `cer`; read some rows at a time."""
+    """`scored`, the number of clips of a version with a reference, and their word and character
+    error rates `wer` and `cer`; None without words or characters."""
     totals = dict.fromkeys(("scored", *SCORES), 0)
     for batch in tables.batches(version / UTTERANCES_FILE, SCORES):
         scored = batch.filter(pc.is_valid(batch["words"]))

@@ -1,1 +1,1 @@
-"""What a run would do, and what it did: plan, estimate, what-if, report."""
+"""Forecasts and reports of runs: plan, estimate, what-if, report."""

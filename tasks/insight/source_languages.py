@@ -1,6 +1,8 @@
-"""The languages that the last run heard in sources that state none, and the setting that states it.
+"""The languages that the last run detected in sources that state none, and the setting to state
+one.
 
-By seconds times certainty, of all clips that were heard, packaged or not.
+Languages are weighted by seconds times probability, over all clips with a detected language,
+packaged or not.
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ from tasks.stages.listing.source_notes import SourceNotes
 from tasks.storage import tables
 
 COLUMNS = ["dataset", "language", "language_probability", "seconds"]
-TOLD = 0.02  # least share that is told
-NEARLY_ALL = 0.8  # of what is certain: least share of a language that is proposed
+SHOWN = 0.02  # least share that is listed
+NEARLY_ALL = 0.8  # least share, of the sum of probabilities, of a language that is proposed
 
 
 def notes(job: Job) -> list[SourceNotes]:
-    """What each source was taken for, and the languages that were heard in it."""
+    """The notes on each source, with the languages detected in it."""
     noted = source_notes.of(job.sources)
     sentences = of_sources(job)
     for dataset in plugins.datasets(job.sources):
@@ -36,7 +38,8 @@ def notes(job: Job) -> list[SourceNotes]:
 
 
 def of_sources(job: Job) -> dict[str, str]:
-    """A sentence, without a stop, on each source that states no language; {} before a first run."""
+    """A sentence, without a full stop, for each source that states no language; {} before the first
+    run."""
     place = outcome_table.where(job)
     if place is None:
         return {}
@@ -56,7 +59,8 @@ def of_sources(job: Job) -> dict[str, str]:
 
 
 def _by_language(part: pa.Table) -> pa.Table:
-    """Milliseconds, and those that are certain, of the clips whose language was detected."""
+    """For each clip with a detected language: its length in ms (`all`), and that times the
+    language's probability (`certain`)."""
     part = part.filter(
         pc.and_(part["language_probability"].is_valid(), part["language"].is_valid())
     )
@@ -70,11 +74,11 @@ def _by_language(part: pa.Table) -> pa.Table:
 
 def _sentence(shares: dict[str, float]) -> str:
     first, *others = sorted(shares, key=lambda code: (-shares[code], code))
-    codes = [first, *(code for code in others if shares[code] >= TOLD)]
+    codes = [first, *(code for code in others if shares[code] >= SHOWN)]
     listed = ", ".join(f"{code} {shares[code]:.0%}" for code in codes)
     rest = 1 - sum(shares[code] for code in codes)
     says = f"no language is stated, and the last run heard {listed}"
-    says += f", uncertain {rest:.0%}" if rest >= TOLD else ""
+    says += f", uncertain {rest:.0%}" if rest >= SHOWN else ""
     if shares[first] >= NEARLY_ALL * sum(shares.values()):
         return f"{says}; if all of it is {first}, state it (language: {first})"
     return says

@@ -1,1 +1,1 @@
-"""Estimates a run from a sample of its recordings: the draw, the costs, their uncertainty."""
+"""Forecasts of a run: plan, what-if, and estimates from a sample with their uncertainty."""

@@ -1,5 +1,5 @@
-"""Asks a process of its own about recordings: a file may kill or hang its reader, and a forecast
-must not end a run before it has begun."""
+"""Reads recordings in a separate process, because a file may crash or hang its reader, and a
+forecast must not die of it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ PATIENCE = 10.0  # s for all headers; the rest is estimated from file sizes
 
 
 def answers(module: str, locators: Sequence[str], patience: float) -> list[JsonValue]:
-    """What `serve` of a module's process says of each recording, in their order; fewer where the
-    process died or took more than `patience` seconds.
+    """The answers of `serve` in a process of `module`, one for each recording, in order; fewer if
+    the process died or took more than `patience` seconds.
 
     `locators`: as `Locator.dumps` writes them.
     """
@@ -48,20 +48,21 @@ def answers(module: str, locators: Sequence[str], patience: float) -> list[JsonV
 
 
 def serve(answer: Callable[[Locator], object]) -> None:
-    """In the child: a line of JSON, of what `answer` gives, for each locator on stdin."""
+    """In the child process: print the result of `answer` as a line of JSON for each locator on
+    stdin."""
     for line in sys.stdin:
         print(json.dumps(answer(Locator.loads(json.loads(line)))), flush=True)
 
 
 class Header(TypedDict):
-    """What the header of a recording says."""
+    """The header of a recording."""
 
-    seconds: float | None  # None: it does not tell
-    rate: int
+    seconds: float | None  # None: the header has no length
+    rate: int  # Hz
 
 
 def headers(locators: Sequence[str], patience: float = PATIENCE) -> list[Header | None]:
-    """The header of each recording, as `answers`; None: it cannot be read."""
+    """The header of each recording, None if it cannot be read; fewer as for `answers`."""
     return cast(list[Header | None], answers(__name__, locators, patience))
 
 

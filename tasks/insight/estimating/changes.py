@@ -1,4 +1,4 @@
-"""The settings in which two jobs differ, and the work that follows from them."""
+"""The settings in which two jobs differ, and the work that these changes cause."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tasks.shard_store import decisions, whole_job
 
 
 class Change(NamedTuple):
-    """A setting by its dotted name as `--set` takes it; None: it was not there, or is gone."""
+    """A changed setting, by its dotted name as in `--set`, and its values; None: absent."""
 
     setting: str
     before: JsonValue
@@ -26,9 +26,9 @@ PARTS = ("sources", "speakers", "filter", "enhance", "resample", "transcribe", "
 
 
 def between(before: Job, after: Job) -> list[Change]:
-    """Settings that can change a dataset and differ, with defaults filled in."""
+    """Differences in the settings that can change a dataset, with defaults filled in."""
     then, now = whole_job.settings_of(before), whole_job.settings_of(after)
-    none = {"use": "none"}  # settings say nothing of a step that is off
+    none = {"use": "none"}  # `settings_of` leaves out a step that is off
     return [
         change
         for part in PARTS
@@ -37,7 +37,7 @@ def between(before: Job, after: Job) -> list[Change]:
 
 
 def of_models(described: DatasetJson, job: Job) -> list[Change]:
-    """Changes since the newest version that settings do not show: the recogniser's weights, the
+    """Changes since the newest version that are not in the settings: the recogniser's weights, the
     model or code of a plug-in. `described`: the version's dataset.json."""
     then, now = described["recipes"], whole_job.recipes_of(job)
     before, after = described["settings"], whole_job.settings_of(job)
@@ -64,8 +64,8 @@ def of_models(described: DatasetJson, job: Job) -> list[Change]:
 
 
 def of_people(described: DatasetJson, job: Job) -> list[Change]:
-    """Whether people decided otherwise than when the newest version was made; `described`: its
-    dataset.json."""
+    """Changes of decisions by people since the newest version, as one entry; `described`: the
+    version's dataset.json."""
     then, now = described.get("reviews"), decisions.described(job)
     if (then and then["sha256"]) == (now and now["sha256"]):
         return []
@@ -74,15 +74,16 @@ def of_people(described: DatasetJson, job: Job) -> list[Change]:
 
 
 def _decisions(reviews: Reviews | None) -> str:
-    """How many of each kind, in words."""
+    """The number of decisions of each kind, as a text."""
     kinds = reviews.items() if reviews else ()
     counts = (f"{n} {kind}" for kind, n in kinds if kind != "sha256" and n)
     return ", ".join(counts) or "none"
 
 
-#: The cause of work that decisions by people make, as the settings that they are no part of.
+#: Stands for decisions by people where causes of work are named by settings.
 REVIEWS = "reviews"
-#: How settings of transcription begin that change what recognisers or language models are asked.
+#: First parts of names of transcription settings that change requests to recognisers or language
+#: models.
 HEARD = (
     *("also_when", "backend", "hear", "language_by"),
     *("llm_text", "reference_words", "turns_by", "when"),
@@ -91,9 +92,9 @@ _CODE = ("its former model or code", "that of now")
 
 
 def measuring(changes: Iterable[Change], job: Job) -> list[Change]:
-    """Changes that make the filter stage measure or cut again, which thresholds never do; `job` has
-    the settings of now."""
-    # `use` may have dots.
+    """Changes for which the filter stage measures or cuts again; limits never cause that. `job`:
+    the current settings."""
+    # A plug-in's name may contain dots.
     shelf_by_prefix = {f"filter.filters.{p.use}.": ("filters", p.use) for p in job.filter.filters}
     shelf_by_prefix["speakers."] = "diarizers", job.speakers.use
     cutting = (c for c in changes if c.setting.startswith(("filter.", "speakers")))
@@ -101,11 +102,11 @@ def measuring(changes: Iterable[Change], job: Job) -> list[Change]:
 
 
 def _is_threshold(change: Change, shelf_by_prefix: Mapping[str, tuple[str, str]]) -> bool:
-    """Whether a changed setting of a plug-in is only a limit on measures; `shelf_by_prefix`:
-    (shelf, name) of each by how the names of its settings begin."""
+    """Whether the changed setting is only a limit on measures. `shelf_by_prefix`: (kind, name) of
+    each plug-in, by the prefix of its settings' names."""
     head = max(filter(change.setting.startswith, shelf_by_prefix), key=len, default=None)
     if head is None:
-        gone = change.after is None  # a filter that measures nothing now
+        gone = change.after is None  # a filter that is no longer used
         return gone or change.setting in ("filter.damaged", "filter.duplicate_files")
     key = change.setting.removeprefix(head).split(".")[0]
     fields = plugins.load(*shelf_by_prefix[head]).Settings
@@ -134,7 +135,7 @@ def _between(name: str, before: JsonValue, after: JsonValue) -> Iterator[Change]
 
 
 def _named(value: JsonValue) -> dict[str, JsonValue] | None:
-    """A list of plug-ins or sources by their names; None for anything else."""
+    """A list of plug-ins or sources as a dict by name; None for any other value."""
     if not isinstance(value, list):
         return None
     by_name = {
@@ -144,13 +145,13 @@ def _named(value: JsonValue) -> dict[str, JsonValue] | None:
 
 
 def _short(value: JsonValue) -> str | None:
-    """A plug-in that came or went, in one word."""
+    """`added` for a plug-in on the side of the change that has it."""
     return None if value is None else "added"
 
 
 def found_since(job: Job, before: Job | None, described: DatasetJson | None) -> list[Change]:
-    """Changes of settings since the newest run, and of models, code and decisions by people since
-    the newest version."""
+    """Changes of settings since the newest run (`before`), and changes of models, code and
+    decisions by people since the newest version (`described`)."""
     changes = between(before, job) if before else []
     if not described:
         return changes
@@ -160,11 +161,13 @@ def found_since(job: Job, before: Job | None, described: DatasetJson | None) -> 
 
 
 def may_choose_others(job: Job, before: Job | None, described: DatasetJson | None) -> bool:
-    """Whether a run may package other clips of a recording that has not changed, for no outcome
-    of its own. `before`: the job of the newest run; `described`: the newest version's dataset.json.
+    """Whether a run may package other clips of unchanged recordings, because of weights, splits,
+    the choice of clips or hours per speaker. `before`: the job of the newest run; `described`: the
+    newest version's dataset.json.
     """
-    # Which speakers exceed the cap is known only once all clips are.
-    if any(asked and asked.package.max_hours_per_speaker is not None for asked in (job, before)):
+    # Which clips exceed the hours per speaker depends on all clips.
+    jobs = (job, before)
+    if any(j and j.package.max_hours_per_speaker is not None for j in jobs):
         return True
     then = described["settings"]["package"] if described else {}
     if described and then.get("disjoint") != (job.package.disjoint and [*job.package.disjoint]):
@@ -178,31 +181,31 @@ def may_choose_others(job: Job, before: Job | None, described: DatasetJson | Non
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """Names of the changed settings, by the work that they make necessary."""
+    """Names of the changed settings, by the work that they cause."""
 
     all: list[Change]
-    measures: list[str]  # cuts and measures are made again
-    limits: list[str]  # there are other utterances, or others pass the filters
+    measures: list[str]  # cuts and measures are computed again
+    limits: list[str]  # other utterances exist, or pass the filters
     pcm: list[str]
     enhanced: list[str]
     texts: list[str]
-    people: list[str]  # a person keeps, drops or corrects others
-    version: list[str]  # only what is published
+    people: list[str]  # decisions by people
+    version: list[str]  # only the published version changes
 
     @property
     def recoded(self) -> bool:
-        """Whether another model or other code makes PCM now."""
+        """Whether the model or code that makes PCM has changed."""
         return any(c.setting in self.pcm and (c.before, c.after) == _CODE for c in self.all)
 
     @property
     def published(self) -> list[str]:
-        """What may change published clips, even where all that it needs was computed before."""
+        """Names of changes that may change published clips, even if nothing must be computed."""
         before = [*self.limits, *self.pcm, *self.enhanced, *self.texts]
         return [*before, *self.people, *self.version]
 
     @classmethod
     def of(cls, changes: list[Change], job: Job) -> Causes:
-        """`job`: the settings of now."""
+        """Sort the changes by their consequences; `job`: the current settings."""
 
         def named(*heads: str) -> list[str]:
             return [c.setting for c in changes if c.setting.startswith(heads)]

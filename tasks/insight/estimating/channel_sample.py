@@ -1,4 +1,4 @@
-"""What `channels: auto` will find, by some of the new files of each source."""
+"""Forecasts the decisions of `channels: auto` from a sample of each source's new files."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from tasks.plugins import Dataset
 from tasks.recording import Locator
 from tasks.stages.listing import file_parts
 
-SAMPLE = 6  # files of a source, spread over its new ones
-PATIENCE = 10.0  # s for those of all sources
+SAMPLE = 6  # files of a source, spread evenly over its new ones
+PATIENCE = 10.0  # s, for the files of all sources
 
 
 class Looked(TypedDict):
-    """What was found in a file; `apart`: None where there is one channel alone."""
+    """The decision on a file."""
 
-    apart: bool | None
-    says: str
+    apart: bool | None  # whether its channels are read separately; None: it has only one
+    says: str  # why
 
 
 def sentences(fresh: Sequence[RecordingRow], datasets: Sequence[Dataset]) -> Iterator[str]:
-    """For each source with `channels: auto` and new files: what was found in the first few."""
+    """A sentence for each source with `channels: auto` and new files, about its sample."""
     names = [dataset.name for dataset in datasets if dataset.settings.channels == "auto"]
     new = {name: [r for r in fresh if r["dataset"] == name and _undecided(r)] for name in names}
     samples = {name: rows[:: -(-len(rows) // SAMPLE) or 1] for name, rows in new.items()}
-    asked = [row for rows in samples.values() for row in rows]
-    given = asked_apart.answers(__name__, [row["locator"] for row in asked], PATIENCE)
-    answers = dict(zip((row["recording"] for row in asked), given, strict=False))
+    sampled = [row for rows in samples.values() for row in rows]
+    results = asked_apart.answers(__name__, [row["locator"] for row in sampled], PATIENCE)
+    answers = dict(zip((row["recording"] for row in sampled), results, strict=False))
     for name, rows in samples.items():
         looked = [(r["path"], a) for r in rows if (a := answers.get(r["recording"])) is not None]
         if rows:
@@ -40,8 +40,8 @@ def sentences(fresh: Sequence[RecordingRow], datasets: Sequence[Dataset]) -> Ite
 
 
 def _undecided(row: RecordingRow) -> bool:
-    """Whether a row is a file whose channels are still to be looked at; what has a text stays a
-    mix."""
+    """Whether the run still has to decide on a file's channels. Files with a text or segments are
+    always mixed."""
     described = bool(row["text"] or row["segments"])
     return '"apart": "auto"' in row["locator"] and row["error_code"] is None and not described
 
@@ -66,7 +66,7 @@ def _sentence(name: str, count: int, looked: Sequence[tuple[str, Looked]]) -> st
 
 
 def look(locator: Locator) -> Looked | None:
-    """None if the file cannot be read."""
+    """The decision on a file; None if it cannot be read."""
     try:
         header = audio.probe(locator)
         if header.channels < 2:

@@ -1,8 +1,8 @@
-"""Predicts what uncut recordings will give: utterances, and how many of them are kept.
+"""Predicts the utterances of uncut recordings, and how many of them are kept.
 
-A recording gives one utterance if the segmenter takes it whole, else the segments of its list, if
-any, else as many per second as the corpus gave so far, or more if the segmenter now allows none so
-long. They pass the filters, and the rules on text, as often as the known ones do.
+A recording gives one utterance if the segmenter takes it whole, else the segments in its list, else
+as many per second as the recordings cut so far, or more if the segmenter now allows only shorter
+ones. The share that passes the filters and the rules on text is that of the known utterances.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from tasks.shard_store.cuts import segments_of
 from tasks.shard_store.utterance import FinalUtterance
 from tasks.stages.listing.balance import seconds_of
 
-HEADERS = 500  # new recordings whose headers are read; the others' lengths follow from these
-USUAL = 10.0  # s of an utterance, while no real one is known
+HEADERS = 500  # new recordings whose headers are read; other lengths are estimated from these
+USUAL = 10.0  # s; assumed length of an utterance while none is known
 
 
 class Expected:
-    """Collects uncut recordings, and statistics of the known ones."""
+    """Collects uncut recordings, and statistics of known utterances."""
 
     def __init__(self, job: Job) -> None:
         self.use = job.filter.segmenter.use
         settings = plugins.SEGMENTERS.resolve(job.filter.segmenter)[1].model_dump()
         self.whole_up_to = float("inf") if self.use == "whole" else settings.get("whole_up_to", 0.0)
         bounds = (settings.get(name) for name in ("max_seconds", "target_seconds"))
-        self._longest = min(filter(None, bounds), default=float("inf"))  # s, about
+        self._longest = min(filter(None, bounds), default=float("inf"))  # s, approximately
         self._utterances: dict[tuple[tuple[str, ...], bool], list[tuple[int | None, float]]] = {}
         self._known = self._kept = self._heard = self._good = 0
-        self._parts = 0  # utterances that are parts of recordings
-        self._spoken = self._long = 0.0  # s of them, s of their recordings
+        self._parts = 0  # number of utterances that are not whole recordings
+        self._spoken = self._long = 0.0  # s of these utterances, s of their recordings
         self._last = ""
 
     def saw(self, utterance: FinalUtterance, kept: bool) -> None:
-        """Learn from a known utterance."""
+        """Add a known utterance to the statistics."""
         self._known += 1
         self._kept += kept
         if utterance.heard.transcript is not None:
@@ -54,9 +54,10 @@ class Expected:
                 self._long += utterance.cut.recording["header_seconds"] or 0.0
 
     def add(self, row: RecordingRow, seconds: float, because: tuple[str, ...], again: bool) -> None:
-        """Add a recording of this length that is not cut yet."""
+        """Add a recording of this length that is not cut yet. `because`: causes of the work;
+        `again`: whether it was cut before."""
         given = segments_of(row)
-        count: int | None = None  # as dense as the corpus
+        count: int | None = None  # predicted from the statistics
         if given is not None and self.use in ("auto", "given"):
             count, seconds = len(given), sum(_seconds(s, seconds) for s in given)
         elif seconds <= self.whole_up_to:
@@ -64,7 +65,8 @@ class Expected:
         self._utterances.setdefault((because, again), []).append((count, seconds))
 
     def kept(self) -> Iterator[tuple[tuple[str, ...], bool, int, float]]:
-        """(causes, whether it is made again, utterances that pass the filters, their seconds)."""
+        """(causes, whether cut again, number of utterances that pass the filters, their seconds)
+        for each group of uncut recordings."""
         share = self._kept / self._known if self._known else 1.0
         dense = self._parts / self._long if self._long else 1 / USUAL
         spoken = min(1.0, self._spoken / self._long) if self._long else 1.0
@@ -75,7 +77,8 @@ class Expected:
             yield because, again, round(share * count), share * seconds
 
     def packaged(self, coming: Mapping[str, float]) -> tuple[int, float]:
-        """Clips among those not transcribed yet, and their seconds. `coming`: known utterances."""
+        """The number of clips that utterances without a transcript will give, and their seconds.
+        `coming`: seconds of the known ones, by id."""
         share = self._good / self._heard if self._heard else 1.0
         later = [*self.kept()]
         count = len(coming) + sum(items for *_, items, _ in later)
@@ -85,14 +88,14 @@ class Expected:
 
 
 def _seconds(segment: Segment, whole: float) -> float:
-    """Of a segment in a recording of a length, s."""
+    """Length of a segment in a recording of `whole` s, s."""
     return max(0.0, (whole if segment.end is None else segment.end) - segment.start)
 
 
 def lengths(rows: Sequence[RecordingRow]) -> dict[str, float]:
-    """Seconds of new recordings, without those known to be unreadable. The headers of the first
-    HEADERS are read in a separate process; the others are estimated from the bytes per second of
-    their extension."""
+    """Seconds of new recordings, by name, except those known to be unreadable. The headers of the
+    first HEADERS are read in a separate process; other lengths are estimated from the bytes per
+    second of files with the same extension."""
     seconds: dict[str, float] = {}
     rates: dict[str, tuple[int, float]] = {}  # bytes, seconds by extension
     sound = [row for row in rows if not row["error_code"]]

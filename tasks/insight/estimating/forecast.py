@@ -1,9 +1,9 @@
-"""A run's forecast from its sample: hours kept, work, wall time, disk, each with its interval.
+"""Forecasts a run from a sample: hours kept, work, wall time and disk, each with an interval.
 
-A sample does not show the hours that duplicates, corpus-wide outliers or splits take: kept hours
-are those before them. Disk is the space that a run adds to OUT (resampled audio, manifests, a
-dataset version), not its temporary needs elsewhere. Wall time follows the sample's speed on as many
-workers, including their start and the loading of models; `LEFT_OUT` names what it excludes.
+A sample does not show the hours that duplicates, corpus-wide outliers or splits take; kept hours
+include them. Disk is the space that a run adds to OUT (resampled audio, manifests, a dataset
+version), without temporary files elsewhere. Wall time follows the sample's speed on the same number
+of workers, including their start and the loading of models; `LEFT_OUT` lists what it excludes.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from tasks.insight.estimating.sample import Key, Member
 from tasks.insight.estimating.sample_results import SampleResult
 from tasks.settings.job import Done, Spent
 
-# Extrapolates from a sample to the corpus: totals with 90 % intervals. Pure numbers, no files.
+# Extrapolates totals from a sample to the corpus, with 90 % intervals.
 #
-# The length x of each recording is known from its header; of the sampled ones also y: seconds
-# kept, work, bytes. A stratum's total is its ratio of sums times the audio not yet known, plus
-# what is known: the separate ratio estimator (Cochran, Sampling Techniques, 3rd ed. 1977, 6.10),
+# The length x of each recording is known from its header, and y (seconds kept, work, bytes) for the
+# sampled ones. A stratum's total is its ratio of sums times the audio without a known y, plus the
+# known y: the separate ratio estimator (Cochran, Sampling Techniques, 3rd ed. 1977, 6.10),
 # with the variance of its residuals d = y - R x and the finite population correction (6.11,
 # 6.44). The degrees of freedom of the t interval are Satterthwaite's (5.4, 5.16 there).
 #
-# Strata of two or three recordings say little about their own spread, so it is shrunk towards
-# that of all strata, as if POOL more recordings had shown it; a stratum without any spread gets
-# the common one. If no stratum shows a loss, a share keeps the spread that half a recording lost
-# and half a recording kept would add (Agresti and Coull's way, with Jeffreys's halves).
+# The variance within strata of two or three recordings is uncertain, so it is shrunk towards that
+# of all strata, as if POOL more recordings had shown that one; a stratum without any variance gets
+# the common one. If no stratum shows a loss, a share gets the variance of half a recording lost and
+# half a recording kept (as Agresti and Coull do, with Jeffreys's halves).
 # tests/insight/test_estimate.py simulates the coverage: on populations of four kinds, 90 %
-# intervals cover the truth in 86 to 91 % of 200 draws, of 50 recordings of 400 and of 120 of
-# 1,500. They cover the draw alone, not a machine that is busier, or another, than for the sample.
+# intervals contain the truth in 86 to 91 % of 200 draws, with 50 recordings of 400 and with 120 of
+# 1,500. They cover the randomness of the draw, not a machine that is busier later, or another one.
 
 CONFIDENCE = 0.9
 POOL = 2.0
@@ -50,33 +50,30 @@ class Interval:
     high: float
 
     def times(self, factor: float, plus: float = 0.0) -> Interval:
+        """The interval of `factor * x + plus`."""
         return Interval(*(factor * x + plus for x in (self.expected, self.low, self.high)))
 
     def as_dict(self, digits: int = 6) -> dict[str, float]:
-        """The same, rounded."""
+        """Expected value and bounds, rounded to `digits`."""
         return {name: round(value, digits) for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
-    """The sampled recordings of one stratum, and the rest of it.
+    """The sampled recordings of one stratum, and the size of the rest."""
 
-    `x`: lengths, s; `y`: the value of each; `rest`, `count`: audio, s, and number of the recordings
-    without a known value.
-    """
-
-    x: Float64s
-    y: Float64s
-    rest: float
-    count: int
+    x: Float64s  # lengths of sampled recordings, s
+    y: Float64s  # their values
+    rest: float  # audio of the recordings without a known value, s
+    count: int  # their number
 
 
 def interval_of_total(
     strata: Sequence[Stratum], known_sum: float = 0.0, share: bool = False
 ) -> Interval:
-    """Sum of y over everything: `known_sum` plus the forecast of the rest; at least 0.
+    """Sum of y over all recordings: `known_sum` plus the forecast of the rest, which is at least 0.
 
-    `share`: y is a part of x, as kept seconds are of seconds.
+    `share`: whether y is a part of x, as kept seconds are of seconds.
     """
     from scipy import stats
 
@@ -104,14 +101,14 @@ def interval_of_total(
     df = variance**2 / sum(v**2 / f for v, f in zip(parts, freedom, strict=True))
     half = float(stats.t.ppf((1 + CONFIDENCE) / 2, df)) * variance**0.5
     low, high = max(0.0, expected - half), expected + half
-    if share:  # overlapping windows or wrong headers may keep more than the header says
+    if share:  # with overlapping windows or wrong headers, y may exceed x
         high = min(high, sum(c.rest * max(1.0, float((c.y / c.x).max())) for c in cells))
     return Interval(known_sum + expected, known_sum + low, known_sum + max(high, expected))
 
 
 def collapsed(strata: Sequence[Stratum]) -> list[Stratum]:
-    """Strata with something left to forecast and enough known recordings each: strata with too few
-    are merged with one another or, if that is not enough, with the next smallest."""
+    """The strata with recordings to forecast, each with at least LEAST_KNOWN known ones: strata
+    with fewer are merged with each other and, if that is not enough, with the smallest others."""
     full = [s for s in strata if len(s.x) >= LEAST_KNOWN]
     few = [s for s in strata if len(s.x) < LEAST_KNOWN and (s.count or len(s.x))]
     if any(s.count for s in few):
@@ -131,7 +128,7 @@ def collapsed(strata: Sequence[Stratum]) -> list[Stratum]:
 
 
 def ratio_of_strata(strata: Sequence[Stratum]) -> float | None:
-    """y per x over all strata, weighted by their audio; None: unknown."""
+    """y / x over all strata, weighted by their audio; None without a sampled recording."""
     whole = sum(s.rest + float(s.x.sum()) for s in strata if len(s.x))
     weighed = sum(_ratio(s) * (s.rest + float(s.x.sum())) for s in strata if len(s.x))
     return weighed / whole if whole else None
@@ -143,15 +140,15 @@ def _ratio(cell: Stratum) -> float:
 
 
 def _pooled(cells: Sequence[Stratum], ratios: Sequence[float], share: bool) -> float:
-    """Variance of y / x about its stratum's ratio R over all strata, every recording counting
-    alike; if y is not a share, of y / (R x)."""
+    """Variance of y / x around its stratum's ratio R, over all strata with equal weight for each
+    recording; if y is not a share, variance of y / (R x)."""
     n = sum(len(c.x) for c in cells)
     squares = sum(
         float(np.square((c.y - r * c.x) / (c.x if share else r * c.x)).sum())
         for r, c in zip(ratios, cells, strict=True)
         if share or r
     )
-    # A single recording says nothing about the spread: it may be as large as the ratio.
+    # With one recording in each stratum the variance is unknown; assume that of the ratio's size.
     variance = squares / (n - len(cells)) if n > len(cells) else 1.0
     if not share:
         return variance
@@ -169,31 +166,31 @@ LEFT_OUT = (
 
 @dataclass(slots=True)
 class Costs:
-    """Times of the sample's calls, s."""
+    """Costs of the sample's calls, s."""
 
-    laps: dict[str, dict[str, list[Spent]]] = field(default_factory=dict)  # stage, recording
+    laps: dict[str, dict[str, list[Spent]]] = field(default_factory=dict)  # by stage, recording
     overhead: dict[str, float] = field(default_factory=dict)  # of one call, by stage
-    load: float = 0.0  # of a model, on one worker
-    kinds: dict[str, str] = field(default_factory=dict)  # of the workers of each stage: CPU, GPU
-    workers: dict[str, int] = field(default_factory=dict)  # of each kind
-    start: float = 0.0  # until the first worker worked
+    load: float = 0.0  # loading models on one worker
+    kinds: dict[str, str] = field(default_factory=dict)  # CPU or GPU: workers of each stage
+    workers: dict[str, int] = field(default_factory=dict)  # number of each kind
+    start: float = 0.0  # until the first worker was ready
     gap: float = 0.0  # between two calls of a worker: Prefect, the scheduler
-    package: float = 0.0  # write and check, per second kept
-    gather: float = 0.0  # planning, which one worker does alone, per second kept
+    package: float = 0.0  # writing and checking, per second kept
+    gather: float = 0.0  # planning on a single worker, per second kept
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes that a run leaves on disk."""
+    """Bytes that a run adds to OUT."""
 
-    row: float = 0.0  # of manifests, per second of audio
-    part: float = 0.0  # of one shard's manifests beyond their rows
+    row: float = 0.0  # manifests, per second of audio
+    part: float = 0.0  # a shard's manifests without their rows
     formats: Mapping[str, float] = field(default_factory=dict)  # per second kept
-    published: float = 0.0  # s that the newest version holds already
+    published: float = 0.0  # s of audio that the newest version has already
 
 
 def costs(dones: Sequence[Done]) -> Costs:
-    """Costs from the calls that computed something of the sample."""
+    """The costs of the calls that computed something for the sample."""
     total = Costs()
     overheads: dict[str, list[float]] = {}
     for done in dones:
@@ -210,10 +207,10 @@ def costs(dones: Sequence[Done]) -> Costs:
 
 
 class Forecast:
-    """Totals over all recordings: known values of some, and ratios of the sample for the rest.
+    """Totals over all recordings: known values, and the sample's ratios for the rest.
 
-    `population`: all recordings by stratum; `drawn`: the sampled ones; `seen`: known results of
-    recordings, sampled or not.
+    `population`: all recordings, by stratum; `drawn`: the sampled ones, by stratum; `seen`: known
+    results, by recording, sampled or not.
     """
 
     def __init__(
@@ -230,7 +227,7 @@ class Forecast:
         self.rest = [m for m in self.members if m.recording not in seen]
 
     def strata(self, of: Callable[[Member], float | None]) -> list[Stratum]:
-        """The sample's values and the rest of each stratum; `of` returns None for no value."""
+        """The strata with the sampled values that `of` returns, None for no value."""
         cells = []
         for key, every in self.population.items():
             pairs = [(m.seconds, of(m)) for m in self.drawn[key] if m.recording in self.seen]
@@ -241,7 +238,7 @@ class Forecast:
         return cells
 
     def kept(self, dataset: str | None = None) -> Interval:
-        """Seconds that would be packaged, of one dataset or all."""
+        """Seconds that would be packaged, of one dataset or of all."""
 
         def value(m: Member) -> float | None:
             return self.seen[m.recording].kept if dataset in (None, m.dataset) else 0.0
@@ -254,9 +251,9 @@ class Forecast:
         return interval_of_total(strata, known_seconds, share=True)
 
     def lap(self, m: Member, stage: str, what: str) -> float | None:
-        """Seconds that a stage took for a recording; None if unknown."""
+        """Seconds (`what`: wall or cpu) that a stage took for a recording; None if unknown."""
         laps = self.spent.laps.get(stage, {}).get(m.recording)
-        if laps is None:  # nothing of it reached the stage, or all of it was there already
+        if laps is None:  # it did not reach the stage, or its results were stored already
             return 0.0 if m.recording in self.spent.laps.get("filter", {}) else None
         if any(lap.cold for lap in laps) and not self._cold:
             return None
@@ -264,13 +261,13 @@ class Forecast:
 
     @property
     def _cold(self) -> bool:
-        """Whether first units must count because there are hardly any others."""
+        """Whether each worker's first unit must count, because there are hardly any others."""
         laps = [*chain(*self.spent.laps.get("filter", {}).values())]
         return 2 * sum(lap.cold for lap in laps) > len(laps)
 
     def work(self, stages: Sequence[str], what: str) -> Interval | None:
-        """Worker seconds, `wall` or `cpu`, that these stages will still take, without the overhead
-        of calls; None if nothing was measured."""
+        """Worker seconds (`what`: wall or cpu) that these stages will still take, without the
+        overhead of calls; None if nothing was measured."""
 
         def value(m: Member) -> float | None:
             parts = [self.lap(m, stage, what) for stage in stages]
@@ -282,7 +279,8 @@ class Forecast:
         return interval_of_total(strata)
 
     def wall(self) -> Interval | None:
-        """Duration of a run, s; kinds of workers work in parallel."""
+        """Duration of a run, s; CPU and GPU workers run in parallel. None if nothing was
+        measured."""
         shards = len({m.shard for m in self.rest})
         times = []
         for kind, count in self.spent.workers.items():
@@ -290,8 +288,8 @@ class Forecast:
             work = self.work(stages, "wall")
             if work is None:
                 return None
-            beside = [self.spent.overhead.get(stage, 0.0) + self.spent.gap for stage in stages]
-            calls = shards * sum(beside)
+            overheads = [self.spent.overhead.get(stage, 0.0) + self.spent.gap for stage in stages]
+            calls = shards * sum(overheads)
             times.append(work.times(1 / count, calls / count))
         longest = max(times, key=lambda time: time.expected)
         kept = self.kept().expected
@@ -302,14 +300,15 @@ class Forecast:
         return longest.times(1.0, self.spent.start + load + package)
 
     def computing(self) -> float | None:
-        """CPU time per wall time of the sample's work: far below a worker's number of threads if it
-        waits for a GPU, a server, or other programs on the machine."""
+        """CPU time divided by wall time of the sample's work; None without work. Far below a
+        worker's number of threads if it waits for a GPU, a server or other programs on the
+        machine."""
         laps = [*chain(*(laps for stage in self.spent.laps.values() for laps in stage.values()))]
         wall = sum(lap.wall for lap in laps)
         return round(sum(lap.cpu for lap in laps) / wall, 3) if wall else None
 
     def disk(self) -> Interval:
-        """Bytes that a run will add to OUT."""
+        """Bytes that the run will add to OUT."""
         per_kept = sum(self.sizes.formats.values())
 
         def value(m: Member) -> float | None:
@@ -327,7 +326,7 @@ class Forecast:
         return interval_of_total(self.strata(lambda m: float(self.seen[m.recording].pcm)))
 
     def as_dict(self) -> JsonObject:
-        """As `estimate --json` has it: hours (`in` by header), seconds, bytes; None: unknown."""
+        """For `estimate --json`: hours (`in` from headers), seconds and bytes; None: unknown."""
         hours = 1 / 3600
         names = sorted({m.dataset for m in self.members})
         wall, disk, kept = self.wall(), self.disk(), self.kept()
@@ -363,7 +362,7 @@ class Forecast:
         }
 
     def _stage(self, stage: str) -> JsonObject:
-        """Remaining work of a stage, and its speed."""
+        """The remaining work of a stage, and its speed."""
         cpu = self.work([stage], "cpu")
         strata = self.strata(lambda m: self.lap(m, stage, "cpu"))
         rate = ratio_of_strata(strata)

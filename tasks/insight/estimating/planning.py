@@ -1,8 +1,9 @@
-"""What a run would compute and reuse, stage by stage, from manifests and headers; computes nothing.
-Recordings that are already cut are counted exactly, the others predicted (`expected.py`).
+"""Plans a run: what it would compute and reuse in each stage, from manifests and headers.
 
-`package` answers what a version holds; work is counted here, from what each stage says it lacks,
-and only in shards that are not complete: deciding those, too, takes 165 CPU s a million clips.
+Computes nothing itself. Recordings that are already cut are counted exactly, others are predicted
+(`expected.py`). Work is counted from each stage's own list of missing items, and only in shards
+that are not complete, because deciding complete shards, too, would take 165 CPU s a million clips.
+The functions of `package` forecast the version (`publish/foreseen.py`).
 """
 
 from __future__ import annotations
@@ -47,21 +48,21 @@ from tasks.storage import temporary, versions
 from tasks.storage.urls import is_url
 from tasks.transcribe import lacking
 
-#: What decides which clips there are: a plan in which they have work predicts the rest.
+#: The stages that decide which clips exist; while they have work, the plan of `package` is a
+#: prediction.
 HEARD = STAGES[:-1]
-SOURCES = "sources"  # the cause of work on recordings that are new or changed
+SOURCES = "sources"  # cause of work on new and changed recordings
 
 
 @dataclass(slots=True)
 class Amount:
-    """Work of one stage. `seconds`: audio that it computes, `again`: the part of it that was
-    computed before, under other settings; `because`: settings whose change made it necessary."""
+    """The work of one stage."""
 
-    compute: int = 0
-    reuse: int = 0
-    seconds: float = 0.0
-    again: float = 0.0
-    because: dict[str, None] = field(default_factory=dict)  # an ordered set
+    compute: int = 0  # items
+    reuse: int = 0  # items
+    seconds: float = 0.0  # audio to compute
+    again: float = 0.0  # of `seconds`, audio that was computed before, under other settings
+    because: dict[str, None] = field(default_factory=dict)  # causes, as an ordered set
 
     def add(self, items: int, seconds: float, because: Sequence[str], again: bool) -> None:
         if items:
@@ -73,34 +74,33 @@ class Amount:
 
 @dataclass(slots=True)
 class Plan:
-    """`clips`: packaged in the newest version, and by a run, as far as known. `unread`: bytes of
-    new recordings whose headers were not read; only the first two stages count those."""
+    """The work of a run, and its result as far as it is known."""
 
     stages: dict[str, Amount]
     changes: list[Change]
     removed: int  # recordings that have left their sources
-    ignored: dict[str, int]  # files left aside, by reason
+    ignored: dict[str, int]  # skipped files, by reason
     shards: int
-    clips: tuple[int, int]
+    clips: tuple[int, int]  # in the newest version, and after the run
     other_inputs: bool  # settings or decisions differ from the newest version's, or there is none
-    unread: int
+    unread: int  # bytes of new recordings whose headers were not read; only two stages count them
     shared: list[Shared]  # recordings in two sources
-    stated: list[str]  # what sources state of their recordings, in sentences
-    unjudged: int  # clips that filters have yet to measure: those may drop some, so all is at most
-    refusal: str | None  # why the run will publish nothing, as far as it is known now
+    stated: list[str]  # sentences about the sources
+    unjudged: int  # clips that filters have yet to measure, so that all numbers are upper bounds
+    refusal: str | None  # why the run will publish nothing, if that is known
     unusable: int  # new recordings that will fail, by their sources or by their headers
-    first_unusable: str | None  # one of these, and why
+    first_unusable: str | None  # one of them, and why
 
     @property
     def again(self) -> float:
-        """Seconds of audio that are recomputed, in the stage with most of it."""
+        """Seconds of audio that are computed again, in the stage with most of them."""
         return max(amount.again for amount in self.stages.values())
 
 
 def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = True) -> Plan:
-    """The work of a run of `job`; `before` is the job of the newest run, None before the first.
-    `headers`: whether the lengths of new recordings are read. `listing`: whether the sources are
-    listed; otherwise they count as holding what the last run found there."""
+    """The plan of a run of `job`. `before`: the job of the newest run, None before the first;
+    `headers`: read the lengths of new recordings; `listing`: list the sources, else assume that
+    they hold what the last run listed."""
     index = Index(job.out)
     index.warn_of_foreign()
     surveyed, listed = _surveyed(job, index, listing)
@@ -110,7 +110,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     causes = Causes.of(found_since(job, before, described), job)
     scan = _Scan(job, before, causes)
     scan.redescribed = listed.redescribed
-    # Without a version every clip is packaged, also where the stages before lack nothing.
+    # Without a version, every clip must be packaged, so complete shards are opened, too.
     chosen_anew = newest is None or may_choose_others(job, before, described)
     state = None if chosen_anew else UpToDate(job, shards, index, any_code=True)
     listings = _known_shards(scan, shards, listed, state)
@@ -148,8 +148,8 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
 
 
 def _surveyed(job: Job, index: Index, listing: bool) -> tuple[Survey, AsListed]:
-    """The sources compared with what OUT knows; without `listing`, as the last run found them."""
-    # No wait for files that may still be growing: of those, nothing is read.
+    """The sources compared with OUT; without `listing`, as the last run listed them."""
+    # No wait for files that may still be growing: a plan reads nothing of them.
     quick = replace(job, shard=job.shard.model_copy(update={"settle_seconds": 0.0}))
     with temporary.scratch() as home:
         surveyed = (shard.survey if listing else shard.as_known)(quick, index, home)
@@ -159,8 +159,8 @@ def _surveyed(job: Job, index: Index, listing: bool) -> tuple[Survey, AsListed]:
 def _known_shards(
     scan: _Scan, shards: Sequence[str], listed: AsListed, complete: UpToDate | None
 ) -> dict[str, list[RecordingRow]]:
-    """Count the shards; those that `complete` counts are not opened. Returns the recordings of
-    shards that sources list otherwise than OUT."""
+    """Count the work in shards; complete ones (`complete`) are not opened. Returns, by shard, the
+    recordings of shards whose listing in OUT is outdated."""
     fresh = {row["recording"] for row in listed.fresh}
     listings = {}
     for name in shards:
@@ -182,8 +182,8 @@ def _known_shards(
 
 
 def _unusable(listed: AsListed, header: Mapping[str, float] | None) -> Iterator[tuple[str, Broken]]:
-    """New and changed recordings that will fail, each with its dataset: first what their sources
-    say of, then those without a `header`."""
+    """(dataset, failure) of each new or changed recording that will fail: first those with an error
+    from their source, then those without a readable `header`."""
     for row in listed.fresh:
         if code := row["error_code"]:
             yield row["dataset"], Broken(row["source_path"], code, row["error_detail"] or "")
@@ -194,8 +194,8 @@ def _unusable(listed: AsListed, header: Mapping[str, float] | None) -> Iterator[
 
 
 def _broken(surveyed: Survey, listed: AsListed, header: Mapping[str, float] | None) -> FixedBytes:
-    """Sorted keys of recordings that cannot be read, as far as it is known now; of those that are
-    new or changed, by their `header`s."""
+    """Sorted keys of recordings that are known to be unreadable; new and changed ones count by
+    `header`."""
     fresh = [row["recording"] for row in listed.fresh]
     unreadable = [] if header is None else [name for name in fresh if name not in header]
     broken = surveyed.known.broken
@@ -206,8 +206,8 @@ def _broken(surveyed: Survey, listed: AsListed, header: Mapping[str, float] | No
 def _new_recordings(
     scan: _Scan, listed: AsListed, header: Mapping[str, float] | None, copied: Mapping[str, NewCopy]
 ) -> int:
-    """Count recordings that are new or changed, without those that are `copied`; `header`: their
-    seconds, None if no header was read. Returns the bytes of those whose headers stay unread."""
+    """Count the work on new and changed recordings that are not `copied`. `header`: seconds by
+    name, None if no headers were read; then the bytes of these recordings are returned, else 0."""
     seconds_in = sum(header.values()) if header else 0.0
     scan.stages["shard"].add(len(listed.fresh), seconds_in, [SOURCES], again=False)
     same_bytes = listed.moved.keys() | copied.keys()
@@ -222,23 +222,23 @@ def _new_recordings(
 
 
 class _Scan:
-    """The shards examined so far: their work, and what they imply for the rest."""
+    """Accumulates the work in the shards examined so far."""
 
     def __init__(self, job: Job, before: Job | None, causes: Causes) -> None:
         self.job, self.before, self.causes = job, before, causes
         self.stages = {name: Amount() for name in STAGES}
         self.expected = Expected(job)
         self.scanned: set[str] = set()  # recordings
-        self.stay: dict[str, float] = {}  # s of utterances that are packaged as they are, by id
-        self.coming: dict[str, float] = {}  # s of those that are still to be heard, by id
-        self.worded: dict[str, rewritten_clips.Wordings] = {}  # of `redescribed` recordings, by id
+        self.stay: dict[str, float] = {}  # by id: s of utterances that are packaged unchanged
+        self.coming: dict[str, float] = {}  # by id: s of utterances to be transcribed
+        self.worded: dict[str, rewritten_clips.Wordings] = {}  # by id, in `redescribed` recordings
         self.redescribed: Set[str] = frozenset()
         self._published = shard_outcomes.published(job)
         self.unjudged = 0
         self._cut_before = _cut_before(job, before)
 
     def shard(self, name: str, rows: list[RecordingRow]) -> None:
-        """Count a shard that may lack something; `rows`: its known recordings."""
+        """Count the work in a shard that may be incomplete; `rows`: its known recordings."""
         view = ShardView(self.job, name, stage.weights_of(self.job), listed=rows, again=True)
         self.scanned |= {row["recording"] for row in rows}
         causes = self.causes.measures or self.causes.limits
@@ -266,8 +266,9 @@ class _Scan:
     def _count(
         self, view: ShardView, utterance: FinalUtterance, seen: set[str], in_window: bool
     ) -> None:
-        """`seen`: recipes that this run computes. Equal samples are computed once. `in_window`: it
-        shares a window with a kept one, so even if it is dropped, its PCM is needed."""
+        """Count the work on an utterance. `seen`: recipes that this run computes already, since
+        equal samples are computed once; `in_window`: it shares a window with a kept utterance, so
+        its PCM is needed even if it is dropped."""
         kept = _passes(utterance.outcome)
         self.expected.saw(utterance, kept)
         pcm = utterance.cut.audio
@@ -279,7 +280,7 @@ class _Scan:
         text = view.transcript_recipe(utterance.heard)
         if clean := utterance.cut.enhanced:
             if enhanced.heard(self.job) and clean not in view.audio:
-                text = view.text_recipe(utterance.heard, clean)  # as it will be heard
+                text = view.text_recipe(utterance.heard, clean)  # recognised from enhanced audio
             because = self.causes.enhanced or self.causes.pcm or self._let_in(utterance)
             computed = clean in view.audio or clean in seen
             again = bool(self.causes.enhanced)
@@ -295,7 +296,7 @@ class _Scan:
         audio_row = view.audio.get(pcm)
         if converted and audio_row is not None and audio_row["error_code"]:
             return
-        if utterance.outcome.stage == "enhance":  # it failed there, or is dropped for its scores
+        if utterance.outcome.stage == "enhance":  # failed there, or dropped for its scores
             return
         if enhanced.heard(self.job):
             causes = causes or self.causes.enhanced
@@ -308,23 +309,24 @@ class _Scan:
     def _ask_others(
         self, view: ShardView, utterance: FinalUtterance, seen: set[str], causes: Sequence[str]
     ) -> None:
-        """Count what further recognisers, models and the aligner are asked of one that is heard."""
+        """Count the requests to further recognisers, language models and the aligner for an
+        utterance with a transcript."""
         if utterance.heard.transcript is None:
             return
         again = bool(self.causes.texts)
         verdicts = [name for name in self.causes.version if name.startswith("transcribe.verdicts")]
         for unit in lacking(utterance, view):
-            asked = unit.question is not None
-            because = causes or verdicts if asked else causes
+            is_question = unit.question is not None
+            because = causes or verdicts if is_question else causes
             reused, seconds = unit.transcript in seen, utterance.cut.seconds
-            self._tally("transcribe", reused, seconds, because, again and not asked)
+            self._tally("transcribe", reused, seconds, because, again and not is_question)
             seen.add(unit.transcript)
 
     def _note_clip(self, utterance: FinalUtterance, transcribed: bool) -> None:
-        """Note that it will be packaged, or may be; `transcribed`: its text is stored."""
+        """Record an utterance that will or may be packaged; `transcribed`: its text is stored."""
         outcome = utterance.outcome
         measured_only = outcome.stage == "filter" and transcribed
-        # What further recognisers hear may drop a clip, but not change the first one's text.
+        # Further recognisers may drop a clip, but do not change the first one's text.
         compared = bool(utterance.heard.missing) and self.job.transcribe.asr == "first"
         compared |= utterance.llm_unanswered or utterance.unaligned
         compared |= bool(utterance.unanswered or utterance.unheard)
@@ -335,7 +337,7 @@ class _Scan:
             self.coming[utterance.cut.id] = utterance.cut.seconds
 
     def _note_text(self, utterance: FinalUtterance) -> None:
-        """Note the text that will be published, if its source may say another one now."""
+        """Record the text that will be published, if the source may have changed it."""
         recording = utterance.cut.recording["recording"]
         if recording in self.redescribed and utterance.outcome.outcome == "packaged":
             text = self._published(utterance).text
@@ -344,7 +346,8 @@ class _Scan:
     def _convert(
         self, view: ShardView, utterance: FinalUtterance, reused: bool
     ) -> tuple[Sequence[str], bool]:
-        """Count its PCM; (causes of what follows from it, whether that is made again)."""
+        """Count an utterance's PCM; returns (causes of the work that follows, whether that was done
+        before)."""
         earlier = self._let_in(utterance) or self.causes.pcm
         causes, again = self.causes.texts or earlier, bool(self.causes.texts)
         if not reused:
@@ -354,37 +357,37 @@ class _Scan:
         return causes, again
 
     def _let_in(self, utterance: FinalUtterance) -> list[str]:
-        """What made it pass, if something that has changed did."""
+        """The changes that may have made an utterance pass."""
         return (utterance.cut.spared and self.causes.people) or self.causes.limits
 
     def _tally(
         self, stage: str, reused: bool, seconds: float, causes: Sequence[str], again: bool
     ) -> None:
-        """Count one item, which is computed unless it is `reused`."""
+        """Count one item of a stage, as reused or as computed."""
         if reused:
             self.stages[stage].reuse += 1
         else:
             self.stages[stage].add(1, seconds, causes, again)
 
     def leave_out_rejected(self, shards: Sequence[str], listings: foreseen.Listings) -> None:
-        """Do not count clips as packaged that rules on the whole corpus reject."""
+        """Remove the clips that corpus-wide rules reject from those that are packaged."""
         with foreseen.version(self.job, shards, listings) as version:
             for clip_id in version.rejected():
                 self.stay.pop(clip_id, None)
                 self.coming.pop(clip_id, None)
 
     def _was_converted(self, view: ShardView, utterance: FinalUtterance) -> bool:
-        """Whether its PCM was made under the newest run's settings, or by its code."""
+        """Whether the utterance's PCM was made under the newest run's settings, or by its code."""
         if self.before is None or not self.causes.pcm:
             return False
-        if self.causes.recoded:  # what that code called its results, this one cannot tell
+        if self.causes.recoded:  # recipes of the former code cannot be computed any more
             return bool(view.audio)
         content = samples_of(utterance.cut.recording, self.before.filter)
         old = content, utterance.cut.start, utterance.cut.end
         return recipe.of_audio(self.before.resample, *old) in view.audio
 
     def add_expected(self) -> None:
-        """Add the prediction for recordings that are not cut yet."""
+        """Add the predicted work on recordings that are not cut yet."""
         for causes, again, items, seconds in self.expected.kept():
             clips = items * (1 + recipe.enhancing(self.job))
             self.stages["resample"].add(clips, seconds, causes, again)
@@ -392,8 +395,8 @@ class _Scan:
 
 
 def _cut_before(job: Job, before: Job | None) -> Job | None:
-    """The job with recordings cut as by the newest run; None if the job cuts them so, too. Cuts of
-    then tell how many utterances are to be expected."""
+    """The job with the segmenter and diarizer of the newest run, whose cuts show how many
+    utterances to expect; None if the job cuts recordings in the same way."""
     if before is None:
         return None
     same = job.filter.model_copy(update={"segmenter": before.filter.segmenter})
@@ -402,13 +405,14 @@ def _cut_before(job: Job, before: Job | None) -> Job | None:
 
 
 def _passes(outcome: Outcome) -> bool:
-    """Whether an utterance passes the filters, as far as they have measured it."""
+    """Whether an utterance passes the filters, or may once they have measured it."""
     return outcome.stage != "filter" or outcome.outcome == "pending"
 
 
 def _package(scan: _Scan, gone: set[str]) -> tuple[int, int]:
-    """Count the clips that are written, in tars whose content changes; (clips now, clips then).
-    `gone`: recordings that left their sources, or whose bytes are others now."""
+    """Count the clips that are written, because the content of their tar changes; returns the
+    numbers of clips in the newest version and after the run. `gone`: recordings that left their
+    source or whose bytes have changed."""
     worded = rewritten_clips.wordings(scan.job) if scan.causes.people else {}
     worded |= scan.worded
     change = rewritten_clips.of_version(
@@ -429,19 +433,19 @@ def _package(scan: _Scan, gone: set[str]) -> tuple[int, int]:
     return change.clips, then
 
 
-# New files with the bytes of others, which a run will not process again.
+# Finds new files with the same bytes as others, which a run will not process again.
 #
-# A listing does not show what a file holds, so files are read here: as many bytes as take a
-# moment.
+# A listing does not show the content of files, so they are read here, up to MOST_BYTES.
 
-MOST_BYTES = 256 << 20  # read in less than a second
+MOST_BYTES = 256 << 20  # takes less than a second
 
 
 def copies_among(
     job: Job, fresh: Sequence[RecordingRow], had: KnownRecordings, gone: Collection[str]
 ) -> dict[str, NewCopy]:
-    """The copies among new recordings, by name; none if the new files are more than are read.
-    `gone`: recordings that left their sources, of which nothing is a copy."""
+    """The copies among new recordings, by name; empty if the new files have more than MOST_BYTES.
+    `had`: recordings of earlier runs; `gone`: recordings that left their sources, which have no
+    copies."""
     sound = [row for row in fresh if not row["error_code"]]
     if (
         job.filter.duplicate_files == "keep"
@@ -464,8 +468,8 @@ def copies_among(
 
 
 def _hashed(row: RecordingRow) -> RecordingRow | None:
-    """The row with its content; None if it cannot be read, as the run will say, or if its file is
-    to be divided."""
+    """The row with its content; None if the file cannot be read, which the run will report, or if
+    it is to be divided."""
     locator = Locator.loads(row["locator"])
     if locator.apart or locator.every_track:
         return None

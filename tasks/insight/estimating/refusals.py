@@ -1,5 +1,5 @@
-"""Foresees that a run will refuse to publish: too many recordings are known to be broken, or have
-left their sources."""
+"""Predicts that a run will refuse to publish, because too many recordings are known to be broken or
+have left their sources."""
 
 from __future__ import annotations
 
@@ -28,9 +28,12 @@ def of_failures(
     newest: Path | None,
     unusable: Sequence[tuple[str, Broken]],
 ) -> str | None:
-    """The sentence with which the run will refuse, with its remedy, as far as it is certain: None
-    where known recordings have changed, have left their sources or are back; new ones count as good
-    but for those that are `unusable`, with their datasets. `newest`: the version before."""
+    """The message with which the run will refuse because of failed recordings; None if it will not,
+    or if that is uncertain because known recordings have changed, left their sources or returned.
+
+    New recordings count as good, except `unusable` ones (dataset, failure). `newest`: the newest
+    version.
+    """
     missing = np.count_nonzero(surveyed.known.columns.flags & PRESENT == 0)
     if listed.renewed or len(surveyed.gone) or listed.absent_count != missing:
         return None
@@ -54,7 +57,8 @@ def of_failures(
 
 
 def _new(job: Job, surveyed: Survey, newest: Path, datasets: Collection[str]) -> BrokenCount:
-    """The recordings of some datasets that an earlier run has listed and the version lacks."""
+    """The recordings of some datasets that an earlier run has listed and the version lacks, and
+    those of them that failed."""
     had = surveyed.known
     names = (name for some in summary.live_recordings(newest) for name in some.to_pylist())
     present = had.columns.flags & PRESENT > 0
@@ -76,8 +80,8 @@ def _new(job: Job, surveyed: Survey, newest: Path, datasets: Collection[str]) ->
 
 
 def of_removals(job: Job, listed: AsListed, newest: Path | None) -> str | None:
-    """The sentence with which the run will refuse, with its remedy; None if it will not. Ask when
-    `listed` has been asked for the rows of its shards, since these tell which recordings moved."""
+    """The message with which the run will refuse because of removed recordings; None if it will
+    not. Call it after `listed.rows` for all shards, which finds the recordings that moved."""
     if newest is None or not listed.absent_count:
         return None
     names_absent = listed.absent()

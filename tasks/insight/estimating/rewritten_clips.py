@@ -1,4 +1,4 @@
-"""How many published clips a run writes again because the content of their tars changes."""
+"""Counts the published clips that a run writes again, because the content of their tar changes."""
 
 from __future__ import annotations
 
@@ -25,29 +25,27 @@ COLUMNS = ["shard", "recording", "num_samples", "sample_rate"]
 
 
 class Rewriting(NamedTuple):
-    """`clips`: of the newest version; `staying`: those that the next version keeps, and known new
-    ones; `written`: how many of these are written to new tars, with `seconds` of audio."""
+    """Numbers of clips."""
 
-    clips: int
-    staying: int
-    written: int
-    seconds: float
+    clips: int  # in the newest version
+    staying: int  # that the next version keeps, and known new ones
+    written: int  # of `staying`, those that are written to new tars
+    seconds: float  # audio of `written`
 
 
 class Wordings(NamedTuple):
-    """What people wrote as the text of an utterance: the text that counts, None if it was taken
-    back, and those before."""
+    """The texts that people wrote for an utterance."""
 
-    text: str | None
-    others: frozenset[str]
+    text: str | None  # the current one; None: withdrawn
+    others: frozenset[str]  # earlier ones
 
     def differs(self, published: str) -> bool:
-        """Whether a published text is another than the one by these decisions."""
+        """Whether a published text differs from the one by these decisions."""
         return published in self.others if self.text is None else published != self.text
 
 
 def wordings(job: Job) -> dict[str, Wordings]:
-    """By id, of each utterance whose text a person ever wrote."""
+    """By id, the `Wordings` of each utterance whose text a person ever wrote."""
     written: dict[str, set[str]] = {}
     for decision in decision_log.read(decision_log.stored(job.out)):
         if decision.text:
@@ -68,9 +66,10 @@ def of_version(
     gone: Set[str],
     worded: Mapping[str, Wordings],
 ) -> Rewriting:
-    """`stay`: seconds, by id, of the utterances of the recordings `scanned` that are packaged
-    unchanged, but perhaps for a text that a person wrote (`worded`). Clips of other recordings
-    stay too, unless those are in `gone` (left or changed)."""
+    """The clips of the next version, and those of them that are written again. `stay`: by id,
+    seconds of utterances in the recordings `scanned` that are packaged unchanged, except perhaps
+    for a text (`worded`). Clips of other recordings stay too, unless those are in `gone` (removed
+    or changed)."""
     newest = versions.newest(job.out)
     if newest is None:
         return Rewriting(0, len(stay), len(stay), sum(stay.values()))
@@ -104,7 +103,7 @@ def of_version(
 
 
 def _reworded(table: pa.Table, worded: Mapping[str, Wordings]) -> Bools:
-    """Clips whose published text is not the one by the decisions of now; [rows]."""
+    """Whether each clip's published text differs from the one by current decisions; bool [rows]."""
     flags = np.zeros(len(table), bool)
     if worded:
         worded_rows = pc.is_in(table["id"], pa.array([*worded], pa.string()))
@@ -117,15 +116,15 @@ def _reworded(table: pa.Table, worded: Mapping[str, Wordings]) -> Bools:
 def _writes_all(job: Job, before: Job) -> bool:
     """Whether all tars are written again: further or changed formats, another layout, or
     `rebalance: full`."""
-    now, then = (whole_job.settings_of(asked)["package"] for asked in (job, before))
+    now, then = (whole_job.settings_of(one)["package"] for one in (job, before))
     full = job.package.rebalance == "full"
     formats = any(format_ not in then["formats"] for format_ in now["formats"])
     return full or formats or any(now[name] != then[name] for name in LAYOUT_SETTINGS)
 
 
 def _all_differ(job: Job, newest: Path) -> bool:
-    """Whether the version's clips sound or read otherwise, or are dealt to splits anew. Their ids
-    stay, and nothing is left to compute if an earlier run had this job's settings."""
+    """Whether all of the version's clips get other audio, texts, annotations or splits. That cannot
+    be seen from their ids, nor from work to do, if an earlier run had this job's settings."""
     now, then = whole_job.settings_of(job), versions.described(newest)["settings"]
     if now["resample"] != then["resample"] or _of_clips(now) != _of_clips(then):
         return True
@@ -134,11 +133,11 @@ def _all_differ(job: Job, newest: Path) -> bool:
     publish, published = ({*settings["package"].get("publish", ())} for settings in (now, then))
     if publish != published and any(holding):
         return True
-    # What was published in a split stays there, whatever its share is later.
+    # Published clips stay in their split, even if its share changes.
     return bool(now["package"]["splits"]) != bool(then["package"].get("splits"))
 
 
 def _of_clips(settings: Mapping[str, Mapping[str, JsonValue]]) -> list[JsonValue]:
-    """The settings that say which audio and which text of a clip are packaged."""
+    """The settings that choose the audio and the text of packaged clips."""
     names = {"transcribe": ("backend", "text"), "package": ("text_form", "audio")}
     return [settings[part].get(name) for part, parts in names.items() for name in parts]

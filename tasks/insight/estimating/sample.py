@@ -1,9 +1,9 @@
-"""Draws the sample: stratified, and the same every time.
+"""Draws a stratified sample of recordings; the same input gives the same sample.
 
-Strata are (dataset, format, length class); if two recordings of each would exceed twice the
-requested sample, formats and then lengths are merged. The recordings of a stratum are ordered by a
-hash of seed and name, so that a larger sample contains the smaller one, and new recordings change
-the draw little.
+Strata are (dataset, format, length class). If EACH recordings of every stratum would exceed twice
+the requested sample, formats are merged, then lengths. The recordings of a stratum are ordered by a
+hash of seed and name, so that a larger sample contains a smaller one, and new recordings change the
+sample little.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from tasks.base.schema import RecordingRow
 from tasks.stages.listing.balance import seconds_of
 
 LENGTHS = (5.0, 30.0, 600.0)  # s: bounds of the length classes
-EACH = 2  # at least so many recordings of every stratum that has them
+EACH = 2  # recordings of every stratum, at least, if it has them
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A recording as a draw sees it; `seconds` by header, or guessed from its size."""
+    """The facts on a recording that a draw uses; `seconds` from its header, or guessed from its
+    size."""
 
     recording: str
     shard: str
@@ -32,12 +33,12 @@ class Member:
 
     @property
     def length(self) -> int:
-        """Its length class."""
+        """Index of the recording's length class."""
         return sum(self.seconds >= bound for bound in LENGTHS)
 
 
 Key = tuple[str | int, ...]
-#: From fine to coarse: the first that gives few enough strata is used.
+#: Ways to divide recordings, from fine to coarse; the first with few enough strata is used.
 KEYS: tuple[Callable[[Member], Key], ...] = (
     lambda m: (m.dataset, m.format, m.length),
     lambda m: (m.dataset, m.length),
@@ -47,17 +48,18 @@ KEYS: tuple[Callable[[Member], Key], ...] = (
 
 
 def member(row: RecordingRow, shard: str) -> Member:
-    """From a row of RECORDINGS; the format is the extension, or without one the codec."""
+    """A member from a row of RECORDINGS; its format is the extension or, without one, the codec."""
     ending = PurePosixPath(row["path"]).suffix.lower().lstrip(".") or str(row["format"] or "")
     return Member(row["recording"], shard, row["dataset"], ending, max(seconds_of(row), 0.01))
 
 
 def size(population: int, fraction: float, least: int) -> int:
+    """The number of recordings to draw."""
     return min(population, max(least, round(fraction * population)))
 
 
 def strata(members: Iterable[Member], wanted: int) -> dict[Key, list[Member]]:
-    """Recordings by stratum, for a sample of about `wanted`."""
+    """The recordings by stratum, for a sample of about `wanted`."""
     every = list(members)
     for key in KEYS:
         by_key: dict[Key, list[Member]] = {}
@@ -69,8 +71,8 @@ def strata(members: Iterable[Member], wanted: int) -> dict[Key, list[Member]]:
 
 
 def draw(members: Iterable[Member], wanted: int, seed: int) -> dict[Key, list[Member]]:
-    """The sample by stratum: in proportion to the audio by header, at least EACH; `wanted` in
-    total, or more if the strata need it."""
+    """The sample by stratum, in proportion to the strata's audio, at least EACH of each; `wanted`
+    in total, or more if the strata need it."""
     population = strata(members, wanted)
     counts = allocate(
         [len(stratum) for stratum in population.values()],
@@ -84,8 +86,8 @@ def draw(members: Iterable[Member], wanted: int, seed: int) -> dict[Key, list[Me
 
 
 def allocate(sizes: Sequence[int], seconds: Sequence[float], wanted: int) -> list[int]:
-    """How many of each stratum: the next one always goes where a recording represents the most
-    audio (highest averages, D'Hondt)."""
+    """The number of recordings to draw from each stratum: the next one always comes from the
+    stratum in which a sampled recording represents the most audio (highest averages, D'Hondt)."""
     counts = [min(EACH, size) for size in sizes]
     open_ = {i for i, size in enumerate(sizes) if counts[i] < size}
     for _ in range(wanted - sum(counts)):

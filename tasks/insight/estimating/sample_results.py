@@ -1,7 +1,7 @@
-"""The results of a sample: kept seconds and bytes of each recording, and the cost of packaging.
+"""The results of a sample: kept seconds and bytes of each recording, and bytes of packaged clips.
 
-Nothing is published: the stage's own functions write and check the output shards, in a folder that
-is then removed.
+Nothing is published: the functions of `package` write and check output shards in a temporary
+folder.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tasks.stages import contract, stage
 from tasks.stages.stage import view_of
 from tasks.storage import tables
 
-PACKAGED = 3600.0  # s of the sample, about, that are packaged on trial
+PACKAGED = 3600.0  # s of the sample, approximately, that are packaged on trial
 FRAME = [
     *("recording", "dataset", "path", "format", "size"),
     *("header_seconds", "error_code", "present"),
@@ -39,21 +39,20 @@ FRAME = [
 
 @dataclass(slots=True)
 class SampleResult:
-    """The outcome of one recording. `kept`: s that would be packaged, before rules on the whole
-    corpus; `pcm`: bytes of its resampled audio."""
+    """The outcome of one recording."""
 
-    kept: float = 0.0
-    pcm: int = 0
-    pending: bool = False
-    lost: dict[str, tuple[int, float]] = field(default_factory=dict)  # items, s, as the ledger has
+    kept: float = 0.0  # s that would be packaged, before corpus-wide rules
+    pcm: int = 0  # bytes of its resampled audio
+    pending: bool = False  # whether some of it is still to be computed
+    lost: dict[str, tuple[int, float]] = field(default_factory=dict)  # (items, s) by reason
     scored: int = 0  # transcribed utterances with a reference
     words: int = 0
     word_errors: int = 0
 
 
 class SampleOutcome(TypedDict):
-    """Results of the sample itself: rejections by reason, and word errors of the kept
-    utterances."""
+    """Results of the sample as a whole: rejections by reason, and the word error rate of kept
+    utterances (`scored`: those with a reference)."""
 
     reasons: dict[str, Reason]
     scored: int
@@ -61,16 +60,16 @@ class SampleOutcome(TypedDict):
 
 
 class TrialPlan(TypedDict):
-    """Clips that are packaged on trial: numbers of their output shards, and bytes of `tables`."""
+    """Clips that are packaged on trial."""
 
-    shards: list[int]
+    shards: list[int]  # numbers of their output shards
     clips: int
     seconds: float
-    tables: int
+    tables: int  # bytes of utterances.parquet
 
 
 def frame(out: Path, shards: Iterable[str]) -> tuple[list[Member], int]:
-    """All readable recordings of the listing, and the number of unreadable ones."""
+    """All readable recordings in these shards, and the number of unreadable ones."""
     members, failed = [], 0
     for shard in shards:
         for row in manifest.listed(out, shard).select(FRAME).to_pylist():
@@ -85,9 +84,9 @@ def known(
     job: Job, shards: Iterable[str], sampled: Collection[str] | None = None
 ) -> dict[str, SampleResult]:
     """The results of every recording whose work is done, in the sample or before. For recordings
-    that are not `sampled` (None: all are), only `kept` is filled in."""
+    that are not in `sampled` (None: all are), only `kept` is filled in."""
     results: dict[str, SampleResult] = {}
-    nothing: dict[str, tuple[int, float]] = {}  # one for all: there may be millions
+    nothing: dict[str, tuple[int, float]] = {}  # shared, because there may be millions of results
     for shard in shards:
         for name, seen in _known(job, shard):
             if not seen.pending:
@@ -131,6 +130,7 @@ def _known(job: Job, shard: str) -> Iterator[tuple[str, SampleResult]]:
 
 
 def results_of(sampled: Iterable[SampleResult]) -> SampleOutcome:
+    """The sums over the sampled recordings."""
     lost: dict[str, Reason] = {}
     scored = words = errors = 0
     for seen in sampled:
@@ -147,8 +147,8 @@ def results_of(sampled: Iterable[SampleResult]) -> SampleOutcome:
 
 
 def manifest_bytes(job: Job, shards: Sequence[str]) -> tuple[int, float]:
-    """Bytes of a sample's rows in the checkpoints of all stages, and of one part without rows (the
-    footer)."""
+    """Bytes of a sample's rows in the checkpoints of all stages, and bytes of the files of one
+    shard without rows (footers)."""
     rows, empty = 0, 0
     for name in stage.PER_SHARD:
         schema = contract.find(name).SCHEMA
@@ -172,15 +172,13 @@ def _parquet(table: pa.Table) -> int:
 
 def plan(job: Job, shards: Sequence[str], staging: Path) -> TrialPlan:
     """On a worker: lay out up to PACKAGED seconds of the sample's kept clips, in the order of their
-    hashes.
-
-    Without splits and weights: they only move clips, and `known` applies the weights.
+    hashes, without splits and weights: splits only move clips, and `known` applies the weights.
     """
     bare = job.package.model_copy(update={"splits": {}, "weights": {}})
     job = replace(job, package=bare)
     with foreseen.version(job, shards) as version:
         rows = version.clips(shard_outcomes.row_schema(job).names)
-    rows = rows.filter(pc.is_valid(rows["blob"]))  # nothing that is still to be heard
+    rows = rows.filter(pc.is_valid(rows["blob"]))  # no pending utterances
     rows = rows.sort_by([("sha256", "ascending"), ("id", "ascending")])
     seconds = summary.seconds_of(rows)
     rows = rows.filter(pa.array(np.cumsum(seconds) - seconds < PACKAGED)).combine_chunks()
@@ -201,7 +199,7 @@ def plan(job: Job, shards: Sequence[str], staging: Path) -> TrialPlan:
 
 
 def bytes_of(staging: Path) -> dict[str, int]:
-    """Bytes of the output shards that were written, by format."""
+    """Bytes of the written output shards, by format."""
     sizes: dict[str, int] = {}
     for shard in packaging_plan.numbered(staging).values():
         size = sum(storage.of(staging).size(staging / path) for path in shard.files)

@@ -1,4 +1,4 @@
-"""The numbers of `what-if`: items and hours under other settings, from stored measures alone."""
+"""Computes `what-if`: items and hours that other settings would keep, from stored results alone."""
 
 from __future__ import annotations
 
@@ -27,25 +27,24 @@ NOTHING = outcome_table.FIXED.empty_table()
 
 
 class Clips(TypedDict):
-    """Utterances, and their hours."""
+    """A number of utterances, and their hours."""
 
     items: int
     hours: float
 
 
 class KeptClips(Clips):
-    """What settings keep, those that lack a text included; `unmeasured` recordings lack a
-    measure."""
+    """The utterances that settings keep, including those without a transcript."""
 
     not_yet_transcribed: Clips
-    unmeasured: int
-    speakers: NotRequired[int]  # if they are linked over recordings
-    leaks: NotRequired[leaks.Leaks]  # if settings of splits differ, as dataset.json has them
+    unmeasured: int  # recordings that lack a measure
+    speakers: NotRequired[int]  # if speakers are linked across recordings
+    leaks: NotRequired[leaks.Leaks]  # as in dataset.json, if settings of splits differ
 
 
 def with_same_texts(now: Job, then: Job) -> Job:
-    """`then` with the resampling and recogniser of `now`: if it would transcribe again, the
-    existing texts stand in for the new ones."""
+    """`then` with the resampling and the recogniser of `now`, so that stored texts take the place
+    of those that `then` would have to recognise."""
     same = {"backend": now.transcribe.backend, "backends": now.transcribe.backends}
     same |= {"hear": now.transcribe.hear}
     transcribe = then.transcribe.model_copy(update=same)
@@ -53,16 +52,18 @@ def with_same_texts(now: Job, then: Job) -> Job:
 
 
 def kept(now: Job, then: Job) -> tuple[KeptClips, KeptClips]:
-    """Items and hours under both settings: from the table of outcomes if it is valid for both,
-    else shard by shard. The table keeps the outcomes by the whole corpus as they were, so other
-    settings of those are answered from the shards. So are limits that let in clips whose texts are
-    stored, but not in the table: limits that were tightened since dropped them.
+    """Items and hours under both settings, from the table of outcomes if that is possible, else
+    from the shards.
 
-    The rules are SQL here for time: a million utterances take 0.3 to 2 CPU s, deciding them
-    anew 165.
+    The table is not enough if it is not valid for both settings; if settings of corpus-wide rules
+    differ, whose outcomes in the table are fixed; or if limits let clips pass that have a stored
+    text which is not in the table, because tighter limits had dropped them.
+
+    The rules are SQL here because a million utterances take 0.3 to 2 CPU s, and deciding them again
+    165.
     """
     if _splitting(now) != _splitting(then):
-        with logs.silent():  # the run said what is so now
+        with logs.silent():  # the run has logged these warnings already
             before = of_shards(now, splitting=True)
         return before, of_shards(then, splitting=True)
     same = corpus.chosen(now) == corpus.chosen(then) and not _by_speaker(now, then)
@@ -70,29 +71,31 @@ def kept(now: Job, then: Job) -> tuple[KeptClips, KeptClips]:
         try:
             with outcome_table.database(outcome_table.place(now.out)) as database:
                 today, after = (_kept(job, database) for job in (now, then))
-        except (OSError, CorruptManifest):  # damaged: the manifests tell
+        except (OSError, CorruptManifest):  # the table is damaged
             return of_shards(now), of_shards(then)
         return today or of_shards(now), after or of_shards(then)
     return of_shards(now), of_shards(then)
 
 
 def _splitting(job: Job) -> tuple[object, ...]:
-    """Settings by which clips are left out for the sake of splits."""
+    """The settings of splits, by which clips may be dropped."""
     package = job.package
     return package.splits, package.disjoint, package.resplit
 
 
 def _by_speaker(now: Job, then: Job) -> bool:
-    """Whether a job depends on speakers or chooses clips, or the two link speakers differently."""
-    capped = any(
+    """Whether one of the jobs caps speakers or chooses clips, or the two link speakers
+    differently."""
+    selects = any(
         job.package.max_hours_per_speaker is not None or clip_choice.restricts(job.package)
         for job in (now, then)
     )
-    return capped or recipe.across_recordings(now) != recipe.across_recordings(then)
+    return selects or recipe.across_recordings(now) != recipe.across_recordings(then)
 
 
 def _kept(job: Job, outcomes: DuckDBPyConnection) -> KeptClips | None:
-    """From the table of outcomes; None if a kept clip has a stored text that is not in there."""
+    """The same as `kept` for one job, from the table of outcomes; None if a kept clip has a stored
+    text that is not in the table."""
     measured = outcome_table.passes(outcome_table.measured_rules(job))
     texts = outcome_table.passes(rules_of("text", job.transcribe.verdicts))
     drawn = f"NOT {outcome_table.left_out_by_weight(job)}" if job.package.weights else "true"
@@ -106,7 +109,7 @@ def _kept(job: Job, outcomes: DuckDBPyConnection) -> KeptClips | None:
 
 
 def of_shards(job: Job, splitting: bool = False) -> KeptClips:
-    """The same as `kept`, from the manifests; `splitting`: with `leaks`."""
+    """The same as `kept` for one job, from the manifests; `splitting`: with `leaks`."""
     with foreseen.version(job, manifest.shards(job.out)) as version:
         parts = version.utterances(["outcome", "seconds"])
         outcomes = pa.concat_tables(parts) if version.batches else NOTHING

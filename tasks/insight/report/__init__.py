@@ -1,17 +1,17 @@
 """One HTML file that shows where the audio went: OUT/runs/<id>/report.html.
 
-It opens from a disk without network, stays under 15 MB whatever the size of the corpus, and uses
-only what a run has stored. A script of 200 lines draws SVG charts from embedded histograms:
-charting libraries bring 1 to 5 MB of script (Plotly takes a third of the file), and none offers
-limits that move by keyboard.
+It needs no network, stays under 15 MB whatever the size of the corpus, and uses only results that a
+run has stored. A script of 200 lines draws SVG charts from embedded histograms: charting libraries
+need 1 to 5 MB of script (Plotly would take a third of the file), and none has limits that move by
+keyboard.
 
     ledger_facts.py     funnel, hours by dataset and language, from the ledger
-    measure_charts.py   histograms, and hours that other limits would keep,
-                        or limits on the agreement of recognisers,
-                        from outcome_columns.py: the table of outcomes
+    measure_charts.py   histograms, hours that other limits would keep, and limits on the agreement
+                        of recognisers, from the table of outcomes (outcome_columns.py)
     worker_time.py      slow shards, and busy workers over time, from metrics.parquet
-    samples.py          which clips are shown: the worst, and those near a limit,
-                        of the ledger and, by uncertain_clips.py, of the outcomes
+    samples.py          chooses the clips: the worst and those near a limit, from the ledger and,
+                        by uncertain_clips.py, from the table of outcomes
+    disagreement.py     clips whose reference and recogniser differ most, by the kind of difference
     clips.py, clip_table.py     audio and text of these clips
     page.py             everything as one file (page.html, page.css, page.js)
 """

@@ -18,12 +18,13 @@ from tasks.insight.report.uncertain_clips import CERTAINTY, DIFFERS, PACKAGED, W
 from tasks.recording.guard import file_state
 from tasks.settings.job import Job
 
-NAME = 600  # characters of a name that are shown
-TEXT = 8000  # of a text: more than a clip that fits into the file holds
-LARGEST = 10  # a clip may take this part of the room for all,
-LEAST = 60.0  # but may always be this long, s
+NAME = 600  # characters shown of a name
+TEXT = 8000  # characters shown of a text; no clip that fits into the file has more
+LARGEST = 10  # a clip may take one LARGEST-th of the room for all clips,
+LEAST = 60.0  # but may always have this length, s
 
-#: Words for each `Why.kind`; of several about one limit, the first here is shown.
+#: Texts for each `Why.kind`; of several kinds with the same limit, the first in this order is
+#: shown.
 KINDS = {
     **{f"{DIFFERS}: {kind}": f"{DIFFERS}: {kind}" for kind in disagreement.KINDS},
     "worst": "worst",
@@ -35,17 +36,17 @@ KINDS = {
     "near a limit": "kept, near a limit",
     "by chance": "by chance",
 }
-#: A player in a page; its key is a hash of all that its bytes depend on.
+#: A player in a page; its key is a hash of everything that its bytes depend on.
 _CLIP = re.compile(
     rb'<td data-clip="([0-9a-f]{32})" data-seconds="([0-9.]+)">'
     rb'<img src="(data:image/png;base64,[A-Za-z0-9+/=]+)"[^>]*>'
     rb'<audio [^>]*src="(data:audio/mpeg;base64,[A-Za-z0-9+/=]+)"'
 )
-FORM = 1  # rises when `clips.media` makes other bytes of the same samples
+FORM = 1  # raise it when `clips.media` makes other bytes from the same samples
 
 
 class ClipRow(TypedDict):
-    """A sample's row in the table of clips; texts are shortened, and without secrets."""
+    """A sample's row in the table of clips; texts are shortened and masked."""
 
     kept: bool
     reason: str  # packaged, or stage.reason
@@ -67,14 +68,13 @@ class ClipRow(TypedDict):
 
 
 class ClipSection(TypedDict):
-    """A group to choose: the number of its clips shown (`own`) of all (`total`), of `kept` clips
-    near its limit, and the `places` of all these in the table, in order, as JSON."""
+    """A group of clips that a reader may choose."""
 
     name: str
-    own: int
-    total: int | None
-    kept: int
-    places: str
+    own: int  # its clips in the table
+    total: int | None  # its clips in the version
+    kept: int  # kept clips near its limit, in the table
+    places: str  # rows of all these clips in the table, in order, as JSON
 
 
 def embed(
@@ -84,8 +84,8 @@ def embed(
     room: int,
     media_by_key: Mapping[str, clips.Media],
 ) -> int:
-    """Give each row the `media` of its sample, and its key as `clip`; `room` bytes in all. Media in
-    `media_by_key` are not made again. Returns how many are left out.
+    """Set each row's `media` and its key `clip`, with at most `room` bytes in all. Media in
+    `media_by_key` are reused. Returns the number of clips without room.
 
     The first clip of every group comes before the second of any, so that all groups lose their last
     clips if room runs out.
@@ -119,7 +119,7 @@ def _place(chosen: Sequence[Sample], index: int) -> int:
 
 
 def row_of(sample: Sample, about: Mapping[str, tuple[str, str]]) -> ClipRow:
-    """`about` has the units of measures."""
+    """The row of a sample; `about`: (unit, meaning) of measures."""
     row = sample.row
     names = dict.fromkeys((*measure_charts.FIRST, *(name for name, _ in CERTAINTY)))
     return {
@@ -146,7 +146,7 @@ def row_of(sample: Sample, about: Mapping[str, tuple[str, str]]) -> ClipRow:
 
 
 def _once(whys: Sequence[Why]) -> list[Why]:
-    """One reason per limit: the more specific one."""
+    """One reason for each limit, the first by KINDS."""
     kinds = list(KINDS)
     why_by_limit: dict[tuple[str, str | None, float | None], Why] = {}
     for why in sorted(whys, key=lambda why: kinds.index(why.kind)):
@@ -155,7 +155,7 @@ def _once(whys: Sequence[Why]) -> list[Why]:
 
 
 def limit_text(why: Why, sample: Sample, about: Mapping[str, tuple[str, str]]) -> str:
-    """Value and limit in words: `duration 0.31 s, limit at least 0.5 (filter.too_short)`."""
+    """Value and limit as a text: `duration 0.31 s, limit at least 0.5 (filter.too_short)`."""
     if why.kind == "longest":
         return number_words.length(sample.seconds)
     if why.value is None:
@@ -171,7 +171,8 @@ def limit_text(why: Why, sample: Sample, about: Mapping[str, tuple[str, str]]) -
 
 
 def groups(counts: Summary, chosen: Sequence[Sample]) -> list[ClipSection]:
-    """The groups to choose from: what differs most, by kind, then the packaged, then the others."""
+    """The groups to choose from: clips that differ most, by kind, then packaged ones, then
+    others."""
     places_by_name: dict[str, list[int]] = {}
     kept: dict[str, list[int]] = {}
     for index, sample in enumerate(chosen):
@@ -197,7 +198,7 @@ def groups(counts: Summary, chosen: Sequence[Sample]) -> list[ClipSection]:
 
 
 def _shown(text: str | None, most: int) -> str | None:
-    """A source's text on one line, without secrets, shortened."""
+    """A text from outside uttermill on one line, masked and shortened."""
     if text is None:
         return None
     shown = masking.sentence(text)
@@ -205,7 +206,8 @@ def _shown(text: str | None, most: int) -> str | None:
 
 
 def _key(sample: Sample, rate: int) -> str:
-    """32 hex digits; empty if it has no audio. `rate`: of packaged samples, Hz."""
+    """The key of a sample's media, 32 hex digits; empty without audio. `rate`: of packaged samples,
+    Hz."""
     if sample.pcm is not None:
         played = [sample.pcm["sha256"], rate, *filter(None, [sample.muted])]
     elif sample.locator is not None:
@@ -218,7 +220,7 @@ def _key(sample: Sample, rate: int) -> str:
 
 
 def earlier(page: Path | None) -> dict[str, clips.Media]:
-    """The clips of a page by their keys; none if it cannot be read."""
+    """The media in an earlier page, by key; empty if it cannot be read."""
     try:
         data = storage.of(page).read(page) if page else b""
     except OSError:

@@ -1,10 +1,10 @@
 """Audio and picture of a sample: mono MP3 of 16 kHz, and a small log-mel spectrogram.
 
-Always the whole clip: a text that stops half-way shows only beside all of the audio. MP3, because
-every browser plays it, and 30 s take 90 kB, a tenth of a WAV (Opus of the same bit rate saves an
-eighth, and older Safaris do not play it). Kept clips are the packaged samples; a span that was
-rejected before resampling is decoded again from its source, within a budget of audio that has to be
-decoded to reach it.
+A clip is always whole, because a text that stops half-way is noticed only with all of the audio.
+MP3 is used because every browser plays it and 30 s take 90 kB, a tenth of a WAV (Opus of the same
+bit rate saves an eighth, but older Safaris do not play it). Clips that were resampled are read from
+the blobs. A span that was rejected before resampling is decoded again from its source, if the audio
+that must be decoded to reach it is within a budget.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ BIT_RATE = 24_000  # bit/s
 WIDTH, HEIGHT = 320, 64  # of a spectrogram
 WINDOW = 512  # samples of its frames at RATE
 RANGE_DB = 60.0  # from its lightest grey to its darkest
-LOUDEST = 1e6  # of full scale: damaged floats are louder, and their squares overflow
-SEARCH = 3600.0  # s of audio, at most, that is decoded to reach rejected spans
+LOUDEST = 1e6  # of full scale; samples are clipped, because squares of damaged floats overflow
+SEARCH = 3600.0  # s of audio, at most, that are decoded to reach rejected spans
 NO_SAMPLES = "it has no samples"
 TOO_FAR = "it is too far into its recording to be decoded again for this page"
 
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """Data URLs of a clip, or the reason for having none."""
+    """Data URLs of a clip, or the reason why it has none."""
 
     audio: str | None = None
     picture: str | None = None
@@ -56,14 +56,14 @@ class Media:
 
 
 def room(seconds: float) -> float:
-    """Bytes that a clip's audio takes in the page, at least: in base64."""
+    """Least number of bytes of a clip's audio in the page, as base64."""
     return seconds * BIT_RATE / 8 * 4 / 3
 
 
 class ClipMaker:
-    """Makes the media of samples; reads each source once, however many of its spans are shown.
+    """Makes the media of samples; reads each source once for all of its spans.
 
-    Clips longer than `longest` seconds are neither decoded nor embedded.
+    Clips longer than `longest` s are neither decoded nor embedded.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ClipMaker:
     ) -> None:
         self.out, self.rate = out, rate  # of the resampled audio, Hz
         self.samples, self.longest = samples, longest
-        self.searched = 0.0  # s of sources
+        self.searched = 0.0  # s of sources decoded so far
 
     def make(self, sample: Sample) -> Media:
         """The media of one of the samples."""
@@ -94,7 +94,7 @@ class ClipMaker:
 
     @cached_property
     def _rejected(self) -> dict[int, Media]:
-        """The media of every sample that has a source but no PCM."""
+        """The media of all samples without PCM, by the sample's `id()`."""
         media_by_sample: dict[int, Media] = {}
         spans: dict[Locator, list[Sample]] = {}
         for sample in self.samples:
@@ -115,7 +115,7 @@ class ClipMaker:
         return media_by_sample
 
     def _read(self, locator: Locator, wanted: list[Sample]) -> Iterator[tuple[Sample, Samples]]:
-        """The spans of one source within SEARCH; mono float32 [n] at RATE."""
+        """(sample, mono float32 [n] at RATE) for the spans of one source, within SEARCH."""
         wanted = sorted(wanted, key=lambda s: s.row["start"])
         with audio.open_stream(locator) as stream:
             seeks = stream.skip_to(0)
@@ -133,7 +133,7 @@ class ClipMaker:
 
 def media(mono: Samples) -> Media:
     """The media that a page embeds, from samples at RATE."""
-    if not len(mono):  # one sample at 48 kHz is none at RATE
+    if not len(mono):  # one sample at 48 kHz gives none at RATE
         return Media(why=NO_SAMPLES)
     mono = mono.clip(-LOUDEST, LOUDEST)
     pcm = (mono * 32767).round().clip(-32768, 32767).astype(np.int16)
@@ -145,7 +145,8 @@ def media(mono: Samples) -> Media:
 
 
 def _passing(stream: audio.Stream, wanted: Sequence[Sample]) -> Iterator[tuple[Sample, Samples]]:
-    """Spans, sorted by start, of a stream that is decoded once up to the end of the last."""
+    """(sample, mono at RATE) for spans sorted by start; decodes the stream once, up to the last
+    end."""
     spans: list[tuple[int, int, Sample, list[Samples]]]
     spans = [(*span(sample), sample, []) for sample in wanted]
     position = 0
@@ -164,7 +165,7 @@ def _passing(stream: audio.Stream, wanted: Sequence[Sample]) -> Iterator[tuple[S
 
 
 def span(sample: Sample) -> tuple[int, int]:
-    """First sample, and the one after the last, at the native rate."""
+    """(first sample, end) of a sample's span at the native rate."""
     rate = sample.row["sample_rate"]
     return round(sample.row["start"] * rate), round(sample.row["end"] * rate)
 
@@ -184,7 +185,7 @@ def lacking(sample: Sample) -> str:
 
 
 def at_rate(mono: Samples, rate: int) -> Samples:
-    """float32 [n] at RATE."""
+    """Samples at `rate` Hz resampled to RATE; float32 [n]."""
     import soxr
 
     if rate == RATE or not len(mono):
@@ -196,7 +197,7 @@ def at_rate(mono: Samples, rate: int) -> Samples:
 def spectrogram(mono: Samples) -> UInt8s:
     """Log-mel levels [HEIGHT, WIDTH], 0 loud to 15 silent, low notes at the bottom.
 
-    For the eye only. librosa has one, but importing it takes as long as all pictures together.
+    For display only. Importing librosa, which has one, would take as long as all pictures together.
     """
     padded = np.pad(mono, (0, max(WINDOW - len(mono), 0)))
     starts = np.linspace(0, len(padded) - WINDOW, WIDTH).astype(np.int64)
@@ -222,7 +223,7 @@ def _mel_bands() -> Float32s:
 
 
 def png(grey: UInt8s) -> bytes:
-    """A PNG of 16 greys from [rows, columns] of 0 to 15; columns even."""
+    """A PNG with 16 greys from values 0 to 15, [rows, columns]; the number of columns is even."""
     rows, columns = grey.shape
     packed = (grey[:, ::2] << 4) | grey[:, 1::2]
     lines = np.concatenate([np.zeros((rows, 1), np.uint8), packed], axis=1)  # 0: no prediction

@@ -1,9 +1,9 @@
-"""Clips whose reference and recogniser differ most, by what they differ in.
+"""Classifies clips whose reference and recognised text differ most, by the kind of difference.
 
     reference: "call extension four two one"   recognised: "call extension 481"   -> numbers
 
-The table of outcomes has how much they differ; in what, their texts tell. Clips of many kinds are
-worth more to a listener than many of one: each kind shows its first few.
+The table of outcomes has only the number of errors, so the kind comes from the texts. Clips of many
+kinds are more useful to a listener than many of one, so the first few of each kind are shown.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from tasks.insight.report.samples import Sample
 from tasks.insight.report.uncertain_clips import DIFFERS, Why
 
 Kind = Literal["language", "cut", "numbers", "names", "noise", "words"]
-#: In this order, which is that of their certainty: the first that fits counts.
+#: In the order of certainty: the first kind that fits is used.
 KINDS: tuple[Kind, ...] = ("language", "cut", "numbers", "names", "noise", "words")
 PER_KIND = 4
-MOST = 0.5  # of the edits: the least share that makes a kind
+MOST = 0.5  # least share of the errors that a kind must explain
 LIKELY = 0.5  # probability of another language than the stated one
-CUT = 3  # words; fewer are one word heard as several
-SPEECH = 1.0  # s without words: the text is cut off
-#: Measures beyond these limits are those of noise: dB, MOS, probability, nats. Clean clips have a
-#: confidence above -0.1; below -0.7 the default rules keep none.
+CUT = 3  # words; fewer may be one word recognised as several
+SPEECH = 1.0  # s of speech without words, from which a text counts as cut off
+#: Limits beyond which a measure indicates noise: dB, MOS, nats (confidence), probability. Clean
+#: clips have a confidence above -0.1; the default rules keep none below -0.7.
 NOISY_BELOW = {"nmf_snr": 10.0, "snr": 10.0, "dnsmos_ovrl": 2.0, "confidence": -0.4}
 NOISY_ABOVE = {"no_speech_probability": 0.5}
-READ = (*range(101), *range(200, 1001, 100), 10**6, 10**9)  # numbers whose words are known
+READ = (*range(101), *range(200, 1001, 100), 10**6, 10**9)  # numbers that give number words
 
 
 def first(samples: Sequence[Sample]) -> list[Sample]:
-    """The same samples: first those that differ most, by kind, PER_KIND of each; then the others
-    in their order. Those that would be shown for nothing else are left out beyond that number."""
+    """The samples, with up to PER_KIND of each kind that differ most first, then the others in
+    their order. Beyond that number, samples without another reason to be shown are left out."""
     by_kind: dict[Kind, list[Sample]] = {kind: [] for kind in KINDS}
     for sample in samples:
         if any(why.kind == DIFFERS for why in sample.whys) and sample.reference and sample.heard:
@@ -60,7 +60,7 @@ def _named(why: Why, kind: Kind) -> Why:
 
 
 def sections(samples: Sequence[Sample]) -> Iterable[tuple[str, list[int]]]:
-    """(kind of `Why`, places of its samples) of each kind that is there."""
+    """(`Why.kind`, places of its samples) for each kind that occurs."""
     for kind in KINDS:
         name = f"{DIFFERS}: {kind}"
         places = [n for n, one in enumerate(samples) if any(why.kind == name for why in one.whys)]
@@ -69,7 +69,7 @@ def sections(samples: Sequence[Sample]) -> Iterable[tuple[str, list[int]]]:
 
 
 def kind_of(sample: Sample) -> Kind:
-    """What the reference and the recogniser's text of a sample differ in."""
+    """The kind of difference between a sample's reference and its recognised text."""
     reference, heard = sample.reference or "", sample.heard or ""
     language = scoring.language_of(sample.row["language"], reference, None)
     texts = (scoring.words(scoring.normalise(text, language)) for text in (reference, heard))
@@ -95,12 +95,11 @@ def kind_of(sample: Sample) -> Kind:
 
 
 class Region(NamedTuple):
-    """Words between two that both texts have, in each of them; `edge`: before the first such word,
-    or after the last."""
+    """A run of words that differs, between words that both texts share."""
 
-    spoken: list[str]
-    heard: list[str]
-    edge: bool
+    spoken: list[str]  # words of the reference
+    heard: list[str]  # words of the recognised text
+    edge: bool  # whether it is before the first shared word or after the last
 
     @property
     def size(self) -> int:
@@ -108,13 +107,13 @@ class Region(NamedTuple):
 
     @property
     def cut(self) -> int:
-        """Words that one of the texts has more than the other at its start or end: any number if
-        the other has none there, else CUT or more."""
+        """The number of words that one text has more than the other at its start or end; fewer than
+        CUT count only if the other text has none there."""
         more = abs(len(self.spoken) - len(self.heard)) if self.edge else 0
         return more if more >= CUT or not (self.spoken and self.heard) else 0
 
     def has(self, members: frozenset[str]) -> bool:
-        """Whether one of the words is a member; figures are of all."""
+        """Whether one of the words is a member, or has a digit."""
         return any(
             word in members or any(map(str.isdigit, word)) for word in self.spoken + self.heard
         )
@@ -135,7 +134,7 @@ def _regions(spoken: list[str], heard: list[str]) -> list[Region]:
 
 @lru_cache(maxsize=64)
 def _number_words(language: str) -> frozenset[str]:
-    """Words in which the language reads numbers, without those of one letter."""
+    """Number words of a language, except words of one ASCII letter."""
     words = set[str]()
     for number in READ:
         read = scoring.figures_read(str(number), language)
@@ -144,8 +143,8 @@ def _number_words(language: str) -> frozenset[str]:
 
 
 def _names(text: str, language: str) -> frozenset[str]:
-    """Words with a capital that begins no sentence; none where most words have one, or where the
-    language writes nouns so."""
+    """Capitalised words that do not begin a sentence; none if most words are capitalised, or if the
+    language capitalises nouns."""
     if language == "de":
         return frozenset()
     tokens = text.split()
@@ -159,7 +158,7 @@ def _names(text: str, language: str) -> frozenset[str]:
 
 
 def _script(text: str) -> str:
-    """The script of most letters, as Unicode names them; kana and Han are one."""
+    """The script of most letters, by their Unicode names; kana and Han are one script."""
     names = Counter(unicodedata.name(c, "").split(" ")[0] for c in text if c.isalpha())
     script = names.most_common(1)[0][0] if names else ""
     return "CJK" if script in ("HIRAGANA", "KATAKANA") else script

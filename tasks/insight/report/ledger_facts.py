@@ -1,4 +1,4 @@
-"""The ledger for a report: a few columns of all rows, and all columns of a few rows."""
+"""Facts from the ledger for a report: the funnel, and hours by dataset and language."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tasks.base.json_types import Reason, Summary
 from tasks.base.schema import LedgerRow
 from tasks.storage import tables
 
-LARGE = 8  # reasons that the funnel shows; the smaller ones are folded
+LARGE = 8  # reasons that the funnel shows; smaller ones are folded
 SUMMED_BY = ("dataset", "language", "outcome", "reason", "sample_rate")
-ROWS = 40  # of a table by dataset or language; the smaller ones are summed
+ROWS = 40  # of a table by dataset or language; smaller ones are summed in the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,10 @@ class Ledger:
     source: Path | pa.Table
 
     def rows(self, numbers: Sequence[int]) -> list[LedgerRow]:
-        """These rows, sorted by number, with all columns; one row group in memory at a time."""
+        """The rows with these numbers, sorted by number, with all columns; reads one row group at a
+        time."""
         wanted = np.array(sorted(numbers), dtype=np.int64)
-        if isinstance(self.source, pa.Table):  # may be too long for `take`, which joins its chunks
+        if isinstance(self.source, pa.Table):  # `take` would join chunks that may be too long
             taken = self.source.filter(pa.array(np.isin(np.arange(len(self.source)), wanted)))
         else:
             taken = tables.rows(self.source, wanted)
@@ -41,7 +42,8 @@ class Ledger:
         return ledger_rows
 
     def find(self, utterances: Collection[str]) -> dict[str, int]:
-        """Row numbers of these utterances; if an id occurs twice, of the packaged one."""
+        """The row number of each of these utterances; if an id occurs twice, of the packaged
+        row."""
         wanted = pa.array(list(utterances), pa.string())
         row_by_id: dict[str, int] = {}
         first_row = 0
@@ -56,7 +58,7 @@ class Ledger:
         return row_by_id
 
     def portions(self, *columns: str) -> Iterator[pa.Table]:
-        """These columns, a portion of whole recordings at a time."""
+        """These columns, in portions of whole recordings."""
         if isinstance(self.source, pa.Table):
             yield self.source.select(list(columns))
             return
@@ -64,7 +66,7 @@ class Ledger:
             yield tables.read(part, columns=columns)
 
     def sums(self) -> pa.Table:
-        """Items and samples by SUMMED_BY, without recordings that left their source."""
+        """Items and samples by SUMMED_BY, without removed recordings."""
         portions = map(summary.live, self.portions(*SUMMED_BY, "samples"))
         sums = (
             summary.sums_by(
@@ -77,7 +79,7 @@ class Ledger:
         return pa.concat_tables(sums)
 
     def batches(self, *columns: str) -> Iterator[pa.Table]:
-        """All columns, or these, a row group or a chunk at a time."""
+        """These columns (all without names), a row group or a chunk at a time."""
         names = list(columns) or None
         if isinstance(self.source, pa.Table):
             source = self.source.select(names) if names else self.source
@@ -87,22 +89,22 @@ class Ledger:
 
 
 class Step(TypedDict):
-    """What a reason removes, s, and what is left `after` it."""
+    """A step of the funnel: the audio that a reason removes."""
 
     stage: str
     reason: str
     name: str  # stage.reason
     items: int
     seconds: float
-    after: float
-    small: bool  # folded
+    after: float  # s of audio that remain after this step
+    small: bool  # whether it is folded
     share: float  # of all audio
-    gone: bool  # the recordings left their source
+    gone: bool  # whether its recordings have left their source
     meaning: str
 
 
-#: Input and packaged hours of `names` datasets or languages, and packaged `items`. A name of None
-#: with several names: the smallest, summed.
+#: Input and packaged hours of a dataset or language, and its packaged `items`. If `names` is above
+#: 1, `name` is None, and it is the sum of that many small ones.
 Share = TypedDict(
     "Share",
     {"name": str | None, "in": float, "packaged": float, "items": int, "names": int},
@@ -110,7 +112,7 @@ Share = TypedDict(
 
 
 def funnel(counts: Summary) -> list[Step]:
-    """The steps from all audio to the packaged part, the small ones last; `counts` as in
+    """The steps from all audio to the packaged part, small ones last; `counts`: as in
     dataset.json."""
     whole = remaining = counts["seconds"]["in"]
     steps: list[Step] = []
@@ -139,14 +141,14 @@ def funnel(counts: Summary) -> list[Step]:
 
 
 def _large(reasons: Mapping[str, Reason]) -> set[str]:
-    """The reasons shown unfolded: the largest, or all if they are few."""
+    """The reasons that are not folded: the LARGE largest, or all if there are not more."""
     if len(reasons) <= LARGE:
         return set(reasons)
     order = sorted(reasons, key=lambda name: (-reasons[name]["seconds"], name))[:LARGE]
     return {name for name in order if reasons[name]["seconds"] > 0}
 
 
-#: Reasons that are not errors, and so not in `errors.CODES`.
+#: Meanings of reasons that are not errors, and therefore not in `errors.CODES`.
 MEANINGS = {
     PENDING: PENDING_MEANS,
     REMOVED: REMOVED_MEANS,
@@ -163,7 +165,7 @@ MEANINGS = {
 
 
 def _in_order(reasons: Mapping[str, Reason]) -> Iterable[tuple[str, Reason]]:
-    """In the order of stages, then the largest first."""
+    """The reasons in the order of stages, within a stage the largest first."""
     order = ("shard", "filter", "enhance", "resample", "transcribe", "package")
 
     def key(item: tuple[str, Reason]) -> tuple[int, float, str]:

@@ -1,9 +1,9 @@
-"""The charts of measures: histograms, and what other limits would keep.
+"""Charts of measures: histograms, and the hours that other limits would keep.
 
-Histograms are weighted by hours: all, by dataset, by language; kept and other. A slider tells the
-hours that would be kept if one limit had another value and everything else stayed the same.
-Counted like `uttermill what-if`: outcomes by the whole corpus (copies, outliers, splits) stay as
-they are, and an utterance without a transcript is assumed to be kept, since no rejection of its
+Histograms show hours, of kept and of other utterances: in all, by dataset and by language. A slider
+shows the hours that would be kept if one limit had another value and everything else stayed the
+same. They are counted like `uttermill what-if`: corpus-wide outcomes (copies, outliers, splits)
+stay as they are, and an utterance without a transcript counts as kept, since no rejection of its
 text is known.
 """
 
@@ -21,11 +21,11 @@ from tasks.insight.report.outcome_columns import BLOCK, SPREAD, Columns, ShelfRu
 from tasks.plugins.rules import Limit
 
 BINS = 40
-NO_BAR = 2 * BINS  # of an utterance without a value, after the bars of others and of kept ones
+NO_BAR = 2 * BINS  # bin of utterances without a value, after those of other and of kept ones
 EDGES = (0.005, 0.995)  # quantiles at the ends of an axis; values beyond are in the end bins
-MOST_BEYOND = 1.0  # an axis grows by at most its length to show a limit
-CELLS = 1000
-POSITIONS = 100  # of a slider, between the ends of the chart's axis
+MOST_BEYOND = 1.0  # an axis grows by at most this multiple of its length to show a limit
+CELLS = 1000  # of `Steps`
+POSITIONS = 100  # intervals between a slider's positions, over the chart's axis
 Side = Literal["min", "max"]
 
 #: The measures shown first, in this order; all others follow.
@@ -39,7 +39,7 @@ NOT_MEASURES = {*outcome_table.FIXED.names} - {"seconds"}
 
 
 class Spread(TypedDict):
-    """Count and 5 %, 50 % and 95 % quantiles of all and of kept utterances."""
+    """Number and 5 %, 50 % and 95 % quantiles of all and of kept utterances."""
 
     items: int
     spread: list[float] | None
@@ -62,7 +62,7 @@ class GroupBars(HourBars, Spread):
 
 
 class Histogram(TypedDict):
-    """One measure: its axis, and bars for `all` and for each group."""
+    """The axis of one measure, and its bars for all utterances and for each group."""
 
     name: str
     low: float
@@ -72,7 +72,7 @@ class Histogram(TypedDict):
 
 
 def shown(columns: Columns) -> list[str]:
-    """All measures of the table, those in FIRST first."""
+    """Names of all measures in the table, those in FIRST first."""
     names = [name for name in columns.names if name not in NOT_MEASURES]
     if "duration" in names:
         names.remove("seconds")  # the same number
@@ -83,7 +83,7 @@ def shown(columns: Columns) -> list[str]:
 
 
 def values_of(columns: Columns, name: str) -> Float64s:
-    """A measure of each utterance, NaN for none; float64 [rows]."""
+    """A measure of each utterance; float64 [rows], NaN without a value."""
     if name != "chars_per_second":
         return columns.values(name)
     chars, seconds = columns.values("text_chars"), columns.seconds
@@ -91,7 +91,7 @@ def values_of(columns: Columns, name: str) -> Float64s:
 
 
 def axis(ordered: Float64s, limits: Iterable[float]) -> tuple[float, float]:
-    """(lowest, highest) of a readable axis over finite values, sorted, and nearby limits."""
+    """(lowest, highest) of a readable axis over finite, sorted values and nearby limits."""
     low, high = quantiles(ordered, EDGES)
     if high <= low:
         low, high = float(ordered[0]), float(ordered[-1])
@@ -105,19 +105,19 @@ def axis(ordered: Float64s, limits: Iterable[float]) -> tuple[float, float]:
 
 
 def _nice(step: float) -> float:
-    """The next larger of 1, 2, 2.5, 5 times a power of ten."""
+    """The smallest of 1, 2, 2.5 and 5 times a power of ten that is not below `step`."""
     power = 10.0 ** math.floor(math.log10(step))
     return next((m * power for m in (1.0, 2.0, 2.5, 5.0) if m * power >= step), 10 * power)
 
 
 def limits_on(columns: Columns, name: str) -> list[Limit]:
     """All rules that limit a measure."""
-    rules = [asked.rule for asked in columns.asked]
+    rules = [shelf_rule.rule for shelf_rule in columns.rules]
     return [rule for rule in rules if isinstance(rule, Limit) and rule.column == name]
 
 
 def histogram_of(columns: Columns, name: str) -> Histogram | None:
-    """Histogram and quantiles of one measure, or None if no utterance has it."""
+    """Histogram and quantiles of one measure; None if no utterance has a value."""
     values = values_of(columns, name)
     ordered = _ordered(values)
     if not len(ordered):
@@ -125,7 +125,7 @@ def histogram_of(columns: Columns, name: str) -> Histogram | None:
     set_ = [x for rule in limits_on(columns, name) for x in (rule.min, rule.max) if x is not None]
     low, high = axis(ordered, set_)
     whole = spread_of(ordered, _ordered(values[columns.packaged]))
-    del ordered  # as much memory as all values
+    del ordered  # frees as much memory as all values take
     bins = np.concatenate(
         [_bins(values[rows], columns.packaged[rows], low, high) for rows in columns.blocks]
     )
@@ -148,7 +148,7 @@ def histogram_of(columns: Columns, name: str) -> Histogram | None:
 
 
 def _bins(values: Float64s, kept: Bools, low: float, high: float) -> UInt8s:
-    """The bar of each value: those of other utterances, then those of kept ones, then NO_BAR."""
+    """The bin of each value: first those of other utterances, then of kept ones, then NO_BAR."""
     finite = np.isfinite(values)
     bars = np.clip((np.where(finite, values, low) - low) * (BINS / (high - low)), 0, BINS - 1)
     places: UInt8s = bars.astype(np.uint8) + np.uint8(BINS) * kept
@@ -157,7 +157,7 @@ def _bins(values: Float64s, kept: Bools, low: float, high: float) -> UInt8s:
 
 
 def _bars(columns: Columns, bins: UInt8s, blocks: Iterable[slice] | Iterable[Int32s]) -> HourBars:
-    """Hours in each bar of some rows, given a block at a time."""
+    """Hours in each bar, of rows that are given in blocks."""
     hours = np.zeros(NO_BAR + 1)
     for rows in blocks:
         hours = added(hours, bins[rows], columns.seconds[rows] / 3600)
@@ -165,21 +165,21 @@ def _bars(columns: Columns, bins: UInt8s, blocks: Iterable[slice] | Iterable[Int
 
 
 def added(sums: Float64s, place: Int64s | UInt8s, numbers: Float64s) -> Float64s:
-    """The sums after each number is added to one of them, in this order."""
+    """`sums` with each number added at its place, in this order."""
     places = np.concatenate([np.arange(len(sums)), place])
     weights = np.concatenate([sums, numbers])
     return np.bincount(places, weights, len(sums)).astype(np.float64, copy=False)
 
 
 def _ordered(values: Float64s) -> Float64s:
-    """The finite ones, sorted."""
+    """The finite values, sorted."""
     finite = values[np.isfinite(values)]
     finite.sort()
     return finite
 
 
 def spread_of(every: Float64s, kept: Float64s) -> Spread:
-    """Quantiles of all utterances, and of the kept ones; both sorted."""
+    """Numbers and quantiles of sorted values, of all and of kept utterances."""
 
     def three(ordered: Float64s) -> list[float] | None:
         return quantiles(ordered, SPREAD) if len(ordered) else None
@@ -193,48 +193,45 @@ def spread_of(every: Float64s, kept: Float64s) -> Spread:
 
 
 def short(numbers: Iterable[float], digits: int = 5) -> list[float]:
-    """Numbers rounded to what a chart can show, so that the file stays small."""
+    """Numbers rounded to the precision of a chart, so that the file stays small."""
     return [float(f"{number:.{digits}g}") for number in numbers]
 
 
 class Kept(TypedDict):
-    """What the current limits keep."""
+    """Hours and utterances that the current limits keep."""
 
     hours: float
     items: int
 
 
 class Curve(TypedDict):
-    """One limit at every position of its slider.
-
-    `positions` are sorted; None means "no limit" and is the first of a lower, the last of an upper
-    limit. `at` is the index of the current limit, `today`.
-    """
+    """Hours and items that one limit keeps at every position of its slider."""
 
     side: Side
-    today: float | None
-    at: int
+    today: float | None  # the current limit
+    at: int  # its index in `positions`
+    #: Sorted; None is "no limit", first for a lower and last for an upper limit.
     positions: list[float | None]
     hours: list[float]
     items: list[int]
 
 
 def kept_now(columns: Columns) -> Kept:
-    """The items and hours that the current limits keep, counted in the same way."""
+    """Hours and items that the current limits keep, counted as in `sliders`."""
     kept = ~columns.blocked & (columns.refusals == 0)
     return {"hours": float(columns.seconds[kept].sum() / 3600), "items": int(kept.sum())}
 
 
 def sliders(columns: Columns, name: str, low: float, high: float) -> list[Curve]:
-    """For each limit on a measure: positions, and hours and items kept at each."""
+    """A curve for each limit on a measure. `low`, `high`: ends of the chart's axis."""
     drawn = []
-    for asked in columns.asked:
-        rule = asked.rule
+    for shelf_rule in columns.rules:
+        rule = shelf_rule.rule
         if isinstance(rule, Limit) and rule.column == name:
             sides: tuple[tuple[Side, float | None, str | None], ...]
             sides = (("min", rule.min, rule.low), ("max", rule.max, rule.high))
             drawn += [
-                _curve(columns, asked, side, today, low, high)
+                _curve(columns, shelf_rule, side, today, low, high)
                 for side, today, reason in sides
                 if reason
             ]
@@ -242,14 +239,19 @@ def sliders(columns: Columns, name: str, low: float, high: float) -> list[Curve]
 
 
 def _curve(
-    columns: Columns, asked: ShelfRule, side: Side, today: float | None, low: float, high: float
+    columns: Columns,
+    shelf_rule: ShelfRule,
+    side: Side,
+    today: float | None,
+    low: float,
+    high: float,
 ) -> Curve:
     steps = Steps(_steps(low, high, today), strict=side == "max")
-    # Of each number of positions at or below a value (or below it), which are the limits that keep
-    # it; and at last of the values that no limit concerns.
+    # Utterances and their seconds by the number of positions that keep them; the last entry is for
+    # utterances to which the limit does not apply.
     count, length = np.zeros(len(steps.edges) + 2, np.int64), np.zeros(len(steps.edges) + 2)
     for number, rows in enumerate(columns.blocks):
-        kept, place = _places(columns, asked, side, steps, number)
+        kept, place = _places(columns, shelf_rule, side, steps, number)
         count += np.bincount(place, minlength=len(count))
         length = added(length, place, columns.seconds[rows][kept])
     spared, spared_seconds = count[-1], length[-1]
@@ -272,20 +274,20 @@ def _curve(
 
 
 def _places(
-    columns: Columns, asked: ShelfRule, side: Side, steps: Steps, number: int
+    columns: Columns, shelf_rule: ShelfRule, side: Side, steps: Steps, number: int
 ) -> tuple[Bools, Int64s]:
-    """Rows of a block that some limit keeps, and for each the number of steps that do, or
-    `len(steps) + 1` if no limit concerns it."""
-    rule = asked.rule
+    """The rows of a block that some position keeps, and for each the number of positions that its
+    value has passed, or `len(steps.edges) + 1` if the limit does not apply to it."""
+    rule = shelf_rule.rule
     assert isinstance(rule, Limit)
-    values, kept = columns.block(rule.column, number), columns.only(asked, number)
+    values, kept = columns.block(rule.column, number), columns.only(shelf_rule, number)
     spared = np.isnan(values)
-    if asked.shelf == "text":
+    if shelf_rule.shelf == "text":
         spared |= ~columns.heard[columns.blocks[number]]
     for within in rule.unless:
         spared |= columns.inside(within, number)
     other = rule.max if side == "min" else rule.min
-    if other is not None:  # what breaks the rule's other limit stays out
+    if other is not None:  # rows beyond the rule's other limit are rejected anyway
         kept &= spared | (values <= other if side == "min" else values >= other)
     place = np.full(np.count_nonzero(kept), len(steps.edges) + 1)
     place[~spared[kept]] = steps.below(values[kept & ~spared])
@@ -293,25 +295,28 @@ def _places(
 
 
 class Steps:
-    """Sorted positions in CELLS equal cells, most of which have none: a value's cell tells all
-    positions below it but those in the cell. A search takes five times as long."""
+    """Counts the positions below values: `np.searchsorted`, which takes five times as long.
+
+    The axis is divided into CELLS equal cells, of which most have no position. A value's cell gives
+    the number of positions in lower cells; those in the same cell are compared one by one.
+    """
 
     def __init__(self, edges: Float64s, strict: bool) -> None:
         self.edges = edges
-        self._passed = np.greater if strict else np.greater_equal  # a position by a value
+        self._passed = np.greater if strict else np.greater_equal  # (value, position)
         self._scale = CELLS / (edges[-1] - edges[0])
         cells = self._cells(edges)
         self._below = np.searchsorted(cells, np.arange(CELLS + 1))
-        self._most = int(np.bincount(cells).max())  # in one cell
+        self._most = int(np.bincount(cells).max())  # positions in one cell
         self._next = np.append(edges, np.full(self._most, np.nan))
 
     def _cells(self, values: Float64s) -> Int64s:
-        """Never falls where values rise, whatever is rounded."""
+        """The cell of each value; monotonic in spite of rounding."""
         cells: Int64s = ((values - self.edges[0]) * self._scale).clip(0, CELLS).astype(np.int64)
         return cells
 
     def below(self, values: Float64s) -> Int64s:
-        """How many positions each value has passed: `np.searchsorted`."""
+        """The number of positions that each value has passed; int64 [values]."""
         first = self._below[self._cells(values)]
         place = first.copy()
         for number in range(self._most):
@@ -320,30 +325,29 @@ class Steps:
 
 
 def _steps(low: float, high: float, today: float | None) -> Float64s:
-    """Sorted positions from `low` to `high`; the current limit is exactly one of them."""
+    """Sorted positions from `low` to `high`, among them exactly the current limit."""
     steps = [float(f"{x:.6g}") for x in np.linspace(low, high, POSITIONS + 1)]
     if today is not None:
         steps.append(float(today))
     return np.unique(np.array(steps))
 
 
-# The agreement of several recognisers: what a limit on it would keep, and how accurate that would
-# be. Covers utterances that at least two recognisers heard, whatever other rules say. A limit
-# cannot separate equal values, so a curve has one point per distinct value, thinned out.
+# The agreement of several recognisers: the hours that a limit on it would keep, and their word
+# error rate. Includes all utterances with at least two hypotheses, whatever other rules say. A
+# limit cannot separate equal values, so a curve has one point for each distinct value, thinned out.
 
-POINTS = 100  # of a curve, at most
-SHARES = (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5)  # of the hours, in the table
-#: A measure, the better side of a limit on it, and its title.
+POINTS = 100  # most points of a curve
+SHARES = (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5)  # of the hours: columns of the table
+#: Measures by which utterances are ranked, and their titles.
 RANKS = (("agreement", "by agreement"), ("avg_logprob", "by log-probability"))
 
 
 class Line(NamedTuple):
-    """For each limit that occurs, from the strictest on: share of the hours with at least that
-    value, and the word error rate of those that have a reference, NaN if none has; float64."""
+    """For each distinct value as a limit, from the strictest on; float64 [limits]."""
 
     limit: Float64s
-    kept: Float64s
-    wer: Float64s
+    kept: Float64s  # share of the hours with at least that value
+    wer: Float64s  # word error rate of those with a reference; NaN without any
 
 
 class ThinnedLine(TypedDict):
@@ -355,7 +359,7 @@ class ThinnedLine(TypedDict):
 
 
 class RankLine(ThinnedLine):
-    """A line of the charts."""
+    """A line of a chart."""
 
     name: str
     title: str
@@ -378,19 +382,18 @@ class RankRow(TypedDict):
 
 
 class Agreement(TypedDict):
-    """The charts and the table; `items` and `hours` that several recognisers heard, `references` of
-    the items."""
+    """The charts and the table."""
 
     lines: list[RankLine]
     table: list[RankRow]
     shares: tuple[float, ...]
-    items: int
-    hours: float
-    references: int
+    items: int  # utterances with several hypotheses
+    hours: float  # of these
+    references: int  # how many of these have a reference
 
 
 def of_agreement(columns: Columns) -> Agreement | None:
-    """The curves and the table; None if no utterance was heard by several."""
+    """The curves and the table; None if no utterance has several hypotheses."""
     if "agreement" not in columns.names:
         return None
     values = columns.values("agreement")
@@ -426,13 +429,13 @@ def _errors(columns: Columns, rows: Bools) -> tuple[Float64s, Float64s]:
 
 
 def _line(values: Float64s, seconds: Float64s, errors: Float64s, words: Float64s) -> Line:
-    """Utterances without a value are kept last, by no limit."""
+    """The line of a measure. Utterances without a value come last, at the limit NaN."""
     order = np.argsort(-values, kind="stable")  # NaN comes last
     sorted_, kept = values[order], np.cumsum(seconds[order])
     wrong, spoken = np.cumsum(errors[order]), np.cumsum(words[order])
     valued = int((~np.isnan(values)).sum())
     ends = np.flatnonzero(np.diff(sorted_[:valued], append=-np.inf))
-    if valued < len(values):  # no limit at all
+    if valued < len(values):  # without a limit, all are kept
         ends = np.append(ends, len(values) - 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         rates = np.where(spoken > 0, wrong / spoken, np.nan)
@@ -440,7 +443,7 @@ def _line(values: Float64s, seconds: Float64s, errors: Float64s, words: Float64s
 
 
 def _thinned(line: Line) -> ThinnedLine:
-    """Points, evenly by the share that is kept, with the first and the last."""
+    """Up to POINTS points, evenly spaced by the share that is kept, with the first and the last."""
     wanted = np.linspace(0.0, 1.0, POINTS)
     places = np.unique(np.searchsorted(line.kept, wanted).clip(0, len(line.kept) - 1))
 
@@ -452,7 +455,8 @@ def _thinned(line: Line) -> ThinnedLine:
 
 
 def _at(line: Line, share: float) -> Cell:
-    """The loosest limit that keeps at most this share; None where even the strictest keeps more."""
+    """The point with the loosest limit that keeps at most this share; all None if the strictest
+    keeps more."""
     place = int(np.searchsorted(line.kept, share + 1e-9, "right")) - 1
     if place < 0:
         return {"limit": None, "kept": None, "wer": None}

@@ -1,4 +1,4 @@
-"""Numbers for people."""
+"""Formats numbers for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ HOUR, MINUTE = 3600.0, 60.0
 
 
 def length(seconds: float) -> str:
-    """12,345 h, 12.3 h, 1.23 h, 12.3 min, 4.5 s: three digits, or all integer ones."""
+    """A duration: 12,345 h, 12.3 h, 1.23 h, 12.3 min, 4.5 s; three digits, or all before the
+    point."""
     for unit, size in (("h", HOUR), ("min", MINUTE)):
         if seconds >= size:
             return f"{figures(seconds / size)} {unit}"

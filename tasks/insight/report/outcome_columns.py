@@ -1,8 +1,8 @@
-"""The table of outcomes, a block of rows of one column at a time.
+"""Reads columns of the table of outcomes, a block of rows at a time.
 
-`decisions.parquet` has one row an utterance. The choice of clips and the charts ask for each of its
-numbers several times, so one pass writes them, and what each rule says of each row, into a
-temporary file of fixed widths: up to 3 GB of ten million rows, of which memory holds some columns.
+`decisions.parquet` has one row for each utterance. The choice of clips and the charts read its
+numbers several times, so one pass writes them, and the rejections by each rule, into a temporary
+file of fixed-width columns: up to 3 GB for ten million rows. Memory holds only some columns.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from tasks.shard_store.chosen_rules import rules_of
 from tasks.shard_store.text_values import text_columns
 from tasks.storage import queries, tables
 
-VALUES = 30  # of a label that are shown
-BLOCK = 1 << 16  # rows, about: what is computed of them stays in the processor's cache
+VALUES = 30  # shown of a label
+BLOCK = 1 << 16  # rows, approximately; intermediate results fit the processor's cache
 SPREAD = (0.05, 0.5, 0.95)  # quantiles that are shown
 GROUPS = 8  # datasets, and languages, with a chart of their own
 
 
 class LabelHours(NamedTuple):
-    """One value of a label: utterances and hours, of all and of packaged ones."""
+    """Utterances and hours with one value of a label, in all and packaged."""
 
     value: str
     utterances: int
@@ -48,13 +48,14 @@ class LabelHours(NamedTuple):
 
 
 class ShelfRule(NamedTuple):
-    """One rule, and the shelf of the plug-in that it comes from."""
+    """A rule, and the kind of plug-in that it comes from."""
 
     shelf: str
     rule: Rule
 
 
 def shelf_rules(job: Job) -> list[ShelfRule]:
+    """All rules of the job: on filters' measures, on texts, on scores of enhanced clips."""
     by_shelf = {
         "filters": rules_of("filters", job.filter.all_filters),
         "text": rules_of("text", job.transcribe.verdicts),
@@ -74,11 +75,11 @@ def units(job: Job) -> dict[str, tuple[str, str]]:
 
 
 class Stored:
-    """A column: each block of rows as a part of a file, or as the one value that all of it has."""
+    """A column in a temporary file. A block of rows with only one value is kept as that value."""
 
     def __init__(self, file: IO[bytes], kind: type[np.generic]) -> None:
         self._file, self._kind = file, np.dtype(kind)
-        self._blocks: list[tuple[int, int | np.generic]] = []  # rows; place in the file, or value
+        self._blocks: list[tuple[int, int | np.generic]] = []  # (rows, offset or only value)
 
     def add(self, values: NDArray[Any]) -> None:
         bits = values.view(f"u{values.itemsize}")
@@ -101,16 +102,16 @@ class Stored:
 
 
 class Columns:
-    """The outcomes of all utterances, and their measures."""
+    """The outcomes and measures of all utterances."""
 
     def __init__(self, job: Job, path: Path) -> None:
         self.job, self.path = job, path
         fields = [*tables.schema(path)]
         fixed = outcome_table.FIXED.names
-        #: Labels, by plug-ins; and all other columns.
+        #: Columns with labels of plug-ins; all other columns are in `names`.
         self.labels = [f.name for f in fields if f.name not in fixed and f.type == pa.string()]
         self.names = [field.name for field in fields if field.name not in self.labels]
-        self.asked = shelf_rules(job)
+        self.rules = shelf_rules(job)
         opened = ExitStack()
         outcomes = outcome_table.database(path, memory=job.package.memory)
         self._outcomes = opened.enter_context(outcomes)
@@ -118,21 +119,21 @@ class Columns:
         file = opened.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - `opened` closes it
         texts = {f.name for f in fields if f.type in (pa.string(), pa.bool_()) and f.name in fixed}
         self._numbers = {n: Stored(file, np.float64) for n in self.names if n not in texts}
-        self._refused = {asked: Stored(file, np.bool_) for asked in self.asked}
+        self._refused = {shelf_rule: Stored(file, np.bool_) for shelf_rule in self.rules}
         self._spreads: dict[str, list[float] | None] = {}
-        self.blocks: list[slice] = []  # the rows of each
+        self.blocks: list[slice] = []  # row numbers of each block
         self._store()
         file.flush()
 
     def _store(self) -> None:
-        """One pass over the table: numbers, NaN for null, and decisions."""
+        """Copy the numbers (null as NaN) and the rejections, in one pass over the table."""
         undrawn = outcome_table.left_out_by_weight(self.job)
         decided = [
             "outcome = 'packaged'",
             "heard",
-            # Rows that no other limit would keep, and those not drawn by their dataset's weight.
+            # Rows that no limit would keep, or that `package.weights` drops.
             f"{outcome_table.BEYOND_LIMITS} OR ({undrawn} AND heard)",
-            *map(_refuses, self.asked),
+            *map(_refuses, self.rules),
         ]
         numbers = [f"coalesce({queries.identifier(n)}::DOUBLE, 'nan')" for n in self._numbers]
         flags = [f"coalesce({sql}, false)" for sql in decided]
@@ -153,11 +154,12 @@ class Columns:
             self.blocks.append(slice(first, first := first + len(batch)))
         none = np.zeros(0, bool), np.zeros(0, bool), np.zeros(0, bool), np.zeros(0, np.uint8)
         whole = map(np.concatenate, zip(none, *decisions, strict=True))
-        #: Of each row: whether it is packaged, was heard, is dropped or failed whatever other
-        #: limits say; and how many rules reject it.
+        #: For each row: whether it is packaged, has a transcript, cannot be kept by other limits;
+        #: and the number of rules that reject it.
         self.packaged, self.heard, self.blocked, self.refusals = whole
 
     def ids(self, rows: Sequence[int]) -> list[str]:
+        """The ids of these rows, in their order."""
         wanted = pa.table({"row": pa.array(rows, pa.int64()), "place": range(len(rows))})
         numbered = "SELECT id, row_number() OVER () - 1 AS row FROM outcomes"
         sql = f"SELECT id FROM given JOIN ({numbered}) USING (row) ORDER BY place"
@@ -165,17 +167,18 @@ class Columns:
         return names
 
     def _flags(self, sql: str) -> Bools:
-        """Whether a condition holds, for each row; false where it is unknown."""
+        """The value of an SQL predicate for each row; false for NULL. bool [rows]"""
         answer = self._outcomes.execute(f"SELECT coalesce({sql}, false) AS flag FROM outcomes")
         flags: Bools = np.asarray(answer.fetchnumpy()["flag"], bool)
         return flags
 
     def values(self, name: str) -> Float64s:
-        """A measure of each utterance, NaN for none; float64 [rows]: 80 MB of ten million."""
+        """A measure of each utterance, NaN without a value; float64 [rows], 80 MB for ten
+        million."""
         return self._numbers[name].whole()
 
     def block(self, name: str, number: int) -> Float64s:
-        """`values` of the rows `blocks[number]`; read-only."""
+        """`values` for the rows `blocks[number]`; read-only."""
         return self._numbers[name].block(number)
 
     @cached_property
@@ -183,7 +186,7 @@ class Columns:
         return self.values("seconds")
 
     def spread(self, name: str) -> list[float] | None:
-        """The quantiles SPREAD of packaged utterances; None if none has the measure."""
+        """The quantiles SPREAD of packaged utterances; None if none has a value."""
         if name not in self._spreads:
             kept = self.values(name)[self.packaged]
             ordered = np.sort(kept[np.isfinite(kept)])
@@ -191,26 +194,26 @@ class Columns:
         return self._spreads[name]
 
     def rejected(self, group: str) -> Bools:
-        """Rows that were rejected for `stage.reason`."""
+        """Whether each row was rejected for the reason `group` (`stage.reason`); bool [rows]."""
         name = queries.literal(group)
         return self._flags(f"stage || '.' || reason = {name} AND outcome <> 'packaged'")
 
-    def only(self, asked: ShelfRule, number: int) -> Bools:
-        """Rows of a block that would be kept without this one rule."""
+    def only(self, shelf_rule: ShelfRule, number: int) -> Bools:
+        """Which rows of a block would be kept without this one rule; bool [rows of the block]."""
         rows = self.blocks[number]
         flags: Bools = ~self.blocked[rows]
-        flags &= self.refusals[rows] == self._refused[asked].block(number)
+        flags &= self.refusals[rows] == self._refused[shelf_rule].block(number)
         return flags
 
     def inside(self, limit: Within, number: int) -> Bools:
-        """Rows of a block with a known value within the limits."""
-        values = self.block(limit.column, number)  # NaN is within no limits
+        """Which rows of a block have a value within the limits; bool [rows of the block]."""
+        values = self.block(limit.column, number)  # comparisons with NaN are false
         flags: Bools = values >= (-np.inf if limit.min is None else limit.min)
         flags &= values <= (np.inf if limit.max is None else limit.max)
         return flags
 
     def label_hours(self, name: str) -> list[LabelHours]:
-        """Utterances and hours by the values of a label, those with most hours first."""
+        """Utterances and hours by the values of a label, those with the most hours first."""
         column = queries.identifier(name)
         rows = self._outcomes.execute(
             f"SELECT {column}, count(*), fsum(seconds) / 3600 AS hours, "
@@ -222,8 +225,8 @@ class Columns:
 
     @cached_property
     def groups(self) -> list[tuple[str, str | None, Int32s]]:
-        """(`dataset` or `language`, name, its sorted rows) of the largest by hours, if there are
-        several."""
+        """(`dataset` or `language`, name, its sorted rows) of the GROUPS largest by hours; none of
+        a kind with only one."""
         return [(kind, *group) for kind in ("dataset", "language") for group in self._largest(kind)]
 
     def _largest(self, kind: str) -> list[tuple[str | None, Int32s]]:
@@ -238,10 +241,10 @@ class Columns:
         return [(name, some) for (name, _), some in zip(largest, rows, strict=True)]
 
 
-def _refuses(asked: ShelfRule) -> str:
-    """SQL: rows that a rule rejects; a rule on text rejects only what was transcribed."""
-    concerned = "heard" if asked.shelf == "text" else "true"
-    return f"{concerned} AND NOT {outcome_table.passes([asked.rule])}"
+def _refuses(shelf_rule: ShelfRule) -> str:
+    """SQL predicate: rows that a rule rejects; a rule on texts rejects only transcribed ones."""
+    applies = "heard" if shelf_rule.shelf == "text" else "true"
+    return f"{applies} AND NOT {outcome_table.passes([shelf_rule.rule])}"
 
 
 def _literal(name: str | None) -> str:

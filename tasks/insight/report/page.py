@@ -1,4 +1,4 @@
-"""All parts as one HTML file, within a budget of bytes."""
+"""Builds the HTML file of a report from all parts, within a budget of bytes."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 
-FAILED = 500  # failed recordings that are named
-BYTES = 15_000_000  # of the file, below
+FAILED = 500  # failed recordings that are listed
+BYTES = 15_000_000  # the file is smaller
 PLAYER = 300  # bytes of a player without its data
 SETTINGS = 200_000  # characters of settings, at most
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The input of a report. Without a version, `ledger` is the table of the work done so far."""
+    """The input of a report. Without a version, `ledger` is a table of the work done so far."""
 
     job: Job
     ledger: Path | pa.Table
@@ -65,15 +65,15 @@ class Request:
     run: str  # its id
     version: str | None = None
     scores: Mapping[str, float | None] = field(default_factory=dict)  # scored, wer, cer
-    summary: JsonObject = field(default_factory=dict)  # of the run; clock and machine
+    summary: JsonObject = field(default_factory=dict)  # of the run, with times and the machine
     settings: str = ""  # of the run, as text
     libraries: Mapping[str, str] = field(default_factory=dict)
     metrics: Path | None = None  # of the run; None: there are none
-    earlier: Path | None = None  # a report whose clips may be shown again
+    earlier: Path | None = None  # an earlier report, whose media are reused
 
 
 class Measure(measure_charts.Histogram):
-    """A measure's histogram with what is said of it, and its sliders."""
+    """A measure's histogram, with its unit, meaning and sliders."""
 
     unit: str
     meaning: str
@@ -87,20 +87,20 @@ class Measured(TypedDict):
     measures: list[Measure]
     now: measure_charts.Kept
     groups: list[tuple[str, list[str | None]]]  # kind, names
-    same: bool  # `now` is what is packaged
+    same: bool  # whether `now` equals `packaged`
     packaged: float  # h
 
 
 class Context(TypedDict):
-    """What page.html shows."""
+    """The variables of page.html."""
 
-    asked: Request
+    request: Request
     steps: list[ledger_facts.Step]
     tiles: list[tuple[str, str, str]]
     words: ModuleType
     broken: list[Broken]
     shares: list[tuple[str, list[ledger_facts.Share]]]
-    languages: list[tuple[str, str]]  # what is said of a source's, by its name
+    languages: list[tuple[str, str]]  # (source, sentence about its languages)
     speakers: object
     dialogues: Dialogues | None
     silent_backchannels: int
@@ -108,7 +108,7 @@ class Context(TypedDict):
     labels: list[tuple[str, list[LabelHours]]]  # by name
     agreeing: measure_charts.Agreement | None
     frequent: list[FrequentText]
-    compared: tuple[int, int]  # table parts whose texts were compared, and all
+    compared: tuple[int, int]  # numbers of table parts: with compared texts, and all
     settings: str
     rows: list[clip_table.ClipRow]
     reasons: list[clip_table.ClipSection]
@@ -118,73 +118,73 @@ class Context(TypedDict):
     left_out: int  # clips that did not fit
 
 
-def build(asked: Request, limit: int = BYTES) -> bytes:
-    """The file, smaller than `limit` bytes: clips that do not fit are left out."""
-    job, ledger = asked.job, Ledger(asked.ledger)
-    frequent = texts_of_version(_version(asked), job.package.memory)  # before others take memory
-    compared, parts = _parts(_version(asked))
+def build(request: Request, limit: int = BYTES) -> bytes:
+    """The HTML file, smaller than `limit` bytes: clips that do not fit are left out."""
+    job, ledger = request.job, Ledger(request.ledger)
+    frequent = texts_of_version(_version(request), job.package.memory)  # while memory is free
+    compared, parts = _parts(_version(request))
     path = outcome_table.where(job)
     columns = None if path is None else Columns(job, path)
     about = units(job)
     chosen = samples.choose(ledger, job.package.seed, columns)
     samples.look_up(job, chosen)
     chosen = disagreement.first(chosen)
-    steps = ledger_facts.funnel(asked.counts)
+    steps = ledger_facts.funnel(request.counts)
     _explain(job, steps)
     rows = [clip_table.row_of(sample, about) for sample in chosen]
     sums = ledger.sums()
     context: Context = {
-        "asked": asked,
+        "request": request,
         "steps": steps,
-        "tiles": _tiles(asked),
+        "tiles": _tiles(request),
         "words": number_words,
-        "broken": _broken(ledger) if asked.counts["recordings"]["failed"] else [],
+        "broken": _broken(ledger) if request.counts["recordings"]["failed"] else [],
         "shares": [(kind, ledger_facts.shares(sums, kind)) for kind in ("dataset", "language")],
         "languages": [*source_languages.of_sources(job).items()],
-        "speakers": asked.counts.get("speakers", {}),
-        "dialogues": _dialogues(_version(asked)),
-        "silent_backchannels": _silent_backchannels(_version(asked)),
-        "measured": None if columns is None else _measured(columns, asked, about),
-        "labels": _labels(columns, _version(asked)),
+        "speakers": request.counts.get("speakers", {}),
+        "dialogues": _dialogues(_version(request)),
+        "silent_backchannels": _silent_backchannels(_version(request)),
+        "measured": None if columns is None else _measured(columns, request, about),
+        "labels": _labels(columns, _version(request)),
         "agreeing": None if columns is None else measure_charts.of_agreement(columns),
         "frequent": frequent,
         "compared": (len(compared), len(parts)),
-        "settings": masking.text(asked.settings)[:SETTINGS],
+        "settings": masking.text(request.settings)[:SETTINGS],
         "rows": rows,
-        "reasons": clip_table.groups(asked.counts, chosen),
-        "work": worker_time.of(asked.metrics),
+        "reasons": clip_table.groups(request.counts, chosen),
+        "work": worker_time.of(request.metrics),
         "kilobits": clips.BIT_RATE // 1000,
         "megabytes": BYTES // 1_000_000,
         "left_out": len(rows),
     }
-    for row in rows:  # as long as what a player takes beside its data
+    for row in rows:  # placeholders with the length of a player without its data
         row["media"], row["clip"] = clips.Media(why="-" * PLAYER), ""
     bare = _render(context)
-    earlier = clip_table.earlier(asked.earlier)
+    earlier = clip_table.earlier(request.earlier)
     context["left_out"] = clip_table.embed(job, chosen, rows, limit - len(bare) - 1, earlier)
     return _render(context)
 
 
-def _version(asked: Request) -> Path | None:
-    """The folder of the version, whose ledger it is."""
-    return asked.ledger.parent if asked.version and isinstance(asked.ledger, Path) else None
+def _version(request: Request) -> Path | None:
+    """The folder of the version; None without one."""
+    return request.ledger.parent if request.version and isinstance(request.ledger, Path) else None
 
 
 def _dialogues(version: Path | None) -> Dialogues | None:
-    """What dataset.json says of conversations; None if clips hold none."""
+    """The statistics on conversations in dataset.json; None if there are none."""
     return None if version is None else versions.described(version).get("dialogues")
 
 
 def _silent_backchannels(version: Path | None) -> int:
-    """Those of which nothing was heard."""
+    """The number of the version's backchannels without a recognised word."""
     if version is None or _dialogues(version) is None:
         return 0
     return dialogues.silent_backchannels(tables.row_groups(version / UTTERANCES_FILE, ("turns",)))
 
 
 def _labels(columns: Columns | None, version: Path | None) -> list[tuple[str, list[LabelHours]]]:
-    """Hours by the values of each label: of all utterances, or, where labels follow from bounds
-    over the corpus, of packaged ones."""
+    """Hours by the values of each label; for labels by corpus-wide bounds, of packaged utterances
+    only."""
     labels = {name: columns.label_hours(name) for name in columns.labels} if columns else {}
     declared = versions.described(version).get("annotations", {}) if version else {}
     for name, about in declared.items():
@@ -197,14 +197,14 @@ def _labels(columns: Columns | None, version: Path | None) -> list[tuple[str, li
 
 
 def _broken(ledger: Ledger) -> list[Broken]:
-    """The first recordings that failed, without the credentials of URLs."""
+    """The first recordings that failed, with credentials in URLs masked."""
     recordings = broken.of_parts(ledger.portions(*broken.COLUMNS), FAILED)
     return [Broken(*map(masking.text, recording)) for recording in recordings]
 
 
-def _tiles(asked: Request) -> list[tuple[str, str, str]]:
-    """(number, title, note) of the facts that a reader wants first."""
-    counts = asked.counts
+def _tiles(request: Request) -> list[tuple[str, str, str]]:
+    """(number, title, note) of the most important facts."""
+    counts = request.counts
     seconds, recordings, utterances = (counts[k] for k in ("seconds", "recordings", "utterances"))
     whole = seconds["in"]
     share = number_words.percent(seconds["packaged"] / whole) if whole else "–"
@@ -212,7 +212,7 @@ def _tiles(asked: Request) -> list[tuple[str, str, str]]:
         (number_words.length(whole), "audio in", counted(int(recordings["in"]), "recording")),
         (
             number_words.length(seconds["packaged"]),
-            "packaged" if asked.version else "ready to package",
+            "packaged" if request.version else "ready to package",
             counted(int(utterances["packaged"]), "utterance"),
         ),
         (share, "of the audio kept", f"{counted(int(utterances['dropped']), 'utterance')} dropped"),
@@ -224,28 +224,28 @@ def _tiles(asked: Request) -> list[tuple[str, str, str]]:
             else f"{number_words.percent(recordings['failed'] / max(recordings['in'], 1))} of them",
         ),
     ]
-    new = asked.summary.get("new")  # earlier releases say whether the version is
+    new = request.summary.get("new")  # a boolean in runs of earlier releases
     if isinstance(new, dict) and new["recordings"] not in (0, recordings["in"]):
         note = f"{counted(new['packaged'], 'utterance')} packaged, {new['dropped']:,} dropped"
         count = counted(new["recordings"], "recording")
         tiles.append((count, "new in this run", f"{note}; {new['failed']:,} failed"))
     for name, title in (("wer", "word error rate"), ("cer", "character error rate")):
-        if (rate := asked.scores.get(name)) is not None:
+        if (rate := request.scores.get(name)) is not None:
             tiles.append(
                 (
                     number_words.percent(rate),
                     title,
-                    f"{asked.scores['scored']:,} packaged with references",
+                    f"{request.scores['scored']:,} packaged with references",
                 )
             )
     return tiles
 
 
 def _explain(job: Job, steps: list[ledger_facts.Step]) -> None:
-    """Give the reasons of limits a meaning, with the value of each limit that has the reason."""
+    """Set the meaning of reasons of rules: the limits that give this reason, with their values."""
     meanings: dict[str, list[str]] = {}
-    for asked in shelf_rules(job):
-        rule = asked.rule
+    for shelf_rule in shelf_rules(job):
+        rule = shelf_rule.rule
         if isinstance(rule, Limit):
             sides = ((rule.low, "below", rule.min), (rule.high, "above", rule.max))
         else:
@@ -258,8 +258,8 @@ def _explain(job: Job, steps: list[ledger_facts.Step]) -> None:
         step["meaning"] = step["meaning"] or " or ".join(meanings.get(step["reason"], ()))
 
 
-def _measured(columns: Columns, asked: Request, about: Mapping[str, tuple[str, str]]) -> Measured:
-    """The section of measures; `about` has their units and meanings."""
+def _measured(columns: Columns, request: Request, about: Mapping[str, tuple[str, str]]) -> Measured:
+    """The section of measures; `about`: (unit, meaning) by measure."""
     about = {**about, "chars_per_second": measure_charts.CHARS_PER_SECOND}
     measures: list[Measure] = []
     for name in measure_charts.shown(columns):
@@ -276,7 +276,7 @@ def _measured(columns: Columns, asked: Request, about: Mapping[str, tuple[str, s
             {**histogram, "unit": unit, "meaning": meaning, "first": first, "curves": sliders}
         )
     now = measure_charts.kept_now(columns)
-    packaged = asked.counts["seconds"]["packaged"] / 3600
+    packaged = request.counts["seconds"]["packaged"] / 3600
     groups = [
         (kind, [name for of, name, _ in columns.groups if of == kind])
         for kind in ("dataset", "language")
@@ -320,7 +320,7 @@ def _render(context: Context) -> bytes:
 
 
 def _charts(measured: Measured) -> dict[str, object]:
-    """The data that the script draws: numbers, and names as the only texts."""
+    """The data for the script: numbers, and names as the only texts."""
     return {
         "now": measured["now"],
         "measures": [
@@ -346,7 +346,7 @@ def _work(work: worker_time.Work | None) -> dict[str, object]:
 
 
 def _inert(data: str) -> str:
-    """JSON that cannot end its element or begin a comment."""
+    """JSON that can neither close its HTML element nor begin a comment."""
     return data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
@@ -354,28 +354,31 @@ def _file(name: str) -> str:
     return (resources.files("tasks.insight.report") / name).read_text(encoding="utf-8")
 
 
-# The texts that most packaged clips have, near-equal ones as one: prompts, adverts, jingles.
+# The most frequent texts of packaged clips, such as prompts, adverts and jingles; near-equal texts
+# count as one.
 
-MOST_TEXTS = 20  # that are shown
+MOST_TEXTS = 20  # texts shown
 MOST_PARTS = 100  # table parts whose texts are compared: by default, two million clips
-LONGEST_TEXT = 200  # characters of each
+LONGEST_TEXT = 200  # characters shown of each
 
 
 class FrequentText(NamedTuple):
-    text: str  # as texts are compared; of near-equal ones, that of most clips
+    """A group of near-equal texts that several clips have."""
+
+    text: str  # normalised; the one with the most clips
     clips: int
     seconds: float
-    different: int  # near-equal texts
+    different: int  # number of texts in the group
 
 
 def texts_of_version(version: Path | None, memory: str = queries.MEMORY) -> list[FrequentText]:
-    """Texts of several clips, the most frequent first; none without a version. In a table of more
-    than MOST_PARTS parts, every second or third, and so on, is read. Beyond `memory`, tables lie in
-    temporary files."""
+    """Texts of several clips, the most frequent first; none without a version. Of a table with more
+    than MOST_PARTS parts, only every second part, or every third, and so on, is read. The database
+    uses up to `memory`, then temporary files."""
     columns = ("normalised", "num_samples", "sample_rate")
     files, _ = _parts(version)
     if not files or not {*columns} <= {*tables.schema(files[0]).names}:
-        return []  # made by a release without such a column
+        return []  # made by a release without one of these columns
 
     def parts() -> Iterator[pa.Table]:
         return chain.from_iterable(tables.row_groups(file, columns) for file in files)
@@ -388,15 +391,15 @@ def texts_of_version(version: Path | None, memory: str = queries.MEMORY) -> list
         for part in parts():
             some = number[first : first + len(part)]
             first += len(part)
-            shown = np.flatnonzero(chosen[some])  # the last one is of no text
+            shown = np.flatnonzero(chosen[some])  # -1, no text, takes the last flag: false
             us = _microseconds(part)[shown]
             clips = {"text": part["normalised"].take(shown), "us": us, "number": some[shown]}
             queries.add(database, "clips", pa.table(clips))
         rows = database.execute(
-            "WITH texts AS (SELECT number, text, count(*) AS clips, sum(us) AS us FROM clips "
-            "GROUP BY number, text) "
-            "SELECT first(text ORDER BY clips DESC, text) AS name, sum(clips), sum(us), count(*) "
-            "FROM texts GROUP BY number ORDER BY 2 DESC, 3 DESC, 1 "
+            "WITH distinct_texts AS (SELECT number, text, count(*) AS clips, sum(us) AS us "
+            "FROM clips GROUP BY number, text) "
+            "SELECT first(text ORDER BY clips DESC, text) AS most_frequent, sum(clips), sum(us), "
+            "count(*) FROM distinct_texts GROUP BY number ORDER BY 2 DESC, 3 DESC, 1 "
             f"LIMIT {MOST_TEXTS}"
         ).fetchall()
     return [
@@ -406,7 +409,8 @@ def texts_of_version(version: Path | None, memory: str = queries.MEMORY) -> list
 
 
 def _parts(version: Path | None) -> tuple[list[Path], list[Path]]:
-    """The parts of a version's table whose texts are compared, spread evenly over it; and all."""
+    """The parts of a version's table whose texts are compared, at regular intervals, and all
+    parts."""
     every = [] if version is None else tables.parts(version / UTTERANCES_FILE)
     return every[:: -(-len(every) // MOST_PARTS) or 1], every
 
@@ -418,9 +422,10 @@ def _microseconds(clips: pa.Table) -> Int64s:
 
 
 def _most_frequent(number: Int64s, microseconds: Iterable[Int64s]) -> Bools:
-    """Flags of the MOST_TEXTS groups with most clips, then most audio, and of all that tie with the
-    last; groups of one clip have none. bool [groups + 1]: the last stands for clips without text.
-    `number`: the group of each clip, -1 for none; `microseconds`: of the clips, in chunks."""
+    """Whether each group is among the MOST_TEXTS with the most clips, then the most audio, or ties
+    with the last of these; false for groups of one clip. bool [groups + 1], the last for clips
+    without a text. `number`: the group of each clip, -1: no text; `microseconds`: of the clips, in
+    chunks."""
     groups = int(number.max(initial=-1)) + 1
     us, first = np.zeros(groups + 1, np.int64), 0
     for some in microseconds:

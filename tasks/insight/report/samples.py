@@ -1,4 +1,4 @@
-"""The facts about each span that a report shows: text, measures, the place of its audio."""
+"""Chooses the spans that a report shows, and looks up their texts, measures and audio."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tasks.storage import long_columns
 
 @dataclass(slots=True)
 class Sample:
-    """One span of the ledger, with everything that a report shows of it."""
+    """A span of the ledger, with the facts that a report shows."""
 
     row: LedgerRow
     whys: list[Why] = field(default_factory=list)
@@ -55,19 +55,20 @@ class Sample:
 
     @property
     def name(self) -> str:
-        """Its group: `packaged`, or `stage.reason`."""
+        """The span's group: `packaged`, or `stage.reason`."""
         return "packaged" if self.kept else f"{self.row['stage']}.{self.row['reason']}"
 
 
 def choose(ledger: Ledger, seed: int, columns: Columns | None = None) -> list[Sample]:
-    """The samples, in the order of `clip_choice`."""
+    """The samples, in the order of `chosen_rows`."""
     picks = chosen_rows(ledger, columns, seed)
     rows = dict(zip(sorted(picks), ledger.rows(list(picks)), strict=True))
     return [Sample(rows[number], whys) for number, whys in picks.items()]
 
 
 def look_up(job: Job, samples: Sequence[Sample]) -> None:
-    """Fill in the samples from the manifests; one whose recording is not found stays as it is."""
+    """Fill in the samples from the manifests; a sample whose recording is unknown is not
+    changed."""
     wanted: dict[str, list[Sample]] = {}
     for sample in samples:
         wanted.setdefault(sample.row["recording"], []).append(sample)
@@ -85,10 +86,10 @@ def look_up(job: Job, samples: Sequence[Sample]) -> None:
             sample.shard, sample.locator = shard, locators[sample.row["recording"]]
             utterance = utterances.get(sample.row["utterance"] or "")
             if utterance is not None:
-                _tell(job, sample, utterance)
+                _fill_in(job, sample, utterance)
 
 
-def _tell(job: Job, sample: Sample, utterance: FinalUtterance) -> None:
+def _fill_in(job: Job, sample: Sample, utterance: FinalUtterance) -> None:
     sample.reference = utterance.cut.reference
     heard = utterance.heard.transcript
     if heard is not None and not heard["error_code"]:
@@ -112,7 +113,7 @@ def _tell(job: Job, sample: Sample, utterance: FinalUtterance) -> None:
 
 
 def _shards_of(job: Job, recordings: set[str]) -> dict[str, set[str]]:
-    """Which shard holds which of these recordings."""
+    """By shard, those of these recordings that it holds."""
     listing, names = known_recordings.of(job.out, Index(job.out)), sorted(recordings)
     names_by_shard: dict[str, set[str]] = {}
     for name, row in zip(names, listing.find(fingerprints.keys(names)).tolist(), strict=True):
@@ -121,46 +122,46 @@ def _shards_of(job: Job, recordings: set[str]) -> dict[str, set[str]]:
     return names_by_shard
 
 
-# Which spans a report offers to listen to: the worst, and those nearest to a limit.
+# Chooses the spans to listen to: mostly the worst, and those nearest to a limit.
 #
-# Of a reason with a limit: the spans furthest beyond the limit, those just beyond it, and
-# packaged clips just inside. Of a reason without one: the longest spans, then the least certain
-# transcripts, or without transcripts random spans. Of the packaged clips: those with the most
-# music or applause, for which recognisers invent words, the least certain transcripts, those
-# nearest to any limit, and random ones if these are too few. Failed recordings are drawn at
-# random. Before all of these, the clips whose recogniser differs most from their reference. A
-# uniform sample of a large corpus would show hardly any of these.
+# First the clips whose recognised text differs most from the reference. For a reason with a limit:
+# the spans furthest beyond it, those just beyond it, and packaged clips just inside. For a reason
+# without one: the longest spans, then the least certain transcripts, or random spans if there are
+# no transcripts. Of packaged clips: those with the most music or applause, for which recognisers
+# invent words, the least certain transcripts, those nearest to any limit, and random ones if these
+# are too few. Failed recordings are drawn at random. A uniform sample of a large corpus would show
+# hardly any of these.
 #
-# One pass over the ledger keeps a few rows of each reason by four orders: whole columns of a
-# ledger of ten million utterances would take a gigabyte.
+# One pass over the ledger keeps a few rows of each reason in four orders, because whole columns of
+# a ledger of ten million utterances would take a gigabyte.
 
-PER_REASON = 8  # clips; twice as many of the packaged ones
-IN_ALL = 80
-DIFFERING = 48  # clips, of which `disagreement` takes some of each kind
+PER_REASON = 8  # clips; for packaged ones twice as many
+IN_ALL = 80  # clips
+DIFFERING = 48  # clips, from which `disagreement` takes some of each kind
 COLUMNS = ("stage", "reason", "outcome", "value", "threshold", "start", "end")
 
-#: Rows of a ledger with what orders them.
+#: Rows of a ledger, with the values that order them.
 SPAN = np.dtype(
     [
         ("row", np.int64),
-        ("chance", np.float64),  # a random number, by which equal ones are ordered
-        ("value", np.float64),  # NaN if the reason has none, as for the limit
+        ("chance", np.float64),  # a random number, which breaks ties
+        ("value", np.float64),  # NaN if the reason has none; the same for the limit
         ("limit", np.float64),
         ("seconds", np.float64),
     ]
 )
 Spans = NDArray[np.void]  # of SPAN
-Picks = list[tuple[int, Why]]  # row numbers of a table, each with why it is shown
+Picks = list[tuple[int, Why]]  # (row number of a table, why it is shown)
 
 
 def excess(spans: Spans) -> Float64s:
-    """How far beyond its limit each value is, as a share of the limit: several columns may share a
-    reason, and each has its own limit. NaN without value or limit."""
+    """Distance of each value beyond its limit, as a share of the limit, because columns with
+    different limits may share a reason. NaN without a value or limit."""
     limit: Float64s = spans["limit"]
     return np.abs(spans["value"] - limit) / np.where(limit == 0, 1.0, np.abs(limit))
 
 
-#: The orders by which rows of a reason are kept; rows without the number are not.
+#: The orders in which the first rows of a reason are kept; rows with NaN are not kept.
 ORDERS: Mapping[str, Callable[[Spans], Float64s]] = {
     "worst": lambda spans: -excess(spans),
     "nearest": excess,
@@ -171,15 +172,15 @@ ORDERS: Mapping[str, Callable[[Spans], Float64s]] = {
 
 @dataclass(slots=True)
 class ReasonRows:
-    """The rows of one reason, or the packaged ones: how many, and the first by each order."""
+    """The number of rows of one reason, or of packaged ones, and the first rows in each order."""
 
     count: int = 0
-    failed: bool = True  # all of them
+    failed: bool = True  # whether all of them failed
     first: dict[str, Spans] = field(default_factory=dict)
 
     @property
     def ranked(self) -> bool:
-        """Whether any row has a value and the limit that it broke."""
+        """Whether any row has a value and a limit."""
         return len(self.first["worst"]) > 0
 
     def add(self, spans: Spans, failed: Bools, most: int) -> None:
@@ -192,8 +193,8 @@ class ReasonRows:
 
 
 def groups_of(ledger: Ledger, seed: int, most: int) -> dict[str, ReasonRows]:
-    """Of each `stage.reason`, by name after the packaged ones, `most` rows by each order.
-    Recordings that left their source are left out."""
+    """For the packaged rows and then for each `stage.reason`, sorted by name, `most` rows in each
+    order. Removed recordings are left out."""
     draw = np.random.default_rng(seed)
     groups: dict[str, ReasonRows] = {}
     first_row = 0
@@ -213,7 +214,7 @@ def groups_of(ledger: Ledger, seed: int, most: int) -> dict[str, ReasonRows]:
 
 
 def _reasons(part: pa.Table) -> dict[str, Bools]:
-    """Which rows have each `stage.reason`."""
+    """By `stage.reason`, which rows have it."""
     stage, reason = (pc.fill_null(part[name], "") for name in ("stage", "reason"))
     coded = long_columns.coded(pc.binary_join_element_wise(stage, reason, "."))
     codes = coded.indices.to_numpy()
@@ -231,9 +232,9 @@ def _spans(part: pa.Table, first: int, draw: np.random.Generator) -> Spans:
 
 
 def chosen_rows(ledger: Ledger, columns: Columns | None, seed: int) -> dict[int, list[Why]]:
-    """Row numbers of the ledger, each with all reasons for showing it: group by group, the packaged
-    first, in each group the worst first. Without a valid table of outcomes, `columns` is None and
-    packaged clips are drawn at random."""
+    """Row numbers of the ledger, each with all reasons for showing it, group by group: packaged
+    ones first, the worst of each group first. Without a valid table of outcomes, `columns` is None
+    and packaged clips are drawn at random."""
     groups = groups_of(ledger, seed, 2 * PER_REASON)
     most = _quota({name: group.count for name, group in groups.items()})
     sides = uncertain_clips.sides_of(columns) if columns is not None else []
@@ -243,8 +244,8 @@ def chosen_rows(ledger: Ledger, columns: Columns | None, seed: int) -> dict[int,
         if group.failed:
             picks = _by_chance(name, group, most)
         elif group.ranked:
-            mine = [side for side in sides if side.group == name]
-            picks = _beyond(name, group, mine, most) + doubts.get(name, [])
+            own_sides = [side for side in sides if side.group == name]
+            picks = _beyond(name, group, own_sides, most) + doubts.get(name, [])
         else:
             picks = [] if name == PACKAGED else _longest(name, group, _parts(most)[0])
             picks += doubts.get(name, [])
@@ -262,7 +263,7 @@ def _doubts(
     sides: Sequence[Side],
     most: int,
 ) -> dict[str, Picks]:
-    """Rows of the ledger that the table of outcomes adds to each group."""
+    """By group, rows of the ledger that are chosen from the table of outcomes."""
     picks_by_group = {DIFFERS: uncertain_clips.differing(columns, DIFFERING)}
     for name, group in groups.items():
         if name == PACKAGED:
@@ -270,8 +271,8 @@ def _doubts(
             picks += uncertain_clips.uncertain(columns, sides, most - len(picks))
             picks_by_group[name] = picks + uncertain_clips.near(columns, sides, most)
         elif group.ranked:
-            mine = [side for side in sides if side.group == name]
-            picks_by_group[name] = uncertain_clips.inside(columns, mine, _parts(most)[2])
+            own_sides = [side for side in sides if side.group == name]
+            picks_by_group[name] = uncertain_clips.inside(columns, own_sides, _parts(most)[2])
         elif name.startswith("transcribe.") and not group.failed:
             picks_by_group[name] = uncertain_clips.uncertain(
                 columns, sides, most - _parts(most)[0], name
@@ -287,8 +288,8 @@ def _doubts(
 
 
 def _quota(counts: Mapping[str, int]) -> int:
-    """Clips of each reason, at least 1, so that the total is at most IN_ALL; of the packaged, twice
-    as many."""
+    """The number of clips for each reason, at least 1, so that the total is at most IN_ALL; twice
+    as many are packaged ones."""
 
     def shown(name: str, most: int) -> int:
         if name == PACKAGED:
@@ -302,14 +303,14 @@ def _quota(counts: Mapping[str, int]) -> int:
 
 
 def _parts(most: int) -> tuple[int, int, int]:
-    """Of `most` clips of a reason: the worst, those just beyond the limit, those just inside."""
+    """How many of `most` clips of a reason are the worst, just beyond the limit and just inside."""
     worst = -(-most // 2)
     beyond = -(-(most - worst) // 2)
     return worst, beyond, most - worst - beyond
 
 
 def _beyond(name: str, group: ReasonRows, sides: Sequence[Side], most: int) -> Picks:
-    """The worst of a reason that has a limit, and those just beyond it, the nearest first."""
+    """The worst spans of a reason with a limit, then those just beyond the limit, nearest first."""
     worst, beyond, _ = _parts(most)
     first, near = group.first["worst"][:worst], group.first["nearest"]
     near = near[~np.isin(near["row"], first["row"])][:beyond]

@@ -1,6 +1,6 @@
-"""Clips worth checking though nothing rejects them: near a limit, or transcribed with doubt.
+"""Finds clips to check although no rule rejects them: near a limit, or with an uncertain text.
 
-They are found in the table of outcomes, a block of a column at a time.
+Reads the table of outcomes, a block of a column at a time.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from tasks.plugins.rules import Limit
 
 PACKAGED = "packaged"
 DIFFERS = "differs most"
-NEAR = 0.5  # of the range of the middle 90 % of values: the largest distance that is near
-#: Measures of a recogniser's certainty, and which end of each means doubt.
+NEAR = 0.5  # largest distance that is near, as a share of the range of the middle 90 % of values
+#: Measures of a recogniser's certainty, and the end of each that means uncertain.
 CERTAINTY = (
     ("avg_logprob", "min"),
     ("wer", "max"),
     ("speech_after_text", "max"),
     ("language_probability", "min"),
 )
-#: Shares of a clip in which sounds are heard that recognisers invent words for.
+#: Measures of the share of a clip with sounds for which recognisers invent words.
 INVENTED = ("sounds_applause", "sounds_music", "sounds_singing", "music_share")
-LEAST_INVENTED = 0.05  # of a clip
-_STAGES = {"filters": "filter", "enhance": "enhance", "text": "transcribe"}  # by shelf
+LEAST_INVENTED = 0.05  # least share of a clip that counts
+_STAGES = {"filters": "filter", "enhance": "enhance", "text": "transcribe"}  # by kind of plug-in
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a span is shown among the clips of `group`, which is `packaged` or `stage.reason`."""
+    """Why a span is shown in `group`, which is `packaged` or `stage.reason`."""
 
     group: str
     kind: str  # worst, just beyond, just inside, music or applause, least certain, near a limit,
@@ -41,12 +41,12 @@ class Why:
     measure: str = ""  # column; empty if unknown
     value: float | None = None
     limit: float | None = None
-    side: str = ""  # min, max: what `limit` bounds
+    side: str = ""  # min, max: whether `limit` is a lower or an upper one
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One limit of a rule, and the group of rejections it causes."""
+    """One limit of a rule, and the group of its rejections."""
 
     group: str
     column: str
@@ -54,7 +54,7 @@ class Side:
     limit: float
 
     def distances(self, values: Float64s) -> Float64s:
-        """How far values are inside the limit; negative beyond it, NaN if unknown."""
+        """Distances of values inside the limit; negative beyond it, NaN without a value."""
         return values - self.limit if self.side == "min" else self.limit - values
 
     def why(self, group: str, kind: str, value: float) -> Why:
@@ -64,9 +64,9 @@ class Side:
 def sides_of(columns: Columns) -> list[Side]:
     """Every limit of every rule."""
     sides = []
-    for asked in columns.asked:
-        if isinstance(asked.rule, Limit):
-            rule, stage = asked.rule, _STAGES[asked.shelf]
+    for shelf_rule in columns.rules:
+        if isinstance(shelf_rule.rule, Limit):
+            rule, stage = shelf_rule.rule, _STAGES[shelf_rule.shelf]
             for side, reason, limit in (("min", rule.low, rule.min), ("max", rule.high, rule.max)):
                 if limit is not None:
                     sides.append(Side(f"{stage}.{reason}", rule.column, side, float(limit)))
@@ -74,7 +74,7 @@ def sides_of(columns: Columns) -> list[Side]:
 
 
 class Ranked(NamedTuple):
-    """A row with its value of a measure, and the number by which rows are ordered."""
+    """A row, its value of a measure, and the key by which rows are ordered."""
 
     row: int
     value: float
@@ -89,8 +89,10 @@ def ranked(
     members: Bools | None = None,
     largest: str = "",
 ) -> list[Ranked]:
-    """The rows, or members, whose values of a measure have the smallest keys, sorted, without NaN;
-    equal ones by the largest value of another measure, else as they come."""
+    """The rows with the smallest keys, sorted; rows whose key is NaN are left out. `name`: the
+    measure from whose values `key` is computed; `members`: the rows to choose from, None: all;
+    `largest`: a measure whose larger values come first among equal keys, else rows keep their
+    order."""
     rows = np.zeros(0, np.int64)
     values, keys, ties = np.zeros((3, 0))
     for number, some in enumerate(columns.blocks):
@@ -112,7 +114,7 @@ def ranked(
 
 
 def inside(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[int, Why]]:
-    """Packaged rows just inside the limits of a reason, the nearest first."""
+    """Packaged rows just inside the limits of a reason, nearest first."""
     candidates = []
     for side in sides:
 
@@ -127,7 +129,7 @@ def inside(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[in
 
 
 def near(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[int, Why]]:
-    """Packaged rows nearest to any limit, at most two per limit and `count` in all."""
+    """Packaged rows nearest to any limit, at most two for each limit and `count` in all."""
     candidates = []
     for side in sides:
         spread = columns.spread(side.column)
@@ -145,7 +147,7 @@ def near(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[int,
 
 
 def _first(candidates: list[tuple[float, int, Why]], count: int) -> list[tuple[int, Why]]:
-    """The rows with the smallest numbers."""
+    """The rows of the candidates with the smallest numbers."""
     return [
         (row, why)
         for _, row, why in sorted(candidates, key=lambda candidate: candidate[:2])[:count]
@@ -153,7 +155,7 @@ def _first(candidates: list[tuple[float, int, Why]], count: int) -> list[tuple[i
 
 
 def invented(columns: Columns, count: int) -> list[tuple[int, Why]]:
-    """Packaged rows with the most music or applause, whose texts may be invented."""
+    """Packaged rows with the most music, singing or applause, whose texts may be invented."""
     why_by_row: dict[int, tuple[float, Why]] = {}
     for name in INVENTED:
         if name not in columns.names:
@@ -171,22 +173,24 @@ def _invented(shares: Float64s) -> Float64s:
 def uncertain(
     columns: Columns, sides: Sequence[Side], count: int, group: str = PACKAGED
 ) -> list[tuple[int, Why]]:
-    """Rows of a group that the recogniser was least sure of: the first by each measure, then the
-    second by each; `count` in all, without repetition."""
+    """Rows of a group with the least certain transcripts: the first by each measure, then the
+    second by each, and so on; `count` in all, without repetition."""
     members = columns.packaged if group == PACKAGED else columns.rejected(group)
     orders: list[list[tuple[int, Why]]] = []
     for name, side in CERTAINTY:
         if name not in columns.names:
             continue
-        doubt, trust = (np.positive, np.negative) if side == "min" else (np.negative, np.positive)
-        best = ranked(columns, name, trust, 1, members)
+        worst_first, best_first = (
+            (np.positive, np.negative) if side == "min" else (np.negative, np.positive)
+        )
+        best = ranked(columns, name, best_first, 1, members)
         limits = [s.limit for s in sides if (s.column, s.side) == (name, side)]
         limit = limits[0] if limits else None
-        # Rows with the best value of all raise no doubt.
+        # Rows with the best value of all are not uncertain.
         orders.append(
             [
                 (row, Why(group, "least certain", name, value, limit, side))
-                for row, value, _ in ranked(columns, name, doubt, count, members)
+                for row, value, _ in ranked(columns, name, worst_first, count, members)
                 if value != best[0].value
             ]
         )
@@ -199,8 +203,8 @@ def uncertain(
 
 
 def differing(columns: Columns, count: int) -> list[tuple[int, Why]]:
-    """Rows whose recogniser's text has the most errors against their reference for its length, and
-    among equals the most errors, whatever became of them."""
+    """Rows with the highest word error rate against their reference, and among equals the most
+    errors, whatever their outcome."""
     first = ranked(columns, "wer", _wrong, count, largest="word_errors")
     return [(row, Why(DIFFERS, DIFFERS, "wer", rate)) for row, rate, _ in first]
 
@@ -210,10 +214,10 @@ def _wrong(rates: Float64s) -> Float64s:
 
 
 def least(values: Float64s, count: int, chance: Float64s | None = None) -> list[int]:
-    """Positions of the smallest values, sorted, without NaN; equal ones by `chance`, else as they
-    come."""
+    """Positions of the `count` smallest values, sorted; only finite ones. Ties are broken by
+    `chance`, else by position."""
     places = np.flatnonzero(np.isfinite(values))
-    if len(places) > count:  # all ties with the last one stay, so that the order decides
+    if len(places) > count:  # with all ties of the last one, which are ordered below
         places = places[values[places] <= np.partition(values[places], count - 1)[count - 1]]
     ties = places if chance is None else chance[places]
     order: list[int] = places[np.lexsort((ties, values[places]))][:count].tolist()

@@ -1,6 +1,6 @@
-"""Where the time of a run went, from metrics.parquet: slow shards, and busy workers over time.
+"""The time of a run, from metrics.parquet: slow shards, and busy workers over time.
 
-Everything is summed before it reaches the page: 100,000 shards take as much of it as ten.
+Everything is summed before it reaches the page, so 100,000 shards take as much of it as ten.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from tasks.stages.contract import STAGES
 
 SLOWEST = 12  # shards in the list
 BINS = 120  # steps of time
-LANES = 24  # the busiest workers, which get a line of their own
+LANES = 24  # workers, the busiest ones, with a line of their own
 
 
 class StageWork(TypedDict):
-    """Work of a stage: sums over its calls, s, and the largest memory of one, bytes."""
+    """The work of a stage."""
 
     stage: str
     calls: int
-    wall: float
-    cpu: float
-    busy: float  # workers at once, on the mean
-    memory: int
-    wait: float  # the median
+    wall: float  # s, sum over the calls
+    cpu: float  # s, sum over the calls
+    busy: float  # mean number of workers at a time
+    memory: int  # bytes, largest of a call
+    wait: float  # s, median of the calls
     gpu: float | None  # percent
 
 
@@ -44,7 +44,7 @@ class Busy(TypedDict):
 
 
 class Lane(TypedDict):
-    """A worker: its main stage over time, as runs of steps, and its share of busy time."""
+    """A worker: its main stage in each step of time, and its share of busy time."""
 
     worker: str
     host: str
@@ -54,7 +54,7 @@ class Lane(TypedDict):
 
 
 class Call(TypedDict):
-    """A call on a shard, as `metrics.rates` has it."""
+    """A call on a shard: a row of `metrics.rates`."""
 
     stage: str
     shard: str
@@ -67,19 +67,19 @@ class Call(TypedDict):
 
 
 class Work(TypedDict):
-    """The section of workers; `more` are left out."""
+    """The section on workers."""
 
-    seconds: float
+    seconds: float  # from the first call's start to the last one's end
     slowest: list[Call]
     stages: list[StageWork]
     busy: list[Busy]
     lanes: list[Lane]
-    more: int
+    more: int  # workers without a lane
 
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """Every call that returned; times in s since the first one began."""
+    """All calls that returned; times in s since the start of the first one."""
 
     worker: Int64s
     stage: Int64s
@@ -137,7 +137,7 @@ def _calls(table: pa.Table) -> _Calls | None:
 def _spread(calls: _Calls, chosen: Bools, step: float) -> Float64s:
     """The mean number of these calls running at once in each step of time; float64 [BINS].
 
-    The integral of begun calls minus that of ended calls, from one edge to the next.
+    It is the integral of begun calls minus that of ended calls, from one edge to the next.
     """
     edges = np.arange(BINS + 1) * step
 
@@ -154,7 +154,7 @@ def _spread(calls: _Calls, chosen: Bools, step: float) -> Float64s:
 
 
 def _lanes(calls: _Calls, step: float) -> list[Lane]:
-    """All workers, the busiest first."""
+    """The lanes of all workers, the busiest first."""
     lanes: list[Lane] = []
     whole = float(calls.end.max())
     for number, (worker, host) in enumerate(calls.names):
@@ -204,7 +204,7 @@ def _stage(table: pa.Table, stage: str, whole: float) -> StageWork:
 
 
 def _slowest(table: pa.Table) -> list[Call]:
-    """The slowest shards relative to the median of their stage, then by time."""
+    """The SLOWEST shards, by their rate relative to the stage's median, then by wall time."""
     rows = metrics.rates(table)
     sorting = rows.append_column("slow", pc.fill_null(rows["times"], 0.0))
     down, up = ("slow", "wall_seconds"), ("stage", "shard")

@@ -1,2 +1,2 @@
-"""Shared by every room: errors, columns, logs, types, limits of the machine. Imports no other
+"""Shared by all rooms: errors, columns, logs, types, limits of the machine. Imports no other
 room."""

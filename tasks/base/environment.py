@@ -1,8 +1,8 @@
 """The environment of this process: the only module of `tasks/` that reads or sets variables.
 
-Everything that affects a run is in its settings. Variables only hold what belongs to one process or
-machine: the GPUs that a worker sees, the place of its user's cache, a key that must not travel with
-the settings.
+Everything that affects a run is in its settings. Variables only hold values of one process or
+machine: the GPUs that a worker may use, the place of its user's cache, a key that must not travel
+with the settings.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def no_telemetry() -> None:
-    """ONNX Runtime starts a telemetry client when it is imported; this keeps it off."""
+    """Keep ONNX Runtime from starting its telemetry client when it is imported."""
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
@@ -39,14 +39,14 @@ def client_version() -> str | None:
 
 
 def engines() -> dict[str, str] | None:
-    """Modules that this worker loads before its first task; reading the attribute named beside each
+    """Modules that this worker loads before its first task, each with an attribute whose first read
     loads it. None: load everything that any run may need."""
     value = os.environ.get(ENGINES_VARIABLE)
     return json.loads(value) if value else None
 
 
 def secret(name: str) -> str:
-    """The value of the variable that settings name (`api_key_env`); "" if it is not set."""
+    """The value of a variable that the settings name (`api_key_env`); "" if it is not set."""
     return os.environ.get(name, "")
 
 
@@ -87,8 +87,8 @@ def setting(name: str, value: str | None) -> Iterator[None]:
 
 @contextmanager
 def with_home() -> Iterator[None]:
-    """Gives a user who has neither HOME nor a passwd entry, as in a container that runs under an
-    arbitrary uid, the home `/`, as login does: some libraries need a home when they are
+    """Set HOME to `/`, as login does, for a user with neither HOME nor a passwd entry, as in a
+    container that runs under an arbitrary uid: some libraries need a home when they are
     imported."""
     try:
         Path.home()

@@ -1,16 +1,16 @@
 """Every error that uttermill raises on purpose.
 
-    MillError                 something a person can act on: one sentence, cause and remedy
-    ├── ConfigError           settings or usage; raised before a worker starts (exit 2)
+    MillError                 a problem that a person can solve: one sentence, cause and remedy
+    ├── ConfigError           wrong settings or usage; raised before a worker starts (exit 2)
     ├── RunError              the run cannot go on or refuses to publish (exit 1)
     │   ├── NothingLeft       every recording was dropped or failed, with the reasons
     │   ├── TooManyFailed     more recordings failed than max_failed_fraction allows
-    │   └── KilledFromOutside an item's process was killed, by no fault of the item as far as known
+    │   └── KilledFromOutside an item's process was killed, as far as known not because of the item
     ├── OutLocked             another run holds the lock of OUT (exit 4)
-    ├── CorruptManifest       a checkpoint or blob is not what was committed: it is recomputed
-    ├── UnsafePlace           a name from data leads out of its folder, or a link lies on its way
-    ├── ConservationError     samples were lost or counted twice: our bug, loud
-    └── ItemError             one item is bad: quarantined as (code, detail), the shard goes on
+    ├── CorruptManifest       a checkpoint or blob has changed since its commit: it is recomputed
+    ├── UnsafePlace           a name from data leads out of its folder, or over a link
+    ├── ConservationError     samples were lost or counted twice: a bug of uttermill
+    └── ItemError             one item is bad: it is quarantined, and the shard goes on
 
 Only `ItemError` is caught around an item. Anything else is a bug and ends the shard.
 """
@@ -34,17 +34,17 @@ class MillError(Exception):
 
 
 class ConfigError(MillError):
-    """Wrong settings or usage. Raise it before work starts, with what to correct."""
+    """Wrong settings or usage. Raise it before work starts, and say what to correct."""
 
 
 class RunError(MillError):
-    """The run cannot go on, or refuses to publish. Say why, and what to do about it."""
+    """The run cannot go on, or refuses to publish. Say why, and name the remedy."""
 
 
 class NothingLeft(RunError):
-    """Nothing is left to package. `reasons` as in a summary (`<stage>.<reason>`: items, seconds);
+    """There is no clip to package. `reasons`: as in a summary (`<stage>.<reason>`: items, seconds);
     `ignored`: number of files skipped while listing, by reason; `notes`: the first recordings that
-    failed, then what kind of source each was taken for, in words."""
+    failed, then sentences about the kind that each source was taken for."""
 
     def __init__(
         self,
@@ -64,7 +64,8 @@ class NothingLeft(RunError):
 
 
 class TooManyFailed(RunError):
-    """More recordings failed than the settings allow; `broken`: the first of them, in words."""
+    """More recordings failed than the settings allow; `broken`: messages about the first of
+    them."""
 
     def __init__(self, message: str, broken: Sequence[str] = ()) -> None:
         super().__init__(message, broken)
@@ -101,10 +102,10 @@ class ConservationError(MillError):
 
 
 class ItemError(MillError):
-    """One bad item: it fails, and the run goes on. `code` is stable and goes to the ledger;
-    `detail` is a sentence for people.
+    """One item is bad: it fails, and the run goes on. `code` is stable and appears in the ledger;
+    `detail`: a sentence for people.
 
-    `decoded`: samples (native rate) decoded before the error; they count as failed.
+    `decoded`: samples decoded before the error, which count as failed; `rate`: their rate, Hz.
     """
 
     def __init__(self, code: str, detail: str = "", decoded: int = 0, rate: int = 0) -> None:
@@ -120,7 +121,7 @@ class ItemError(MillError):
         return f"{self.code}: {self.detail}" if self.detail else self.code
 
 
-MOST_DETAIL = 500  # characters of a detail that are kept; a library may quote a whole file
+MOST_DETAIL = 500  # characters kept of a detail, because a library may quote a whole file
 
 
 def shortened(detail: str) -> str:

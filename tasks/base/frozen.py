@@ -1,7 +1,8 @@
-"""Dataclasses for one object per utterance: frozen only to the type checker.
+"""`dataclass` and `cached_property` for objects of which there is one for each utterance.
 
-Python sets each field of a `frozen=True` dataclass by a call, at three times the cost. Its
-`cached_property` takes a lock (until 3.12), which costs more than computing most values.
+Their dataclasses are frozen only to the type checker, because Python sets each field of a
+`frozen=True` dataclass by a call, at three times the cost. Its own `cached_property` takes a lock
+(until 3.12), which costs more than computing most values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""JSON data: types of open objects and of shapes that several modules read; and the parser."""
+"""Types of JSON data that several modules read, and the parser."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JsonValue: TypeAlias = "str | int | float | Sequence[JsonValue] | Mapping[str, J
 
 
 class Reason(TypedDict):
-    """The cost of one reason."""
+    """Items and seconds that one reason removed."""
 
     items: int
     seconds: float
@@ -32,8 +32,8 @@ class Summary(TypedDict):
 
 
 class Arrived(TypedDict):
-    """Recordings that the previous version does not have: their number, how many failed, and their
-    utterances by outcome."""
+    """Recordings that the previous version does not have: numbers of recordings, of packaged and
+    dropped utterances, and of failed recordings."""
 
     recordings: int
     packaged: int

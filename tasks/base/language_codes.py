@@ -1,7 +1,7 @@
-"""Language codes as settings and lists write them, and which code belongs to a name.
+"""Parses language codes as settings and lists write them, and finds the code for a name.
 
-A code is ISO 639-1, or 639-3 where there is none, with or without script and region: `en`, `yue`,
-`zh-Hant-TW`, `en_us`.
+A code is ISO 639-1, or 639-3 for languages without one, with or without script and region: `en`,
+`yue`, `zh-Hant-TW`, `en_us`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ log = logging.getLogger("uttermill")
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Suppress all logging inside: for checks that run again later, where their messages count."""
+    """Suppress all logging inside, for checks that run again later and log their messages then."""
     log.disabled = True
     try:
         yield
@@ -22,12 +22,12 @@ def silent() -> Iterator[None]:
 @contextmanager
 def once() -> Iterator[None]:
     """Log each message only once inside: for work whose parts report the same finding."""
-    spoken = set[str]()
+    logged = set[str]()
 
     def is_new(record: logging.LogRecord) -> bool:
-        words = record.getMessage()
-        new = words not in spoken
-        spoken.add(words)
+        message = record.getMessage()
+        new = message not in logged
+        logged.add(message)
         return new
 
     log.addFilter(is_new)

@@ -1,10 +1,10 @@
 """Hides credentials wherever settings or messages leave the process.
 
-Of a URL only the parts known to be harmless stay: `scheme://host/path`, and a few fields of its
-query (PUBLIC). Everything else may grant access, whatever its name: user and password, other query
-fields, parameters, the fragment. Outside URLs, values of settings named like a secret are hidden,
-and so is what follows such a name and `=`. Everything that writes settings or messages uses this
-module: the models when they are serialised (dataset.json, the settings of a run, Prefect's
+Of a URL, only parts that are known to be harmless stay: `scheme://host/path`, and a few fields of
+the query (PUBLIC). All other parts may grant access, whatever their names: user and password, other
+query fields, parameters, the fragment. Outside URLs, values of settings named like a secret are
+hidden, and so is the text after such a name and `=`. All code that writes settings or messages uses
+this module: the models when they are serialised (dataset.json, the settings of a run, Prefect's
 parameters), every `MillError`, and every log record.
 """
 

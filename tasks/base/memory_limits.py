@@ -1,8 +1,8 @@
 """How much memory this process may use, and how many processes the kernel killed for lack of it.
 
 Slurm's `--mem`, systemd's `MemoryMax` and containers put a process into a control group below the
-root of the control group file system. The limit of every group up to the root counts, so all of
-them are read, v1 and v2.
+root of the control group file system. The limits of all groups up to the root apply, so all of them
+are read, in v1 and v2.
 """
 
 from __future__ import annotations

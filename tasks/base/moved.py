@@ -51,7 +51,7 @@ class _Moved(MetaPathFinder, Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """The module has already run under its new name; restore that specification."""
+        """Only restore the specification: the module has already run under its new name."""
         assert module.__spec__ is not None
         module.__spec__ = module.__spec__.loader_state
 

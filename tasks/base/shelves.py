@@ -1,4 +1,5 @@
-"""The built-in plug-ins: a plug-in is registered by its file. Imports nothing of ours."""
+"""Names of the built-in plug-ins: a plug-in is registered by its file. Imports nothing of
+uttermill."""
 
 from __future__ import annotations
 

@@ -52,11 +52,11 @@ def _chosen(job: Job) -> list[tuple[Measuring, Plugin]]:
 
 
 def check(job: Job) -> None:
-    """ConfigError if two plug-ins use the same name for an annotation or column, or a limit names
-    an unknown label."""
+    """Raises ConfigError if two plug-ins use the same name for an annotation or column, if a limit
+    names an unknown label, or if a plug-in needs a measure that no plug-in takes."""
     rules_of("filters", job.filter.all_filters)
     declared = of_job(job)
-    _check_asked(job)
+    _check_needed(job)
     _check_suspects(job)
     columns = [
         *(column for p in job.filter.all_filters for column in plugins.columns("filters", p.use)),
@@ -71,8 +71,8 @@ def check(job: Job) -> None:
             )
 
 
-def _check_asked(job: Job) -> None:
-    """ConfigError if a corpus-wide plug-in needs a measure that no plug-in takes."""
+def _check_needed(job: Job) -> None:
+    """Raises ConfigError if a corpus-wide plug-in needs a measure that no plug-in takes."""
     chosen = _chosen(job)
     measured = {field.name for field in UTTERANCES if pa.types.is_floating(field.type)}
     for shelf, plugin in chosen:
@@ -87,7 +87,7 @@ def _check_asked(job: Job) -> None:
 
 
 def _check_suspects(job: Job) -> None:
-    """ConfigError if `transcribe.also_when` uses a measure that no filter takes."""
+    """Raises ConfigError if `transcribe.also_when` uses a measure that no filter takes."""
     measured = {c for plugin in job.filter.all_filters for c in values_of(plugin.use)}
     if missing := [name for name in job.transcribe.also_when if name not in measured]:
         raise ConfigError(
@@ -97,7 +97,7 @@ def _check_suspects(job: Job) -> None:
 
 
 def on_shelves() -> dict[str, Annotation]:
-    """The annotations of the built-in plug-ins, by name, and SPOKEN."""
+    """The annotations of all built-in plug-ins and of diarizers (SPOKEN), by name."""
     declared = {
         name: kind
         for shelf in plugins.MEASURING
@@ -113,7 +113,8 @@ def labels(job: Job) -> dict[str, Label]:
 
 
 def label_fields(job: Job) -> list[pa.Field]:
-    """The labels that rules can use: a corpus-wide plug-in's own come after all rules."""
+    """Columns of the labels that rules can use; labels of corpus-wide plug-ins are made after all
+    rules."""
     early = [
         one for one in of_job(job) if plugins.measuring(one.shelf).load(one.use).labelled is None
     ]

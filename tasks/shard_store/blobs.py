@@ -1,8 +1,8 @@
 """The resampled audio: int16 little-endian PCM of many utterances in one file per part.
 
-One file per part, not per utterance, so that millions of clips are not millions of files. Every
-read is checked against the hash in the manifest: at once, or, for PCM that package copies, when the
-copy is read back.
+There is one file per part, not per utterance, so that millions of clips are not millions of files.
+Every read is checked against the hash in the manifest: at once or, for PCM that `package` copies,
+when the copy is read back.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Pcm = NDArray[np.int16]
 
 
 class MadeAudio(EnhancedRow):
-    """A row whose samples are still to be stored."""
+    """A row with samples that are not stored yet."""
 
     pcm: NotRequired[Pcm]
 
@@ -98,14 +98,15 @@ def present(row: AudioRow, sizes: Callable[[str], int]) -> bool:
 
 
 def read(out: Path, shard: str, row: AudioRow) -> Pcm:
-    """PCM of one utterance, int16 [num_samples]; CorruptManifest if the bytes do not match."""
+    """PCM of one utterance, int16 [num_samples]. Raises CorruptManifest if it is missing or does
+    not match its hash."""
     with stored(out, shard, [row]) as pcm:
         return pcm(row)
 
 
 @contextmanager
 def stored(out: Path, shard: str, rows: Sequence[AudioRow]) -> Iterator[Callable[[AudioRow], Pcm]]:
-    """`reading` of rows of a shard's PCM."""
+    """`reading` for rows of a shard's manifest."""
 
     def place(row: AudioRow) -> _Place:
         file = f"{shard}/{row['blob']}"
@@ -119,10 +120,11 @@ def stored(out: Path, shard: str, rows: Sequence[AudioRow]) -> Iterator[Callable
 def reading(
     out: Path, rows: Iterable[ClipRow], proved: bool = True
 ) -> Iterator[Callable[[ClipRow], Pcm]]:
-    """A function that returns the PCM of a plan's row, int16 [num_samples], muted where the row
-    says so; fastest in the order of `rows`.
+    """A function that returns the PCM of a planned row, int16 [num_samples], with its `muted` spans
+    silenced; fastest in the order of `rows`.
 
-    CorruptManifest if the blob is gone or too short or, if `proved`, has another hash.
+    It raises CorruptManifest if the blob is missing or too short or, with `proved`, if the hash
+    differs.
     """
     with storage.of(out).spans(out / "audio", (_place(row).span for row in rows)) as read_span:
 

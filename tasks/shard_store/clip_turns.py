@@ -1,8 +1,8 @@
 """The turns of a clip that holds several, with the texts and words of each.
 
-A turn's own channel has priority (`own_channels.py`), then the words of the whole clip: a word
-belongs to the stretch of speech that it overlaps most, else to the nearest; where two people speak
-at once, to the person of the previous word.
+A turn's words come from its own channel if there is a transcript of that (`own_channels.py`), else
+from the whole clip: a word belongs to the stretch of speech that it overlaps most, else to the
+nearest; if two people speak at once, to the person of the previous word.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def of(
     language: str | None,
     thorough: bool = False,
 ) -> list[LabelledTurnRow]:
-    """The turns by start. `words`: of the clip, as published; None: times are unknown. A turn's
-    text is the source's, if it states one for each stretch, else what was recognised. `thorough`:
-    the clip has something to hide."""
+    """The turns, sorted by start. A turn's text is the source's if that states one for each
+    stretch, else the recognised one. `words`: the clip's published words; None: their times are
+    unknown; `thorough`: search the texts thoroughly, because the clip has hidden words."""
     cut = utterance.cut
     heard_turns = own_channels.heard(utterance.in_channels, cut.start, cut.rate)
     in_channels = {one.turn: one for one in heard_turns}

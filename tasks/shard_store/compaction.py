@@ -32,8 +32,7 @@ PLACES = ["audio", "blob", "offset", "num_samples", "sha256", "error_code"]
 
 
 def due(out: Path, stage: str, shard: str) -> bool:
-    """Whether some files of the shard can be joined or removed. Damaged ones are removed at
-    once."""
+    """Whether files of the shard can be joined or removed. Removes damaged files at once."""
     paths, pcm = _listed(out, stage, shard)
     if len(paths) < 2 and len(pcm) < 2:
         return False
@@ -47,22 +46,22 @@ def compact(out: Path, stage: str, shard: str, schema: pa.Schema) -> bool:
     anything to do.
 
     `schema`: of the stage's rows. Rows whose PCM is gone or was recomputed are left out. Only the
-    worker that holds the shard may call it. CorruptManifest if a file is damaged.
+    worker that holds the shard may call it. Raises CorruptManifest if a file is damaged.
     """
     paths, pcm = _listed(out, stage, shard)
     if len(paths) < 2 and len(pcm) < 2:
         return False
     parts = manifest.read(out, stage, shard, manifest.refuse)
-    goes = _held(paths, parts)
+    obsolete = _held(paths, parts)
     for group in filter(_several, _groups(parts)):
         _join(out, stage, shard, group, schema)
-        goes += sorted({part.path for part in group})
-    for path in goes:
+        obsolete += sorted({part.path for part in group})
+    for path in obsolete:
         storage.remove(path)
-    spare = _unnamed(pcm, manifest.read(out, stage, shard) if goes else parts)
+    spare = _unnamed(pcm, manifest.read(out, stage, shard) if obsolete else parts)
     for path in spare:
         storage.remove(path)
-    return bool(goes or spare)
+    return bool(obsolete or spare)
 
 
 def _listed(out: Path, stage: str, shard: str) -> tuple[list[Path], list[Path]]:

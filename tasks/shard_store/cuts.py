@@ -23,12 +23,12 @@ from tasks.shard_store.chosen_rules import cheap_rules, costly
 from tasks.shard_store.decision_log import Decision
 from tasks.storage import tables
 
-#: How far a source's segment may end beyond its recording, s: its times are rounded, and an AAC
-#: header counts up to 132 ms of padding. No word is so short. Kaldi's `extract-segments` allows 0.5
-#: s, Lhotse 0.025 s.
+#: How far a source's segment may end beyond its recording, s: times are rounded, and an AAC header
+#: counts up to 132 ms of padding; words are longer. Kaldi's `extract-segments` allows 0.5 s, Lhotse
+#: 0.025 s.
 MOST_BEYOND = 0.15
 TURNS = "turns"  # kind of the row of a recording's turns
-RECUT = "recut"  # kind of rows with measures of clips that a person cut again: not spans of the cut
+RECUT = "recut"  # kind of rows with measures of clips that a person cut again; not spans of a cut
 
 Key = tuple[int, int, int | None]  # start, end, index of the source's segment
 
@@ -45,6 +45,7 @@ class FilterColumns(NamedTuple):
 
 
 def filter_columns(filters: Sequence[Plugin]) -> FilterColumns:
+    """The names under which these filters store values."""
     columns = tuple(frozenset(annotated.values_of(plugin.use)) for plugin in filters)
     kept = tuple(frozenset(annotated.kept_of(plugin.use)) for plugin in filters)
     every = frozenset[str]().union(*columns), frozenset[str]().union(*kept)
@@ -61,9 +62,9 @@ class Cut:
     error_code: str | None = None
     error_detail: str | None = None
     faults: tuple[Fault, ...] = ()
-    notes: tuple[str, ...] = ()  # oddities that cost nothing
-    known: bool = False  # the row of kind `recording` was read
-    refusal: Refusal | None = None  # it is beyond a current limit
+    notes: tuple[str, ...] = ()  # oddities without loss of samples
+    known: bool = False  # whether the row of kind `recording` was read
+    refusal: Refusal | None = None  # set if the recording is beyond a current limit
     spans: list[CutRow] = field(default_factory=list)
     measures: dict[Key, dict[str, MeasureValue]] = field(default_factory=dict)
     #: Includes fingerprints.
@@ -73,17 +74,21 @@ class Cut:
     def within(self, limits: Limits, channels: int, size: int) -> Cut | None:
         """This cut, or the refusal of a recording beyond a current limit. None if a lower limit
         refused it: its rest is unknown."""
-        no = limits.of_decoded(self.rate, channels, size, self.decoded) if self.decoded else None
-        if no is not None:
-            return Cut.refused(no, self.rate)
+        refusal = None
+        if self.decoded:
+            refusal = limits.of_decoded(self.rate, channels, size, self.decoded)
+        if refusal is not None:
+            return Cut.refused(refusal, self.rate)
         return None if self.error_code in REFUSED else self
 
     @classmethod
-    def refused(cls, no: Refusal, rate: int) -> Cut:
-        return cls(no.decoded, rate, 0, no.code, no.detail, known=True, refusal=no)
+    def refused(cls, refusal: Refusal, rate: int) -> Cut:
+        """The cut of a recording beyond a limit; `rate`: its native rate, Hz."""
+        code, detail = refusal.code, refusal.detail
+        return cls(refusal.decoded, rate, 0, code, detail, known=True, refusal=refusal)
 
     def count_faults(self) -> None:
-        """Compute the measure of damage from the faults where no part has it."""
+        """Compute the measure of damage from the faults, for utterances without a stored one."""
         for span in self.spans:
             if span["kind"] == "utterance" and span["end"] > span["start"]:
                 start, end = span["start"], span["end"]
@@ -115,7 +120,7 @@ class Cut:
 
 def seconds_beyond(segment: Segment, cut: Cut) -> float:
     """How far a source's segment ends beyond the decoded audio, s; 0 if it does not. A segment
-    without an end does if its last word begins there."""
+    without an end is beyond it if its last word begins there."""
     if not cut.rate:
         return 0.0
     length, end = cut.decoded / cut.rate, segment.end
@@ -125,7 +130,7 @@ def seconds_beyond(segment: Segment, cut: Cut) -> float:
 
 
 def no_samples(segment: Segment, cut: Cut) -> str:
-    """Why a source's segment holds no sample of the decoded audio."""
+    """A text that says why a source's segment contains no decoded sample."""
     end = "the end" if segment.end is None else f"{segment.end:.9g} s"
     length = cut.decoded / cut.rate
     if segment.start < length:
@@ -134,10 +139,10 @@ def no_samples(segment: Segment, cut: Cut) -> str:
 
 
 def segments_of(recording: RecordingRow) -> tuple[Segment, ...] | None:
-    """The spans that the source asks for; None if it lists the recording as a whole.
+    """The spans that the source lists; None if it lists the recording as a whole.
 
-    NeMo's manifests name the length to read. If that is about the file's own length, the recording
-    counts as a whole; otherwise it is a span with all data of the source.
+    NeMo's manifests give the length to read. If that is about the file's length, the recording
+    counts as whole; otherwise it is a single span with the recording's text, speaker and language.
     """
     if (given := recording["segments"]) is not None:
         return tuple(map(_segment, given))
@@ -149,7 +154,8 @@ def segments_of(recording: RecordingRow) -> tuple[Segment, ...] | None:
 
 
 def segment_of(span: CutRow, rate: int, given: Sequence[Segment] | None) -> Segment | None:
-    """The source's segment for a span, or the sentence found there."""
+    """The source's segment for a span, or a segment with the sentence that the segmenter found
+    there; None without either."""
     if given is not None and span["given"] is not None:
         return given[span["given"]]
     if (text := span.get("text")) is None:
@@ -190,11 +196,11 @@ def merge_turns(turns_by_recipe: dict[str, tuple[Turn, ...]], table: pa.Table) -
 def merge(
     cuts_by_recipe: dict[str, Cut], table: pa.Table, usable: set[str], failures_stand: bool
 ) -> None:
-    """Add the rows of one part to `cuts_by_recipe`; the first cut of a recipe stays, unless a limit
-    broke it off.
+    """Add the rows of one part to `cuts_by_recipe`; the first cut of a recipe stays, unless it was
+    refused for a limit.
 
-    `usable`: filters whose stored measures have the current recipe. `failures_stand`: keep failed
-    rows.
+    `usable`: filters whose stored measures have the current recipe; `failures_stand`: whether
+    failed rows count.
     """
     columns = {c for use in usable for c in plugins.columns("filters", use)}
     labels = {key: kind for use in usable for key, kind in annotated.labels_of(use).items()}

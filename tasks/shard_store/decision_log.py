@@ -4,12 +4,12 @@
     {"id": "…", "decision": "retext", "text": "the right words", …}
     {"id": "…", "decision": "recut", "start": 12.25, "end": 15.5, …}
 
-`recut` moves the boundaries of a clip, s from the recording's first sample; the new clip has its
-own id, and rules apply to it again, unless a `text` shows that it is wanted.
+`recut` moves the boundaries of a clip, in s from the recording's first sample. The new clip has its
+own id, and rules apply to it again, unless the decision has a `text`, which keeps it.
 
-Of several decisions on one utterance the last counts; `undo` cancels earlier ones. Writers take a
-lock and append in one write, so that concurrent ones lose nothing, and what a run has read never
-changes. In a bucket each batch is an object below OUT/reviews instead, after those of an
+The last decision on an utterance counts; `undo` cancels earlier ones. Writers take a lock and
+append in one write, so that concurrent writers lose nothing, and lines that a run has read never
+change. In a bucket, each batch is an object below OUT/reviews instead, read after an
 OUT/reviews.jsonl that was copied there (`tasks.storage.append_log`).
 """
 
@@ -39,8 +39,7 @@ LONGEST = 20_000  # characters of a text or a note
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One person's decision on one utterance. `when`: RFC 3339, UTC; it never gets into a
-    version."""
+    """One person's decision on one utterance. `when`: RFC 3339, UTC; it is never published."""
 
     id: str
     decision: str
@@ -53,7 +52,7 @@ class Decision:
 
     @property
     def keeps(self) -> bool:
-        """Whether no rule drops the utterance: a person who writes its text wants it kept."""
+        """Whether no rule drops the utterance: it is kept, or a person has written its text."""
         return self.decision == "keep" or bool(self.text)
 
     @property
@@ -71,13 +70,13 @@ def path(out: Path) -> Path:
 
 
 def now() -> str:
-    """The time for decisions that state none."""
+    """The current time, for decisions without `when`."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def checked(entry: Mapping[str, object], when: str, place: str = "") -> Decision:
-    """A decision from JSON; ConfigError, beginning with `place`, if it is invalid. `when`: the
-    default time."""
+    """A decision from JSON; raises ConfigError, with `place` at the start, if it is invalid.
+    `when`: the default time."""
     prefix = f"{place}: " if place else ""
     given = {SAME.get(name, name): value for name, value in entry.items()}
     if given.get("decision") in RETEXT or ("decision" not in given and given.get("text")):
@@ -124,7 +123,7 @@ def checked(entry: Mapping[str, object], when: str, place: str = "") -> Decision
 
 
 def _seconds(value: object, prefix: str, name: str) -> float | None:
-    """A time in a recording; ConfigError if it is invalid."""
+    """A time in a recording, s; raises ConfigError if it is invalid."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < MOST:
@@ -166,7 +165,7 @@ def stored(out: Path) -> bytes:
 
 
 def last(decisions: Iterable[Decision]) -> dict[str, Decision]:
-    """The decision that counts for each utterance; none after `undo`."""
+    """The decision that counts for each utterance, by id; none after `undo`."""
     last_by_id: dict[str, Decision] = {}
     for decision in decisions:
         if decision.decision == "undo":

@@ -29,8 +29,8 @@ def pinned(job: Job) -> Job:
 
 
 def of(job: Job) -> Mapping[str, Decision]:
-    """The decision that counts for each utterance, by id. RunError if the pinned part of the file
-    has changed."""
+    """The decision that counts for each utterance, by id. Raises RunError if the pinned part of the
+    file has changed."""
     if job.reviews is not None and not job.reviews.size:
         return {}
     data = decision_log.stored(job.out)
@@ -54,11 +54,11 @@ def identity(job: Job) -> str:
     by_id = of(job)
     if not by_id:
         return ""
-    what = [
+    effects = [
         [d.id, d.decision, d.text, d.who, d.note, *([d.start, d.end] if d.end else [])]
         for _, d in sorted(by_id.items())
     ]
-    return hashlib.sha256(json.dumps(what).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(effects).encode()).hexdigest()
 
 
 def described(job: Job) -> Reviews | None:

@@ -1,7 +1,7 @@
-"""Enhanced clips: their PCM, DNSMOS before and after, and which of the two clips counts.
+"""Enhanced clips: their PCM, DNSMOS before and after, and which of the two clips is used.
 
-Both clips are always made and scored, so that `keep_if_better` and `min_ovrl` are rules like all
-others.
+Both clips are always made and scored, so that `keep_if_better` and `min_ovrl` are limits, which
+recompute nothing.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def scorer(job: Job) -> Plugin:
 
 
 def after(column: str) -> str:
+    """The column for an enhanced clip's score."""
     return f"{column}_enhanced"
 
 
@@ -64,6 +65,7 @@ def before(measures: Mapping[str, MeasureValue]) -> Scores:
 
 
 def rules(job: Job) -> tuple[Rule, ...]:
+    """The rules on the enhanced clip's score; none if nothing is enhanced."""
     if job.enhance.use == "none":
         return ()
     values = _settings(job.enhance)
@@ -79,8 +81,8 @@ def _settings(enhancer: Plugin) -> JsonObject:
 
 
 def check(job: Job) -> None:
-    """ConfigError if the settings package enhanced clips without making any, want two clips in a
-    format that holds one, or lack the scoring model."""
+    """Raises ConfigError if the settings package enhanced clips without making any, package two
+    clips in a format that holds one, or lack the scoring model."""
     both = job.package.audio == "both"
     for plugin in job.package.formats if both else ():
         if not plugins.FORMATS.load(plugin.use).HOLDS_BOTH:
@@ -115,8 +117,9 @@ def beside(job: Job, utterance: HeardUtterance, row: EnhancedRow | None) -> Hear
         return replace(utterance, outcome=outcome)
     measures: dict[str, MeasureValue] = {**dict(row["measures"] or ()), **utterance.measures}
     outcome = utterance.outcome
-    if not utterance.cut.spared and (no := judge(measures, rules(job))):
-        outcome = Outcome("dropped", "enhance", no.reason, no.value, no.threshold)
+    if not utterance.cut.spared and (rejection := judge(measures, rules(job))):
+        limit = rejection.value, rejection.threshold
+        outcome = Outcome("dropped", "enhance", rejection.reason, *limit)
     better = counts(job, row)
     listens = better and heard(job)
     return replace(

@@ -1,7 +1,6 @@
-"""Spans of a text that are never published: the chosen plug-ins hide them behind masks.
+"""Masks spans of texts that must not be published, as the chosen plug-ins (`pii`) find them.
 
-Checkpoints keep texts as recognised; every text that is published, shown or sent goes through this
-module.
+Checkpoints keep texts as recognised; every text that is published, shown or sent is masked here.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def _chosen(verdicts: tuple[Plugin, ...]) -> tuple[tuple[Hide, StageSettings], .
 
 
 def hides(job: Job) -> bool:
-    """Whether anything is hidden."""
+    """Whether a chosen plug-in hides anything."""
     return bool(_chosen(job.transcribe.verdicts))
 
 
@@ -39,7 +38,8 @@ def mutes(job: Job) -> bool:
 
 
 def places(job: Job, text: str, language: str | None, thorough: bool = False) -> list[Hidden]:
-    """The hidden spans of a text, in order."""
+    """The hidden spans of a text, in order and without overlaps. `thorough`: search for more, in a
+    text about words that are hidden in another text."""
     spots = [
         spot
         for hide, settings in _chosen(job.transcribe.verdicts)
@@ -53,7 +53,7 @@ def places(job: Job, text: str, language: str | None, thorough: bool = False) ->
 
 
 def masked(text: str, spots: Iterable[Hidden], form: Callable[[str], str] | None = None) -> str:
-    """The text with masks; `form`: a function for the pieces between them."""
+    """The text with masks; `form`: a function that is applied to the pieces between them."""
     pieces, last = list[str](), 0
     for spot in spots:
         pieces += [text[last : spot.start], spot.mask]
@@ -66,8 +66,8 @@ def masked(text: str, spots: Iterable[Hidden], form: Callable[[str], str] | None
 
 
 def most_places(job: Job, utterance: HeardUtterance, text: str | None) -> int:
-    """The largest number of hidden spans in any text about an utterance's words: `text`, its
-    reference, or a recogniser's."""
+    """The largest number of hidden spans in any text of an utterance: `text`, its reference, or a
+    hypothesis."""
     if not hides(job) or (heard := utterance.transcript) is None:
         return 0
     all_texts = {text, utterance.cut.reference, *(one for one, _ in hypotheses.texts(utterance))}
@@ -75,8 +75,8 @@ def most_places(job: Job, utterance: HeardUtterance, text: str | None) -> int:
 
 
 def searched(job: Job, text: str, language: str | None, most: int) -> list[Hidden]:
-    """The hidden spans of one of several texts about the same words, another of which has `most`: a
-    text with fewer is searched thoroughly."""
+    """The hidden spans of one of several texts for the same words. If it has fewer than `most`, the
+    largest number in any of them, it is searched thoroughly."""
     spots = places(job, text, language)
     return places(job, text, language, True) if len(spots) < most else spots
 
@@ -99,14 +99,14 @@ def words(
     spots, kept = places(job, text, language, thorough), list[WordRow]()
     last: Hidden | None = None
     for row, start, end in zip(rows, starts, ends, strict=True):
-        hit = next((spot for spot in spots if start < spot.end and spot.start < end), None)
-        if hit is None:
+        spot = next((spot for spot in spots if start < spot.end and spot.start < end), None)
+        if spot is None:
             kept.append(row)
-        elif hit is last:
+        elif spot is last:
             kept[-1] = {**kept[-1], "end": row["end"]}
         else:
-            kept.append({**row, "word": hit.mask, "probability": None})
-        last = hit
+            kept.append({**row, "word": spot.mask, "probability": None})
+        last = spot
     return kept
 
 
@@ -117,30 +117,30 @@ def silence(
     dropped: bool,
     of_turns: Sequence[HeardTurn] = (),
 ) -> str | None:
-    """Where a clip is muted (`muting.places`); None: nowhere. `texts`: values of rules on text;
-    `of_turns`: transcripts of its turns from their own channels. A clip dropped for words without
-    times is silent as a whole, wherever it is played; likewise a turn without word times."""
+    """The spans of a clip to mute (`muting.places`); None: none. `texts`: values of rules on text;
+    `of_turns`: transcripts of its turns from their own channels. If hidden words have no times, a
+    dropped clip is muted as a whole, and so is a turn."""
     heard, packed = utterance.transcript, utterance.packed
     thorough = bool(texts.get("pii"))
     if not (thorough or of_turns) or heard is None or packed is None:
         return None
     if dropped and texts.get("pii_untimed"):
         return f"0-{packed['num_samples']}"
-    language, hit = heard["language"], list[tuple[float, float]]()
+    language, times = heard["language"], list[tuple[float, float]]()
     if thorough:
-        hit += _said(job, heard.get("word_times") or (), language, True)
+        times += _times(job, heard.get("word_times") or (), language, True)
     for one in of_turns:
         if one.words:
-            hit += _said(job, one.words, language, thorough)
+            times += _times(job, one.words, language, thorough)
         elif places(job, one.text, language, thorough):
-            hit.append((one.turn.start / utterance.cut.rate, one.turn.end / utterance.cut.rate))
-    return muting.places(hit, packed["rate"], packed["num_samples"])
+            times.append((one.turn.start / utterance.cut.rate, one.turn.end / utterance.cut.rate))
+    return muting.places(times, packed["rate"], packed["num_samples"])
 
 
-def _said(
+def _times(
     job: Job, rows: Sequence[WordRow], language: str | None, thorough: bool
 ) -> list[tuple[float, float]]:
-    """Times of hidden words, s."""
+    """(start, end) of hidden words, s."""
     text, starts = _joined(rows)
     spots = places(job, text, language, thorough)
     return [
@@ -176,8 +176,8 @@ NOTHING = Texts(None, None, None, None)  # of an utterance without a transcript 
 def texts(
     job: Job, clip: Texts, language: str | None, most: int, compared: Callable[[str], str]
 ) -> Texts:
-    """A clip's texts with masks, where `hides`; `most`: its `most_places`; `compared`: normalises a
-    piece of text for comparison."""
+    """A clip's texts with masks. `most`: its `most_places`; `compared`: normalises a piece of
+    text."""
     text, heard = clip.text or "", clip.hypothesis or ""
     spots = searched(job, text, language, most)
     return Texts(

@@ -33,7 +33,8 @@ def further(recognisers: tuple[Plugin, ...]) -> tuple[TranscribeSettings, ...]:
 def recipes(
     settings: TranscribeSettings, weights: str, utterance: HeardUtterance
 ) -> tuple[str, ...]:
-    """The recipe of each further transcript. `weights`: identities of all models, one a line."""
+    """The recipe of each further transcript. `weights`: identities of all models, one on each
+    line."""
     others = zip(further(settings.recognisers), weights.split("\n")[1:], strict=True)
     audio, language = utterance.hears or utterance.cut.audio, utterance.forced
     return tuple(recipe.of_transcript(s, w, audio, language) for s, w in others)
@@ -84,11 +85,11 @@ def texts(utterance: HeardUtterance) -> list[tuple[str, str]]:
 
 
 def spoken(job: Job, utterance: HeardUtterance) -> str | None:
-    """The text that counts by `transcribe.asr`; None if no recogniser ran."""
+    """The recognised text by `transcribe.asr`; None if no recogniser ran."""
     first = utterance.transcript.get("text") if utterance.transcript else None
     if job.transcribe.asr == "first" or not utterance.others or first is None:
         return first
-    from tasks.scoring import agreement  # here: needed for several recognisers only
+    from tasks.scoring import agreement  # imported late: only several recognisers need it
 
     heard = texts(utterance)
     if job.transcribe.asr == "medoid":
@@ -142,7 +143,7 @@ def _elected(
 
 
 def _scored(utterance: HeardUtterance, row: TranscriptRow | None) -> TranscriptRow | None:
-    """Counts errors again in case the source's text or the rules changed."""
+    """The row with its errors counted again, in case the source's text or the rules changed."""
     if not _sound(row):
         return row
     return scoring.scored(row, utterance.cut.reference, utterance.cut.language)

@@ -1,8 +1,8 @@
 """The index of an OUT: which checkpoints exist, and the last run's notes about them.
 
     OUT/manifests/index.json    files: every committed file, so that a missing one is noticed
-                                shards, version: what needs no second look, with its key
-                                code: hash of the release and libraries that looked at the shards
+                                shards, version: complete shards and the version, with their keys
+                                code: hash of the release and libraries that checked the shards
 
 A damaged file is found by the hash in its name; the index finds a deleted one. It only saves work
 and reports losses, never changes results: without it, every item is looked up in the manifests.
@@ -30,7 +30,7 @@ ROOTS = (*(f"manifests/{name}" for name in STAGES), "audio")
 NAMED = 5  # files listed in a message
 OF_A_REQUEST = 1000  # objects in one answer of an object store's listing
 
-Notes = JsonObject  # of one shard or the version: `key`, and the facts that it holds for
+Notes = JsonObject  # on one shard or the version: `key`, and the facts that are valid for it
 
 
 class Index:
@@ -57,7 +57,7 @@ class Index:
         """List the files of some shards again, below these roots."""
         homes = [f"{root}/{shard}" for shard in sorted(shards) for root in roots]
         if storage.of(self.out).remote and len(homes) > len(self.files) / OF_A_REQUEST:
-            homes = [*roots]  # a request for each folder would be more
+            homes = [*roots]  # fewer requests than one for each folder
         below = set(homes)
         self.files = {
             name: guard
@@ -85,25 +85,25 @@ class Index:
         return hashlib.sha256(names.encode()).hexdigest()
 
     def guards(self) -> dict[str, list[tuple[str, str]]]:
-        """(name, guard) of the files of each shard, sorted: they change when one is touched."""
+        """(name, guard) of the files of each shard, sorted; a guard changes if its file does."""
         by_shard: dict[str, list[tuple[str, str]]] = {}
         for name in sorted(self.files):
             by_shard.setdefault(name.split("/")[-2], []).append((name, self.files[name]))
         return by_shard
 
     def gone(self) -> list[str]:
-        """Files that the last run noted and that are gone, sorted, except those whose rows or PCM
-        another file holds now: a kill came before that was noted."""
+        """Files that the last run noted and that are missing, sorted, except those whose rows or
+        PCM are in another file, because a kill came before that was noted."""
         gone = filter(manifest.OWN.fullmatch, sorted(self._noted_files() - self.files.keys()))
         return [name for name in gone if not manifest.replaced(self.out, name)]
 
     def repair(self, out: Path, fault: CorruptManifest) -> None:
-        """`manifest.repair`; removed files do not count as missing."""
+        """`manifest.repair`; the removed file is no longer in `files`."""
         if manifest.repair(out, fault):
             self.files.pop(fault.path.removeprefix(f"{out}/"), None)
 
     def most_files(self, shard: str) -> int:
-        """The largest number of files that a shard has in a stage after the first, or of its
+        """The largest number of files that a shard has in one stage after the first, or as
         blobs."""
         if self._files_of is None:
             self._files_of = Counter(name.rpartition("/")[0] for name in self.files)
@@ -121,11 +121,11 @@ class Index:
             log.warning(sentence, files, named(gone))
 
     def noted_shard(self, shard: str, key: str, code: str | None) -> Mapping[str, int] | None:
-        """Items of each stage of a shard, if it was noted under this key, and by this `code` (None:
-        by any)."""
+        """Items of each stage of a shard, if it is noted under this key and `code` (None: any);
+        else None."""
         note = self._noted["shards"].get(shard)
-        alike = note and note["key"] == key and code in (None, self._noted.get("code"))
-        return note["items"] if note and alike else None
+        valid = note and note["key"] == key and code in (None, self._noted.get("code"))
+        return note["items"] if note and valid else None
 
     def noted_version(self, key: str) -> Notes | None:
         """The note about the newest version under this key."""
@@ -137,8 +137,8 @@ class Index:
         self._write({**self._noted, "files": sorted(self.files)})
 
     def note(self, shards: Mapping[str, Notes], code: str, version: Notes | None) -> None:
-        """Write the list of files, and the shards and version that need no check while their keys
-        hold; `code` has checked them."""
+        """Write the list of files, and the shards and the version that are complete while their
+        keys stay the same. `code`: hash of the code that checked them."""
         noted = {"files": sorted(self.files), "shards": dict(shards), "code": code}
         self._write(noted | ({"version": version} if version else {}))
 
@@ -164,13 +164,13 @@ class Index:
 
 
 def named(files: Sequence[str]) -> str:
-    """The first of some files, and the number of others."""
+    """A text with the first files and the number of others."""
     more = f" and {len(files) - NAMED} more" if len(files) > NAMED else ""
     return ", ".join(files[:NAMED]) + more
 
 
 def is_there(out: Path) -> bool:
-    """Whether any run has left an index in this OUT."""
+    """Whether this OUT has an index, that is, whether a run has worked in it."""
     return storage.exists(_path(out))
 
 

@@ -13,8 +13,8 @@ from functools import cached_property
 
 from tasks.base.schema import TranscriptRow
 
-LEAST_CLIPS = 3  # fewer clips are no majority
-LEAST_SHARE = 0.5  # of certainty; below, a recording has several languages or no speech
+LEAST_CLIPS = 3  # for a vote
+LEAST_SHARE = 0.5  # below it, a recording has several languages or no speech
 #: A clip this certain of another language, and this long, keeps it: speakers do switch.
 SURE_PROBABILITY = 0.9
 SURE_SECONDS = 5.0
@@ -22,9 +22,10 @@ SURE_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Vote:
-    """Certainty of each language of a recording: its mean probability over the seconds, counting
-    clips in other languages as 0. The sum is 1 if every clip is certain, and small for music."""
+    """The vote of a recording's clips."""
 
+    #: By language, the mean of its probability over the seconds of all clips, with 0 for clips in
+    #: other languages. The sum is 1 if every clip is certain, and small for music.
     shares: Mapping[str, float]
 
     @cached_property

@@ -1,7 +1,7 @@
-"""Texts rewritten by a language model: which texts it gets, and its answers.
+"""Texts rewritten by a language model: requests to it, and its answers.
 
-It gets only texts that would be packaged, after everything else, and each text once: answers are
-looked up by text, whoever spoke it. Texts written by people are left alone.
+It gets only texts of clips that would be packaged, after all other steps, and each text once:
+answers are looked up by text, whoever spoke it. Texts written by people are not sent.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Part:
     """One commit: its rows and their metadata."""
 
     path: Path  # the file that holds it
-    name: str  # at its commit, without the suffix
+    name: str  # the file's name at its commit, without the suffix
     table: pa.Table
     meta: Footer
 
@@ -121,8 +121,9 @@ def repair(out: Path, fault: CorruptManifest) -> bool:
 
 
 def repair_results(out: Path, fault: CorruptManifest) -> None:
-    """`repair`, for a stage, which computes again what is missing. Raises a damaged listing:
-    without it a shard would seem empty, and only the sources know its recordings."""
+    """`repair` for a stage, which computes missing results again. Raises the fault if it is in a
+    listing, because a shard without a listing would seem empty, and only its sources know its
+    recordings."""
     if is_listing(out, fault):
         raise fault
     repair(out, fault)
@@ -228,7 +229,7 @@ def listed(out: Path, shard: str, damaged: OnDamage = leave) -> pa.Table:
 
 
 def listed_in(out: Path, shard: str, name: str, damaged: OnDamage = leave) -> pa.Table:
-    """`listed`, if a listing of OUT names the newest part's file, `name`."""
+    """`listed`, given the file name of the newest part from a listing of OUT."""
     try:
         return open_parts(folder(out, "shard", shard) / name)[-1].table
     except CorruptManifest:
@@ -270,10 +271,10 @@ _parts: dict[Path, list[Part]] = {}
 
 
 def open_parts(path: Path) -> list[Part]:
-    """The parts of a file, after checking the hash in its name; CorruptManifest if it differs or
-    the file is gone.
+    """The parts of a file, after checking the hash in its name. Raises CorruptManifest if it
+    differs or the file is missing.
 
-    Pass a path that was just listed.
+    Pass a path that was just listed: on object stores, a cached file is not looked up again.
     """
     cached, store = _parts.get(path), storage.of(path)
     if cached is not None and (store.remote or store.exists(path)):

@@ -1,6 +1,6 @@
-"""Differences between a run's workers that may change data, where `cluster.mixed` allowed them.
+"""Differences between a run's workers that may change data, if `cluster.mixed` allows them.
 
-They are stored with OUT's checkpoints, and listed by each version made from them.
+They are stored with OUT's checkpoints, and every version made from these lists them.
 """
 
 from __future__ import annotations

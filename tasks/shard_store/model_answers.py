@@ -1,8 +1,8 @@
-"""Questions of plug-ins on text to models, and the recipes of the answers.
+"""Questions of text plug-ins to models, and the recipes of the answers.
 
-Questions are asked once a text would be packaged, and about its publishable words: without those
-that `pii` hides. Answers are looked up by text, whoever spoke it; those of a model that gets the
-clip also by its samples.
+A model gets a question only about a text that would be packaged, without the words that `pii`
+hides. Answers are looked up by text, whoever spoke it; those of a model that gets the clip also by
+its samples.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def asking(settings: TranscribeSettings) -> tuple[Asking, ...]:
 
 
 def identities(chosen: Sequence[Asking]) -> list[str]:
-    """What their answers depend on, besides texts."""
+    """Recipes of everything that the answers depend on, except texts."""
     return [request.recipe for request in requests(chosen, "", "")]
 
 
 def requests(chosen: Iterable[Asking], text: str, audio: str | None) -> list[TextRequest]:
-    """All questions about a text. `audio`: the recipe of its clip's samples; None: they must not
-    leave this machine, and questions that need them are omitted."""
+    """All questions about a text. `audio`: the recipe of its clip's samples; None: the samples must
+    not leave this machine, so questions that need them are left out."""
     return [
         TextRequest(
             recipe.digest("asked", one.plugin.use, one.version, question.recipe, text, *heard),
@@ -66,11 +66,11 @@ def requests(chosen: Iterable[Asking], text: str, audio: str | None) -> list[Tex
 
 
 def answers(
-    asked: Iterable[TextRequest], stored: Mapping[str, TranscriptRow]
+    text_requests: Iterable[TextRequest], stored: Mapping[str, TranscriptRow]
 ) -> dict[str, dict[str, str | None]]:
     """The stored answers, by plug-in and key."""
     by_plugin: dict[str, dict[str, str | None]] = {}
-    for request in asked:
+    for request in text_requests:
         if (row := stored.get(request.recipe)) is not None:
             by_plugin.setdefault(request.plugin.use, {})[request.question.key] = row["text"]
     return by_plugin

@@ -1,7 +1,7 @@
-"""Replaces hidden words by silence: the clip keeps its length, and all other samples.
+"""Replaces hidden words by silence; the clip keeps its length and all other samples.
 
-`muted`, as published: "16000-24000 40000-41000", samples of the clip, the first included and the
-last excluded. Fades extend beyond these.
+The published column `muted`: "16000-24000 40000-41000", spans in samples of the clip, with the
+first included and the last excluded. Fades are outside of these spans.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import numpy as np
 
 from tasks.base.arrays import Int16s
 
-PAD_S = 0.05  # on each side of a word: times of words are not exact
+PAD_S = 0.05  # s added on each side of a word, whose times are not exact
 FADE = 64  # samples
 
 
 def places(words: Iterable[tuple[float, float]], rate: int, samples: int) -> str | None:
-    """`muted` of a clip, from the (start, end) of its hidden words in s; None without any."""
+    """The `muted` of a clip; None without hidden words. `words`: (start, end) of these, s;
+    `samples`: length of the clip."""
     merged: list[list[int]] = []
     for start, end in sorted(words):
         low = max(round((start - PAD_S) * rate), 0)

@@ -1,9 +1,10 @@
-"""Turns of windows, transcribed from their own channels, as in a call with one channel per speaker.
+"""Turns of windows that are transcribed from their own channels, as in a call with one channel for
+each speaker.
 
-A window's clip is the mix, in which recognisers catch little of a short turn inside another's. So
-each turn has PCM of its channel alone, as if that were a recording (`channels: apart`), and a
-transcript, which shares windows of the recogniser with those of its channel, as utterances do. If a
-channel is unknown, or its PCM could not be made, turns keep the words of the window.
+A window's clip is the mix, in which recognisers miss most of a short turn inside another's. So each
+turn gets PCM of its channel alone, as if that were a recording (`channels: apart`), and a
+transcript, which shares windows of the recogniser with other turns of the channel, as utterances
+do. If the channel is unknown or its PCM could not be made, a turn keeps the words of the window.
 """
 
 from __future__ import annotations
@@ -28,14 +29,13 @@ AudioRecipe = Callable[[int, int], str]
 
 
 class OwnTurn(NamedTuple):
-    """A turn, in samples of its window; its channel is transcribed from sample `start` to `end` of
-    the recording."""
+    """A turn, and the span of its channel that is transcribed."""
 
-    turn: SpokenTurn
+    turn: SpokenTurn  # in samples of the window
     channel: int
-    start: int
+    start: int  # samples of the recording
     end: int
-    audio: str  # recipe of the PCM
+    audio: str  # recipe of the span's PCM
     company: Company | None
 
 
@@ -50,18 +50,19 @@ class ChannelTurn(NamedTuple):
 
     @property
     def unheard(self) -> bool:
-        """Whether it has PCM but no transcript."""
+        """Whether the turn has PCM but no transcript yet."""
         return self.row is None and self.pcm is not None and not self.pcm["error_code"]
 
     @property
     def fault(self) -> str | None:
-        """Why it keeps the words of the window; None: it has a transcript, or will get one."""
+        """Why the turn keeps the words of the window; None: it has a transcript, or will get
+        one."""
         failed = [row for row in (self.pcm, self.row) if row and row["error_code"]]
         return f"{failed[0]['error_code']}: {failed[0]['error_detail']}" if failed else None
 
 
 class HeardTurn(NamedTuple):
-    """The transcript of a turn; words in s of the window, None: their times are unknown."""
+    """The transcript of a turn; times of `words` are in s of the window, None: unknown."""
 
     turn: SpokenTurn
     text: str
@@ -69,7 +70,7 @@ class HeardTurn(NamedTuple):
 
 
 def asked(job: Job) -> bool:
-    """Whether turns are transcribed from their own channels, where these are known."""
+    """Whether the job transcribes turns from their own channels if these are known."""
     holds_turns = plugins.SEGMENTERS.load(job.filter.segmenter.use).HOLDS_TURNS
     chosen = job.transcribe
     return holds_turns and chosen.turns_by == "channel" and chosen.backend.use != "none"
@@ -87,9 +88,9 @@ def of(
     shared_seconds: float,
     audio: Callable[[int], AudioRecipe],
 ) -> Iterator[OwnTurn]:
-    """The turns of a window with known channels, channel by channel. `window`: samples of the
-    recording; `audio(channel)`: recipes of its PCM; `shared_seconds`: length of a recogniser's
-    shared window."""
+    """The turns of a window with known channels, by channel. `window`: first and last sample in the
+    recording; `speech`: the recording's turns; `audio(channel)`: gives recipes of a channel's PCM;
+    `shared_seconds`: length of a recogniser's shared window."""
     first, last = window
     stretches = turns.within(speech, first, last)
     channels = {one.speaker: one.channel for one in stretches if one.channel is not None}
@@ -128,8 +129,8 @@ def _moved(row: TranscriptRow, later: float) -> list[WordRow] | None:
 
 
 def faults(turns: Iterable[ChannelTurn]) -> str:
-    """How many turns of each channel keep the words of the window, and why the first of them does;
-    empty if none do."""
+    """A text that says how many turns of each channel keep the words of the window, and why the
+    first of them does; empty if none does."""
     by_channel: dict[int, list[str]] = {}
     for one in turns:
         if fault := one.fault:

@@ -1,7 +1,7 @@
 """Stored failures that are not the item's fault (`errors.PASSING`).
 
-They count in the version that is being published. The next run treats the item as one without a
-result, and the new result stays.
+They count in the version of their run. The next run treats the item as one without a result, and
+its new result replaces the failure.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WORDS = rf"^(it cannot be read \(|.*FFmpeg: )?({'|'.join(map(os.strerror, _ERRO
 
 
 def passing(table: pa.Table) -> Bools:
-    """Which rows are such failures; `table` has `error_code` and `error_detail`."""
+    """Which rows are such failures; bool [rows]. `table`: with `error_code` and `error_detail`."""
     code = table["error_code"]
     if code.null_count == len(code):
         return np.zeros(len(code), bool)
@@ -56,7 +56,7 @@ def without(parts: Sequence[Part]) -> list[Part]:
 
 
 def standing(stage: str, parts: Sequence[Part]) -> list[Part]:
-    """Parts with the rows that account for the items."""
+    """Parts without failures that a later result replaces."""
     tables = last(stage, [part.table for part in parts])
     return [replace(part, table=table) for part, table in zip(parts, tables, strict=True)]
 

@@ -1,9 +1,9 @@
 """Recipes: hashes of what can change a measure, the PCM or a transcript of one item.
 
-In: the stage's version, the settings that affect its output (unmarked fields, see
-`tasks.settings.base`), the plug-in's VERSION and weights, the item's content, the recipes of the
-upstream steps that shaped its audio. Never in: thresholds, batch sizes, library versions, paths, or
-what `auto` resolved to.
+A recipe includes the stage's version, the settings that affect its output (unmarked fields, see
+`tasks.settings.base`), the plug-in's VERSION and weights, the item's content, and the recipes of
+the upstream steps that shaped its audio. It never includes limits, batch sizes, library versions,
+paths, or the value to which `auto` resolved.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def digests_of_texts(columns: Mapping[str, Sequence[str | bool | None]]) -> list
 
 
 def _digest_of(head: str, *tail: str) -> str:
-    """`digest` of parts of which the first are `head`, from `_head`, and the others canonical JSON:
+    """`digest` of parts whose first are `head` (from `_head`) and whose others are canonical JSON;
     for recipes of many utterances with the same head."""
     return hashlib.sha256(f"{head},{','.join(tail)}]".encode("ascii")).hexdigest()[:24]
 
@@ -94,8 +94,8 @@ def _head(*parts: object) -> str:
 
 
 def of_part(content: str, track: int = 0, picked: Channels | None = None) -> str:
-    """The part of a file that a recording is: the file's digest, the track unless it is the first,
-    and the channels unless they are all."""
+    """Identifies the part of a file that a recording is: the file's digest, the track unless it is
+    the first, and the channels unless they are all."""
     channels = [] if picked is None else ["channel", *map(str, picked)]
     return " ".join([content, *([f"track {track}"] if track else []), *channels])
 
@@ -155,8 +155,8 @@ def cutting_at_turns(speakers: Plugin) -> JsonObject:
 
 
 def across_recordings(job: Job) -> float | None:
-    """Least mean cosine of the voices of one speaker over all recordings; None if speakers are not
-    linked."""
+    """Least mean cosine between the voices of one speaker across recordings; None if speakers are
+    not linked."""
     values = plugins.DIARIZERS.resolve(job.speakers)[1].model_dump()
     return float(values["threshold"]) if values.get("across_recordings") else None
 
@@ -186,16 +186,16 @@ def of_cut(
         if s.words
     ]
     shelf = of_plugin("segmenters", segmenter)
-    what: list[object] = [content, spans, *([timed] if timed else [])]
+    inputs: list[object] = [content, spans, *([timed] if timed else [])]
     if turns is not None and speakers is not None:
-        what.append([turns, {} if module.HOLDS_TURNS else cutting_at_turns(speakers)])
+        inputs.append([turns, {} if module.HOLDS_TURNS else cutting_at_turns(speakers)])
     if text and module.hears(settings) is not None:
-        what.append(["text", text, language])
+        inputs.append(["text", text, language])
     elif text and module.without_text(settings) != settings:
-        what.append("has text")
+        inputs.append("has text")
     if module.LISTENS and channels > 1:
-        what.append(HEARD)
-    return digest("cut", FILTER_VERSION, DECODE_VERSION, shelf, *what)
+        inputs.append(HEARD)
+    return digest("cut", FILTER_VERSION, DECODE_VERSION, shelf, *inputs)
 
 
 def of_audio(settings: ResampleSettings, content: str, start: int, end: int) -> str:
@@ -267,13 +267,13 @@ def of_alignment(
 def of_llm_answer(settings: LlmText, text: str, language: str) -> str:
     """Recipe of a language model's answer: the model's name, its prompt, and the text with its
     language."""
-    asked = [settings.model, settings.recipe()]
-    return digest("llm_text", llm_text.VERSION, *asked, text, language)
+    model = [settings.model, settings.recipe()]
+    return digest("llm_text", llm_text.VERSION, *model, text, language)
 
 
 def weights(recognisers: Iterable[Plugin]) -> str:
-    """Identities of the recognisers' models, one a line; ConfigError if one is missing or a
-    different one."""
+    """Identities of the recognisers' models, one on each line. Raises ConfigError if a model is
+    missing or differs from the expected one."""
     identities = []
     for backend in recognisers:
         recogniser, settings = plugins.ASR.resolve(backend)

@@ -1,7 +1,7 @@
 """Clips that a person cut again: new boundaries for an utterance of a stored cut.
 
-The new clip replaces the old one, with another id, since ids contain times; measures, PCM and text
-are made for it as for any other. Samples that no clip covers any more are `unsegmented`.
+The new clip replaces the old one. It has another id, since ids contain times, and gets measures,
+PCM and a text as any other clip. Samples that no clip covers any more are `unsegmented`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Times of the words of sources' texts: which texts are aligned with which audio.
+"""Times of the words of sources' texts: requests to align a text with audio.
 
-The text is the utterance's reference, whatever of it is packaged; the recogniser's own words have
-the recogniser's times. It is aligned once it would be packaged, in the recognised language, and
-once: other audio, another text or another model give another recipe.
+The text is the utterance's reference, whichever text is packaged; words of a hypothesis have the
+recogniser's own times. A text is aligned if its clip would be packaged, in the recognised language,
+and only once: its recipe includes the audio, the text and the model.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class AlignmentRequest(NamedTuple):
 
 def request_for(job: Job, weights: str, utterance: HeardUtterance) -> AlignmentRequest | None:
     """The alignment that a packaged utterance needs; None if it needs none. `weights`: identities
-    of all models, one a line."""
+    of all models, one on each line."""
     text, pcm, heard = utterance.cut.reference, utterance.pcm, utterance.transcript
     if not job.transcribe.reference_words or not text or pcm is None or heard is None:
         return None
@@ -44,5 +44,5 @@ def probabilities(aligned: TranscriptRow) -> tuple[float | None, ...]:
 
 
 def rules_on_fit(settings: TranscribeSettings) -> list[str]:
-    """The chosen plug-ins on text that judge how well a source's text fits the sound."""
+    """The chosen text plug-ins that judge how well a source's text fits the audio."""
     return [plugin.use for plugin in settings.verdicts if plugins.TEXT.load(plugin.use).ALIGNED]

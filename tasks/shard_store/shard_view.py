@@ -1,7 +1,8 @@
-"""One shard under the current settings: its stored results, and the outcomes by its rules.
+"""One shard under the current settings: its stored results, and its utterances' outcomes by the
+rules.
 
-Nothing here computes more than a hash: measures, PCM and transcripts are looked up and thresholds
-applied; missing results are left for a stage to compute.
+Nothing here computes more than a hash: measures, PCM and transcripts are looked up and limits
+applied. Missing results make an utterance pending; a stage computes them.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class ShardView(StoredShard):
                     )
                     outcome = self._filter_outcome(utterance, cut, judge)
                     if given:
-                        # All segments that begin beyond the end are the same span, at the end.
+                        # All segments that begin beyond the end are the same empty span.
                         if utterance.id in seen and utterance.start < utterance.end:
                             outcome = Outcome("failed", "filter", "duplicate_segment")
                         seen.add(utterance.id)
@@ -127,7 +128,7 @@ class ShardView(StoredShard):
     ) -> CutUtterance:
         start, end, index, part = span["start"], span["end"], span["given"], span.get("turn")
         segment, rate = segment_of(span, cut.rate, given), cut.rate
-        # A text about only the recording's first seconds is not that of the whole.
+        # A text for only the first seconds is not the text of the whole recording.
         all_given = given is None or recording["segments"] is not None
         audio = audio_recipe(start, end)
         utterance = CutUtterance(
@@ -243,22 +244,23 @@ class ShardView(StoredShard):
             return Outcome("failed", "filter", OUTSIDE, detail=detail)
         if utterance.given is not None and utterance.segment is not None and not utterance.spared:
             beyond = seconds_beyond(utterance.segment, cut)
-            if beyond > MOST_BEYOND:  # its text has words that the audio lacks
+            if beyond > MOST_BEYOND:  # the text has words that are not in the audio
                 detail = f"it ends {beyond:.2f} s beyond the end of the recording"
                 return Outcome("failed", "filter", OUTSIDE, beyond, MOST_BEYOND, detail)
-        if not utterance.spared and (no := judge(utterance.measures)):
-            detail = no.detail
-            if no.reason == "damaged":
+        if not utterance.spared and (rejection := judge(utterance.measures)):
+            reason, detail = rejection.reason, rejection.detail
+            if reason == "damaged":
                 detail = faults.words(cut.faults, start, end, cut.rate)
-            return Outcome("dropped", "filter", no.reason, no.value, no.threshold, detail)
+            limit = rejection.value, rejection.threshold
+            return Outcome("dropped", "filter", reason, *limit, detail)
         key, measure_all = (start, end, utterance.given), self.job.filter.measure_all
         if cut.lacks(key, self.filter_columns, measure_all):
             return UNMEASURED
         return UNCONVERTED
 
     def resampled(self) -> Iterator[HeardUtterance]:
-        """`filtered` with PCM looked up; kept utterances are pending for transcribe, or failed.
-        Dropped ones that share a window with a kept one get PCM too."""
+        """`filtered`, with PCM looked up. Kept utterances with PCM are pending for transcribe, or
+        have failed. Dropped ones that share a window with a kept one get PCM, too."""
         for _, group in groupby(self.filtered(), key=lambda u: u.recording["recording"]):
             utterances = list(group)
             windows = {u.company for u in utterances if u.outcome is UNCONVERTED}
@@ -304,8 +306,8 @@ class ShardView(StoredShard):
         return model_answers.requests(self._asking, text, audio) if text else []
 
     def transcribed(self) -> Iterator[FinalUtterance]:
-        """`resampled` with transcripts, rules on text and, last, people's decisions; utterances
-        that lack any of these are pending."""
+        """`resampled`, with transcripts looked up, then rules on text and decisions by people
+        applied. Utterances that lack a result are pending."""
         judge = Judge(rules_of("text", self.job.transcribe.verdicts))
         by_vote = self.job.transcribe.language_by != "clip"
         by_recording = groupby(self.resampled(), key=lambda u: u.cut.recording["recording"])
@@ -320,8 +322,8 @@ class ShardView(StoredShard):
                 yield self._final(one, judge, spoken)
 
     def _spoken(self, heard: Sequence[HeardUtterance]) -> float | None:
-        """Seconds of speech with words in a recording of at least LONG_S with all its transcripts;
-        None: unknown, or a shorter one."""
+        """Seconds of speech with words in a recording; None if it is shorter than LONG_S, or lacks
+        a transcript."""
         cut = self.cut_of(heard[0].cut.recording) if heard else None
         if cut is None or cut.decoded < LONG_S * cut.rate:
             return None
@@ -347,11 +349,11 @@ class ShardView(StoredShard):
             utterance = hypotheses.with_others(utterance, wanted, self.transcripts.get)
             if utterance.missing:
                 return FinalUtterance(cut, utterance, utterance.outcome)
-        asked = self.questions(utterance)
-        answers = model_answers.answers(asked, self.transcripts)
+        questions = self.questions(utterance)
+        answers = model_answers.answers(questions, self.transcripts)
         texts = self._text_values.of(utterance, row, spoken, answers)
         outcome = self._outcome_by_text(cut, texts, judge)
-        unanswered = tuple(one for one in asked if one.recipe not in self.transcripts)
+        unanswered = tuple(one for one in questions if one.recipe not in self.transcripts)
         if _is_kept(outcome) and unanswered:  # an answer may drop it
             return FinalUtterance(cut, utterance, UNHEARD, texts, unanswered=unanswered)
         aligned, unaligned = self._alignment(utterance) if _is_kept(outcome) else (None, False)
@@ -381,19 +383,19 @@ class ShardView(StoredShard):
         return final
 
     def _alignment(self, utterance: HeardUtterance) -> tuple[TranscriptRow | None, bool]:
-        """The source's text with the times of its words; and whether these are requested but
+        """The source's text with the times of its words, and whether these are needed but
         missing."""
-        asked = reference_words.request_for(self.job, self.weights, utterance)
-        aligned = self.transcripts.get(asked.recipe) if asked else None
-        return aligned, asked is not None and aligned is None
+        request = reference_words.request_for(self.job, self.weights, utterance)
+        aligned = self.transcripts.get(request.recipe) if request else None
+        return aligned, request is not None and aligned is None
 
     @cached_property
     def _judges_alignment(self) -> bool:
         return bool(reference_words.rules_on_fit(self.job.transcribe))
 
     def with_stored_text(self, utterances: Iterable[FinalUtterance]) -> set[str]:
-        """Ids of utterances that a limit dropped before their transcript was looked up, although
-        one is stored: the limit was tightened since."""
+        """Ids of utterances that a limit dropped before transcription although a transcript is
+        stored, because the limit was looser before."""
         return {
             u.cut.id
             for u in utterances
@@ -408,10 +410,11 @@ class ShardView(StoredShard):
 
     def _outcome_by_text(self, utterance: CutUtterance, texts: AnyRow, judge: Judge) -> Outcome:
         person = utterance.person
-        no = None if utterance.spared else judge(texts)
-        if no:
-            detail = no.detail or (utterance.decided if utterance.moved else "")
-            return Outcome("dropped", "transcribe", no.reason, no.value, no.threshold, detail)
+        rejection = None if utterance.spared else judge(texts)
+        if rejection:
+            detail = rejection.detail or (utterance.decided if utterance.moved else "")
+            limit = rejection.value, rejection.threshold
+            return Outcome("dropped", "transcribe", rejection.reason, *limit, detail)
         if person is not None and person.decision == "drop":
             return Outcome("dropped", "package", PERSON, detail=person.words)
         return Outcome("packaged", "package", "packaged", detail=utterance.decided)

@@ -1,10 +1,10 @@
 """Groups utterances of a recording that are recognised together, in one window or passage.
 
-Whisper takes a window of 30 s, and understands a short utterance better beside its neighbours, and
-a window better after the text of the previous one. So consecutive utterances are passed as one,
-with silence between them in place of what was cut out. The grouping depends on the cuts alone,
-never on rules: a threshold that drops an utterance changes no text of its neighbours, since it is
-still recognised with them.
+Whisper takes a window of 30 s. It recognises a short utterance better together with its neighbours,
+and a window better after the text of the previous one. So consecutive utterances are passed as one,
+with silence in place of the audio between them. The grouping depends only on the cuts, never on
+rules: a limit that drops an utterance changes no text of its neighbours, since it is still
+recognised with them.
 """
 
 from __future__ import annotations

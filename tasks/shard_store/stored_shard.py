@@ -25,8 +25,8 @@ KEPT = 4096  # cached recipes of cuts: more than a shard has recordings
 
 @lru_cache(maxsize=16)
 def cut_recipes(segmenter: Plugin, speakers: Plugin) -> Callable[..., str]:
-    """`recipe.of_cut` with these plug-ins: (content, given, turns, text, language, channels).
-    Cached; comparing plug-ins takes longer than all the rest together."""
+    """`recipe.of_cut` with these plug-ins: a function of (content, given, turns, text, language,
+    channels). Cached, because comparing plug-ins takes longer than everything else."""
 
     @lru_cache(maxsize=KEPT)
     def of(
@@ -45,9 +45,9 @@ def cut_recipes(segmenter: Plugin, speakers: Plugin) -> Callable[..., str]:
 class StoredShard:
     """The manifests of one shard, each read at its first use.
 
-    `damaged` is called for each damaged manifest; its items count as missing. `listed`: the shard's
-    recordings as its sources list them now, before that is committed. `again`: failures that are
-    not the item's fault count as missing results, for a run that retries them.
+    `damaged` is called for each damaged manifest; its items count as missing. `listed`: the
+    recordings that the shard's sources list now, if that is not committed yet. `again`: failures
+    that are not the item's fault count as missing results, for a run that retries them.
     """
 
     def __init__(
@@ -76,7 +76,8 @@ class StoredShard:
 
     @cached_property
     def recordings(self) -> list[RecordingRow]:
-        """Recordings that are in their source now (and in the sample, if any), in listing order."""
+        """Recordings that are still in their source (and in the sample, if there is one), in
+        listing order."""
         if self._listed is not None:
             rows = list(self._listed)
         else:
@@ -87,8 +88,8 @@ class StoredShard:
 
     @cached_property
     def originals(self) -> dict[str, RecordingRow]:
-        """The recording that is processed instead, by the name of each copy. Where `package`
-        chooses or weighs by source, recordings of two sources are never copies."""
+        """By the name of each copy, the recording that is processed instead. If `package` chooses
+        or weighs by source, recordings of two sources are never copies."""
         if self.job.filter.duplicate_files == "keep":
             return {}
         by_name = {row["recording"]: row for row in self.recordings}
@@ -145,8 +146,8 @@ class StoredShard:
 
     def usable(self, part: manifest.Part) -> tuple[set[str], bool]:
         """The filters whose measures in a part have the current recipe, and whether its failures
-        count: a failure may be a filter's, so it counts while every filter measured then is still
-        chosen."""
+        count: any of its filters may have caused a failure, so it counts only if all of them are
+        still used with the same recipe."""
         stored: Mapping[str, str] = part.meta["measures"]
         filters = {use for use, wanted in self.wanted.items() if stored.get(use) == wanted}
         return filters, filters == set(stored)
@@ -164,9 +165,10 @@ class StoredShard:
             return None
         rate, channels, size = recording["header_rate"], _channels(recording), recording["size"]
         seconds = recording["header_seconds"] or 0.0
-        no = self._limits.of_header(recording["format"] or "", rate or 1, channels, size, seconds)
-        if no is not None:
-            return Cut.refused(no, rate or 0)
+        format_ = recording["format"] or ""
+        refusal = self._limits.of_header(format_, rate or 1, channels, size, seconds)
+        if refusal is not None:
+            return Cut.refused(refusal, rate or 0)
         cut = self.cuts.get(self.cut_recipe(recording))
         cut = cut and cut.within(self._limits, channels, size)
         if cut is None or not self._recuts:
@@ -228,8 +230,8 @@ class StoredShard:
         return self.text_recipe(utterance, utterance.hears or utterance.cut.audio)
 
     def text_recipe(self, utterance: HeardUtterance, audio: str) -> str:
-        """Recipe of its transcript from the PCM with recipe `audio`, its own or the enhanced
-        one."""
+        """Recipe of the utterance's transcript from the PCM with recipe `audio`, the original or
+        the enhanced one."""
         company = utterance.cut.company.audio if utterance.cut.company else ()
         return self._transcript_recipes(audio, utterance.forced, company)
 
@@ -241,8 +243,8 @@ class StoredShard:
 
 
 def tells_datasets_apart(job: Job) -> bool:
-    """Whether `package` treats some of several sources differently: then each has its own
-    copies."""
+    """Whether `package` chooses or weighs by source, so that recordings of two sources are never
+    copies of each other."""
     package = job.package
     if len(job.sources) < 2:
         return False

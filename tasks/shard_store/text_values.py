@@ -22,7 +22,8 @@ from tasks.shard_store.utterance import HeardUtterance
 
 
 def final_text(job: Job, utterance: HeardUtterance) -> tuple[str, str]:
-    """(text to train on, `reference` or `asr`). Without a transcript the reference is trusted."""
+    """(text to train on, `reference` or `asr`). With `reference_if_close` but without a transcript,
+    it is the reference."""
     reference, spoken = utterance.cut.reference, hypotheses.spoken(job, utterance)
     if reference and utterance.cut.person is not None and utterance.cut.person.text:
         return reference, "reference"
@@ -133,8 +134,8 @@ class TextValues:
         for measure, settings in self._measures:
             values.update(measure(heard, settings))
         for use, declared, measure, settings in self._annotating:
-            asked = replace(heard, answers=answers[use]) if use in answers else heard
-            who, measured = f"the plug-in on text {use}", measure(asked, settings)
+            answered = replace(heard, answers=answers[use]) if use in answers else heard
+            who, measured = f"the plug-in on text {use}", measure(answered, settings)
             taken = annotation_kinds.take(who, declared, measured, heard.seconds)
             remarks = {**taken.numbers, **taken.labels, **taken.large}
             if hidden.hides(self._job):
@@ -192,8 +193,8 @@ def _derived(utterance: HeardUtterance, row: TranscriptRow) -> dict[str, float |
 
 
 def _words(utterance: HeardUtterance, row: TranscriptRow, text: str, source: str) -> int | None:
-    """The reference's words: 0 for a text without any; a text such as "um", which normalises to
-    nothing, has None."""
+    """The number of words of the reference: 0 for a text without words, None for a text that
+    normalises to nothing, such as "um"."""
     likely = base(utterance.cut.language or row["language"] or "")
     return 0 if source == "reference" and wordless(text, likely) else row["words"] or None
 

@@ -1,6 +1,7 @@
-"""An utterance in its three phases: cut, heard, final; and its outcome after each.
+"""An utterance in its three phases: after cutting, with transcripts, final; and its outcome in
+each.
 
-A phase never changes, and the next one contains it.
+The object of a phase is immutable, and the next phase contains it.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class CutUtterance(_Remembering):
     annotations: Mapping[str, bytes | None] = field(default_factory=dict)  # and fingerprints
     whole: bool = False  # the utterance is the whole recording
     part_text: str | None = None  # the source's words in this part, if they have times
-    company: Company | None = None  # the utterances of its window, if it shares one
+    company: Company | None = None  # its window of the recogniser, if it shares one
     enhanced: str | None = None  # recipe of its enhanced PCM; None: nothing is enhanced
     voice: str | None = None  # name of the diarizer's speaker
     person: Decision | None = None  # a person's decision on it
@@ -74,8 +75,9 @@ class CutUtterance(_Remembering):
 
     @property
     def decided(self) -> str:
-        """A person's decision on it, for the ledger; empty without one. Moving the boundaries of a
-        clip that is a whole recording takes away its text; this says so."""
+        """The person's decision, for the ledger; empty without one. If a clip that was a whole
+        recording has new boundaries, the recording's text does not apply any more, which is
+        noted."""
         words = [self.person.words] if self.person else []
         if self.moved and self.recording["text"] and self.reference is None:
             words.append("the text of the recording is not that of this part: write one")
@@ -83,7 +85,7 @@ class CutUtterance(_Remembering):
 
     @property
     def spared(self) -> bool:
-        """Whether a person decided to keep it, whatever the rules."""
+        """Whether a person decided to keep the utterance, so that no rule drops it."""
         return self.person is not None and self.person.keeps
 
     @property
@@ -148,7 +150,7 @@ class HeardUtterance:
     cut: CutUtterance
     outcome: Outcome
     measures: Mapping[str, MeasureValue]  # with the scores of its enhanced clip
-    companion: bool = False  # dropped, but recognised: its window holds a kept one
+    companion: bool = False  # dropped, but recognised, because its window has a kept one
     pcm: EnhancedRow | None = None  # the PCM for recognisers
     packed: EnhancedRow | None = None  # the PCM that is packaged
     beside: EnhancedRow | None = None  # the enhanced clip, where both are packaged

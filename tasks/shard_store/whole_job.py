@@ -14,14 +14,15 @@ from tasks.settings import Plugin, TranscribeSettings
 from tasks.settings.job import Job
 from tasks.shard_store import model_answers, recipe
 
-#: Omitted at these defaults, so that earlier versions stay unchanged.
-UNASKED_OF_PLUGINS = {
+#: Settings that are left out at these defaults, so that fingerprints of earlier versions stay the
+#: same.
+OMITTED_OF_PLUGINS = {
     **{"bit_rate": None, "facts": False, "min_in_source": 0.5, "min_recording_speech": 2.0},
     **{"max_speech_without_words": 1.0, "whole_without_text_up_to": None, "audio": False},
     **{"constrained": False},
     **recipe.SINCE,
 }
-UNASKED = {
+OMITTED = {
     **{"max_hours_per_speaker": None, "rttm": None, "disjoint": None},
     **{"only": None, "without": None, "labels": None},
     **{"texts": "auto", "encoding": None, "speaker": "none", "channels": "mix"},
@@ -48,6 +49,7 @@ class Recipes(TypedDict):
 
 
 def recipes_of(job: Job) -> Recipes:
+    """The recipes of everything that the job uses."""
     transcribe = job.transcribe
     recipes: Recipes = {
         "segmenter": recipe.of_plugin("segmenters", job.filter.segmenter),
@@ -74,8 +76,8 @@ def recipes_of(job: Job) -> Recipes:
         recipes["further_backends"] = [recipe.of_plugin("asr", plugin) for plugin in further]
     if transcribe.llm_text:
         recipes["llm_text"] = llm_text.VERSION
-    if asked := model_answers.identities(model_answers.asking(transcribe)):
-        recipes["asked"] = asked
+    if questions := model_answers.identities(model_answers.asking(transcribe)):
+        recipes["asked"] = questions
     return recipes
 
 
@@ -83,29 +85,29 @@ def of_stage(stage: str, job: Job, weights: str) -> str:
     """Recipe of all settings that determine what a stage stores for a shard, including those of
     earlier stages. `weights`: identity of the recogniser's model."""
     filters = {plugin.use: recipe.of_plugin("filters", plugin) for plugin in job.filter.all_filters}
-    what: list[object] = [
+    inputs: list[object] = [
         recipe.of_plugin("segmenters", job.filter.segmenter),
         recipe.of_speakers(job.speakers) if recipe.speaking(job) else None,
         recipe.FILTER_VERSION,
     ]
     if stage == "filter":
-        return recipe.digest(stage, what, filters)
-    what.append(recipe.of_audio(job.resample, "", 0, 0))
+        return recipe.digest(stage, inputs, filters)
+    inputs.append(recipe.of_audio(job.resample, "", 0, 0))
     if recipe.enhancing(job):
-        what += [recipe.of_plugin("enhance", job.enhance), filters.get("dnsmos")]
+        inputs += [recipe.of_plugin("enhance", job.enhance), filters.get("dnsmos")]
     if stage == "transcribe":
         chosen, llm = job.transcribe, job.transcribe.llm_text
-        what.append(recipe.of_transcript(chosen, weights, "", None))
-        what += [recipe.of_plugin("asr", plugin) for plugin in chosen.recognisers[1:]]
-        what += [recipe.of_llm_answer(llm, "", "")] if llm else []
-        what += ["aligned"] if chosen.reference_words else []
-        what += model_answers.identities(model_answers.asking(chosen))
-    return recipe.digest(stage, what)
+        inputs.append(recipe.of_transcript(chosen, weights, "", None))
+        inputs += [recipe.of_plugin("asr", plugin) for plugin in chosen.recognisers[1:]]
+        inputs += [recipe.of_llm_answer(llm, "", "")] if llm else []
+        inputs += ["aligned"] if chosen.reference_words else []
+        inputs += model_answers.identities(model_answers.asking(chosen))
+    return recipe.digest(stage, inputs)
 
 
 def settings_of(job: Job) -> JsonObject:
-    """Settings that can change a dataset, with defaults, as JSON values: no OUT, nothing transient,
-    no secrets, and no paths of lists of splits."""
+    """The settings that can change a dataset, with defaults, as JSON values; without OUT, transient
+    settings, secrets, and paths of the splits' lists."""
     package = recipe.lasting(job.package)
     enhance = settings_of_plugin("enhance", job.enhance)
     if not recipe.enhancing(job):
@@ -115,13 +117,13 @@ def settings_of(job: Job) -> JsonObject:
         **({"speakers": speakers} if recipe.speaking(job) else {}),
         "shard": recipe.lasting(job.shard),
         "filter": {
-            **_asked(recipe.lasting(job.filter)),
+            **_without_defaults(recipe.lasting(job.filter)),
             "segmenter": settings_of_plugin("segmenters", job.filter.segmenter),
             "filters": _all("filters", job.filter.filters),
         },
         **({"enhance": enhance} if recipe.enhancing(job) else {}),
         "resample": {
-            **_asked(recipe.lasting(job.resample)),
+            **_without_defaults(recipe.lasting(job.resample)),
             "resampler": settings_of_plugin("resamplers", job.resample.resampler),
             "levels": _all("levels", job.resample.levels),
         },
@@ -134,27 +136,28 @@ def settings_of(job: Job) -> JsonObject:
             # Data cards list these first, then the compression of tars, which is always none.
             **{name: package[name] for name in ("formats", "audio") if name in package},
             "compression": "none",
-            **_asked(package),
+            **_without_defaults(package),
             "formats": _all("formats", job.package.formats),
             "splits": _without_paths(package["splits"]),
         },
         "sources": [
-            {**_asked(recipe.lasting(dataset.settings)), "name": dataset.name}
+            {**_without_defaults(recipe.lasting(dataset.settings)), "name": dataset.name}
             for dataset in plugins.datasets(job.sources)
         ],
     }
 
 
-def _asked(settings: JsonObject) -> JsonObject:
-    asked = {name: v for name, v in settings.items() if v != UNASKED.get(name, ...)}
-    if isinstance(columns := asked.get("columns"), dict):  # a source's
-        asked["columns"] = {k: v for k, v in columns.items() if (k, v) != ("channel", None)}
-    return asked
+def _without_defaults(settings: JsonObject) -> JsonObject:
+    """The settings without those at the defaults OMITTED."""
+    remaining = {name: v for name, v in settings.items() if v != OMITTED.get(name, ...)}
+    if isinstance(columns := remaining.get("columns"), dict):  # of a source
+        remaining["columns"] = {k: v for k, v in columns.items() if (k, v) != ("channel", None)}
+    return remaining
 
 
 def _transcribing(settings: TranscribeSettings) -> JsonObject:
-    """Omits settings for several recognisers if there is only one, and defaults, so that versions
-    with one recogniser stay unchanged."""
+    """The settings of transcription, without those for several recognisers if there is only one,
+    and without some defaults, so that fingerprints of earlier versions stay the same."""
     values = recipe.lasting(settings)
     if settings.hear == "original":
         del values["hear"]
@@ -177,12 +180,13 @@ def settings_of_plugin(shelf: str, plugin: Plugin) -> JsonObject:
     """A plug-in's settings that can change a dataset, with defaults; JSON values."""
     _, chosen = plugins.resolve(shelf, plugin)
     lasting = recipe.lasting(chosen)
-    asked = {n: v for n, v in lasting.items() if v != UNASKED_OF_PLUGINS.get(n, ...)}
-    return {"use": plugin.use, **asked}
+    remaining = {n: v for n, v in lasting.items() if v != OMITTED_OF_PLUGINS.get(n, ...)}
+    return {"use": plugin.use, **remaining}
 
 
 def format_version(plugin: Plugin) -> int | str:
-    """What a format's files depend on besides its settings: its version, and its model."""
+    """The format's version and the identity of its model, if it has one: what its files depend on
+    besides the settings."""
     module, settings = plugins.FORMATS.resolve(plugin)
     identity = module.identity(settings)
     return module.VERSION if identity is None else f"{module.VERSION} {identity}"
@@ -193,7 +197,7 @@ def _all(shelf: str, chosen: Iterable[Plugin]) -> list[JsonObject]:
 
 
 def _without_paths(splits: JsonObject) -> JsonObject:
-    """Splits without the paths of their lists: the data card has the contents of the lists."""
+    """Splits without the paths of their lists; the data card has digests of the lists."""
     return {
         name: {**share, "list": bool(share["list"])} if isinstance(share, dict) else share
         for name, share in splits.items()

@@ -1,4 +1,4 @@
-"""Arrow schemas from TypedDicts: one declaration for what Python and Parquet hold.
+"""Makes Arrow schemas from TypedDicts, so that rows in Python and Parquet have one declaration.
 
 A column is annotated with its meaning and unit: `Annotated[int, "first sample", "samples"]`; and
 with an Arrow type if the Python type's default does not fit.
@@ -31,7 +31,7 @@ def about(field: pa.Field) -> tuple[str, str]:
 
 def published(schema: pa.Schema) -> list[str]:
     """The columns of a version's rows that `package.publish` names; formats with free fields write
-    them beside the fields that they require."""
+    them in addition to the fields that they require."""
     return [field.name for field in schema if b"published" in (field.metadata or {})]
 
 

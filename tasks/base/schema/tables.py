@@ -1,4 +1,4 @@
-"""Every table: of a shard's checkpoints, of a published version, of metrics; and their names."""
+"""All tables: of a shard's checkpoints, of a published version, of metrics; and names of files."""
 
 from __future__ import annotations
 

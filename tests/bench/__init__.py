@@ -1,1 +1,1 @@
-"""Benchmarks: run by hand, ratios reported in the README; no timed test runs in CI."""
+"""Benchmarks, run by hand; README.md reports the ratios. CI runs no timed test."""

@@ -1,4 +1,4 @@
-"""Made audiobooks, of which it is known what is said where, and harder texts for them."""
+"""Makes audiobooks with known times of their sentences, and harder texts for them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ NOISE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A sentence of the audiobook; `start` and `end` of its loud part in s, None: it is not said;
-    `written`: whether the text has it; `audible`: where anything of it is heard, s; None: level
-    does not tell."""
+    """A sentence of the audiobook. `start`, `end`: of its loud part, s, None: not spoken;
+    `written`: whether the text contains it; `audible`: span in which any of it is audible, s, None:
+    the level does not show it."""
 
     text: str
     start: float | None
@@ -32,7 +32,7 @@ class Line:
 
 
 def book(corpus: Path, minutes: float, seed: int, path: Path) -> tuple[int, list[Line]]:
-    """Writes the audiobook at `RATE`; its number of samples, and the lines in order."""
+    """Write the audiobook at `RATE`; returns its number of samples, and the lines in order."""
     rows = [r for r in corpus_speech.transcribed(corpus) if r["path"].startswith(SETS)]
     chance = np.random.default_rng(seed)
     lines: list[Line] = []
@@ -63,8 +63,8 @@ def book(corpus: Path, minutes: float, seed: int, path: Path) -> tuple[int, list
 
 
 def _speech(clip: Floats) -> tuple[int, int]:
-    """First and last sample of frames of 20 ms that are louder than the middle, in dB, between the
-    clip's quiet and its loud ones."""
+    """First and last sample of the 20 ms frames that are louder than the mean, in dB, of the clip's
+    quiet and loud frames."""
     frames = clip[: len(clip) // 320 * 320].reshape(-1, 320)
     level = 10 * np.log10(np.square(frames).mean(axis=1) + 1e-10)
     quiet, full = np.quantile(level, (0.05, 0.95))
@@ -73,8 +73,8 @@ def _speech(clip: Floats) -> tuple[int, int]:
 
 
 def other_text(lines: list[Line], draw: int) -> list[Line]:
-    """A harder text of what was said: 5 to 30 % of the sentences are taken out, and as many are put
-    between the others that nobody says there: phrases of sentences, three in ten whole ones."""
+    """A harder text for the audio: without 5 to 30 % of the sentences, and with as many insertions
+    that are not spoken there: three in ten are whole sentences, the others phrases."""
     chance = np.random.default_rng(1000 + draw)
     share = (0.05, 0.1, 0.2, 0.3)[draw % 4]
     found = []

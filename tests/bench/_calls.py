@@ -1,8 +1,8 @@
-"""Made calls, and stereo recordings that are none: what `channels: auto` has to tell apart.
+"""Makes calls, and stereo recordings that are not calls, which `channels: auto` has to distinguish.
 
-Two speakers take turns of one or two pieces of speech, with pauses, and with overlap in one turn
-of eight. A kind of recording makes two channels of the two sides; all noise is white, at -65 dBFS
-unless its name says more, speech at about -26.
+Two speakers take turns of one or two pieces of speech, with pauses, and with overlap in one turn of
+eight. Each kind of recording makes two channels from the two sides. Noise is white, at -65 dBFS
+unless the kind's name says otherwise; speech is at about -26 dBFS.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ QUIET = 10 ** (-65 / 20)
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A recording, float32 [n, 2] at 16 kHz; `apart`: its channels hold different voices."""
+    """A recording, float32 [n, 2] at 16 kHz; `apart`: whether its channels have different
+    voices."""
 
     kind: str
     samples: Stereo
@@ -33,7 +34,7 @@ class Made:
 
 
 def sides(turns: Sequence[Sequence[Floats]], rng: Rng, seconds: float, first: float = 0.5) -> Sides:
-    """The two sides of a conversation; `first`: share of the turns that the first one takes."""
+    """The two sides of a conversation; `first`: share of the turns of the first speaker."""
     size = round(seconds * RATE)
     both = np.zeros((2, size), np.float32)
     used, position = [0, 0], round(rng.uniform(0.1, 1) * RATE)
@@ -53,7 +54,7 @@ def sides(turns: Sequence[Sequence[Floats]], rng: Rng, seconds: float, first: fl
 
 
 def delayed(samples: Floats, seconds: float, decibels: float) -> Floats:
-    """The same later, and softer by this."""
+    """The signal delayed and attenuated."""
     shift = round(seconds * RATE)
     moved = np.concatenate([np.zeros(shift, np.float32), samples[: len(samples) - shift]])
     return (moved * 10 ** (decibels / 20)).astype(np.float32)
@@ -69,7 +70,7 @@ def noisy(channels: Sequence[Floats], rng: Rng, level: float = QUIET) -> Stereo:
 
 
 def crossed(both: Sides, decibels: float, seconds: float) -> Sides:
-    """Each side with the other one in it."""
+    """Each side with cross-talk from the other."""
     return (
         both[0] + delayed(both[1], seconds, decibels),
         both[1] + delayed(both[0], seconds, decibels),
@@ -77,7 +78,8 @@ def crossed(both: Sides, decibels: float, seconds: float) -> Sides:
 
 
 def room(both: Sides, rng: Rng, apart: float) -> Sides:
-    """Two microphones `apart` seconds of sound from each other, in a room that answers 0.3 s."""
+    """Two microphones in a room with a response of 0.3 s; `apart`: time of sound between them,
+    s."""
     mics = [np.zeros(len(both[0]), np.float32) for _ in range(2)]
     for number, voice in enumerate(both):
         for mic in range(2):
@@ -91,12 +93,12 @@ def room(both: Sides, rng: Rng, apart: float) -> Sides:
 
 
 def panned(both: Sides, decibels: float) -> Sides:
-    """An image: each voice softer by this in the other loudspeaker, at the same time."""
+    """A panned stereo image: each voice is attenuated in the other channel, without a delay."""
     return crossed(both, -decibels, 0.0)
 
 
 def band(rng: Rng, size: int, music: Floats) -> Sides:
-    """Stereo music: parts of it left and right, at other times, and something of all in both."""
+    """Stereo music: different parts left and right, each also faintly in the other channel."""
     left, right = np.resize(music, size), np.resize(np.roll(music, len(music) // 3), size)
     beat = (np.arange(size) // (RATE // 2)) % 2
     drums = rng.normal(0, 0.05, size) * np.exp(-(np.arange(size) % (RATE // 2)) / 1500)
@@ -121,7 +123,7 @@ Kind = Callable[[Sides, Rng, Floats], Stereo]
 
 
 def _held(both: Sides, music: Floats, in_both: bool) -> Sides:
-    """In the middle, half as long as the speech, is music while somebody waits."""
+    """The call with music on hold in the middle, half as long as the speech."""
     middle = len(both[0]) // 2
     wait = np.resize(music, middle)
     waits = wait, wait if in_both else 0 * wait

@@ -1,10 +1,11 @@
-"""Conversations with exact truth: speech of several people, joined, overlapped, under noise.
+"""Makes conversations with an exact ground truth: speech of several people, joined, overlapped,
+with noise.
 
-Speech comes from the corpus's long recording of 137 people and its speakers with several clips.
-Each source utterance is cut at its pauses into pieces of 1 to 8 s; where they speak is known from
-their levels (20 ms frames within 40 dB of the loudest, gaps below 0.2 s closed). A conversation
-picks speakers, gives turns of one to three pieces, with pauses or overlaps between, and adds noise
-or music. Pieces of a speaker recur once all were used.
+Speech comes from the corpus's long recording of 137 people and from its speakers with several
+clips. Each source utterance is cut at its pauses into pieces of 1 to 8 s; speech is found by level
+(20 ms frames within 40 dB of the loudest, gaps below 0.2 s closed). A conversation has random
+speakers, turns of one to three pieces with pauses or overlaps between, and noise or music. A
+speaker's pieces are repeated once all have been used.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from tasks.speech.mono_stream import MonoStream
 
 Floats = NDArray[np.float32]
 FRAME = 160  # samples of a frame of truth: 10 ms
-QUIETEST = 0.1  # power of a piece beside its utterance's; below, it is breath and room
+QUIETEST = 0.1  # least power of a piece, relative to its utterance; softer ones are breath or room
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Speech of one person: samples at 16 kHz, and where it speaks, Boolean a frame of 10 ms."""
+    """Speech of one person: samples at 16 kHz, and for each 10 ms frame whether there is speech."""
 
     speaker: str
     samples: Floats
@@ -40,8 +41,8 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a conversation is to be like; `overlap`: share of turns that begin before the last one
-    ends, `snr` in dB."""
+    """Parameters of a conversation; `overlap`: share of turns that begin before the previous one
+    ends; `snr`: dB."""
 
     speakers: int
     seconds: float
@@ -59,7 +60,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Samples at 16 kHz, and who speaks: Boolean [frames, speakers]."""
+    """Samples at 16 kHz, and who speaks: bool [frames, speakers]."""
 
     asked: Asked
     samples: Floats
@@ -99,7 +100,7 @@ def clips(corpus: Path) -> dict[str, list[Floats]]:
 
 
 def activity(samples: Floats) -> NDArray[np.bool_]:
-    """Where clean speech is, Boolean a frame of 10 ms."""
+    """For each 10 ms frame of clean speech, whether somebody speaks; bool [frames]."""
     frames = samples[: len(samples) // FRAME * FRAME].reshape(-1, FRAME)
     power = np.convolve(np.square(frames).mean(axis=1), [0.5, 0.5], mode="same")
     active: NDArray[np.bool_] = power > power.max() * 3e-4
@@ -133,7 +134,7 @@ def pieces(speaker: str, samples: Floats) -> Iterator[Piece]:
 
 
 def made(asked: Asked, voices: dict[str, list[Piece]], beds: Sequence[Floats]) -> Conversation:
-    """The conversation of these wishes and this seed."""
+    """The conversation with these parameters and this seed."""
     rng = np.random.default_rng(asked.seed)
     names = sorted(name for name, own in voices.items() if own)
     chosen = [names[i] for i in rng.permutation(len(names))[: asked.speakers]]

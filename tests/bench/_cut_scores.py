@@ -1,4 +1,4 @@
-"""What a segmentation loses of a recording whose words are known, and what it lets in."""
+"""Scores a segmentation of a recording with known words: lost and clipped words, accepted noise."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.bench._sentences import FRAME, Flags, levels
 
 MOST_CHARACTERS = 200  # WeNet's token_max_length, where tokens are characters
 CLIPPED = 4  # frames of 10 ms with speech that a clipped word lacks
-NEAR = 50  # frames around a sentence that are not counted as let in
+NEAR = 50  # frames around a sentence that do not count as accepted pause
 
 Range = tuple[int, int]
 
 
 @dataclass(slots=True)
 class Score:
-    """Counts; seconds where the name says so. `+` adds recordings."""
+    """Counts, or seconds if the name says so. `+` adds the scores of recordings."""
 
     sentences: int = 0
     sentences_lost: int = 0  # hardly a tenth of the speech is left
@@ -43,7 +43,7 @@ class Score:
 
     @property
     def words_hurt(self) -> float:
-        """Share of the words that are clipped or lost."""
+        """The share of words that are clipped or lost."""
         return (self.words_lost + self.words_clipped) / max(self.words, 1)
 
     @property
@@ -75,7 +75,7 @@ def score(recording: Recording, utterances: Sequence[Range], from_frame: int = 0
             sentence.active * len(sentence.text) / max(sentence.active.sum(), 1)
         )
         held = inside[placed.start : placed.start + len(sentence.active)]
-        # What the noise covers nobody hears: it is neither speech nor lost.
+        # Speech that the noise covers counts neither as speech nor as lost.
         heard = sentence.active & (
             levels(sentence.samples) + 20 * np.log10(placed.gain) > recording.noise_db
         )

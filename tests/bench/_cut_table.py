@@ -1,4 +1,4 @@
-"""Scores of all ways over all recordings, as a table and as JSON."""
+"""Scores of all methods on all recordings, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.bench.corpus_speech import Floats
 
 
 class Clock:
-    """CPU seconds of a way, without those of rendering the blocks it asks for."""
+    """CPU seconds of a method, without those of rendering the blocks that it reads."""
 
     def __init__(self) -> None:
         self.spent = 0.0
@@ -38,7 +38,7 @@ class Clock:
 
 
 class Table:
-    """Scores by recording and way, and the time that each way took."""
+    """Scores by recording and method, and the CPU time of each method."""
 
     def __init__(self) -> None:
         self.scores: dict[str, dict[str, Score]] = {}

@@ -1,6 +1,6 @@
-"""Ways to find speech in a recording: ours, Silero's own, and the plain pass that we had.
+"""Methods to find speech in a recording: our segmenter, Silero's own function, and a plain pass.
 
-Each takes blocks of mono samples at 16 kHz and gives utterances as ranges of samples.
+Each takes blocks of mono samples at 16 kHz and returns utterances as ranges of samples.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def ours(**options: float) -> Way:
 
 
 def silero(pad_ms: int, window_seconds: float | None = None) -> Way:
-    """Silero's `get_speech_timestamps` on the whole, or on windows that each begin afresh."""
+    """Silero's `get_speech_timestamps` on the whole recording, or on independent windows."""
 
     def run(blocks: Iterable[Floats]) -> list[Range]:
         samples = np.concatenate(list(blocks))
@@ -43,7 +43,7 @@ def silero(pad_ms: int, window_seconds: float | None = None) -> Way:
 
 
 def plain(least: float = 3.0, most: float = 30.0, gap: float = 2.0) -> Way:
-    """One pass of the detector, stretches joined over short pauses: no second look, no level."""
+    """One pass of the detector, with short pauses closed; no second pass, and no levels."""
 
     def run(blocks: Iterable[Floats]) -> list[Range]:
         joined: list[Range] = []

@@ -1,5 +1,5 @@
-"""Texts of turns as a run publishes them: made calls, each person in a channel of its own, whose
-turns have the words of the window, and then those of the own channels."""
+"""Scores the texts of turns that a run publishes for calls with a channel for each person: once
+with the words of the window, and once with those of the turns' own channels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEARS = {"use": "faster_whisper", "word_timestamps": True}
 
 @dataclass(slots=True)
 class Sums:
-    """Of one way."""
+    """Sums for one method."""
 
     words: int = 0
     wrong: int = 0
@@ -35,7 +35,7 @@ class Sums:
     right: int = 0
 
     def add(self, made: Dialogue, row: dict[str, Any]) -> None:
-        """A published window, in s of its recording."""
+        """Add a published window, whose times are in s of the recording."""
         inside = [t for t in made.turns if row["start"] <= t.start and t.end <= row["end"]]
         person = _people(made, row)
         for who in range(len(made.channels)):
@@ -56,7 +56,7 @@ class Sums:
 
 
 def _people(made: Dialogue, row: dict[str, Any]) -> dict[int, int]:
-    """Who each number of a window's turns is: whoever speaks most in them."""
+    """The person behind each number in a window's turns: the one who speaks most in them."""
     spoken = made.spoken()
     heard: dict[int, Any] = {}
     for turn in row["turns"]:
@@ -70,7 +70,7 @@ def _plain(text: str) -> list[str]:
 
 
 def measured(asked: Sequence[Asked], people: Sequence[Person]) -> dict[str, Any]:
-    """Sums and CPU s of each way; the second run hears what the first one did not."""
+    """Sums and CPU s of each method; the second run transcribes only what the first one did not."""
     calls = {f"call{one.seed}": _dialogues.made(one, people) for one in asked}
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)

@@ -1,6 +1,6 @@
-"""Word errors of turns: of words that a whole window's transcript has, put into turns by their
-times, and of turns that are heard one by one. Each person's words are compared with what that
-person says. And how many backchannels get the text that is said, by four ways to hear them."""
+"""Word errors of turns: with the words of a whole window's transcript, assigned to turns by their
+times, and with each turn transcribed by itself. Each person's words are compared with what that
+person says. Also counts the backchannels with the right text, for four ways to transcribe them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tasks.shard_store import clip_turns
 from tests.bench._dialogues import Dialogue, Floats
 
 WAYS = ("window", "alone", "own channel alone", "own channel's window")
-BESIDE = RATE // 10  # samples of sound on each side of a turn that is heard alone
+BESIDE = RATE // 10  # samples added on each side of a turn that is transcribed alone
 
 
 @dataclass(slots=True)
 class Errors:
-    """(errors, words) of each way."""
+    """(errors, words) for each way to transcribe."""
 
     counts: dict[str, list[int]] = field(
         default_factory=lambda: {"window": [0, 0], "turn by turn": [0, 0]}
@@ -65,8 +65,8 @@ class Errors:
 
 @dataclass(slots=True)
 class Assents:
-    """Of true backchannels: how many there are, and how many each of WAYS gives any text, and the
-    text that is said."""
+    """The number of true backchannels, and for each of WAYS how many get a text, and the right
+    text."""
 
     count: int = 0
     some: dict[str, int] = field(default_factory=lambda: dict.fromkeys(WAYS, 0))
@@ -106,7 +106,7 @@ class Assents:
 def _of_turn(
     heard: Sequence[tuple[SpokenTurn, list[WordRow]]], speaker: int, start: int, end: int
 ) -> str:
-    """The words of the backchannel that overlaps."""
+    """The words of the backchannel that overlaps the turn."""
     for turn, words in heard:
         if turn.backchannel and turn.speaker == speaker and turn.start < end and start < turn.end:
             return " ".join(word["word"] for word in words)

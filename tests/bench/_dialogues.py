@@ -1,12 +1,12 @@
-"""Made dialogues with exact truth: people take turns, with gaps, overlaps and backchannels.
+"""Makes dialogues with an exact ground truth: turns with gaps, overlaps and backchannels.
 
-The people are espeak's voices, or those of the corpus's LibriSpeech, which a diarizer tells apart.
+The people are espeak's voices, or readers of the corpus's LibriSpeech, whom a diarizer can tell
+apart.
 
 A dialogue has two to four people. A turn is one to three sentences; the next one begins after a
-gap, or before the last one ends (`overlap`: share of turns that do). While somebody speaks long
-enough, somebody else may say a word of assent (`backchannels`: share of such turns). Now and then
-there is a long silence. Each person has a channel of its own, whose sum is the recording; the noise
-is white, at -70 dBFS.
+gap, or before the previous one ends (`overlap`: share of such turns). During a long turn, somebody
+else may say a word of assent (`backchannels`: share of such turns). Sometimes there is a long
+silence. Each person has a channel, and the recording is their sum; the noise is white, at -70 dBFS.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ ASSENT = ("Yeah.", "Right.", "Okay.", "I see.", "Sure.")
 SENTENCES = tuple(dict.fromkeys((*ENGLISH, *STORY)))
 NOISE = 10 ** (-70 / 20)
 LONGEST_S = 9.0  # of a clip that is a turn, or part of one
-LEAST_AUDIBLE = 3e-3  # of the largest sample; less, at the ends of what espeak gives, is silence
+LEAST_AUDIBLE = 3e-3  # of the largest sample; softer ends of espeak's output are cut off
 
 
 @dataclass(frozen=True, slots=True)
 class SaidTurn:
-    """What somebody says: seconds of the recording; `backchannel`: inside another's turn;
-    `stretches`: where there is speech in it, without pauses of 0.2 s and more."""
+    """A turn, in s of the recording; `backchannel`: whether it is inside another's turn;
+    `stretches`: its spans of speech, without pauses of 0.2 s and more."""
 
     speaker: int
     start: float
@@ -58,7 +58,7 @@ class SaidTurn:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a dialogue is to be like; `gaps`: shortest and longest, s."""
+    """Parameters of a dialogue; `gaps`: shortest and longest, s."""
 
     speakers: int = 2
     seconds: float = 240.0
@@ -82,11 +82,11 @@ class Dialogue:
         return np.asarray(self.channels.sum(axis=0), np.float32)
 
     def anybody(self) -> NDArray[np.bool_]:
-        """Whether somebody speaks: Boolean a millisecond."""
+        """Whether somebody speaks, for each millisecond; bool."""
         return np.asarray(self.spoken(1000).any(axis=1))
 
     def spoken(self, rate: int = 100) -> NDArray[np.bool_]:
-        """Who speaks: Boolean [frames, people], `rate` frames a second."""
+        """Who speaks: bool [frames, people], at `rate` frames a second."""
         frames = np.zeros((self.channels.shape[1] * rate // RATE, len(self.channels)), bool)
         for turn in self.turns:
             for start, end in turn.stretches:
@@ -96,7 +96,7 @@ class Dialogue:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """What somebody says: (float32 at 16 kHz from the first sound to the last, text)."""
+    """A person's sentences: (float32 at 16 kHz, without silence at the ends; text)."""
 
     sentences: tuple[tuple[Floats, str], ...]
     assents: tuple[tuple[Floats, str], ...]
@@ -135,8 +135,8 @@ def _assents(clips: Sequence[tuple[Floats, str]]) -> Iterator[tuple[Floats, str]
 
 
 def _without_room(clip: Floats) -> Floats:
-    """A real clip with silence where the voice detector hears nobody for 0.2 s; 50 ms beside speech
-    are kept. So it is known where somebody speaks, as far as such a detector knows it."""
+    """A real clip with silence where the voice detector finds no speech for 0.2 s, except 50 ms
+    beside speech, so that the spans of speech are known as well as such a detector finds them."""
     spoken = merged(((start - 0.05, end + 0.05) for start, end in speech.spans(clip)), 0.1)
     quiet = np.zeros(len(clip), np.float32)
     for start, end in spoken:
@@ -152,7 +152,7 @@ def _trimmed(clip: Floats) -> Floats:
 
 
 def _speech(clip: Floats) -> Iterator[tuple[float, float]]:
-    """Where somebody speaks in a clip, s; its ends are those of speech."""
+    """The spans of speech in a clip, s; the clip begins and ends with speech."""
     active = _conversations.activity(clip)
     active[0] = active[-1] = True
     edges = np.flatnonzero(np.diff(np.r_[0, active.astype(np.int8), 0])).reshape(-1, 2)
@@ -160,7 +160,7 @@ def _speech(clip: Floats) -> Iterator[tuple[float, float]]:
 
 
 def made(asked: Asked, people: Sequence[Person]) -> Dialogue:
-    """The dialogue of these wishes and this seed."""
+    """The dialogue with these parameters and this seed."""
     rng = np.random.default_rng(asked.seed)
     chosen = [people[int(n)] for n in rng.permutation(len(people))[: asked.speakers]]
     size = round(asked.seconds * RATE)
@@ -168,7 +168,7 @@ def made(asked: Asked, people: Sequence[Person]) -> Dialogue:
     turns: list[SaidTurn] = []
 
     def say(who: int, at: float, what: tuple[Floats, str], assent: bool = False) -> float | None:
-        """Put a clip at a time; returns its end, None where the recording has no room for it."""
+        """Put a clip at a time; returns its end, or None if it would not fit into the recording."""
         clip, text = what
         begin = round(at * RATE)
         end = begin + len(clip)

@@ -1,7 +1,7 @@
-"""What must be so on a machine with a GPU: pins, equal texts, equal scores, halves of batches.
+"""Checks on a machine with a GPU: pinning, equal texts, equal scores, halved batches.
 
-Each check returns what it measured; `Skipped` says why it could not be made, AssertionError that
-what was measured is wrong.
+Each check returns its measurements. It raises `Skipped` if it cannot run, AssertionError if a
+measurement is wrong.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from tests.bench.transcribe import Said
 
 POINTS = 0.5  # of WER, between CPU and CUDA
 MOS = 0.02  # between CPU and CUDA; tensor cores round to 10 bits
-FREE = 700e6  # bytes that are left on the GPU when a batch shall not fit
-FITS = 2  # clips that the engine of the check without a GPU takes at once
+FREE = 700e6  # bytes left free on the GPU, so that a batch does not fit
+FITS = 2  # clips at a time that the engine accepts in the check without a GPU
 
 
 class Skipped(Exception):
@@ -39,8 +39,8 @@ class Skipped(Exception):
 
 
 def pins() -> JsonObject:
-    """A worker for each GPU that sees it alone, and CPU workers that see none. Without a GPU the
-    same with two names, because CUDA is not touched for that."""
+    """Each GPU has a worker that sees only it, and CPU workers see none. Without a GPU, the check
+    uses two made-up names, because it does not touch CUDA."""
     there = gpus.devices("auto")
     chosen: Any = "auto" if there else ("0", "1")
     settings = ClusterSettings.model_validate({"workers": 1, "gpus": chosen})
@@ -75,8 +75,8 @@ def words(said: Sequence[Said], engine: Any, options: JsonObject) -> tuple[float
 
 
 def texts(said: Sequence[Said], model: str, threads: int) -> JsonObject:
-    """WER of CTranslate2 on CUDA beside the CPU's as float32: as int8, the CPU's default, some
-    words differ on a CPU, too."""
+    """WER of CTranslate2 on CUDA, compared with the CPU in float32; in int8, the CPU's default,
+    some words differ even between CPUs."""
     needs_cuda(gpu.ctranslate2_fault())
     options = {"model": model, "language": "en"}
     found: dict[str, float] = {}
@@ -123,7 +123,7 @@ def opinions(said: Sequence[Said]) -> JsonObject:
 
 
 def needs_cuda(fault: str | None) -> None:
-    """Skipped where there is no GPU, or an engine lacks something to use it."""
+    """Raises Skipped if there is no GPU, or if an engine cannot use it."""
     if not gpus.devices("auto"):
         raise Skipped("there is no GPU here that CUDA_VISIBLE_DEVICES allows")
     if fault is not None:
@@ -131,10 +131,10 @@ def needs_cuda(fault: str | None) -> None:
 
 
 def halves(said: Sequence[Said], model: str, threads: int) -> JsonObject:
-    """A batch that does not fit is halved, and every clip has its text all the same.
+    """A batch that does not fit into memory is halved, and every clip still gets its text.
 
-    On a GPU its memory is really taken; without one, the search refuses more than `FITS` clips as
-    CUDA does.
+    On a GPU, its memory is filled first; without one, the engine refuses more than `FITS` clips
+    with CUDA's error.
     """
     on_gpu = bool(gpus.devices("auto")) and gpu.ctranslate2_fault() is None
     options: JsonObject = {
@@ -158,7 +158,7 @@ def halves(said: Sequence[Said], model: str, threads: int) -> JsonObject:
 
 @contextmanager
 def _lowered() -> Iterator[list[int]]:
-    """The limits that batches were lowered to meanwhile."""
+    """The limits to which batches were lowered meanwhile."""
     found: list[int] = []
     lower = _batching.Limit.lower
 
@@ -193,7 +193,7 @@ def _refusing(model: Any) -> Iterator[None]:
 
 @contextmanager
 def _full_memory() -> Iterator[None]:
-    """All of the first GPU's memory but `FREE` bytes is taken, by plain allocations."""
+    """Fill the first GPU's memory except `FREE` bytes, by plain allocations."""
     driver = ctypes.CDLL("libcuda.so.1")
 
     def ask(name: str, *args: Any) -> None:

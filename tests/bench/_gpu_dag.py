@@ -44,7 +44,7 @@ def whole(
 
 
 def stub(speeches: Sequence[Speech], home: Path, seconds: float, until: float) -> JsonObject:
-    """An engine of 1,000 x real time on a worker with a GPU's name; the others feed it."""
+    """The whole line with a stub engine of 1,000 x real time on a worker with a GPU's name."""
     cores = len(os.sched_getaffinity(0))
     audio = _gpu_speech.write(speeches, home / "in", seconds, cores)
     backend = {"use": "tests.bench._stub_engine", "speed": 1000}
@@ -115,8 +115,8 @@ def _by_stage(calls: Sequence[Call], what: str) -> dict[str, float]:
 
 
 def _watched(command: Sequence[str], until: float) -> tuple[JsonObject, Any, float]:
-    """(what the command says at its end, what was seen of it, wall s). RuntimeError where it fails
-    or has no time left."""
+    """(the command's JSON output, the measurements of its processes, wall s). Raises RuntimeError
+    if it fails or runs out of time."""
     began = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     watch = Watch(process.pid)

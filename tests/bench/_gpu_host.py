@@ -1,4 +1,4 @@
-"""What the host does for a GPU: CPU seconds of each part, and the cores that a speed needs."""
+"""The host's CPU seconds for each part of the line, and the cores needed to keep a GPU busy."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def _line(source: Path, out: Path, filters: tuple[Plugin, ...]) -> tuple[dict[st
 
 
 def parts(source: Path, audio: float) -> dict[str, float]:
-    """CPU seconds for a second of audio, part by part, in one process of one thread. `audio`: the
-    length of what lies in `source`, s."""
+    """CPU seconds for a second of audio, by part, in one process with one thread. `audio`: length
+    of the recordings in `source`, s."""
     files = sorted(source.iterdir())
     decode = detect = 0.0
     for path in files:
@@ -104,12 +104,13 @@ def _dnsmos(precision: str) -> Plugin:
 
 
 def total(costs: Mapping[str, float]) -> float:
-    """Of the line as it is by default, with DNSMOS in float32."""
+    """The sum for the default line, with DNSMOS in float32."""
     return sum(cost for part, cost in costs.items() if part != IN_INTEGERS)
 
 
 def table(costs: Mapping[str, float]) -> str:
-    """A row a part: CPU seconds an hour, x real time of a core, cores for each of `SPEEDS`."""
+    """A row for each part: CPU seconds an hour, x real time of a core, cores for each of
+    `SPEEDS`."""
     head = "| part | CPU s an hour | x real time a core | " + " | ".join(
         f"cores at {speed} x" for speed in SPEEDS
     )

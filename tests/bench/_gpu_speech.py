@@ -1,4 +1,4 @@
-"""Speech for the benchmark of GPUs: real clips with texts where there are some, and made ones."""
+"""Speech for the benchmark of GPUs: real clips with texts, if there are any, and synthetic ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class Speech:
 
 
 def found(corpus: Path | None, most: int) -> list[Speech]:
-    """Real speech of a corpus, and made speech where its voice is installed; at least one."""
+    """Real speech of a corpus, and synthetic speech if espeak-ng is installed; at least one of
+    them."""
     speeches = []
     if corpus is not None:
         real = transcribe.clips(corpus, "en/librispeech/", most, "en")

@@ -1,4 +1,4 @@
-"""What a command's processes and the GPU do over time, and which of them holds the others up."""
+"""Samples the load of a command's processes and of the GPU over time, and finds the bottleneck."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 
 import psutil
 
-EVERY = 0.5  # s between two looks
-BUSY = 0.8  # of the time: what is as busy as that holds the others up
+EVERY = 0.5  # s between two samples
+BUSY = 0.8  # share of the time from which a part counts as the bottleneck
 QUERY = "utilization.gpu,memory.used,power.draw"
 
 
 @dataclass(slots=True)
 class Watched:
-    """Looks at a command's processes, by what they are, and at the first GPU."""
+    """Samples of a command's processes, by kind, and of the first GPU."""
 
     at: list[float] = field(default_factory=list)  # s since 1970
     cpu: list[dict[str, float]] = field(default_factory=list)  # CPU s so far, by kind of process
@@ -71,7 +71,7 @@ def kind_of(process: psutil.Process, root: int) -> str:
 
 
 class Watch(threading.Thread):
-    """Looks every half second, until `end`."""
+    """Takes a sample every half second, until `end`."""
 
     def __init__(self, root: int) -> None:
         super().__init__(daemon=True)

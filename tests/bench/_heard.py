@@ -1,5 +1,5 @@
-"""What was heard of a made recording, kept in a folder: two ways to align it are then compared on
-the same words, and hearing, which takes minutes, is paid once."""
+"""Transcripts of a synthetic recording, cached in a folder, so that two ways to align it are
+compared on the same words, and the recogniser, which takes minutes, runs once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tasks.stages import whole_transcript
 def heard(
     recording: Path, recogniser: Plugin, language: str, kept: Path | None
 ) -> RecordingTranscript:
-    """Everything heard, from the folder `kept` where it has the same bytes by the same settings."""
+    """The transcripts, from the folder `kept` if it has those of the same bytes and settings."""
     said = recogniser.model_dump_json().encode() + language.encode()
     key = hashlib.sha256(recording.read_bytes() + said).hexdigest()[:16]
     path = kept / f"{key}.json" if kept else None

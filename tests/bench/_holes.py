@@ -14,7 +14,7 @@ from tasks.speech import Span
 
 
 class Skipping:
-    """Windows as `windows` hears them, but for the first of a clip that is to lack a sentence."""
+    """The results of `windows`, but without a sentence in the first result of chosen clips."""
 
     def __init__(self, windows: Windows, model: Any) -> None:
         self._windows, self._model = windows, model
@@ -36,8 +36,8 @@ class Skipping:
         return window
 
     def skip(self, clip: SpeechClip, window: Window, span: Span) -> Window | None:
-        """The window without the words of a span, aligned anew, which `hear` will give for the
-        clip; None if nothing is left, or nothing was there."""
+        """Make `hear` return the clip's window without the words of a span, aligned anew; returns
+        it, or None if no word is in the span or remains."""
         words = window.words or ()
         left = [w for w in words if not span[0] <= (w.start + w.end) / 2 <= span[1]]
         if not left or len(left) == len(words):

@@ -20,7 +20,7 @@ MIB = 2**20
 
 @dataclass(slots=True)
 class Spent:
-    """What a step cost."""
+    """The cost of a step."""
 
     cpu: float = 0.0  # s, all processes
     rss: int = 0  # bytes, the largest process
@@ -31,7 +31,7 @@ class Spent:
 
 
 def forget_peak() -> None:
-    """Let the peak of this process's memory begin at what it holds now (Linux)."""
+    """Reset the peak of this process's memory to its current size (Linux)."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
@@ -44,7 +44,7 @@ def measured(work: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, floa
 
 
 class Measured(Here):
-    """A caller with worker processes, which counts what each function costs."""
+    """An executor with worker processes that records the cost of each function."""
 
     def __init__(self, workers: int, scratch: Path) -> None:
         context = multiprocessing.get_context("spawn")

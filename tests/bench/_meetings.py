@@ -1,9 +1,9 @@
-"""Meetings with exact truth, as a microphone on the table hears them.
+"""Makes meetings with an exact ground truth, as recorded by a microphone on the table.
 
-Four people in turns, which begin up to two and a half seconds before the last one ends, and words
-of assent while somebody else speaks, so that a fifth to a quarter of the time has several voices.
-Each voice has a level and a room response of its own (an exponential decay that outweighs the
-direct sound: nobody is near the microphone), and there is noise.
+Four people take turns, which begin up to 2.5 s before the previous one ends, and say words of
+assent during other turns, so that a fifth to a quarter of the time has several voices. Each voice
+has its own level and room response (an exponential decay stronger than the direct sound, since
+nobody is near the microphone), and there is noise.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tests.bench._conversations import Asked as Wish
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """`decay`: s until the room is 60 dB down, 0: no room; `direct`: dB of the direct sound over
-    what the room adds; `snr`: dB of the speech over the noise."""
+    """A room. `decay`: RT60, s, 0: no room; `direct`: direct to reverberant ratio, dB; `snr`:
+    speech to noise, dB."""
 
     decay: float
     direct: float

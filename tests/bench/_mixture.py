@@ -1,4 +1,4 @@
-"""Long recordings made of sentences, pauses and other sounds, with the place of every word.
+"""Makes long recordings from sentences, pauses and other sounds, with the time of every word.
 
 A recording is laid out first (`plan`) and rendered piece by piece (`Recording.blocks`), so that two
 hours need no two hours of memory. The same seed gives the same samples.
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from tests.bench._sentences import FRAME, Sentence
 from tests.bench.corpus_speech import RATE, Floats, read
 
-FLOOR_DB = -72.0  # dBFS, of the noise that lies under everything that is called clean
+FLOOR_DB = -72.0  # dBFS, of the noise in recordings called clean
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What to make. Levels in dBFS, of active speech; SNR in dB against the mean of the levels."""
+    """Parameters of a recording. Levels of active speech in dBFS; SNR in dB against their mean."""
 
     name: str
     minutes: float = 12.0
@@ -63,7 +63,7 @@ class Recording:
 
     @property
     def noise_db(self) -> float:
-        """dBFS of what lies under the speech throughout."""
+        """dBFS of the noise throughout the recording."""
         made, speech = self.made, float(np.mean(self.made.levels))
         floor = FLOOR_DB if made.snr is None else speech - made.snr
         return max(floor, speech - made.bed_snr) if made.bed else floor
@@ -77,7 +77,7 @@ class Recording:
         return [p for p in self.placed if p.sentence is None]
 
     def blocks(self) -> Iterator[Floats]:
-        """Mono blocks of one second, float32 [n]; what would exceed full scale is clipped."""
+        """Mono blocks of one second, float32 [n], clipped at full scale."""
         made = self.made
         floor = FLOOR_DB if made.snr is None else float(np.mean(made.levels)) - made.snr
         rng = np.random.default_rng(made.seed + 7)

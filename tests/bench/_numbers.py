@@ -1,4 +1,4 @@
-"""What is written in figures or capitals, as a recogniser writes it, and how it is said."""
+"""Texts with figures or capitals as a recogniser writes them, and their spoken forms."""
 
 from __future__ import annotations
 

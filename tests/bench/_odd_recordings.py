@@ -1,8 +1,8 @@
-"""Recordings unlike those of the other benches, with what is said in them and when.
+"""Makes difficult recordings with known texts and times.
 
-Made of the corpus's sentences and of espeak-ng. Each kind is one way in which real recordings are
-difficult: languages that alternate, turns without a pause, tempo, level, telephone, room, music,
-figures, single words, faults of the capture, repetition. The same code gives the same samples.
+They consist of the corpus's sentences and of espeak-ng's. Each kind is one difficulty of real
+recordings: alternating languages, turns without a pause, tempo, level, telephone, room, music,
+figures, single words, capture faults, repetition. The same code gives the same samples.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FIGURES = (
 
 @dataclass(frozen=True, slots=True)
 class Odd:
-    """A recording as it is written, [samples] or [samples, channels] at `rate`, and its truth."""
+    """A recording, [samples] or [samples, channels] at `rate`, and its sentences with times."""
 
     truth: Mixture
     samples: NDArray[np.float32]
@@ -57,7 +57,7 @@ Make = Callable[[Path, Random], Odd]
 
 
 def made(corpus: Path, only: Sequence[str] = ()) -> Iterator[Odd]:
-    """One recording a kind, named by it; `only`: of these kinds."""
+    """One recording of each kind, by the kind's name; `only`: these kinds."""
     for number, (name, make) in enumerate(KINDS.items()):
         if not only or name in only:
             odd = make(corpus, np.random.default_rng(number))
@@ -73,7 +73,7 @@ def trimmed(sentence: Sentence) -> Sentence:
 
 
 def drawn(corpus: Path, rng: Random, language: str = "en", speaker: str = "") -> list[Sentence]:
-    """Sentences of 2 to 12 s in random order; `speaker`: what the speaker's name begins with."""
+    """Sentences of 2 to 12 s in random order; `speaker`: prefix of the speaker's name."""
     every = [
         s
         for s in speech_mixtures.sentences(corpus)
@@ -113,7 +113,7 @@ def switching(each: int, minutes: float) -> Make:
 
 
 def turns(corpus: Path, rng: Random) -> Odd:
-    """Two people; each begins when the other ends."""
+    """Two people, each of whom begins when the other ends."""
     first, second = (drawn(corpus, rng, speaker=f"ls-{who}") for who in ("1688", "2609"))
     both = [s for pair in zip(first, second, strict=False) for s in pair]
     return spaced(until(2, both), rng, 0.0, 0.0)
@@ -130,7 +130,7 @@ def each(change: Callable[[Floats, Random], Floats]) -> Make:
 
 
 def all_of(change: Callable[[Floats, Random], NDArray[np.float32]], rate: int = RATE) -> Make:
-    """Readers; the recording is changed as a whole, and has `rate` then."""
+    """Readers; the whole recording is changed, and then has `rate`."""
 
     def make(corpus: Path, rng: Random) -> Odd:
         odd = spaced(readers(corpus, rng), rng)

@@ -1,4 +1,4 @@
-"""What is done to speech in `_odd_recordings.py`: tempo, whisper, telephone, room, faults."""
+"""Changes of speech for `_odd_recordings.py`: tempo, whisper, telephone, room, faults."""
 
 from __future__ import annotations
 
@@ -87,5 +87,5 @@ def in_a_room(samples: Floats, rng: np.random.Generator, decay: float = 0.8) -> 
 
 
 def clipped(samples: Floats) -> Floats:
-    """Upside down, off centre by a quarter, and 14 dB too loud."""
+    """Inverted, with a DC offset of a quarter of full scale, and 14 dB too loud."""
     return (0.25 - 5 * samples).clip(-1, 1).astype(np.float32)

@@ -1,4 +1,4 @@
-"""DNSMOS and DistillMOS of the same clips, made worse in known ways, step by step."""
+"""Scores of DNSMOS and DistillMOS on the same clips, degraded in known ways, step by step."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tests.helpers import rooms
 
 Way = Callable[[Floats, np.random.Generator], Floats]
 CLEAN = "clean"
-#: Limits of which a table says what they keep.
+#: Limits, for a table of the shares that they keep.
 LIMITS = {"dnsmos": (2.0, 2.4, 2.7, 3.0), "distillmos": (2.0, 2.5, 3.0, 3.5, 4.0)}
 MODELS = tuple(LIMITS)
 
 
 def ways(noises: list[Floats]) -> dict[str, dict[str, Way]]:
-    """By kind and step, mildest first, what makes a clip worse."""
+    """The functions that degrade a clip, by kind and step, mildest first."""
 
     def real(snr: int) -> Way:
         return lambda clip, draw: mixed(
@@ -95,7 +95,7 @@ def _telephone(clip: Floats, draw: np.random.Generator) -> Floats:
 
 
 class Scores:
-    """Both models' scores, and what they cost."""
+    """Both models' scores, and their CPU time."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -134,8 +134,8 @@ def report(corpus: Path, count: int) -> Iterator[str]:
 
 
 def _correlations(table: Mapping[str, Mapping[str, Floats]]) -> Iterator[str]:
-    """How far scores follow the steps of each kind (rank correlation of each clip, mean), and each
-    other."""
+    """Mean rank correlation, over clips, of scores with the steps of each kind, and of both
+    models."""
     yield f"\n{'rank correlation with the step':32}" + "".join(f"{name:>12}" for name in MODELS)
     [clean] = table[CLEAN].values()
     for kind, steps in table.items():
@@ -158,7 +158,7 @@ def _correlations(table: Mapping[str, Mapping[str, Floats]]) -> Iterator[str]:
 
 
 def _kept(table: Mapping[str, Mapping[str, Floats]]) -> Iterator[str]:
-    """Mean scores, and what each limit keeps, %."""
+    """Mean scores, and the share of clips that each limit keeps, %."""
     heads = [f"{name[:4]}>={limit:g}" for name, limits in LIMITS.items() for limit in limits]
     yield f"\n{'':32}{'DNSMOS':>8}{'Distill':>8}" + "".join(f"{head:>10}" for head in heads)
     for kind, steps in table.items():

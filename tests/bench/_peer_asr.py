@@ -2,8 +2,9 @@
 
     python -m tests.bench._peer_asr batched|vad|loop SOURCE OUT
 
-`vad`: the loop with its VAD filter; `loop`: without it. Two processes of one thread share the files
-and load the model that ours has, int8. Texts go to OUT/texts.json, by the names of the files.
+`vad`: the loop with its VAD filter; `loop`: without it. Two processes with one thread each share
+the files and load the same int8 model as ours. Texts go to OUT/texts.json, by the names of the
+files.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from tests.bench.speech_mixtures import Mixture
 TALK = "talk en"
 CLIPS = 60
 PROCESSES = 2
-#: Nothing is dropped for its text: the peers drop nothing either.
+#: No rules on texts, because the peers drop nothing either.
 OURS = ("history=none", "transcribe.backend.use=faster_whisper", "transcribe.backend.device=cpu")
 WHOLE = (*OURS, "filter.segmenter.use=whole")
 SAID = "said.json"
 
 
 def long_files(minutes: float) -> Callable[[Path], None]:
-    """Two files of up to `minutes`: commands in Mandarin, which are one of the corpus's own long
-    files, and a talk in English, made of its sentences."""
+    """Two files of up to `minutes`: commands in Mandarin from one of the corpus's long files, and a
+    talk in English, made from its sentences."""
 
     def make(home: Path) -> None:
         corpus = _corpus()
@@ -65,8 +66,8 @@ def _write(home: Path, mixtures: Iterable[Mixture]) -> None:
 
 
 def wrong_percent(home: Path, heard: Mapping[str, str]) -> float:
-    """Word errors (characters of Mandarin) in % of what was said; a text that is missing counts
-    as empty."""
+    """Word errors (for Mandarin, character errors) in % of the reference; a missing text counts as
+    empty."""
     said: dict[str, tuple[str, str]] = json.loads((home / SAID).read_text())
     counts = [
         long_clips.counted(text, heard.get(name, ""), language)
@@ -76,7 +77,7 @@ def wrong_percent(home: Path, heard: Mapping[str, str]) -> float:
 
 
 def heard_by_ours(out: Path) -> dict[str, str]:
-    """The texts of each file's utterances, in order, as one."""
+    """The joined texts of each file's utterances, in order."""
     columns = ["source_path", "start", "hypothesis"]
     rows = pq.read_table(out / "datasets/latest/utterances.parquet", columns=columns).to_pylist()
     found: dict[str, str] = {}
@@ -92,7 +93,7 @@ def heard_by_peer(out: Path) -> dict[str, str]:
 
 
 def hear(way: str, paths: list[str]) -> dict[str, str]:
-    """The texts of files, by their names, as faster-whisper hears them in one of its ways."""
+    """The texts of files by name, from faster-whisper in one of its ways."""
     from tasks.asr import faster_whisper
     from tasks.asr._whisper import loading
 

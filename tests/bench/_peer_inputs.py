@@ -30,7 +30,7 @@ BLOCK = 1152 * 100  # samples a time
 
 
 def made(folder: Path, name: str, make: Callable[[Path], None]) -> Path:
-    """The input `name` in `folder`; complete, or not there."""
+    """The input `name` in `folder`, which is made if it is missing; never incomplete."""
     home = folder / name
     if not home.is_dir():
         building = home.with_suffix(".building")
@@ -56,7 +56,7 @@ def speech() -> Iterator[Floats]:
 
 
 class Tape:
-    """Speech without end, with pauses of 0.2 to 1.5 s of faint noise between the clips."""
+    """Endless speech, with pauses of 0.2 to 1.5 s of faint noise between the clips."""
 
     def __init__(self, seed: int) -> None:
         self._clips, self._chance = speech(), np.random.default_rng(seed)
@@ -141,7 +141,7 @@ def voices(home: Path) -> None:
 
 
 def broken(home: Path) -> None:
-    """40 of the hour's kinds; the eleventh, a FLAC, is noise behind its first 200 bytes."""
+    """40 files of the hour's kinds; the eleventh, a FLAC, is noise after its first 200 bytes."""
     hour(40)(home)
     victim = home / "r0011.flac"
     head = victim.read_bytes()[:200]

@@ -1,7 +1,7 @@
 """Data-Juicer's own command on a list of clips, and ours with the same filters and limits.
 
-Its release 1.4.3 asks for older versions of some libraries than ours: it runs in an environment of
-its own, of which the benchmark is told the command `dj-process`:
+Its release 1.4.3 needs older versions of some libraries than ours, so it runs in an environment of
+its own. Give the benchmark that environment's command `dj-process`:
 
     pip install py-data-juicer==1.4.3 datasets==3.6.0 pyarrow==20.0.0 "pandas<3" soundfile
 
@@ -31,7 +31,7 @@ OURS = (
 
 
 def recipe(source: Path, home: Path) -> Path:
-    """The list of `source`'s clips and the configuration that filters it; `home` holds both."""
+    """Write the list of `source`'s clips and the configuration that filters it into `home`."""
     home.mkdir(parents=True)
     rows = [{"text": "", "audios": [str(path)]} for path in sorted(source.iterdir())]
     listed = home / "clips.jsonl"

@@ -1,10 +1,10 @@
-"""The peers' side of `tests.bench.peers`: each does the same job with its own means, two processes.
+"""The peers' side of `tests.bench.peers`: each does the same job in its own way, in two processes.
 
     python -m tests.bench._peer_loops lhotse|hf|ffmpeg|decode SOURCE OUT
 
-Each reads a folder and leaves 16 kHz mono as its users do: lhotse a Shar folder of FLAC, HF
-datasets an Arrow table of a `map` that decodes and resamples, ffmpeg (PyAV) tars of WAV. `decode`
-only decodes one file with FFmpeg. Printed at the end: how many clips were kept, and their seconds.
+Each reads a folder and writes 16 kHz mono as its users do: lhotse a Shar folder of FLAC, HF
+datasets the Arrow table of a `map` that decodes and resamples, ffmpeg (PyAV) tars of WAV. `decode`
+only decodes files with FFmpeg. Prints the number of clips and their seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def files(source: Path) -> list[Path]:
 
 
 def lhotse(source: Path, out: Path) -> tuple[int, float]:
-    """Shar of FLAC, one folder a process. Without m4a, which its default reader does not open."""
+    """Shar with FLAC, one folder for each process; without m4a, which its default reader does not
+    open."""
     paths = [str(path) for path in files(source) if path.suffix != ".m4a"]
     halves = [(paths[half::2], str(out / str(half))) for half in (0, 1)]
     with multiprocessing.get_context("spawn").Pool(2) as pool:
@@ -101,7 +102,7 @@ def _tar(half: tuple[list[str], str]) -> tuple[int, float]:
 
 
 def ffmpeg(source: Path, out: Path) -> tuple[int, float]:
-    """What one writes with FFmpeg and tar."""
+    """A straightforward loop with FFmpeg and tar."""
     out.mkdir()
     paths = [str(path) for path in files(source)]
     halves = [(paths[half::2], str(out / f"{half}.tar")) for half in (0, 1)]
@@ -111,7 +112,7 @@ def ffmpeg(source: Path, out: Path) -> tuple[int, float]:
 
 
 def decode(source: Path, out: Path) -> tuple[int, float]:
-    """FFmpeg's decode of every file, and nothing else."""
+    """Decode every file with FFmpeg, and nothing else."""
     import av
 
     seconds, number = 0.0, count()

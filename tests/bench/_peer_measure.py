@@ -1,4 +1,4 @@
-"""What a command costs with all the processes that it starts: CPU, wall time, memory, exit code."""
+"""Measures a command with all the processes that it starts: CPU, wall time, memory, exit code."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from pathlib import Path
 
 import psutil
 
-POLL_S = 0.1  # between two looks at the memory
-SETTLE_S = 0.5  # a kept server that took no CPU for so long sleeps
+POLL_S = 0.1  # between two samples of the memory
+SETTLE_S = 0.5  # a server that used no CPU for this long counts as asleep
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 SERVER = "_server_child.py"  # a local Prefect server's program
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """`cpu`: user + system, s; `peak_mb`: the most that all processes held at once, RSS; `most_mb`:
-    the most that one of them held."""
+    """The cost of a command. `cpu`: user + system, s; `peak_mb`: largest RSS of all processes
+    together; `most_mb`: largest RSS of one of them."""
 
     cpu: float
     wall: float
@@ -62,8 +62,8 @@ def measured(
 ) -> Cost:
     """Run a command to its end, or kill it and its process group with -9 after some seconds.
 
-    Children that outlive their parents are adopted here, so that their CPU time counts as well:
-    that of a Prefect server which stays for the next run until it sleeps.
+    Children that outlive their parents are adopted here, so that their CPU time counts, too: for
+    example that of a Prefect server that stays for the next run, until it sleeps.
     """
     _compile_ours()
     ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
@@ -108,8 +108,8 @@ def _compile_ours() -> None:
 
 
 def _environment() -> dict[str, str]:
-    """This process's, without the variable that keeps Python from writing bytecode: a peer's own
-    modules that were not compiled yet would stay so, too."""
+    """This process's environment, but with bytecode written: otherwise a peer's modules that are
+    not compiled yet would be compiled again in each process."""
     return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
@@ -130,7 +130,7 @@ def end_kept_servers() -> None:
 
 
 def _cpu_seconds() -> float:
-    """Of all children, ended or kept, user and system."""
+    """User and system time of all children, ended or still running."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     living = 0.0
     for server in kept_servers():
@@ -140,8 +140,8 @@ def _cpu_seconds() -> float:
 
 
 def _reap() -> None:
-    """Wait for adopted children: a run that was killed leaves its workers a moment to end, and a
-    server that is kept takes one to sleep."""
+    """Wait for adopted children: workers of a killed run take a moment to end, and a kept server
+    takes one to fall asleep."""
     until = time.monotonic() + 20
     asleep = -1.0
     while time.monotonic() < until:

@@ -1,11 +1,12 @@
-"""WeNet's `tools/make_shard_list.py`, where torchaudio can neither read nor write.
+"""Runs WeNet's `tools/make_shard_list.py` without torchaudio's readers and writers.
 
     python _peer_wenet.py SCRIPT [its options]
 
-torchaudio 2.9 and later read and write through torchcodec, whose wheel wants CUDA and FFmpeg's
-libraries. Here soundfile, and PyAV where that cannot, read in its place, as torchaudio's own
-backends did before; soundfile writes. The resampler is torchaudio's. Its wheel for CUDA imports on
-a machine without one only after the compiled files of `torchaudio/lib` were removed.
+torchaudio 2.9 and later read and write through torchcodec, whose wheel needs CUDA and FFmpeg's
+libraries. Here soundfile reads instead, as torchaudio's own backends did before, or PyAV if
+soundfile cannot; soundfile writes. The resampler is torchaudio's. On a machine without CUDA,
+torchaudio's wheel for CUDA can be imported only after removing the compiled files in
+`torchaudio/lib`.
 """
 
 from __future__ import annotations

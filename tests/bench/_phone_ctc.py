@@ -1,5 +1,5 @@
-"""A real CTC model of English phones, for word edges: that of the wheel hama 1.3.13 (Apache-2.0,
-5 MB), as a folder for the recogniser `ctc`. Texts are spelled with espeak-ng's phones."""
+"""Makes a model folder for the recogniser `ctc` from a real CTC model of English phones: the one in
+the wheel hama 1.3.13 (Apache-2.0, 5 MB). Texts are spelled with espeak-ng's phones."""
 
 from __future__ import annotations
 

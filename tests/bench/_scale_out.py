@@ -1,7 +1,7 @@
 """A synthetic OUT: checkpoints of all stages, made through the project's own functions.
 
-Recordings of a minute with ten utterances each, in shards of an hour. The audio is a file of holes:
-its size is right, and nobody reads it.
+Recordings have a minute and ten utterances each, and shards an hour. The audio is a sparse file of
+the right size, which no step reads.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def job(out: Path, package: dict[str, Any] | None = None) -> Job:
 
 
 def chained(job: Job) -> tuple[list[str], UpToDate]:
-    """The shards of OUT, and the state of a run whose chains are done."""
+    """The shards of OUT, and the state of a run in which all stages up to transcribe have ended."""
     shards = manifest.shards(job.out)
     state = UpToDate(job, shards, Index(job.out))
     for shard in shards:

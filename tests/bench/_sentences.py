@@ -1,9 +1,9 @@
-"""Sentences of the corpus with exact bounds: where speech is heard in them, and each word's place.
+"""Sentences of the corpus with exact bounds of their speech, and the time of each word.
 
-Bounds come from the level of the clean clip: a 10 ms frame is *active* when it stands clearly above
-the clip's own floor and is not more than 30 dB below its loud frames. Word times come from the
-cross attention of Whisper base, aligned with the reference text (what Whisper would hear does not
-matter), and are kept in a file of the user's cache, since they take minutes.
+Bounds come from the level of the clean clip: a 10 ms frame is *active* if it is clearly above the
+clip's noise floor and at most 30 dB below its loud frames. Word times come from the cross attention
+of Whisper base, aligned with the reference text (Whisper's own hypothesis is not used). They are
+cached in the user's cache folder, because they take minutes.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _runs(flags: Flags) -> NDArray[np.int64]:
 
 
 def load(corpus: Path, shortest: float = 0.2, longest: float = 10.0) -> list[Sentence]:
-    """Clean sentences of one speaker of so many seconds of speech, in the manifest's order."""
+    """Clean sentences of one speaker with this many seconds of speech, in the manifest's order."""
     times = _WordTimes()
     found = []
     for row in transcribed(corpus):

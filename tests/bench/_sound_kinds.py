@@ -1,4 +1,4 @@
-"""What `sounds` says of recordings whose kind is known, and what both filters of sounds cost."""
+"""Results of `sounds` on recordings of known kinds, and the cost of both filters of sounds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Kinds = dict[str, dict[str, dict[str, float]]]
 
 
 def shares(samples: Floats, model: str, threshold: float) -> dict[str, float]:
-    """Of a recording, the share of the time in which each group is heard."""
+    """The share of a recording's time in which each group is detected."""
     clip = Clip.of(samples, RATE)
     events = sounds.measure(clip, sounds.Settings(model=model, threshold=threshold))["sounds"]
     assert isinstance(events, list)
@@ -62,8 +62,8 @@ def lines(found: Kinds) -> Iterator[str]:
 
 
 def costs(clips: Sequence[Floats], model: str) -> Mapping[str, float]:
-    """CPU s for an hour of clips: of `sounds`, of `music`, and of both of the same clip; in turn,
-    so that they meet the same machine."""
+    """CPU s for an hour of clips of `sounds`, of `music`, and of both together, in turn, so that
+    the machine's load affects all alike."""
     one, other = sounds.Settings(model=model), music.Settings(model=model)
     ways: dict[str, Callable[[Clip], object]] = {
         "sounds": lambda clip: sounds.measure(clip, one),

@@ -1,7 +1,7 @@
-"""A recogniser that takes the time of a fast GPU and the host's work, and knows nothing.
+"""A fake recogniser that takes the time of a fast GPU and does the host's work.
 
-It computes the spectrograms that Whisper would get, waits `seconds / speed`, and says words chosen
-by a hash. `MEL` counts the CPU time of the spectrograms in this process.
+It computes the spectrograms that Whisper would get, waits `seconds / speed`, and returns words
+chosen by a hash. `MEL` counts the CPU time of the spectrograms in this process.
 """
 
 from __future__ import annotations

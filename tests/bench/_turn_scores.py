@@ -1,7 +1,7 @@
 """Diarization error and its parts, by frames of 10 ms.
 
-DER (NIST): missed, false and confused speaker time over all speaker time, speakers mapped one to
-one so that most time agrees; 0.25 s on each side of a true boundary are not counted.
+DER (NIST): missed, false and confused speaker time divided by all speaker time, with speakers
+mapped one to one so that the most time agrees; 0.25 s on each side of a true boundary do not count.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Errors:
 
 
 def mapping(truth: Frames, found: Frames) -> dict[int, int]:
-    """The true speaker of each found one that has one."""
+    """The true speaker for each found speaker that has one."""
     shared = found.astype(np.int64).T @ truth.astype(np.int64)
     rows, columns = linear_sum_assignment(-shared)
     return {int(r): int(c) for r, c in zip(rows, columns, strict=True) if shared[r, c]}
@@ -71,6 +71,6 @@ def errors(truth: Frames, found: Frames, without_overlap: bool = False) -> Error
 
 
 def overlap(truth: Frames, found: Frames) -> tuple[int, int, int]:
-    """Frames of overlap that are right, found, and true."""
+    """Numbers of frames with overlap: correctly found, found, true."""
     true, mine = truth.sum(axis=1) > 1, found.sum(axis=1) > 1
     return int((true & mine).sum()), int(mine.sum()), int(true.sum())

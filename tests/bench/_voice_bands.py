@@ -1,4 +1,4 @@
-"""Effective rates of speech that was resampled, encoded as MP3, or left as it is."""
+"""Effective rates of speech that was resampled, encoded as MP3, or not changed."""
 
 from __future__ import annotations
 

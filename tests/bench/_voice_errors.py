@@ -1,4 +1,4 @@
-"""Measures beside the truth, and the CPU that they take."""
+"""Errors of measures against the truth, and their CPU time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Measured = tuple[float | None, float]
 
 @dataclass
 class Sum:
-    """CPU of a measure over all clips, s, and how long they are, s."""
+    """CPU time of a measure over all clips, and their length, s."""
 
     cpu: float = 0.0
     audio: float = 0.0

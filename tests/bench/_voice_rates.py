@@ -1,5 +1,5 @@
-"""Speech rates measured, beside the syllables that espeak-ng says, and those it would say of a real
-recording's text."""
+"""Measured speech rates, compared with the syllables that espeak-ng says, or would say for the text
+of a real recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C50 and RT60 of speech in made rooms, and of real recordings, whose rooms nobody knows."""
+"""C50 and RT60 of speech in simulated rooms, and of real recordings, whose rooms are unknown."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _made() -> Iterator[tuple[str, Floats]]:
 
 
 def _dry(corpus: Path) -> Iterator[tuple[str, Floats]]:
-    """Real speech from close to the microphone; what room it has comes on top."""
+    """Real speech close to the microphone; its own slight reverberation adds to the room's."""
     for name in ("kerstin", "ljspeech"):
         rows = [row for row in corpus_speech.transcribed(corpus) if name in row["path"]]
         for row in [row for row in rows if row["seconds"] >= 4][1:18:3]:

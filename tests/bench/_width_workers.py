@@ -3,7 +3,7 @@
 python -m tests.bench._width_workers scheduler
 python -m tests.bench._width_workers workers|strangers ADDRESS COUNT
 
-Strangers have no preload, so that they are refused.
+Strangers are workers without the preload, which are refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from flows.cluster import worker as real
 from tasks.settings.job import Cost, Done, Job
 
 AUDIO = 900.0  # s of a shard; `Job.item_timeout` carries the seconds that a stage takes
-#: A machine of its own would spare no thought on these; two cores with a thousand workers have to.
+#: Settings that matter only because a thousand workers share two cores.
 QUIET = {
     "distributed.admin.tick.interval": "10s",
     "distributed.admin.tick.cycle": "10s",

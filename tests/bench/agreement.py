@@ -1,11 +1,12 @@
-"""How the word error rate falls with the hours that are kept: by agreement, and by log-probability.
+"""Word error rate by the share of hours kept: ranked by agreement, and by log-probability.
 
     UTTERMILL_CORPUS=… python -m tests.bench.agreement [--clips 60] [--json] [--plot FILE.svg]
 
-Whisper base and Moonshine hear English clips of the corpus whose text is known. Clips are ranked
-by the agreement of the two, and by Whisper's mean log-probability; for each share of the hours that
-is kept, best first, the exact word error rate of Whisper's text. In a third line Moonshine hears
-only what Whisper leaves doubtful, as with `when: {avg_logprob: {max: -0.4}}`, and agrees elsewhere.
+Whisper base and Moonshine transcribe English clips of the corpus with known texts. Clips are ranked
+by the agreement of the two, and by Whisper's mean log-probability. The table has, for each share of
+the hours, best clips first, the exact word error rate of Whisper's texts. In a third ranking,
+Moonshine transcribes only clips with a low log-probability, as with `when: {avg_logprob: {max:
+-0.4}}`; the others count as agreed.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def heard(corpus: Path, count: int) -> list[Clip]:
 
 
 def curve(clips: Sequence[Clip], rank: Callable[[Clip], float]) -> list[tuple[float, float]]:
-    """(share of the hours that is kept, WER of it) for SHARES, the best clips first."""
+    """(share of the hours kept, its WER) for SHARES, best clips first."""
     order = sorted(clips, key=lambda clip: -rank(clip))
     whole = sum(clip.seconds for clip in clips)
     found = []

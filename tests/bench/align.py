@@ -3,24 +3,25 @@
     UTTERMILL_CORPUS=… python -m tests.bench.align [--minutes 120] [--words 100000] [--seed 0]
         [--heard FOLDER] [--texts 60] [--json]
 
-A made audiobook has the LibriSpeech and LJ Speech clips of the corpus in their order, again
-and again with other noise until it is `--minutes` long, with pauses of 0.3 to 1.2 s. One sentence
-in twenty is left out of the audio, and one in twenty out of the text. Where a clip's speech begins
-and ends is known by its level, not by the voice detector: somewhere between where anything is
-audible in the clip (`_sentences.active_frames`: at most 30 dB below its loud part) and where its
-loud part begins or ends. The error of an edge is its distance from that range, the 0.1 s of pause
-that the segmenter leaves on purpose included. The clips of one reader have clicks in their pauses
-that are as loud as speech, so that level does not tell: their sentences count, their edges do not.
-Wrong: a sentence that was kept (alignment of at least 0.7) where another was said, or none.
+A synthetic audiobook has the LibriSpeech and LJ Speech clips of the corpus in order, repeated with
+other noise until it is `--minutes` long, with pauses of 0.3 to 1.2 s. One sentence in twenty is
+missing from the audio, and one in twenty from the text. A clip's level shows where its speech
+begins and ends, without the voice detector: somewhere between the first audible frame
+(`_sentences.active_frames`: at most 30 dB below its loud part) and the beginning of the loud part,
+and likewise at the end. The error of an edge is its distance from that range, including the 0.1 s
+of pause that the segmenter leaves on purpose. One reader's clips have clicks in their pauses that
+are as loud as speech, so their sentences count, but not their edges. A pair is wrong if a sentence
+was kept (alignment of at least 0.7) where another one or none is spoken.
 
 A book longer than the corpus (8 minutes) repeats it word for word, which is harder than a real one:
 no run of words occurs only once.
 
-`--heard` keeps what was heard in a folder, and takes it from there the next time. `--texts` aligns
-so many harder texts with it, too (`other_text`); a wrong pair of these may have the same words,
-where a sentence was taken out of the text and put back elsewhere.
+`--heard` caches the transcripts in a folder. `--texts` also aligns this many harder texts
+(`other_text`); a wrong pair of these may have the same words, if a sentence was removed from the
+text and inserted elsewhere.
 
-Then a text of `--words` words against as many heard ones, a tenth of them wrong, without audio.
+Last, a text of `--words` words is aligned with as many recognised words, a tenth of them wrong,
+without audio.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Hours of made emissions against their text by the engine `ctc`: what is found, time, memory.
+"""Aligns hours of synthetic emissions with their text by the engine `ctc`: sentences found, time,
+memory.
 
     python -m tests.bench.align_ctc [--hours 10] [--seed 0] [--json]
 
-Letters, 50 frames a second, 150 words a minute; one sentence in twenty is not said, and as many
-others are said that the text lacks. Scores are drawn, with a standard deviation of 2 nats, and the
-right token's are 7 higher: about one frame in ten is misheard. No weights of a CTC model were at
-hand: this says what the search does, not what a model hears.
+Tokens are letters, at 50 frames a second and 150 words a minute. One sentence in twenty is not
+spoken, and as many spoken sentences are missing from the text. Scores are random, with a standard
+deviation of 2 nats, and 7 nats higher for the right token, so that about one frame in ten is wrong.
+This measures the search, not a model.
 """
 
 from __future__ import annotations

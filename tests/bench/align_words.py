@@ -1,12 +1,12 @@
-"""Edges of words of a given text, beside made speech whose phones are known.
+"""Errors of the word edges of given texts, on synthetic speech with known phones.
 
     [UTTERMILL_CORPUS=…] python -m tests.bench.align_words [--pocketsphinx FOLDER] [--ctc FOLDER]
         [--each 4] [--languages en …]
 
-espeak-ng says sentences of ten languages in several voices; a word is from its first phone to the
-end of its last one. Real words whose edges are known by their level are those of the corpus that
-were recorded one by one (digits in English, words in Mandarin), a dozen in a row with pauses of
-0.05 to 0.4 s between them.
+espeak-ng says sentences of ten languages in several voices; a word lasts from its first phone to
+the end of its last one. The corpus also has real words that were recorded one by one (digits in
+English, words in Mandarin), whose edges follow from their level; a dozen of them are joined with
+pauses of 0.05 to 0.4 s.
 
 `aligned`      `transcribe.reference_words` by Whisper base
 `engine`       the same text by faster-whisper's own word timestamps, as of words that it heard
@@ -14,9 +14,9 @@ were recorded one by one (digits in English, words in Mandarin), a dozen in a ro
                `pip install --no-deps --target FOLDER hama==1.3.13` put it (Apache-2.0)
 `pocketsphinx` English only; FOLDER: where `pip install --target FOLDER pocketsphinx` put it
 
-`story` are English sentences in other voices than `made`, on which nothing was chosen.
+`story`: English sentences in other voices than `made`, on which no setting was chosen.
 
-Then the confidence of right texts, and of texts of another clip in the same language.
+Last, the confidence of right texts, and of texts of another clip in the same language.
 """
 
 from __future__ import annotations

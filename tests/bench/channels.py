@@ -1,12 +1,12 @@
-"""Which channels hold different voices: precision and recall of `channels: auto`, and what is won.
+"""Precision and recall of `channels: auto`, and its effect on the word error rate.
 
     UTTERMILL_CORPUS=… python -m tests.bench.channels [--json] [--each 6] [--seconds 40] [--calls 4]
 
-Made calls, with cross-talk, delays and music while somebody waits, and stereo recordings that must
-not be divided (`_calls.py`). A decision is right where it divides a call, or leaves the rest whole.
-Then calls of the corpus's sentences: WER of Whisper base on each side beside that on the mix, whose
-reference is both sides' sentences in the order in which they begin; each is heard as
-`uttermill run` cuts it, with and without the clips that the filter `cross_talk` drops.
+First, synthetic calls with cross-talk, delays and music on hold, and stereo recordings that must
+not be divided (`_calls.py`). A decision is right if it divides a call, or leaves another recording
+whole. Then calls made from the corpus's sentences: WER of Whisper base on each side, and on the
+mix, whose reference has both sides' sentences in the order of their starts. All are cut as by
+`uttermill run`, with and without the clips that the filter `cross_talk` drops.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Speech of the test corpus, as all benches read it: its list, and samples in mono at 16 kHz."""
+"""Reads the test corpus for all benchmarks: its list, and samples in mono at 16 kHz."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Fuzzed damage in the middle of each format: how much of what changes the samples is seen.
+"""Random damage in the middle of files of each format: the share of damage to samples that is
+noticed.
 
-python -m tests.bench.damage [CASES] [--json]     CASES a kind; 200 by default
+python -m tests.bench.damage [CASES] [--json]     CASES for each kind; 200 by default
 """
 
 from __future__ import annotations

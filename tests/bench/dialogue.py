@@ -1,20 +1,20 @@
 """python -m tests.bench.dialogue [--real] [--turns true|segments|channels] [--calls] [--json]
 
-Made dialogues of two to four people (`_dialogues.py`), five minutes for each seed, through the
-segmenter `dialogue`: how long its windows are, how many of their edges cut somebody, how far turns
-are from the truth, and what is counted of them. `--turns`: whose turns it gets: the true ones,
-those of the diarizer `segments` on the mix, or of `channels` with each person in a channel of its
-own. People are espeak's voices, which `segments` hardly tells apart; `--real` takes those of
-UTTERMILL_CORPUS. `--words` also has Whisper hear the windows, and counts word errors of each
-person's turns by words with times, beside those of turns that are heard one by one; `--assents`
-counts how many backchannels get their text from the window, by themselves, and from the person's
-own channel, by themselves and from the window's span of it. `--calls` sends the dialogues of two
-through a run instead, as calls with a channel for each, and counts both for its published turns.
+Synthetic dialogues of two to four people (`_dialogues.py`), five minutes for each seed, go through
+the segmenter `dialogue`. Measured are the lengths of its windows, edges that cut a speaker, errors
+of its turns, and errors of its measures. `--turns`: the true turns, those of the diarizer
+`segments` on the mix, or of `channels` with a channel for each person. People are espeak's voices,
+which `segments` hardly tells apart; `--real` takes readers of UTTERMILL_CORPUS. `--words`
+transcribes the windows with Whisper and counts word errors of each person's turns, with words
+assigned by time, and with turns transcribed one by one. `--assents` counts backchannels with the
+right text: from the window, by themselves, and from the person's own channel, by themselves and
+from the window's span of it. `--calls` sends dialogues of two people through a run instead, as
+calls with two channels, and counts both for its published turns.
 
-A turn is right if most of it overlaps with a true one of the same person; its edges' errors are
-those to the one that it overlaps most. `speaker_error`: share of the found turns' time in which
-another person speaks than it is of, once numbers are matched to people. `share_error`: of overlap
-and of silence, mean over windows; `offset_error`: of the median time between turns, s.
+A turn is right if most of it overlaps with a true turn of the same person; its edges are compared
+with the true turn that it overlaps most. `speaker_error`: share of the found turns' time in which
+somebody else speaks, after matching numbers to people. `share_error`: of overlap and of silence,
+mean over windows; `offset_error`: of the median time between turns, s.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ def true_turns(made: Dialogue) -> tuple[Turn, ...]:
 
 
 def turns_of(made: Dialogue, whose: str) -> tuple[Turn, ...]:
-    """By the diarizer, with numbers that are those of the people who speak most of each."""
+    """The diarizer's turns, with each number replaced by that of the person who speaks most of
+    them."""
     if whose == "true":
         return true_turns(made)
     if whose == "channels":

@@ -1,10 +1,10 @@
-"""DNSMOS in integers beside float32: how far scores are off, how many verdicts change, speed.
+"""DNSMOS in int8 compared with float32: errors of scores, changed decisions, speed.
 
     UTTERMILL_CORPUS=… python -m tests.bench.dnsmos [--seconds 20] [--json]
 
-Every clip of speech and of noise in the corpus of one second or more, and the long recordings in
-pieces, of at most `--seconds` each. Speed is CPU time on one thread, over what the model's windows
-cover: a clip shorter than 9.01 s is doubled first.
+Scores all clips of speech and noise in the corpus of one second or more, and pieces of the long
+recordings, of at most `--seconds` each. Speed is CPU time on one thread divided by the audio in the
+model's windows: a clip shorter than 9.01 s is repeated first.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Copies found among many prints: CPU seconds, memory and recall as the corpus grows.
+"""Finds copies among many fingerprints: CPU seconds, memory and recall as the corpus grows.
 
     python -m tests.bench.duplicates [CLIPS ...] [--same-length] [--seconds 5]
 
-The prints are made up: words and keys are drawn from what noise with the spectrum and the rhythm
-of speech gives, so that keys are as common as they are there. Clips last 1 to 11 s; a tenth are
-copies of others with 6 % wrong bits and up to 0.1 s of padding. With `--same-length` all last 4 s:
-then the duration tells nothing apart. Prints are made some thousand at a time, as workers would
-have kept them, and what that costs is not counted. Each number of clips has a process of its own.
+The fingerprints are synthetic: words and keys are drawn from those of noise with the spectrum and
+rhythm of speech, so that keys are as common as in speech. Clips last 1 to 11 s; a tenth are copies
+of others with 6 % wrong bits and up to 0.1 s of padding. With `--same-length`, all last 4 s, so
+that durations exclude no pair. Fingerprints are made a few thousand at a time; their creation does
+not count. Each number of clips runs in a process of its own.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""What the enhancers do to speech in noise: distance to the clean speech, DNSMOS, and words.
+"""Effects of the enhancers on speech in noise: distance to the clean speech, DNSMOS, word errors.
 
     UTTERMILL_CORPUS=… python -m tests.bench.enhance [--json] [--clips 4] [--words 8] [--seconds 0]
 
-Clips of LibriSpeech at 16 kHz, alone and in white noise, six talkers, music and real noise at 0, 5
-and 10 dB of the whole clip; each through the whole step, from the decoded clip to PCM. ΔSI-SDR is
-against the clean clip; DNSMOS OVRL is what the step measures. Speed is CPU time of one core: of the
-enhancer at its own rate, and of the step with resampling there and back and DNSMOS before and
-after. `--words`: so many clips, at 5 dB, are heard by Whisper base in beam 1; errors of words.
+Clips of LibriSpeech at 16 kHz, clean and in white noise, babble of six talkers, music and real
+noise at 0, 5 and 10 dB over the whole clip, go through the whole step, from the decoded clip to
+PCM. ΔSI-SDR is against the clean clip; DNSMOS OVRL is the step's own. Speed is CPU time of one
+core: of the enhancer at its own rate, and of the step with resampling in both directions and DNSMOS
+before and after. `--words`: this many clips at 5 dB are transcribed by Whisper base with beam 1,
+for word errors.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The explorer on made rows: how long reading takes, and each question that its page asks.
+"""The explorer on synthetic rows: the time to load them, and to answer each query of its page.
 
 python -m tests.bench.explore [N] [--json]      N utterances, 1,000,000 by default
 
-Each question is asked once, so that no answer is remembered: first while the orders of texts and
-the vocabulary are still being found (`at once`), then with other filters (`later`).
+Each query runs once, so that no cached answer counts: first while the orders of texts and the
+vocabulary are still being computed (`at once`), then with other filters (`later`).
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""How many files and folders an OUT has, by kind, and how many a large corpus would have.
+"""Counts files and folders of an OUT, by kind, and computes those of a large corpus.
 
     python -m tests.bench.files [--hours 3] [--before] [--json]
 
-Clips of 20 s of noise, an hour of them a shard, through all stages in this process, without a
-recogniser's work: in one run; in runs of one shard each; in a run that commits after every unit and
-is killed with -9 again and again; and in one whose limits let more in each time. Each line counts
-the files of a shard. From these and from the rules for shards and tars follows what 27,000 and
-100,000 hours have. `--before` leaves out what joins files and makes shards and tars of large
-corpora larger.
+Clips of 20 s of noise, in shards of an hour, go through all stages in this process, without a
+recogniser: in one run; in runs of one shard each; in a run that commits after every unit and is
+killed with -9 repeatedly; and in runs whose limits keep more each time. Each line counts the files
+of a shard. From these numbers and from the rules for shards and tars, the files of 27,000 and
+100,000 hours are computed. `--before` switches off the joining of files and the larger shards and
+tars of large corpora.
 """
 
 from __future__ import annotations

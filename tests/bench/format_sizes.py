@@ -2,8 +2,8 @@
 
     UTTERMILL_CORPUS=… python -m tests.bench.format_sizes [--clips N] [--json]
 
-Writes the clips in one group and one process, and reads them back as `verify` does. Without a
-corpus the clips are made, and say nothing of what FLAC saves.
+Writes the clips as one output shard in one process, and reads them back as `verify` does. Without a
+corpus, the clips are synthetic, and sizes of FLAC are not realistic.
 """
 
 from __future__ import annotations

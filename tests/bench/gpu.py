@@ -1,4 +1,4 @@
-"""What a GPU gives, and what it needs of its host: one command, no network, under nine minutes.
+"""Measures a GPU and the load on its host: one command, no network, under nine minutes.
 
     python -m tests.bench.gpu [--corpus DIR] [--model base|DIR …] [--hours H] [--threads N]
                               [--dnsmos cpu|cuda|none] [--workers-per-gpu N] [--only PART …]

@@ -1,4 +1,4 @@
-"""Folders without a stated language: what is let in in a wrong language, and what is dropped.
+"""Folders without a stated language: clips kept in a wrong language, and right clips dropped.
 
     [UTTERMILL_CORPUS=…] python -m tests.bench.languages [LANGUAGE …] [--each 3] [--every 10]
                                                          [--heard FILE] [--json]
@@ -8,12 +8,12 @@ Each language is a source of its own: sentences and the first words of sentences
 Whisper understands better; each folder of the corpus is one, of which `--every` takes a part; and
 so are sounds without speech. Whisper base hears all of it without being told a language.
 
-Before: the default rules on single clips; after: the languages of each source, too. Wrong is a clip
-in another language than it is heard in, whatever its text; of a language that Whisper does not know
-(`UNKNOWN`), and of sounds, all are. The last lines are sources that hold several of these.
-Clips are heard source by source in turn, with a table after every SHOWN of them: who stops it has
-a table of as much of each source. `--heard` keeps what was heard, clip by clip: what it holds is
-not heard again, so that other rules can be tried in half a minute.
+Before: the default rules on single clips; after: also the languages of each source. A clip is wrong
+if the recogniser's language is not the spoken one, whatever its text; so are all clips in a
+language that Whisper does not know (`UNKNOWN`), and all sounds. The last lines are sources that mix
+several of these. Clips come from all sources in turn, with a table after every SHOWN of them, so
+that a table of an interrupted run has the same share of each source. `--heard` caches the
+transcripts, so that other rules can be tried in half a minute.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Long clips and long recordings: whether the text is whole, beside faster-whisper's own two ways.
+"""Completeness of texts of long clips and recordings, compared with faster-whisper's own two ways.
 
     UTTERMILL_CORPUS=… python -m tests.bench.long_clips
         [clips] [recordings] [short] [verdict] [holes] [--clips 96] [--seed 0]
@@ -91,8 +91,8 @@ class Count:
 
     @property
     def covered(self) -> int:
-        """Words of the reference that something was heard for, be it wrong: invented words are
-        none of them."""
+        """The number of reference words with any hypothesis, right or wrong; insertions do not
+        count."""
         return self.words - self.deleted
 
 
@@ -108,8 +108,8 @@ def counted(reference: str, heard: str, language: str) -> Count:
 
 
 def words(text: str, language: str) -> list[str]:
-    """What errors are counted in. In Mandarin a figure is a character like others: a number of 11
-    figures would be one word in figures, and eleven in characters."""
+    """The units in which errors are counted. In Mandarin, each figure is a character: otherwise a
+    number of 11 figures would be one word as figures, but eleven as characters."""
     normal = scoring.normalise(text, language)
     if language == "zh":
         normal = re.sub(r"\d", r" \g<0> ", normal.translate(FIGURES))
@@ -117,7 +117,7 @@ def words(text: str, language: str) -> list[str]:
 
 
 def gone(mixture: Mixture, heard: str) -> int:
-    """Sentences of three words or more for which nothing was heard."""
+    """Sentences of three words or more without a hypothesis."""
     said = [words(sentence.text, mixture.language) for sentence in mixture.sentences]
     every = [word for sentence in said for word in sentence]
     wrong = set[int]()
@@ -167,8 +167,8 @@ def compare(ways: Sequence[Way], mixtures: Sequence[Mixture]) -> Iterator[int]:
 def summary(
     part: str, ways: Sequence[Way], mixtures: Sequence[Mixture], reference: str
 ) -> list[dict[str, Any]]:
-    """A row a way: errors in all and by language, clips that cover under 90 % of the words that
-    `reference` covers, CPU beside it."""
+    """A row for each way: errors in all and by language, clips that cover less than 90 % of the
+    words that `reference` covers, and CPU relative to it."""
     against = next(way for way in ways if way.name == reference)
     rows = []
     for way in ways:
@@ -334,7 +334,7 @@ def _recording(mixture: Mixture, model: Any, args: argparse.Namespace) -> list[d
 
 
 def verdict(args: argparse.Namespace, model: Any) -> list[dict[str, Any]]:
-    """Texts that lack words, and whole ones, beside what the verdict says of them."""
+    """Incomplete and complete texts, and which of them `completeness` drops."""
     mixtures = speech_mixtures.clips(args.corpus, args.clips, args.seed)
     backend = faster_whisper.Backend(faster_whisper.Settings(device="cpu", threads=1), model)
     found: dict[str, list[tuple[Mixture, SpeechClip, Transcript]]] = defaultdict(list)

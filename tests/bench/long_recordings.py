@@ -1,7 +1,7 @@
-"""Long recordings with exact references, and what the whole line hears in them.
+"""Long recordings with exact references, and the transcripts of the whole line for them.
 
-Made of the corpus's sentences (`speech_mixtures.py`), and the corpus's own long files, whose
-sentences follow each other with 0.4 to 1.2 s of faint noise between them.
+They are made from the corpus's sentences (`speech_mixtures.py`), or are the corpus's own long
+files, in which 0.4 to 1.2 s of faint noise separate the sentences.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What the line heard in a file and what it spent, in CPU s, and the seconds of the file's
-    sentences that it dropped, by reason."""
+    """The line's transcripts of a file, its CPU time, s, and the seconds of sentences that it
+    dropped, by reason."""
 
     clips: list[Placed]
     cpu: float
@@ -108,8 +108,8 @@ def noisy(mixture: Mixture, snr: float, seed: int = 1) -> Mixture:
 
 
 def line(mixture: Mixture, options: dict[str, Any] | None = None) -> Heard:
-    """What the whole line hears in a file by its defaults, clip by clip, and which of them
-    the default rules on texts let through: these compute nothing, so a second run takes them."""
+    """The transcripts of a file's clips by the default line, and the clips that the default rules
+    on texts keep; a second run applies these rules, because they compute nothing."""
     with tempfile.TemporaryDirectory() as name:
         source = Path(name) / "in"
         source.mkdir()
@@ -147,8 +147,8 @@ def _dropped(mixture: Mixture, ledger: Sequence[dict[str, Any]]) -> dict[str, fl
 
 
 def pairs(mixture: Mixture, heard: Sequence[Placed]) -> list[tuple[str, str]]:
-    """(said, heard) of the smallest groups of clips that hold whole sentences: a word that went to
-    a neighbouring clip is missing in one and too much in the other."""
+    """(reference, hypothesis) of the smallest groups of clips with whole sentences, because a word
+    in the neighbouring clip is missing in one clip and superfluous in the other."""
     spans = [(start / RATE, end / RATE) for start, end in mixture.bounds]
     owners = [_owners(span, heard) for span in spans]
     group = list(range(len(heard)))  # the first clip of each clip's group

@@ -2,11 +2,11 @@
 
     python -m tests.bench.many_recordings [FOLDER] [--counts 2000 20000] [--history auto] [--json]
 
-The recordings are made up: tones in noise, 0.5 to 2 s, at four rates; half of them wav, a quarter
-flac, a quarter mp3. Each count is a corpus of its own, prepared by `uttermill run` with two workers
-and the backend `fake`, and once more with nothing to do. Prints CPU seconds by kind of process,
-the memory of flow, server and the largest worker at 25, 50, 75 and 100 % of the time, and how many
-files and folders OUT holds. FOLDER keeps the recordings for the next time.
+The recordings are synthetic: tones in noise, 0.5 to 2 s, at four rates; half wav, a quarter flac, a
+quarter mp3. Each count is a corpus, prepared by `uttermill run` with two workers and the backend
+`fake`, and once more with nothing to do. Prints CPU seconds by kind of process, the memory of flow,
+server and the largest worker at 25, 50, 75 and 100 % of the time, and the files and folders in OUT.
+FOLDER keeps the recordings for the next time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import numpy as np
 import psutil
 import soundfile as sf
 
-POLL_S = 0.25  # between two looks at the processes
+POLL_S = 0.25  # between two samples of the processes
 EACH = 200  # recordings of a folder
 FORMATS = ("wav", "flac", "wav", "mp3")
 RATES = (16000, 22050, 44100, 48000)

@@ -1,9 +1,10 @@
-"""Speed of every measure on the shelf, as a multiple of real time on one core
-(seconds of audio in a second of CPU, of all threads together).
+"""Speed of every filter's measure, as a multiple of real time on one core (seconds of audio for
+each CPU second of all threads together).
 
     python -m tests.bench.measures [filter …]
 
-Each measure gets a new clip of 20 s, so that it pays for what it would share with others.
+Each measure gets a new clip of 20 s, so that it also pays for results that it would share with
+others.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Many small nights: what package costs on each of them, and what it leaves on disk.
+"""Many small nightly runs: the cost of `package` in each of them, and its files on disk.
 
     python -m tests.bench.nights [--start 10000] [--nights 365] [--recordings 6] [--shards 1]
                                  [--profile NIGHT ...] [--json]
 
-A synthetic OUT (`_scale_out.py`) of `start` utterances is published; then each night adds so many
-recordings in so many new shards, and publishes again. A night is a process of its own with the
-libraries loaded, so that nothing is remembered but what lies on disk; its CPU seconds are those of
-everything after the chains: listing OUT, judging, laying out, writing, publishing.
+A synthetic OUT (`_scale_out.py`) of `start` utterances is published; then each night adds new
+recordings in new shards, and publishes again. Each night runs in a new process with the libraries
+loaded, so that it knows only what is on disk. Its CPU seconds are those of everything after the
+stages: listing OUT, deciding outcomes, laying out, writing, publishing.
 
-CPU seconds follow what else the machine does; beside them stand files opened, folders listed, and
-MB read and written (what the process asked for, cached or not), which do not.
+CPU seconds depend on the machine's load. Files opened, folders listed, and MB read and written (by
+the process's calls, cached or not) are printed, too; they do not.
 """
 
 from __future__ import annotations

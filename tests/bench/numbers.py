@@ -1,14 +1,15 @@
-"""Numbers, dates, times, prices, codes and spelled letters: how many words or characters of what is
-said are counted, and what the rules that count them drop.
+"""Numbers, dates, times, prices, codes and spelled letters: errors in counting their spoken words
+or characters, and right texts that rules on these counts drop.
 
     python -m tests.bench.numbers [--json]
 
-Seventy texts in ten languages, as a recogniser writes them, with what is said; espeak-ng says it,
-and the voice detector times it. "Before": a run of figures counts as one word, or as four letters a
-figure, and a word in capitals as one word. Errors of counts are a mean over texts, of what is said;
-letters, of scripts that have them. `dropped` are right texts that the default limits of
-`completeness` (words in a second of speech) and `char_rate` refuse. Scoring compares what was
-written with what was said: the words of the reference, and those that are called wrong.
+Seventy texts in ten languages, as a recogniser writes them, with their spoken forms; espeak-ng says
+them, and the voice detector finds the time of speech. "Before": a run of figures counts as one
+word, or as four letters for each figure, and a word in capitals as one word. Errors of counts are
+relative to the spoken form, as a mean over texts; letters only for scripts that have them.
+`dropped` are right texts that the default limits of `completeness` (words in a second of speech)
+and `char_rate` drop. Scoring compares the written with the spoken form: words of the reference, and
+words that count as wrong.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The whole line on recordings that are each difficult in one way, beside faster-whisper's loop.
+"""The whole line on recordings with one difficulty each, compared with faster-whisper's loop.
 
     UTTERMILL_CORPUS=… python -m tests.bench.odd_recordings [FOLDER] [--only KIND …]
 
-Words that are said; errors in the texts of all utterances, whatever the verdicts say of them, and
-in the loop's with its VAD filter, each as one text of a recording (characters of Mandarin); seconds
-of speech that are in no utterance, and in none that the default verdicts package. FOLDER keeps the
-audio, what is said in it, and the loop's texts.
+Prints the number of spoken words; the errors in the texts of all utterances, dropped ones included,
+and in those of the loop with its VAD filter, each joined to one text of the recording (in
+characters for Mandarin); and the seconds of speech in no utterance, and in no packaged one. FOLDER
+keeps the audio, its texts, and the loop's texts.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Odd and damaged files of every format that is written here, beside FFmpeg's own decoder.
+"""Odd and damaged files of every format that can be written here, compared with FFmpeg's own
+decoder.
 
     python -m tests.bench.oddities [--json] [--cases SUBSTRING] [--every N]
 
-Each format that libsndfile and FFmpeg write is decoded as it is, with ten kinds of damage, and with
-oddities: channels, rates, bits, lengths that lie, tags, chained streams, pictures, video. What
-`tasks.audio` makes of a file is compared with a plain FFmpeg decode (PyAV, its defaults) and, where
-it was damaged, with the undamaged samples. The verdicts:
+Each format that libsndfile and FFmpeg write is decoded intact, with ten kinds of damage, and with
+oddities: channels, rates, bits, wrong lengths, tags, chained streams, pictures, video. The result
+of `tasks.audio` is compared with a plain FFmpeg decode (PyAV, its defaults) and, for damaged files,
+with the undamaged samples. The verdicts:
 
     same            both decode it, to the same samples; lossy ones to the same sound
     ours right      FFmpeg refuses it, complains or differs; ours are the samples that were written

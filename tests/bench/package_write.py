@@ -1,4 +1,4 @@
-"""Writing one hour of clips into WeNet tars, and reading them back, against a bare copy.
+"""Writes one hour of clips into WeNet tars and reads them back, compared with a bare copy.
 
     python -m tests.bench.package_write [ROUNDS]
 

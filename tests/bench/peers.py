@@ -1,16 +1,17 @@
-"""Ours beside the peers: the same inputs, CPU of all processes, wall time, memory, what is kept.
+"""Uttermill compared with its peers: same inputs, CPU of all processes, wall time, memory, clips
+kept.
 
     python -m tests.bench.peers [FOLDER] [--json] [--only ROW …] [--rounds N] [--python PEERS]
                                 [--wenet DIR] [--applio DIR] [--juicer COMMAND] [--minutes M]
 
 Inputs are made once in FOLDER from the corpus that `UTTERMILL_CORPUS` names. Each row runs ours and
 its peers in turn, with two processes each, `--rounds` times; the medians count. Ours is the command
-`uttermill run` with a Prefect home that has a database already, so that no row pays for making one.
-lhotse, HF datasets and FFmpeg (through PyAV) run in the interpreter PEERS (this one). WeNet's
-`tools/make_shard_list.py` and Applio's preprocessing are run from checkouts that the user names, in
-PEERS, which then needs their packages: torch and torchaudio (see `_peer_wenet`); noisereduce, wget
-and transformers. COMMAND is Data-Juicer's `dj-process` (see `_peer_juicer`). The rows with `asr`
-hear with Whisper base beside faster-whisper's own ways (see `_peer_asr`); M: of a long file.
+`uttermill run` with a Prefect home that already has a database, so that no row pays for creating
+one. lhotse, HF datasets and FFmpeg (through PyAV) run in the interpreter PEERS (default: this one).
+WeNet's `tools/make_shard_list.py` and Applio's preprocessing run from checkouts given by the user,
+in PEERS, which then needs their packages: torch and torchaudio (see `_peer_wenet`); noisereduce,
+wget and transformers. COMMAND is Data-Juicer's `dj-process` (see `_peer_juicer`). Rows with `asr`
+compare Whisper base with faster-whisper's own ways (see `_peer_asr`); M: minutes of a long file.
 """
 
 from __future__ import annotations

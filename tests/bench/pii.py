@@ -1,4 +1,4 @@
-"""What the rule `pii` finds and misses, on made texts in ten languages.
+"""Precision and recall of the rule `pii` on synthetic texts in ten languages.
 
     python -m tests.bench.pii [--hard] [--json]
 

@@ -1,4 +1,4 @@
-"""Weights and splits of many clips, which one process takes: CPU seconds and largest memory.
+"""Weights and splits of many clips in one process: CPU seconds and largest memory.
 
 python -m tests.bench.plan_million [CLIPS]
 """

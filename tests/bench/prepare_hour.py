@@ -1,4 +1,4 @@
-"""One hour of mixed mp3, flac and wav speech, without ASR: our line against a bare loop.
+"""One hour of mixed mp3, flac and wav speech, without ASR: our line compared with a bare loop.
 
     python -m tests.bench.prepare_hour [FOLDER]
 

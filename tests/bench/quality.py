@@ -1,4 +1,5 @@
-"""What the costly measures take, beside the straightforward way to the same numbers.
+"""CPU time of the costly measures, compared with straightforward implementations of the same
+numbers.
 
     python -m tests.bench.quality [folder of recordings]
     UTTERMILL_CORPUS=… python -m tests.bench.quality --opinions [clips]

@@ -1,11 +1,12 @@
-"""Tables of a large corpus: CPU seconds and memory of package, nights, and the commands.
+"""Tables of a large corpus: CPU seconds and memory of `package`, of nightly runs, and of commands.
 
     python -m tests.bench.scale 100000 [--nights 3] [--share 0.003] [--workers 2] [--json]
                                        [--out DIR] [--only STEP ...] [--set a.b=c ...]
 
-It makes a synthetic OUT of that many utterances (`_scale_out.py`), publishes a version, lets it
-grow by `share` a night, and asks the commands, each in a process of its own. No audio is read or
-written. One line a step; `rss_mb` is the largest of all processes, `cpu_seconds` the sum.
+It makes a synthetic OUT of that many utterances (`_scale_out.py`), publishes a version, adds
+`share` of them each night, and runs the commands, each in a process of its own. No audio is read or
+written. Prints one line for each step; `rss_mb` is that of the largest process, `cpu_seconds` the
+sum of all.
 """
 
 from __future__ import annotations

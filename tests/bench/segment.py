@@ -1,4 +1,4 @@
-"""What segmentation loses and lets in, on mixtures with exact times and on real recordings.
+"""Errors of segmentation, on mixtures with exact times and on real recordings.
 
     UTTERMILL_CORPUS=… python -m tests.bench.segment [--json] [--minutes 12] [--only NAME …]
 

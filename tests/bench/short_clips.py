@@ -1,4 +1,4 @@
-"""Clips under 0.7 s: digits and commands in four languages, and what Whisper says twice.
+"""Clips under 0.7 s: digits and commands in four languages, and words that Whisper repeats.
 
     [UTTERMILL_CORPUS=…] python -m tests.bench.short_clips [--json] [--unstated] [--silence S]
 

@@ -1,4 +1,4 @@
-"""Music under speech: how often `sounds` finds it, and how often it hears music in clean speech.
+"""Music under speech: how often `sounds` finds it, and how often it finds music in clean speech.
 
     UTTERMILL_CORPUS=… python -m tests.bench.sounds --model DIR [--music DIR] [--sounds DIR]
         [--clips 200] [--half 0] [--json]
@@ -12,8 +12,7 @@ corpus's piece may choose it, and the others tell how it does on what it was not
 `e>`: the same of `music_share` and `music_evidence`, and of `EITHER` limit; and how far
 `music_level` is off. Speech alone is heard in rooms too, which make a model unsure. `--half`: every
 other piece and reader, 0 or 1, so that a limit can be chosen by one half and tried on the other.
-Also: what is heard in the noise and the music alone, and CPU time of both filters.
-the music alone, and CPU time of both filters.
+Also: results for the noise and the music alone, and CPU time of both filters.
 
 `--sounds`: folder of folders of recordings, each named by the group of `sounds` that it holds, and
 more behind an underscore: `singing_choir`. At each threshold: the share of the time in which each

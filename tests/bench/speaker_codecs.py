@@ -1,11 +1,11 @@
-"""One person through several codecs: are the clips that they leave linked to one speaker?
+"""Clips of one person in several codecs: are they linked to one speaker?
 
     UTTERMILL_CORPUS=… python -m tests.bench.speaker_codecs [--json]
 
-Up to five clips of 2 to 8 s of each of the corpus's speakers with several, each clip a recording of
-one voice. A person's clips alternate between codecs, in each of the possible ways. Told for each
-least mean cosine (`speakers.threshold`): speakers found, and the share of clips that are with the
-person who has most of their speaker.
+Takes up to five clips of 2 to 8 s from each of the corpus's speakers with several; each clip is a
+recording with one voice. A person's clips alternate between codecs, in each possible way. Prints
+for each least mean cosine (`speakers.threshold`) the speakers found, and the share of clips that
+belong to the main person of their speaker.
 """
 
 from __future__ import annotations

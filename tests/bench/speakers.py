@@ -1,4 +1,4 @@
-"""Who speaks when: errors of the diarizer `segments` on conversations with exact truth.
+"""Errors of the diarizer `segments` on conversations with an exact ground truth.
 
     UTTERMILL_CORPUS=… python -m tests.bench.speakers [--json] [--count 18] [--long MINUTES]
     UTTERMILL_CORPUS=… python -m tests.bench.speakers --meetings [--count 5] [--hop S] [--json]

@@ -1,4 +1,4 @@
-"""Listing a source and comparing it with what is known: CPU seconds and largest memory.
+"""Lists a source and compares it with OUT: CPU seconds and largest memory.
 
     python -m tests.bench.survey [--recordings 100000] [--texts] [--folder FOLDER]
     python -m tests.bench.survey --table [--recordings 100000] [--rounds 1] [--folder FOLDER]

@@ -1,4 +1,4 @@
-"""How many task runs a second Prefect's server records, on SQLite and on PostgreSQL.
+"""Task runs that Prefect's server records in a second, on SQLite and on PostgreSQL.
 
     python -m tests.bench.task_runs [--count 600] [--database sqlite|postgres]
 

@@ -1,4 +1,4 @@
-"""Our Whisper backend beside faster-whisper's own clip-by-clip loop, in one run.
+"""Our Whisper backend compared with faster-whisper's own clip-by-clip loop, in one run.
 
     UTTERMILL_CORPUS=… python -m tests.bench.transcribe [english] [chinese] [workers] [dag]
         [--clips 40] [--threads 2] [--rounds 1] [--language en] [--device cpu]

@@ -1,5 +1,6 @@
-"""What the verdicts are tried on: the corpus's speech, speech in noise, sounds without speech, and
-close languages in espeak-ng's voices. Same clips, same order, same samples at every run."""
+"""Clips for the benchmarks of default rules: the corpus's speech, speech in noise, sounds without
+speech, and closely related languages in espeak-ng's voices. Every run has the same clips in the
+same order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Second opinions on texts that pass the default verdicts, above all in white noise.
+"""Second opinions on texts that the default rules keep, mainly in white noise.
 
     UTTERMILL_CORPUS=… python -m tests.bench.verdict_second [--carriers 12] [--json]
 

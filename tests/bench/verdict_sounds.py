@@ -1,4 +1,5 @@
-"""Sounds without a text, made from a seed, and speech mixed with them. 16 kHz, mono, float32."""
+"""Synthetic sounds without speech, from a seed, and speech mixed with them; 16 kHz, mono,
+float32."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Speech in noise: which measures tell a wrong text, and what the default rules find."""
+"""Speech in noise: which measures detect a wrong text, and which of them the default rules drop."""
 
 from __future__ import annotations
 

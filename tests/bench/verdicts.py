@@ -1,4 +1,4 @@
-"""What the default verdicts drop wrongly and let in falsely, on the corpus's speech and noise.
+"""Wrong drops and false accepts of the default rules, on the corpus's speech and noise.
 
     UTTERMILL_CORPUS=… python -m tests.bench.verdicts [--json] [language|worthless]
         [--carriers 5] [--sounds 6] [--every 2]

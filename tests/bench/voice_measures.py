@@ -1,4 +1,4 @@
-"""How far the measures of the voice are off, and what they cost, on made and on real speech.
+"""Errors and cost of the measures of the voice, on synthetic and on real speech.
 
     [UTTERMILL_CORPUS=…] python -m tests.bench.voice_measures [speech_rate effective_rate …]
 

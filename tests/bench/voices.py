@@ -1,12 +1,12 @@
-"""One speaker over all recordings: CPU and memory of linking as many made-up voices as you like.
+"""Speakers across recordings: CPU and memory of linking any number of synthetic voices.
 
     python -m tests.bench.voices [--voices 200000] [--people 10000] [--json]
 
-A voice is a person's direction (192 numbers in a subspace of 96, so that two people have a cosine
-of 0 +- 0.1) and noise of its own (two voices of a person: 0.75). Each is a recording; they come in
-parts, as from shards. Then a night brings 1 % more. Purity and coverage: of each speaker found the
-share of its main person, and the other way round. CPU without the making of the voices, with the
-writing of the table. Memory: the most that the process holds; embeddings and rows lie in files.
+A voice is a person's direction (192 numbers in a subspace of 96 dimensions, so that two people have
+a cosine of 0 +- 0.1) plus noise (two voices of a person: 0.75). Each voice is a recording; they
+come in parts, as from shards. Then a night adds 1 %. Purity: share of each found speaker's main
+person; coverage: share of each person's main speaker. CPU time excludes making the voices and
+includes writing the table. Memory is the peak of the process; embeddings and rows are in files.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The calls of package that hold something of every clip, or recording: CPU seconds, memory.
+"""The calls of `package` with data of every clip or recording in memory: CPU seconds, memory.
 
     python -m tests.bench.whole_corpus [10000000] [--splits | --select] [--json]
 
-`choosing.choose`, `ledger_layout.plan` and `package.gather` of a first version, then of a night in
-which every 300th group of work shards is new, each in a process of its own. What they read is made
-here: digests of clips of 1 to 9 s and of recordings of ten clips, as workers would have judged
-them, and the notes on the version before. Nothing is published. With `--select`, clips get rows and
-texts: splits, weights and `char_duration` choose among them, and `splits.parquet` is written; the
-ledger is left out. `--splits`: the same with splits alone.
+Runs `next_version.choose`, `ledger.layout.plan` and `package.gather` for a first version, then for
+a night in which every 300th shard batch is new, each in a process of its own. Their inputs are made
+here: digests of clips of 1 to 9 s and of recordings of ten clips, as workers would have written
+them, and the notes on the previous version. Nothing is published. With `--select`, clips have rows
+and texts, among which splits, weights and `char_duration` choose, and `splits.parquet` is written;
+the ledger is left out. `--splits`: the same with splits only.
 """
 
 from __future__ import annotations

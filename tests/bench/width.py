@@ -1,17 +1,18 @@
-"""How many workers one flow keeps busy: real Prefect, scheduler and dispatcher, stages that sleep.
+"""The number of workers that one flow keeps busy: real Prefect, scheduler and dispatcher; stages
+sleep.
 
     python -m tests.bench.width [--workers 1000] [--shards 4000] [--seconds 2] [--recordings 1]
                                 [--kill 0] [--strangers 0] [--database postgres|sqlite]
                                 [--processes 4]
 
-Shards hold 15 minutes in so many recordings, and each of their three stages takes `--seconds`: 2 of
-them are 150 x real time. The simulated workers are real Dask workers, many in a process; with
-`--kill`, so many of these processes are killed when two fifths of the shards have ended; with
-`--strangers`, so many more workers are there that are refused.
+Shards have 15 minutes in `--recordings` recordings, and each of their three stages takes
+`--seconds`; 2 of these are 150 x real time. The simulated workers are real Dask workers, many in a
+process. `--kill`: this many of these processes are killed when two fifths of the shards have ended;
+`--strangers`: this many additional workers are refused.
 
-Prints shards a second over all and while more shards waited; CPU ms a shard and largest memory of
-flow, server, scheduler, workers and database, from the first shard on; and how much of the time of
-all workers the stages took.
+Prints shards a second, in all and while more shards were waiting; CPU ms for each shard and largest
+memory of flow, server, scheduler, workers and database, from the first shard on; and the share of
+all workers' time that the stages took.
 """
 
 from __future__ import annotations

@@ -120,8 +120,7 @@ def assign(
     """Assign a split to each of the clips whose numbers are `rows`, sorted by id.
 
     `before`: the `splits.parquet` to continue; `staying`: by split, µs of other clips already in
-    it. Raises RunError if two lists name clips of one component, or if the lists leave no clip for
-    train.
+    it. Raises RunError if two lists name clips of one component, or leave no clip for train.
     """
     published_names, kinds = names_in(before)
     names = sorted({REST, *settings.splits} | published_names)

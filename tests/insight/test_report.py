@@ -499,6 +499,8 @@ def test_steps_and_quantiles_are_numpys() -> None:
     assert at_or_below.tolist() == np.searchsorted(edges, values, "right").tolist()
     below = measure_charts.Steps(edges, strict=True).below(values)
     assert below.tolist() == np.searchsorted(edges, values, "left").tolist()
+    alone = measure_charts.Steps(edges[:1], strict=False)  # sizes that differ in their 7th digit
+    assert alone.below(np.array([-2.0, -1.0, -0.5, np.inf])).tolist() == [0, 1, 1, 1]
     for count in (1, 2, 7, 1000):
         some = np.sort(draw.normal(size=count))
         shares = (0.0, 0.005, 0.05, 0.5, 0.95, 1.0)

@@ -304,7 +304,7 @@ class Steps:
     def __init__(self, edges: Float64s, strict: bool) -> None:
         self.edges = edges
         self._passed = np.greater if strict else np.greater_equal  # (value, position)
-        self._scale = CELLS / (edges[-1] - edges[0])
+        self._scale = CELLS / (edges[-1] - edges[0] or 1.0)
         cells = self._cells(edges)
         self._below = np.searchsorted(cells, np.arange(CELLS + 1))
         self._most = int(np.bincount(cells).max())  # positions in one cell

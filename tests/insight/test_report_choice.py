@@ -6,6 +6,7 @@ import base64
 import html
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,20 @@ def test_blocks_of_rows_make_no_difference(
         assert measure_charts.sliders(apart, name, 0.0, 10.0) == measure_charts.sliders(
             columns, name, 0.0, 10.0
         )
+
+
+def test_a_rule_may_be_named_twice(hundred: tuple[Ledger, Columns]) -> None:
+    columns = hundred[1]
+    transcribe = columns.job.transcribe
+    [first, *others] = transcribe.verdicts
+    twice = transcribe.model_copy(update={"verdicts": (first, *others, first)})
+    both = Columns(replace(columns.job, transcribe=twice), columns.path)
+    assert measure_charts.kept_now(both) == measure_charts.kept_now(columns)
+    [once], [one, other] = (
+        measure_charts.sliders(c, "avg_logprob", -1, 0) for c in (columns, both)
+    )
+    assert one == other
+    assert one["items"][one["at"]] == once["items"][once["at"]]
 
 
 def test_music_and_applause_come_first(hundred: tuple[Ledger, Columns]) -> None:

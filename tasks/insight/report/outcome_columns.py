@@ -119,7 +119,7 @@ class Columns:
         file = opened.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - `opened` closes it
         texts = {f.name for f in fields if f.type in (pa.string(), pa.bool_()) and f.name in fixed}
         self._numbers = {n: Stored(file, np.float64) for n in self.names if n not in texts}
-        self._refused = {shelf_rule: Stored(file, np.bool_) for shelf_rule in self.rules}
+        self._refused = [Stored(file, np.bool_) for _ in self.rules]  # may name one twice
         self._spreads: dict[str, list[float] | None] = {}
         self.blocks: list[slice] = []  # row numbers of each block
         self._store()
@@ -147,7 +147,7 @@ class Columns:
             refusals = np.zeros(len(batch), np.uint8)
             for flags_of_rule in refused:
                 refusals += flags_of_rule
-            stored = (*self._numbers.values(), *self._refused.values())
+            stored = (*self._numbers.values(), *self._refused)
             for column, values in zip(stored, [*columns[: len(numbers)], *refused], strict=True):
                 column.add(values)
             decisions.append((packaged, heard, blocked, refusals))
@@ -202,7 +202,7 @@ class Columns:
         """Which rows of a block would be kept without this one rule; bool [rows of the block]."""
         rows = self.blocks[number]
         flags: Bools = ~self.blocked[rows]
-        flags &= self.refusals[rows] == self._refused[shelf_rule].block(number)
+        flags &= self.refusals[rows] == self._refused[self.rules.index(shelf_rule)].block(number)
         return flags
 
     def inside(self, limit: Within, number: int) -> Bools:

@@ -194,8 +194,6 @@ def database(path: Path, memory: str = queries.MEMORY) -> Iterator[DuckDBPyConne
 
     Raises CorruptManifest if a part is damaged.
     """
-    import duckdb
-
     parts = tables.parts(path)
     home, names = parts[0].parent, [part.name for part in parts]
     storage.refuse_links(home)  # DuckDB would follow links
@@ -207,13 +205,27 @@ def database(path: Path, memory: str = queries.MEMORY) -> Iterator[DuckDBPyConne
             connection = queries.connect(Path(scratch), [folder], memory, threads=1)
             files = ", ".join(literal(str(folder / name)) for name in names)
             try:
-                connection.execute(f"CREATE VIEW outcomes AS SELECT * FROM read_parquet([{files}])")
-                yield connection
-            except (duckdb.OperationalError, duckdb.InvalidInputException) as error:
-                why = str(error).partition("\n")[0]
-                raise CorruptManifest(f"{path} cannot be read: {why}", str(path)) from None
+                with reading(path):
+                    view = f"CREATE VIEW outcomes AS SELECT * FROM read_parquet([{files}])"
+                    connection.execute(view)
+                    yield connection
             finally:
                 connection.close()
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Inside, CorruptManifest if DuckDB finds a part of the table damaged."""
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.Error, RuntimeError) as error:  # RuntimeError: an error whose words are no text
+        damage = duckdb.InvalidInputException
+        if isinstance(error, duckdb.ProgrammingError) and not isinstance(error, damage):
+            raise
+        why = str(error).partition("\n")[0]
+        raise CorruptManifest(f"{path} cannot be read: {why}", str(path)) from None
 
 
 #: SQL predicate on outcome, stage and reason: rows whose outcome no limit can change, because they

@@ -43,7 +43,10 @@ def of_sources(job: Job) -> dict[str, str]:
     place = outcome_table.where(job)
     if place is None:
         return {}
-    heard = pa.concat_tables([_by_language(part) for part in tables.row_groups(place, COLUMNS)])
+    try:
+        heard = pa.concat_tables([_by_language(part) for part in tables.row_groups(place, COLUMNS)])
+    except (OSError, pa.ArrowException):  # damaged: the next run makes it again
+        return {}
     sums = heard.group_by(["dataset", "language"]).aggregate([("certain", "sum"), ("all", "sum")])
     shares: dict[str, dict[str, float]] = {}
     whole: dict[str, int] = {}

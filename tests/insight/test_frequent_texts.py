@@ -25,7 +25,7 @@ def write(folder: Path, texts: list[str | None], **more: list[int]) -> None:
 
 def test_texts_of_several_clips_come_by_their_number(tmp_path: Path) -> None:
     write(tmp_path, ["b", "a", "b", "once", None, None, "", "", "a", "b", "x" * 300, "x" * 300])
-    found = page.texts_of_version(tmp_path)
+    found = page.texts_of_version(tmp_path).texts
     assert found[:2] == [("b", 3, 3.0, 1), ("a", 2, 2.0, 1)]
     assert len(found) == 3
     assert found[2].text == "x" * 200 + " …"
@@ -34,13 +34,13 @@ def test_texts_of_several_clips_come_by_their_number(tmp_path: Path) -> None:
 def test_near_equal_ones_are_one_by_the_name_of_the_most_frequent(tmp_path: Path) -> None:
     other = ADVERT.replace("finest", "best")
     write(tmp_path, ["a", ADVERT, other, "a", ADVERT])
-    found = page.texts_of_version(tmp_path)
+    found = page.texts_of_version(tmp_path).texts
     assert found == [(ADVERT, 3, 3.0, 2), ("a", 2, 2.0, 1)]
 
 
 def test_only_the_most_frequent_ones_are_shown(tmp_path: Path) -> None:
     write(tmp_path, [f"text {n % 30:02d}" for n in range(60)])
-    assert len(page.texts_of_version(tmp_path)) == page.MOST_TEXTS
+    assert len(page.texts_of_version(tmp_path).texts) == page.MOST_TEXTS
 
 
 def test_of_a_table_of_many_parts_some_are_read(
@@ -52,15 +52,15 @@ def test_of_a_table_of_many_parts_some_are_read(
         clips = {"normalised": ["a", f"text {part}"], "num_samples": [16_000] * 2}
         rows = pa.table({**clips, "sample_rate": [16_000] * 2})
         pq.write_table(rows, table / f"part-{part:06d}.parquet")
-    assert page.texts_of_version(tmp_path) == [("a", 5, 5.0, 1)]
+    assert page.texts_of_version(tmp_path) == ([("a", 5, 5.0, 1)], 5, 5)
     monkeypatch.setattr(page, "MOST_PARTS", 3)  # every second one
-    assert page.texts_of_version(tmp_path) == [("a", 3, 3.0, 1)]
+    assert page.texts_of_version(tmp_path) == ([("a", 3, 3.0, 1)], 3, 5)
 
 
 def test_no_version_and_one_of_an_old_release_have_none(tmp_path: Path) -> None:
-    assert page.texts_of_version(None) == []
+    assert page.texts_of_version(None).texts == []
     pq.write_table(pa.table({"id": ["a"]}), tmp_path / UTTERANCES_FILE)
-    assert page.texts_of_version(tmp_path) == []
+    assert page.texts_of_version(tmp_path).texts == []
 
 
 def test_tables_keep_to_the_memory_that_the_run_was_given(

@@ -334,6 +334,21 @@ def test_a_recording_of_one_sample_has_no_player(tmp_path: Path) -> None:
     assert (made.audio, made.why) == (None, "it has no samples")
 
 
+@pytest.mark.parametrize("first", [4, 400])  # ids, which are read at last; numbers
+def test_a_damaged_table_of_outcomes_costs_the_measures_alone(
+    made: tuple[Job, Path], tmp_path: Path, first: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(made[0].out, tmp_path / "out", symlinks=True)
+    job = replace(made[0], out=tmp_path / "out")
+    [part] = outcome_table.place(job.out).iterdir()
+    data = part.read_bytes()
+    part.write_bytes(data[:first] + b"\xff" * 400 + data[first + 400 :])
+    folder = job.out / "runs" / made[1].name
+    text = making.build(report.request(job, folder)).decode()
+    assert "The stored measures do not belong to these settings" in text
+    assert "the report shows no measures until the next run" in caplog.text
+
+
 def test_damaged_floats_are_shown_without_a_warning() -> None:
     """numpy told the terminal of overflows in the page's pictures."""
     noise = np.random.default_rng(1).normal(size=clips.RATE).astype(np.float32)

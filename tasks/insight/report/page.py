@@ -23,7 +23,9 @@ from tasks.accounting.broken import Broken
 from tasks.base import masking
 from tasks.base.arrays import Bools, Int64s
 from tasks.base.counting import counted
+from tasks.base.errors import CorruptManifest
 from tasks.base.json_types import Dialogues, JsonObject, Summary
+from tasks.base.logs import log
 from tasks.base.schema import UTTERANCES_FILE
 from tasks.corpus import outcome_table
 from tasks.insight import source_languages
@@ -107,8 +109,7 @@ class Context(TypedDict):
     measured: Measured | None
     labels: list[tuple[str, list[LabelHours]]]  # by name
     agreeing: measure_charts.Agreement | None
-    frequent: list[FrequentText]
-    compared: tuple[int, int]  # numbers of table parts: with compared texts, and all
+    frequent: FrequentTexts
     settings: str
     rows: list[clip_table.ClipRow]
     reasons: list[clip_table.ClipSection]
@@ -120,11 +121,19 @@ class Context(TypedDict):
 
 def build(request: Request, limit: int = BYTES) -> bytes:
     """The HTML file, smaller than `limit` bytes: clips that do not fit are left out."""
+    # First, while other steps hold no memory.
+    frequent = texts_of_version(_version(request), request.job.package.memory)
+    if path := outcome_table.where(request.job):
+        try:
+            with outcome_table.reading(path):
+                return _page(request, frequent, Columns(request.job, path), limit)
+        except CorruptManifest as fault:
+            log.warning("%s; the report shows no measures until the next run", fault)
+    return _page(request, frequent, None, limit)
+
+
+def _page(request: Request, frequent: FrequentTexts, columns: Columns | None, limit: int) -> bytes:
     job, ledger = request.job, Ledger(request.ledger)
-    frequent = texts_of_version(_version(request), job.package.memory)  # while memory is free
-    compared, parts = _parts(_version(request))
-    path = outcome_table.where(job)
-    columns = None if path is None else Columns(job, path)
     about = units(job)
     chosen = samples.choose(ledger, job.package.seed, columns)
     samples.look_up(job, chosen)
@@ -148,7 +157,6 @@ def build(request: Request, limit: int = BYTES) -> bytes:
         "labels": _labels(columns, _version(request)),
         "agreeing": None if columns is None else measure_charts.of_agreement(columns),
         "frequent": frequent,
-        "compared": (len(compared), len(parts)),
         "settings": masking.text(request.settings)[:SETTINGS],
         "rows": rows,
         "reasons": clip_table.groups(request.counts, chosen),
@@ -371,14 +379,23 @@ class FrequentText(NamedTuple):
     different: int  # number of texts in the group
 
 
-def texts_of_version(version: Path | None, memory: str = queries.MEMORY) -> list[FrequentText]:
-    """Texts of several clips, the most frequent first; none without a version. Of a table with more
-    than MOST_PARTS parts, only every second part, or every third, and so on, is read. The database
-    uses up to `memory`, then temporary files."""
+class FrequentTexts(NamedTuple):
+    """What texts a version repeats."""
+
+    texts: list[FrequentText]  # the most frequent first
+    compared: int = 0  # number of table parts whose texts were compared
+    parts: int = 0  # number of parts of the table
+
+
+def texts_of_version(version: Path | None, memory: str = queries.MEMORY) -> FrequentTexts:
+    """Texts of several clips; none without a version. Of a table with more than MOST_PARTS parts,
+    only every second part, or every third, and so on, is read. The database uses up to `memory`,
+    then temporary files."""
     columns = ("normalised", "num_samples", "sample_rate")
-    files, _ = _parts(version)
+    every = [] if version is None else tables.parts(version / UTTERANCES_FILE)
+    files = every[:: -(-len(every) // MOST_PARTS) or 1]
     if not files or not {*columns} <= {*tables.schema(files[0]).names}:
-        return []  # made by a release without one of these columns
+        return FrequentTexts([])  # made by a release without such a column
 
     def parts() -> Iterator[pa.Table]:
         return chain.from_iterable(tables.row_groups(file, columns) for file in files)
@@ -402,17 +419,11 @@ def texts_of_version(version: Path | None, memory: str = queries.MEMORY) -> list
             "count(*) FROM distinct_texts GROUP BY number ORDER BY 2 DESC, 3 DESC, 1 "
             f"LIMIT {MOST_TEXTS}"
         ).fetchall()
-    return [
+    texts = [
         FrequentText(_short(text), int(clips), int(us) / 1e6, different)
         for text, clips, us, different in rows
     ]
-
-
-def _parts(version: Path | None) -> tuple[list[Path], list[Path]]:
-    """The parts of a version's table whose texts are compared, at regular intervals, and all
-    parts."""
-    every = [] if version is None else tables.parts(version / UTTERANCES_FILE)
-    return every[:: -(-len(every) // MOST_PARTS) or 1], every
+    return FrequentTexts(texts, len(files), len(every))
 
 
 def _microseconds(clips: pa.Table) -> Int64s:

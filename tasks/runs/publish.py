@@ -71,7 +71,9 @@ def publish(
         if job.package.keep is not None:
             _remove_old(job.out, job.package.keep)
         laps.end("publish")
-    computed = sum({planned[n].group: planned[n].clips for n in written}.values())
+    # A group is numbered within its table part.
+    groups = {(n >> plan.PART_BITS, planned[n].group): planned[n].clips for n in written}
+    computed = sum(groups.values())
     wall = time.monotonic() - began
     done = Done("package", "", computed, clips - computed, seconds, wall, new=True)
     linked = len(planned) - len(written)

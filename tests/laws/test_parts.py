@@ -53,8 +53,11 @@ def rows(version: Path, name: str) -> pa.Table:
 
 
 def test_a_folder_of_parts_is_read_as_one_table(home: Path) -> None:
-    many, _ = corpus.run(job(home))
-    one, _ = corpus.run(job(home, "one", package={"table_rows": 1000}))
+    many, counts = corpus.run(job(home))
+    one, counts_of_one = corpus.run(job(home, "one", package={"table_rows": 1000}))
+    assert (
+        counts["package"] == counts_of_one["package"] == (many.summary["utterances"]["packaged"], 0)
+    )
     for name in TABLES:
         assert (one.path / name).is_file()
         assert len(list((many.path / name).iterdir())) > 2

@@ -12,6 +12,7 @@ from tasks.insight.estimating import planning
 from tasks.settings.job import Job
 from tests.helpers import corpus
 
+HELD = {"package": {"formats": [{"use": "hf_parquet"}]}}
 COMPUTED = dict.fromkeys(corpus.STAGES[:-1], (0, 10))
 
 
@@ -37,8 +38,13 @@ def home(tmp_path: Path) -> Path:
         ({"package": {"splits": {"dev": 0.2}}}, {"package": {"splits": {"dev": 0.3}}}, [0]),
         ({}, {"package": {"text_form": "normalised"}}, [10]),
         ({}, {"transcribe": {"text": "asr"}}, [10]),
+        ({"filter": corpus.filters({"use": "peak"}), **HELD}, HELD, [10]),  # a format holds them
+        ({"filter": corpus.filters({"use": "peak"})}, {}, [0]),
     ],
-    ids=["weight", "no_weight", "more_weight", "splits", "fractions", "text_form", "text"],
+    ids=[
+        *("weight", "no_weight", "more_weight", "splits", "fractions", "text_form", "text"),
+        *("measures", "no_measures"),
+    ],
 )
 def test_what_package_alone_changes_is_foreseen(
     home: Path, before: dict[str, Any], after: dict[str, Any], written: Container[int]

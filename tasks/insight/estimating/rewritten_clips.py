@@ -15,6 +15,7 @@ from tasks.accounting import summary
 from tasks.base.arrays import Bools
 from tasks.base.json_types import JsonValue
 from tasks.base.schema import UTTERANCES_FILE
+from tasks.publish.outcomes import shard_outcomes
 from tasks.publish.output_shards.layout import LAYOUT_SETTINGS
 from tasks.settings.job import Job
 from tasks.shard_store import decision_log, decisions, whole_job
@@ -128,7 +129,12 @@ def _all_differ(job: Job, newest: Path) -> bool:
     now, then = whole_job.settings_of(job), versions.described(newest)["settings"]
     if now["resample"] != then["resample"] or _of_clips(now) != _of_clips(then):
         return True
-    resolved = (plugins.FORMATS.resolve(format_) for format_ in job.package.formats)
+    resolved = [plugins.FORMATS.resolve(format_) for format_ in job.package.formats]
+    measured = {*shard_outcomes.row_schema(job).names}.symmetric_difference(
+        tables.schema(newest / UTTERANCES_FILE).names
+    )
+    if any(measured.intersection(module.COLUMNS) for module, _ in resolved):
+        return True
     holding = (module.holds_annotations(settings) for module, settings in resolved)
     publish, published = ({*settings["package"].get("publish", ())} for settings in (now, then))
     if publish != published and any(holding):

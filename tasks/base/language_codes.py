@@ -79,7 +79,6 @@ _NO_LANGUAGE = frozenset(("und", "mul", "zxx", "mis"))
 _BOTH = frozenset(("cmn",))
 
 
-@lru_cache(maxsize=1000)
 @lru_cache(1024)
 def read(language: str) -> str | None:
     """The code of a language as lists write it. Codes (`en`, `en_US`) stay; three letters with a

@@ -72,7 +72,7 @@ def publish(
             _remove_old(job.out, job.package.keep)
         laps.end("publish")
     # A group is numbered within its table part.
-    groups = {(n >> plan.PART_BITS, planned[n].group): planned[n].clips for n in written}
+    groups = {(plan.part_and_index(n)[0], planned[n].group): planned[n].clips for n in written}
     computed = sum(groups.values())
     wall = time.monotonic() - began
     done = Done("package", "", computed, clips - computed, seconds, wall, new=True)

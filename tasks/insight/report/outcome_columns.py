@@ -122,7 +122,8 @@ class Columns:
         self._refused = [Stored(file, np.bool_) for _ in self.rules]  # may name one twice
         self._spreads: dict[str, list[float] | None] = {}
         self.blocks: list[slice] = []  # row numbers of each block
-        self._store()
+        with outcome_table.reading(path):
+            self._store()
         file.flush()
 
     def _store(self) -> None:
@@ -163,14 +164,20 @@ class Columns:
         wanted = pa.table({"row": pa.array(rows, pa.int64()), "place": range(len(rows))})
         numbered = "SELECT id, row_number() OVER () - 1 AS row FROM outcomes"
         sql = f"SELECT id FROM given JOIN ({numbered}) USING (row) ORDER BY place"
-        names: list[str] = queries.joined(self._outcomes, wanted, sql)["id"].to_pylist()
+        with outcome_table.reading(self.path):
+            names: list[str] = queries.joined(self._outcomes, wanted, sql)["id"].to_pylist()
         return names
 
     def _flags(self, sql: str) -> Bools:
         """The value of an SQL predicate for each row; false for NULL. bool [rows]"""
-        answer = self._outcomes.execute(f"SELECT coalesce({sql}, false) AS flag FROM outcomes")
-        flags: Bools = np.asarray(answer.fetchnumpy()["flag"], bool)
+        with outcome_table.reading(self.path):
+            answer = self._outcomes.execute(f"SELECT coalesce({sql}, false) AS flag FROM outcomes")
+            flags: Bools = np.asarray(answer.fetchnumpy()["flag"], bool)
         return flags
+
+    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with outcome_table.reading(self.path):
+            return self._outcomes.execute(sql).fetchall()
 
     def values(self, name: str) -> Float64s:
         """A measure of each utterance, NaN without a value; float64 [rows], 80 MB for ten
@@ -215,12 +222,12 @@ class Columns:
     def label_hours(self, name: str) -> list[LabelHours]:
         """Utterances and hours by the values of a label, those with the most hours first."""
         column = queries.identifier(name)
-        rows = self._outcomes.execute(
+        rows = self._rows(
             f"SELECT {column}, count(*), fsum(seconds) / 3600 AS hours, "
             "count(*) FILTER (outcome = 'packaged'), "
             "coalesce(fsum(seconds) FILTER (outcome = 'packaged'), 0) / 3600 FROM outcomes "
             f"WHERE {column} IS NOT NULL GROUP BY 1 ORDER BY hours DESC, 1 LIMIT {VALUES}"
-        ).fetchall()
+        )
         return [LabelHours(*row) for row in rows]
 
     @cached_property
@@ -230,10 +237,10 @@ class Columns:
         return [(kind, *group) for kind in ("dataset", "language") for group in self._largest(kind)]
 
     def _largest(self, kind: str) -> list[tuple[str | None, Int32s]]:
-        largest = self._outcomes.execute(
+        largest = self._rows(
             f"SELECT {kind}, fsum(seconds) AS length FROM outcomes GROUP BY {kind} "
             f"HAVING length > 0 ORDER BY length DESC, coalesce({kind}, 'None') LIMIT {GROUPS}"
-        ).fetchall()
+        )
         if len(largest) < 2:
             return []
         named = [f"{kind} IS NOT DISTINCT FROM {_literal(name)}" for name, _ in largest]

@@ -125,8 +125,7 @@ def build(request: Request, limit: int = BYTES) -> bytes:
     frequent = texts_of_version(_version(request), request.job.package.memory)
     if path := outcome_table.where(request.job):
         try:
-            with outcome_table.reading(path):
-                return _page(request, frequent, Columns(request.job, path), limit)
+            return _page(request, frequent, Columns(request.job, path), limit)
         except CorruptManifest as fault:
             log.warning("%s; the report shows no measures until the next run", fault)
     return _page(request, frequent, None, limit)

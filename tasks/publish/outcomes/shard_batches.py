@@ -229,7 +229,8 @@ def of_shards(job: Job, keys: Mapping[str, str]) -> list[ShardBatch]:
     inputs += ["normalised"] if corpus.compares_texts(job) else []
     if labels_kept(job):
         inputs += ["labels", *(["of turns"] if turns_kept(job) else [])]
-    inputs += [["asked", *corpus.needed_measures(job)]] if corpus.needed_measures(job) else []
+    if measures := corpus.needed_measures(job):
+        inputs.append(["asked", *measures])
     inputs += ["published", *sorted(job.package.publish)] if job.package.publish else []
     inputs += ["voices"] if recipe.across_recordings(job) is not None else []
     batches = []

@@ -92,7 +92,7 @@ def number_of(part: int, index: int) -> int:
     return part << PART_BITS | index
 
 
-def _place(number: int) -> tuple[str, int]:
+def part_and_index(number: int) -> tuple[str, int]:
     """(folder of the part, index in it) of an output shard; the inverse of `number_of`."""
     return part_name(number >> PART_BITS), number & ((1 << PART_BITS) - 1)
 
@@ -182,7 +182,7 @@ def numbered(staging: Path) -> dict[int, OutputShard]:
 
 
 def shard(staging: Path, number: int) -> OutputShard:
-    part, index = _place(number)
+    part, index = part_and_index(number)
     table = tables.read_arrow(staging / PLAN / part / SHARDS)
     return from_row(table.slice(index, 1).to_pylist()[0])
 
@@ -190,7 +190,7 @@ def shard(staging: Path, number: int) -> OutputShard:
 def rows(staging: Path, number: int, one: OutputShard, *more: str) -> list[ClipRow]:
     """The rows of an output shard as its format gets them, with `more` columns. `number`: the
     shard's."""
-    with tables.arrow(staging / PLAN / _place(number)[0] / ROWS) as file:
+    with tables.arrow(staging / PLAN / part_and_index(number)[0] / ROWS) as file:
         batch = pa.ipc.open_file(file).get_batch(one.group)
     columns = format_shards.own_columns(one.format, batch)
     return format_shards.rows_for(plugins.FORMATS.load(one.format), columns, *more)

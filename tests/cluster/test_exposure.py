@@ -20,7 +20,7 @@ from prefect.settings import PREFECT_API_AUTH_STRING, temporary_settings
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
 from tests.faults.command import Site
-from tests.helpers import corpus, listeners, prefect_database
+from tests.helpers import by_hand, corpus, listeners, prefect_database
 from tests.helpers.shared_server import Server
 
 AUTH = "admin:open sesame"
@@ -66,8 +66,7 @@ def test_the_runs_own_server_listens_on_the_loopback_only(prefect_server: Server
 def test_a_server_with_basic_auth_takes_who_knows_it(tmp_path: Path, empty_database: Path) -> None:
     corpus.make(tmp_path / "in", 1)
     prefect_database.give(empty_database, tmp_path / "prefect")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = by_hand.free_port()
     bare = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
     bare |= {"PREFECT_HOME": str(tmp_path / "prefect"), "DO_NOT_TRACK": "1"}
     api = f"http://127.0.0.1:{port}/api"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,8 @@ from tempfile import mkdtemp
 from typing import NamedTuple
 
 import psutil
+
+from tests.helpers import by_hand
 
 BINARIES = ("initdb", "pg_ctl", "postgres")
 MISSING = [name for name in BINARIES if shutil.which(name) is None]
@@ -53,8 +54,7 @@ def serving() -> Iterator[Served]:
     who = unprivileged()
     if who:
         os.chown(home, who["user"], who["group"])
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = by_hand.free_port()
     data = home / "data"
 
     def do(*words: str) -> None:

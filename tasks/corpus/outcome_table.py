@@ -215,12 +215,13 @@ def database(path: Path, memory: str = queries.MEMORY) -> Iterator[DuckDBPyConne
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Inside, CorruptManifest if DuckDB finds a part of the table damaged."""
+    """Raises CorruptManifest if DuckDB finds a part of the table damaged in the body of `with`."""
     import duckdb
 
     try:
         yield
-    except (duckdb.Error, RuntimeError) as error:  # RuntimeError: an error whose words are no text
+    # DuckDB raises RuntimeError where its message is not UTF-8, as a damaged name may make it.
+    except (duckdb.Error, RuntimeError) as error:
         damage = duckdb.InvalidInputException
         if isinstance(error, duckdb.ProgrammingError) and not isinstance(error, damage):
             raise

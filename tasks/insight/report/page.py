@@ -379,7 +379,7 @@ class FrequentText(NamedTuple):
 
 
 class FrequentTexts(NamedTuple):
-    """What texts a version repeats."""
+    """Texts that several clips of a version have."""
 
     texts: list[FrequentText]  # the most frequent first
     compared: int = 0  # number of table parts whose texts were compared

@@ -47,6 +47,7 @@ def repeated(line: Callable[[], str], stream: TextIO) -> Iterator[None]:
         yield
     finally:
         over.set()
+        thread.join()  # a line that it has begun comes before what the caller prints next
 
 
 @contextmanager

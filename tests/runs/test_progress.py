@@ -307,6 +307,22 @@ def test_waiting_says_what_for(
     assert lines[1] == "The server starts … 0:00"
 
 
+def test_a_repeated_line_is_printed_before_what_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "EVERY", 0.001)
+    stream, begun = io.StringIO(), threading.Event()
+
+    def line() -> str:
+        begun.set()
+        time.sleep(0.2)
+        return "still at work"
+
+    with progress.repeated(line, stream):
+        assert begun.wait(10)
+    print("ended", file=stream)
+    time.sleep(0.4)
+    assert stream.getvalue().splitlines() == ["still at work", "ended"]
+
+
 def until(stream: io.StringIO, words: str) -> None:
     end = time.monotonic() + 10
     while words not in stream.getvalue():

@@ -15,7 +15,8 @@ from flows.run import run_folder
 from tasks import storage
 from tasks.base.json_types import JsonObject
 from tasks.base.schema import LEDGER
-from tasks.stages.listing.skipped import Skipped
+from tasks.recording import file_kinds
+from tasks.stages.listing.skipped import OTHER_ENDING, Skipped
 from tasks.storage import tables, write_atomic
 
 NAME = "left_aside.csv"  # in OUT/runs/<id>/
@@ -89,9 +90,15 @@ def _skipped(file: Skipped) -> JsonObject:
         "outcome": LEFT_ASIDE,
         "stage": "shard",
         "reason": file.reason,
-        "detail": file.detail or DETAILS.get(file.reason),
+        "detail": file.detail or DETAILS.get(file.reason) or _without_header(file),
         "dataset": file.dataset,
     }
+
+
+def _without_header(file: Skipped) -> str | None:
+    if file.reason != OTHER_ENDING:
+        return None
+    return file_kinds.rateless(file_kinds.headerless(file.source_path))
 
 
 def write_csv(items: Iterable[JsonObject], file: TextIO, shown: Callable[[str], str] = str) -> None:

@@ -4,7 +4,8 @@ libsndfile comes first. FFmpeg (PyAV) decodes what libsndfile cannot open; FLAC 
 with the right MD5) and MPEG, which it reads to the end whatever the header says; and Ogg files with
 damaged or missing pages, because it knows the time of the rest. If libsndfile opens a file and then
 breaks on it, the file has failed: a second decoder that disagrees would make the result depend on
-what is installed. Formats are recognised by content, never by extension.
+what is installed. Formats are recognised by content; the extension counts only for files without a
+header (`file_kinds.headerless`).
 
 FFmpeg gets a file object and a list of formats, never a path, so that a playlist or a concat script
 named `.m4a` cannot make it open other files or addresses.
@@ -118,17 +119,47 @@ class Opened:
 
 
 def opened(
-    file: BinaryIO, size: int, header_only: bool = False, track: int | None = None
+    file: BinaryIO,
+    size: int,
+    header_only: bool = False,
+    track: int | None = None,
+    headerless: str | None = None,
 ) -> Opened:
-    """A decoder for a file of `size` bytes; with `header_only` it need not give samples. `track`:
-    as in a Locator. ItemError `unreadable` if no library can open the file, or it lacks the
-    track."""
-    result = _opened_anywhere(file, size, header_only, track)
+    """A decoder for a file of `size` bytes; with `header_only` it need not give samples. `track`
+    and `headerless`: as in a Locator. ItemError `unreadable` if no library can open the file, or it
+    lacks the track."""
+    try:
+        result = _by_name(file, size, headerless) or _opened_anywhere(
+            file, size, header_only, track
+        )
+    except ItemError as error:
+        if headerless and error.code == "unreadable" and (no := file_kinds.rateless(headerless)):
+            raise ItemError(error.code, no) from error
+        raise
     if track and result.decoder.header.track != track:
         result.decoder.close()
         what = f"it has one audio track, and no track {track}, counted from 0"
         raise ItemError("unreadable", f"{what}; correct `track` of the source")
     return result
+
+
+def _by_name(file: BinaryIO, size: int, headerless: str | None) -> Opened | None:
+    """A decoder for a file without a header that only its name tells; None for any other, also one
+    that libsndfile recognises by its content."""
+    kind = file_kinds.BY_NAME.get(headerless or "")
+    if kind is None:
+        return None
+    with suppress(sf.SoundFileError):
+        SoundFile(file, size).close()
+        file.seek(0)
+        return None
+    if what := _no_audio(file):
+        raise ItemError("unreadable", what)
+    file.seek(0)
+    try:
+        return Opened(FFmpeg(file, size, kind=kind), file, [])
+    except BROKEN as error:
+        raise ItemError("unreadable", f"FFmpeg: {words_of(error)}; {AGAIN}") from error
 
 
 def _opened_anywhere(file: BinaryIO, size: int, header_only: bool, track: int | None) -> Opened:
@@ -274,10 +305,14 @@ def _ffmpeg(file: BinaryIO, size: int, leaps: Mapping[int, int], track: int | No
 
 
 @undisturbed
+def _no_audio(file: BinaryIO) -> str | None:
+    file.seek(0)
+    return file_kinds.in_words(file.read(file_kinds.HEAD))
+
+
 def _why_closed(file: BinaryIO, first: str, second: str) -> str:
     """Why neither library opens a file, by their messages, and what to do."""
-    file.seek(0)
-    if what := file_kinds.in_words(file.read(file_kinds.HEAD)):
+    if what := _no_audio(file):
         return what
     if "moov atom not found" in second:
         return (

@@ -38,8 +38,8 @@ from tasks.recording.tracks import NOT_READ
 
 #: Demuxers that read one file of audio (or video). No playlist, script, image or device.
 _FORMATS = (
-    "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dts,dtshd,eac3,flac,flv,gsm,matroska,mov,mp3,"
-    "mp4,mpc,mpc8,mpeg,mpegts,mxf,nistsphere,nut,ogg,oma,qcp,rm,tak,truehd,tta,voc,w64,wav,wtv,wv,"
+    "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dts,dtshd,eac3,flac,flv,g722,gsm,matroska,mov,"
+    "mp3,mp4,mpc,mpc8,mpeg,mpegts,mxf,nistsphere,nut,ogg,oma,qcp,rm,tak,truehd,tta,voc,w64,wav,wtv,wv,"
     "xwma"
 )
 _OPTIONS = {
@@ -58,6 +58,7 @@ _REPORT_WRONG = "crccheck+bitstream+buffer"
 #: A container may overstate its length by this much, s.
 _LATE = {"asf": 1.0, "nut": 0.1}
 _SILENT = 1e-6  # power, -60 dBFS: after a quieter frame a sender may pause
+_GSM_FRAME, _GSM_LEAST, _GSM_LOOKED = 33, 4, 64  # bytes; fewest and most frames looked at
 _FLAC_FRAME = 4608  # most samples of a frame in the streamable subset; nearly all use it
 
 # FFmpeg's messages become faults, or are irrelevant.
@@ -80,12 +81,13 @@ class FFmpeg(Decoder):
         check: bool = True,
         leaps: Mapping[int, int] = NO_LEAPS,
         track: int | None = None,
+        kind: str | None = None,
     ) -> None:
         self._leaps = leaps
         self._info = flac_info(file)
         self._wrong_clusters = matroska.damaged_spans(file, size)
         break_after = adts.first_break(file, size)
-        self._container = open_container(file)
+        self._container = open_container(file, kind)
         try:
             if track is None and len(self._container.streams.audio) > 1:
                 track = _chosen(file)
@@ -266,17 +268,29 @@ def weights_in(file: BinaryIO) -> Weights | None:
         return None
 
 
-def open_container(file: BinaryIO) -> InputContainer:
-    """The container in a file object. ValueError with FFmpeg's messages if it cannot be opened;
-    av.FFmpegError if there are none."""
+def open_container(file: BinaryIO, kind: str | None = None) -> InputContainer:
+    """The container in a file object. `kind`: FFmpeg's name of its format; None: by its content.
+    ValueError with FFmpeg's messages if it cannot be opened; av.FFmpegError if there are none."""
+    kind = kind or ("gsm" if is_gsm(file) else None)
     with captured() as messages:
         try:
-            return av.open(Nameless(file), "r", container_options=_OPTIONS, io_open=_refuse)
+            return av.open(Nameless(file), "r", kind, container_options=_OPTIONS, io_open=_refuse)
         except av.FFmpegError as error:
             if not messages:
                 raise
             distinct = dict.fromkeys(words.rstrip(".") for words in in_words(messages))
             raise ValueError("; ".join([*distinct][:3])) from error
+
+
+@undisturbed
+def is_gsm(file: BinaryIO) -> bool:
+    """Whether a file is raw GSM 06.10: no header, and frames of 33 bytes whose first four bits are
+    1101. FFmpeg recognises it from 32 frames on, 0.64 s, and takes shorter ones for other formats
+    by chance."""
+    file.seek(0)
+    first = file.read(_GSM_FRAME * _GSM_LOOKED)
+    begins = first[: len(first) // _GSM_FRAME * _GSM_FRAME : _GSM_FRAME]
+    return len(begins) >= _GSM_LEAST and all(byte >> 4 == 0b1101 for byte in begins)
 
 
 @undisturbed

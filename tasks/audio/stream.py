@@ -40,7 +40,7 @@ class Stream:
             self._size = size_of(self._file)
             if not self._size:
                 raise ItemError("empty", f"the file has no bytes; {AGAIN}")
-            result = opened(self._file, self._size, header_only, locator.track)
+            result = opened(self._file, self._size, header_only, locator.track, locator.headerless)
             self._decoder, self._audio, notes = result.decoder, result.file, result.notes
             if failed := failure(self._file):  # the decoder took the failure for the end
                 self._decoder.close()

@@ -1,9 +1,8 @@
 """Tells what a file is: audio by its extension, or by its first bytes something that no decoder
 opens.
 
-The only list of extensions; imports no decoder. Deliberately missing: `raw`, `pcm` and `vox` (no
-header, so the rate is unknown) and `ts` (more often TypeScript than a transport stream; in folders
-its first bytes decide).
+The only list of extensions; imports no decoder. Deliberately missing: those of `RATELESS`, and `ts`
+(more often TypeScript than a transport stream; in folders its first bytes decide).
 """
 
 from __future__ import annotations
@@ -14,11 +13,18 @@ _LIBSNDFILE = (
     "wav wave w64 rf64 bwf flac mp3 mp2 mpga ogg oga opus spx aif aiff aifc au snd sph nist caf "
     "voc gsm ircam"
 )
-_FFMPEG_AUDIO = "m4a m4b aac adts wma amr awb ac3 eac3 ape wv tta mka dts ra"
+_FFMPEG_AUDIO = "m4a m4b aac adts wma amr awb ac3 eac3 ape wv tta mka dts ra g722"
 _FFMPEG_VIDEO = "mp4 m4v webm mkv mov avi flv wmv asf 3gp 3g2 mpg mpeg mts m2ts vob ogv rm rmvb"
 
 #: Lower case, without the dot. Video files are read for their sound.
 KNOWN_EXTENSIONS = frozenset(f"{_LIBSNDFILE} {_FFMPEG_AUDIO} {_FFMPEG_VIDEO}".split())
+
+#: Files without a header, of one rate and coding: only their name tells them. Extension to FFmpeg's
+#: name of the format.
+BY_NAME = {"g722": "g722"}
+#: Files without a header whose rate or coding may be any: they cannot be read.
+_RATELESS = "raw pcm sln sln12 sln16 sln24 sln32 sln44 sln48 ul ulaw mulaw al alaw vox g726 g729"
+RATELESS = frozenset(_RATELESS.split())
 
 HEAD = 4096  # bytes that identify a file
 _PACKET, _SYNC = 188, 0x47  # a transport stream's packet: its bytes, and its first byte
@@ -38,6 +44,23 @@ def known(name: str) -> bool:
     """Whether a file's name ends in a known extension, in any case: `A.WAV`, `b.tar/c.flac`."""
     stem, dot, extension = name.rpartition(".")
     return bool(dot and stem) and extension.lower() in KNOWN_EXTENSIONS
+
+
+def headerless(name: str) -> str | None:
+    """The extension, in lower case, of a name whose file has no header; None for any other."""
+    extension = name.rpartition(".")[2].lower()
+    return extension if extension in BY_NAME or extension in RATELESS else None
+
+
+def rateless(extension: str | None) -> str | None:
+    """What to do about a file of an extension of RATELESS; None for any other."""
+    if extension not in RATELESS:
+        return None
+    return (
+        f"a .{extension} file has no header, so nothing states its sample rate and coding; convert "
+        f"it to WAV, such as with `ffmpeg -f s16le -ar 8000 -i a.{extension} a.wav` if it is "
+        "16-bit PCM of 8 kHz"
+    )
 
 
 def is_transport_stream(head: bytes) -> bool:

@@ -26,7 +26,8 @@ class Locator:
     default, or the first that is not silent. `channels`: channels to decode; None: all. `or_only`:
     if the file has a single channel, take that one. `apart` (the setting, apart or auto) and
     `every_track`: divide the file when it is probed. `silenced`: read NaN and infinite samples as
-    zero; None: they are an error. `packing`: `zip`, `gzip` or `zstd`. In a ZIP archive, `offset` is
+    zero; None: they are an error. `headerless`: extension of a file without a header, as in
+    `file_kinds.headerless`. `packing`: `zip`, `gzip` or `zstd`. In a ZIP archive, `offset` is
     the member's header and `length` its packed bytes; `unpacked` and `crc` are its size and
     checksum. In a compressed tar, `offset` and `length` count unpacked bytes.
     """
@@ -45,6 +46,7 @@ class Locator:
     packing: str | None = None
     unpacked: int | None = None
     crc: int | None = None
+    headerless: str | None = None
 
     def dumps(self) -> str:
         """JSON without the fields that are None."""

@@ -10,7 +10,7 @@ from tasks import plugins
 from tasks.base.errors import ConfigError
 from tasks.base.logs import log
 from tasks.plugins import Dataset
-from tasks.recording.file_kinds import KNOWN_EXTENSIONS
+from tasks.recording.file_kinds import KNOWN_EXTENSIONS, headerless, rateless
 from tasks.recording.names import display_text
 from tasks.settings.job import Job
 from tasks.shard_store import manifest
@@ -89,4 +89,7 @@ def _nothing_in(dataset: Dataset) -> str:
     other = table.suggested(dataset.settings.path)
     named = ", ".join(f"{name}: {value}" for name, value in (other or {}).items())
     hint = f"; give the source {named}" if named else ""
-    return f"no audio files under {place}; {looked_for}{hint}"
+    names = (entry.path for entry in dataset.source.recordings(dataset.settings))
+    raw = min(filter(headerless, names), default=None)
+    what = f"; {raw} is not read: {rateless(headerless(raw))}" if raw else ""
+    return f"no audio files under {place}; {looked_for}{hint}{what}"

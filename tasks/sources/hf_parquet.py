@@ -21,7 +21,7 @@ from typing import Literal
 from pydantic import Field
 
 from tasks.base.errors import ConfigError, ItemError
-from tasks.recording import Ignored, Locator, Recording, patient
+from tasks.recording import Ignored, Locator, Recording, file_kinds, patient
 from tasks.recording.guard import file_state
 from tasks.recording.locator import Labels
 from tasks.recording.names import display_text, safe_name
@@ -236,7 +236,8 @@ def _recording(
     guard: str,
 ) -> Recording:
     error: tuple[str, str] | None = None
-    locator = Locator(path, row=row, column=columns.audio)
+    kind = file_kinds.headerless(str(cells.get("path") or ""))
+    locator = Locator(path, row=row, column=columns.audio, headerless=kind)
     if not has_bytes:
         try:
             locator = Locator(resolve(root, cells.get("path")))

@@ -499,6 +499,63 @@ def test_a_file_that_may_not_be_read_is_told_in_words(
     )
 
 
+@pytest.mark.parametrize("frames", [4, 10, 31, 32, 200])
+def test_raw_gsm_needs_no_name(tmp_path: Path, frames: int) -> None:
+    """FFmpeg alone recognises it from 32 frames on."""
+    raw, path = io.BytesIO(), tmp_path / "prompt"
+    sf.write(raw, tones(160 * frames, rate=8000), 8000, "GSM610", format="RAW")
+    assert len(raw.getvalue()) == 33 * frames
+    path.write_bytes(raw.getvalue())
+    with audio.open_stream(Locator(str(path))) as stream:
+        samples = np.concatenate(list(stream.blocks()))
+        assert (stream.format, stream.rate, stream.faults) == ("gsm/gsm", 8000, [])
+    assert samples.shape == (160 * frames, 1)
+    assert 0.1 < np.sqrt(np.mean(samples[160:] ** 2)) < 0.3
+    if frames < 200:
+        path.write_bytes(raw.getvalue()[:33] + bytes(33) + raw.getvalue()[66:])
+        assert frames == 32 or fails(Locator(str(path))).code == "unreadable"
+
+
+def write_g722(path: Path, samples: Samples) -> bytes:
+    with av.open(str(path), "w", format="g722") as file:
+        stream = file.add_stream("g722", rate=16_000, layout="mono")
+        pcm = np.round(32767 * samples.T).astype(np.int16)
+        frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(pcm), "s16", "mono")
+        frame.sample_rate, frame.pts = 16_000, 0
+        file.mux([*stream.encode(frame), *stream.encode(None)])
+    return path.read_bytes()
+
+
+def test_g722_is_known_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "a.g722"
+    samples = tones(16_000)
+    assert len(write_g722(path, samples)) == 8000
+    locator = Locator(str(path), headerless="g722")
+    decoded = decode(locator)
+    assert decoded.shape == (16_000, 1)
+    lag = np.argmax(np.correlate(decoded[200:1200, 0], samples[300:1000, 0]))
+    assert np.abs(decoded[200 + lag : 15_000 + lag] - samples[300:15_100]).max() < 0.02
+    assert audio.probe(locator).format == "g722/g722"
+    assert fails(Locator(str(path))).code == "unreadable"
+    # Its content counts where it has one.
+    path.write_bytes(b"<!DOCTYPE html>" + bytes(99))
+    assert "it is a web page" in fails(locator).detail
+    write(tmp_path / "b.wav", samples)
+    (tmp_path / "b.wav").rename(path)
+    assert audio.probe(locator).format == "wav/pcm_16"
+
+
+def test_a_file_without_a_header_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "a.sln"
+    path.write_bytes(np.random.default_rng(0).bytes(20_000))
+    error = fails(Locator(str(path), headerless="sln"))
+    assert error.code == "unreadable"
+    assert error.detail == (
+        "a .sln file has no header, so nothing states its sample rate and coding; convert it to "
+        "WAV, such as with `ffmpeg -f s16le -ar 8000 -i a.sln a.wav` if it is 16-bit PCM of 8 kHz"
+    )
+
+
 def test_no_samples_and_odd_rates(tmp_path: Path) -> None:
     empty = write(tmp_path / "a.wav", tones(0), subtype="PCM_16")
     assert fails(empty).code == "empty"

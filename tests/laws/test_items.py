@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import os
 import pickle
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from flows.run import ledger_items
 from tasks.base.errors import NothingLeft
 from tasks.base.schema import LEDGER
+from tasks.recording import file_kinds
 from tasks.stages.listing.skipped import Skipped
 from tests.helpers import corpus
 
@@ -41,6 +46,46 @@ def test_a_survey_names_all_that_it_leaves_aside(tmp_path: Path) -> None:
     }  # fmt: skip
     assert all(str(folder) == str(Path(e.source_path).parent) for e in found.left)
     assert found.ignored == {"duplicate_folder": 1, "extension": 2, "hidden": 1, "temporary": 1}
+
+
+def test_files_without_a_header_are_read_by_name_or_named_with_the_remedy(tmp_path: Path) -> None:
+    """In a folder, in archives, in Parquet cells, and as the file that a list names."""
+    data = {"a.g722": bytes(range(1, 201)) * 40, "b.sln": bytes(range(1, 251)) * 40}
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name, content in data.items():
+        (folder / name).write_bytes(content)
+    with tarfile.open(folder / "t.tar", "w") as file:
+        file.add(folder / "a.g722", "a.g722")
+    (folder / "p.tgz").write_bytes(gzip.compress((folder / "t.tar").read_bytes()))
+    with zipfile.ZipFile(folder / "z.zip", "w") as archive:
+        archive.write(folder / "a.g722", "a.g722")
+    cells = [{"bytes": data["a.g722"], "path": "a.g722"}]
+    pq.write_table(pa.table({"audio": cells}), tmp_path / "t.parquet")
+    lines = [{"key": name, "wav": f"in/{name}", "txt": "x"} for name in data]
+    (tmp_path / "list.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    sources: list[dict[str, object]] = [
+        {"kind": "folder", "path": str(folder), "name": "f", "archives": True},
+        {"kind": "tar", "path": str(folder / "t.tar"), "name": "t"},
+        {"kind": "hf_parquet", "path": str(tmp_path / "t.parquet"), "name": "h"},
+        {"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "l"},
+    ]
+    job = corpus.job(tmp_path, sources=[{**each, "expect_broken": True} for each in sources])
+    remedy = file_kinds.rateless("sln")
+    [stated] = [one for one in corpus.surveyed(job).stated if "not read" in one]
+    assert stated == f"1 file is not read, such as {folder}/b.sln: {remedy}"
+    published, _ = corpus.run(job)
+    rows = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    failed = [row for row in rows if row["outcome"] == "failed"]
+    assert [(row["source_path"], row["detail"]) for row in failed] == [(f"{folder}/b.sln", remedy)]
+    seconds = {row["recording"]: row["seconds"] for row in rows if row["outcome"] != "failed"}
+    assert set(seconds.values()) == {1.0}
+    assert {*seconds} == {
+        "f/a.g722", "f/p.tgz/a.g722", "f/t.tar/a.g722", "f/z.zip/a.g722", "h/t.parquet/0",
+        "l/in/a.g722", "t/t.tar/a.g722",
+    }  # fmt: skip
+    items = [*ledger_items.rows([], corpus.surveyed(job).left, "extension")]
+    assert [row["detail"] for row in items] == [remedy]
 
 
 def test_a_line_of_a_list_that_is_left_aside_is_named(tmp_path: Path) -> None:

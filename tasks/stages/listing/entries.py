@@ -14,7 +14,7 @@ from tasks import storage
 from tasks.base import masking
 from tasks.base.arrays import FixedBytes, UInt64s
 from tasks.base.schema import RECORDINGS, SegmentRow
-from tasks.recording import Ignored, Recording, Segment, by_channel
+from tasks.recording import Ignored, Recording, Segment, by_channel, file_kinds
 from tasks.recording.names import display_text
 from tasks.settings import SourceSettings
 from tasks.stages.listing import fingerprints
@@ -82,6 +82,10 @@ def batches(
             skipped.append(Skipped(name, path, entry.reason, entry.detail))
             continue
         parts = [entry] if entry.segments is None else by_channel.divided(entry)
+        if extension := file_kinds.headerless(entry.source_path):
+            parts = [
+                replace(part, locator=replace(part.locator, headerless=extension)) for part in parts
+            ]
         waiting += (_chosen(part, settings) for part in parts) if chosen else parts
         size += _size(entry)
         if len(waiting) >= ROWS or size > bounds.BATCH_BYTES:

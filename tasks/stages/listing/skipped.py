@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tasks.base.counting import counted
+from tasks.recording import file_kinds
 
 CHUNK = 10_000
 TEXT_ALONE = "text_without_audio"
+OTHER_ENDING = "extension"
+_RAW = rf"(?i)\.({'|'.join(sorted(file_kinds.RATELESS))})$"
 
 
 class Skipped(NamedTuple):
@@ -70,6 +74,19 @@ class SkippedEntries:
             are = "is" if len(paths) == 1 else "are"
             count = counted(len(paths), "text")
             yield f"{count} {are} not read, such as {min(paths)}: {remedy}"
+
+    def rateless(self) -> Iterator[str]:
+        """A sentence if files without a header are not read."""
+        if OTHER_ENDING not in self.reasons:
+            return
+        table = self.table()
+        other = pc.equal(table["reason"].cast(pa.string()), OTHER_ENDING)
+        table = table.filter(pc.and_(other, pc.match_substring_regex(table["source_path"], _RAW)))
+        if len(table):
+            path = pc.min(table["source_path"]).as_py()
+            remedy = file_kinds.rateless(file_kinds.headerless(path))
+            are = "is" if len(table) == 1 else "are"
+            yield f"{counted(len(table), 'file')} {are} not read, such as {path}: {remedy}"
 
     def __iter__(self) -> Iterator[Skipped]:
         for chunk in self.table().to_batches():

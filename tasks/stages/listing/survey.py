@@ -71,7 +71,7 @@ class Survey:
     def stated(self) -> list[str]:
         """What sources state about their recordings, in sentences."""
         stated = [sentence for source in self.sources for sentence in source.sentences()]
-        return [*stated, *self.left.unread_texts()]
+        return [*stated, *self.left.unread_texts(), *self.left.rateless()]
 
     @property
     def unknown_speakers(self) -> list[str]:

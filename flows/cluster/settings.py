@@ -18,7 +18,7 @@ from flows.cluster.gpus import NAME, Chosen, check_devices
 from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject
 from tasks.settings import StageSettings, Transient
-from tasks.settings.base import FIXED, WORDS
+from tasks.settings.base import FIXED, WORDS, Memory
 
 if TYPE_CHECKING:
     from distributed import Security
@@ -134,7 +134,7 @@ class ClusterSettings(StageSettings):
         mark=WORDS,
     )
     workers_per_gpu: int = Transient(1, "Worker processes per GPU; each loads the model.", ge=1)
-    memory_limit: str = Transient(
+    memory_limit: Memory = Transient(
         "auto",
         "Memory of a worker, such as 2GB; at 95 % of it the worker is killed and the "
         "culprit is found. auto: an equal share of 90 % of what this run may take.",
@@ -204,7 +204,12 @@ class ClusterSettings(StageSettings):
         if value != "auto":
             from dask.utils import parse_bytes
 
-            parse_bytes(value)  # its ValueError says what it expects
+            try:
+                enough = parse_bytes(value) > 0
+            except ValueError:
+                enough = False
+            if not enough:
+                raise ValueError("it must be auto or a size, such as 500MB or 4GB")
         return value
 
     @field_validator("gpus")

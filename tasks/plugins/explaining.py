@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, get_args
@@ -26,6 +27,8 @@ _READ_AS = {
 #: Correct forms for models of which a person may have written a short form, by class.
 _EXAMPLES = {"Source": "{{kind: folder, path: {}}}", "Plugin": "{{use: {}}}"}
 LONGEST_EXAMPLE = 100  # characters
+_PARSED = ("float_parsing", "int_parsing")
+_HAS_UNIT = re.compile(r"[0-9.,]+ ?[A-Za-z%µ]+")
 #: What a value must be, by the type of fault; the fault's context is filled in.
 _WORDS = {
     "missing": "is required",
@@ -82,6 +85,8 @@ def faults(error: ValidationError, model: type[BaseModel], where: str, data: Any
             words = ": " + unknown(str(steps[-1]), list(owner.model_fields))
         else:
             words = _words(fault)
+            if fault["type"] in _PARSED and isinstance(given, str) and _HAS_UNIT.fullmatch(given):
+                words += " without a unit"
         listed = phrases.setdefault(place, [])
         if words not in listed:
             listed.append(words)

@@ -24,12 +24,14 @@ write down never hold them; objects in memory and those sent to workers do.
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
@@ -64,6 +66,18 @@ def Transient(default: Any, description: str, mark: JsonDict | None = None, **li
     """A setting that changes speed or looks, and no result. Arguments as for `Threshold`."""
     kind = TRANSIENT | (mark or {})
     return Field(default, description=description, json_schema_extra=kind, **limits)
+
+
+def _with_unit(value: object) -> object:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if number or (isinstance(value, str) and _FEW_BYTES.fullmatch(value.strip())):
+        raise ValueError("an amount of memory needs a unit, such as 4GB")
+    return value
+
+
+_FEW_BYTES = re.compile(r"[0-9]{1,6}(\.[0-9]*)?")
+#: An amount of memory, such as 4GB.
+Memory = Annotated[str, BeforeValidator(_with_unit)]
 
 
 class Masked(BaseModel):

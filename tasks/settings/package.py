@@ -9,7 +9,16 @@ from typing import Annotated, Literal, TypeGuard
 
 from pydantic import BeforeValidator, field_validator
 
-from tasks.settings.base import WORDS, Plugin, Shelf, StageSettings, Threshold, Transient, named
+from tasks.settings.base import (
+    WORDS,
+    Memory,
+    Plugin,
+    Shelf,
+    StageSettings,
+    Threshold,
+    Transient,
+    named,
+)
 
 SPLIT_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 REST = "train"  # the split of all clips that are in no other one
@@ -194,7 +203,7 @@ class PackageSettings(StageSettings):
         "Write all tars anew when the worst reader would get this fraction more than the mean.",
         ge=0,
     )
-    memory: str = Transient(
+    memory: Memory = Transient(
         "1GB",
         "Memory in which tables of the whole corpus are sorted and joined; beyond it, they lie in "
         "the worker's temporary folder.",

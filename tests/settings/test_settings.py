@@ -189,6 +189,9 @@ def test_typos_of_nested_recognisers_are_named_with_the_others(tmp_path: Path) -
     assert "transcribe.backends.faster_whisper.modle: no such setting; did you" in sentence
 
 
+UNIT = "an amount of memory needs a unit, such as 4GB"
+
+
 @pytest.mark.parametrize(
     ("yaml", "sentence"),
     [
@@ -213,6 +216,22 @@ def test_typos_of_nested_recognisers_are_named_with_the_others(tmp_path: Path) -
          "transcribe.backend.prompt must be text or a mapping of settings"),
         ("filter: {filters: [{use: duration, min: long}]}",
          "filter.filters.duration.min must be a number"),
+        ("filter: {filters: [{use: duration, min: 300ms}]}",
+         "filter.filters.duration.min must be a number without a unit"),
+        ("shard: {hours: 30 min}", "shard.hours must be a number without a unit"),
+        ("cluster: {cache_gb: 2GB}", "cluster.cache_gb must be a number without a unit"),
+        ("cluster: {workers: 2x}", "cluster.workers must be a whole number without a unit"),
+        ("cluster: {memory_limit: 4}", f"cluster.memory_limit: {UNIT}"),
+        ("cluster: {memory_limit: 4.5}", f"cluster.memory_limit: {UNIT}"),
+        ("cluster: {memory_limit: '4'}", f"cluster.memory_limit: {UNIT}"),
+        ("package: {memory: 2000000000}", f"package.memory: {UNIT}"),
+        ("package: {memory: '4'}", f"package.memory: {UNIT}"),
+        ("package: {memory: yes}", "package.memory must be text"),
+        ("package: {memory: 4XB}", "package.memory must be a size, such as 500MB or 4GB"),
+        ("cluster: {memory_limit: -4GB}",
+         "cluster.memory_limit: it must be auto or a size, such as 500MB or 4GB"),
+        ("cluster: {memory_limit: 4XB}",
+         "cluster.memory_limit: it must be auto or a size, such as 500MB or 4GB"),
     ],
 )  # fmt: skip
 def test_messages_name_settings_and_no_types(tmp_path: Path, yaml: str, sentence: str) -> None:

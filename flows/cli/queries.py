@@ -12,7 +12,12 @@ from flows.run import ledger_items, plans, run_folder
 from flows.settings import assign, parse
 from tasks import plugins, storage
 from tasks.accounting import summary
-from tasks.accounting.ledger import PENDING, PENDING_MEANS
+from tasks.accounting.ledger import (
+    NOT_PUBLISHED,
+    NOT_PUBLISHED_MEANS,
+    PENDING,
+    PENDING_MEANS,
+)
 from tasks.base import logs, schema, shelves
 from tasks.base.counting import counted
 from tasks.base.errors import CODES, ConfigError
@@ -53,11 +58,14 @@ def status(out: Path) -> JsonObject:
 
 
 def ledger(out: Path) -> JsonObject:
-    """The newest version's ledger; before the first version, the ledger of the work done so far."""
-    parts, newest = _ledger(out)
+    """The newest version's ledger; where the newest run has published nothing, that of the work
+    done so far."""
+    newest = _published(out)
+    parts = _unpublished(out).ledger() if newest is None else _parts(newest)
     totals = summary.added(map(summary.totals, parts))
     reasons = set(totals.sums["reason"].to_pylist())
-    codes = {**CODES, PENDING: PENDING_MEANS, summary.REMOVED: summary.REMOVED_MEANS}
+    waiting = {PENDING: PENDING_MEANS, NOT_PUBLISHED: NOT_PUBLISHED_MEANS}
+    codes = {**CODES, **waiting, summary.REMOVED: summary.REMOVED_MEANS}
     return {
         "dataset": str(newest) if newest else None,
         **summary.of_totals(totals),
@@ -70,13 +78,13 @@ def ledger(out: Path) -> JsonObject:
 
 def item_rows(out: Path, reason: str | None, dataset: str | None) -> Iterator[JsonObject]:
     """The rows of `ledger`, and the files that the newest run skipped."""
-    return ledger_items.rows(_ledger(out)[0], ledger_items.read_skipped(out), reason, dataset)
+    return ledger_items.rows(_items(out), ledger_items.read_skipped(out), reason, dataset)
 
 
 def reasons(out: Path) -> list[str]:
     """Every `<stage>.<reason>` that an item has, as `item_rows` takes them, sorted."""
     codes = {f"shard.{file.reason}" for file in ledger_items.read_skipped(out)}
-    for part in _ledger(out)[0]:
+    for part in _items(out):
         pairs = part.select(["stage", "reason"]).group_by(["stage", "reason"]).aggregate([])
         codes |= {f"{row['stage']}.{row['reason']}" for row in pairs.to_pylist()}
     return sorted(codes)
@@ -85,19 +93,35 @@ def reasons(out: Path) -> list[str]:
 def datasets(out: Path) -> list[str]:
     """Names of the datasets that have an item, sorted."""
     names = {file.dataset for file in ledger_items.read_skipped(out)}
-    for part in _ledger(out)[0]:
+    for part in _items(out):
         names |= {*part["dataset"].unique().to_pylist()}
     return sorted(names)
 
 
-def _ledger(out: Path) -> tuple[Iterator[pa.Table], Path | None]:
-    """(ledger in portions of whole recordings, its version); the version is None for a ledger of
-    the work done so far."""
-    last = run_folder.newest(out)
-    newest = versions.newest(out)
-    if newest and storage.exists(last / run_folder.SUMMARY):
-        return map(tables.read, tables.parts(newest / LEDGER_FILE)), newest
-    return foreseen.ledger(run_folder.settings_of(out).job(), manifest.shards(out)), None
+def _published(out: Path) -> Path | None:
+    """The version of OUT's newest run; None if that run has published nothing."""
+    ended = storage.exists(run_folder.newest(out) / run_folder.SUMMARY)
+    return versions.newest(out) if ended else None
+
+
+def _parts(version: Path) -> Iterator[pa.Table]:
+    """A version's ledger in portions of whole recordings."""
+    return map(tables.read, tables.parts(version / LEDGER_FILE))
+
+
+def _unpublished(out: Path) -> foreseen.Unpublished:
+    return foreseen.Unpublished(run_folder.settings_of(out).job(), manifest.shards(out))
+
+
+def _items(out: Path) -> Iterator[pa.Table]:
+    """The ledger in portions; where the newest run has published nothing, that of the work done so
+    far, then what else the newest version holds."""
+    if (newest := _published(out)) is not None:
+        yield from _parts(newest)
+        return
+    unpublished = _unpublished(out)
+    yield from unpublished.ledger()
+    yield from unpublished.others()
 
 
 @logs.once()

@@ -146,7 +146,7 @@ def request(job: Job, folder: Path) -> Request:
     version = versions.newest(job.out)
     if version is None or not facts:
         ledger = pa.concat_tables(
-            [LEDGER.empty_table(), *foreseen.ledger(job, manifest.shards(job.out))]
+            [LEDGER.empty_table(), *foreseen.Unpublished(job, manifest.shards(job.out)).ledger()]
         )
         return asked(ledger=ledger, counts=summary.of_ledger(ledger))
     described = versions.described(version)

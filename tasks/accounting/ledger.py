@@ -23,6 +23,9 @@ PRECEDENCE = ("packaged", "dropped", "failed", "non_speech", "unsegmented")
 #: Outcome and reason of spans that are still to be computed. No version has it.
 PENDING = "pending"
 PENDING_MEANS = "no run has come to it yet, or the file changed meanwhile; the next run takes it"
+#: Reason of a clip that is to be packaged, and that no version holds; its outcome is PENDING.
+NOT_PUBLISHED = "not_published"
+NOT_PUBLISHED_MEANS = "it is to be packaged, but no version holds it yet"
 _RANKS = (PENDING, *PRECEDENCE)
 #: A recording with any of these outcomes has not failed as a whole.
 SOUND = ("packaged", "dropped", PENDING)

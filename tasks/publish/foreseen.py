@@ -12,14 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks import storage
-from tasks.accounting.ledger import PENDING
-from tasks.base.schema import RecordingRow
+from tasks.accounting.ledger import NOT_PUBLISHED, PENDING
+from tasks.base.arrays import UInt64s
+from tasks.base.schema import LEDGER_FILE, RecordingRow
 from tasks.corpus import rejections
-from tasks.publish import speakers
+from tasks.publish import seeded_hash, speakers
 from tasks.publish.choosing import corpus_clips, corpus_rejections, next_version
 from tasks.publish.ledger import rows as ledger_rows
 from tasks.publish.outcomes import batch_outcomes, recording_digests, shard_batches, shard_outcomes
@@ -27,7 +29,7 @@ from tasks.publish.outcomes.shard_batches import ShardBatch
 from tasks.publish.unchanged import UpToDate
 from tasks.settings.job import Job
 from tasks.shard_store.index import Index
-from tasks.storage import tables, temporary
+from tasks.storage import sorted_keys, tables, temporary, versions
 
 Listings = Mapping[str, Sequence[RecordingRow]]
 
@@ -119,7 +121,58 @@ def version(
         yield Foreseen(job, scratch, batches)
 
 
-def ledger(job: Job, shards: Sequence[str]) -> Iterator[pa.Table]:
-    """`Foreseen.ledger` of these shards: the ledger of the work done so far."""
-    with version(job, shards) as whole:
-        yield from whole.ledger()
+class Unpublished:
+    """The ledger of the work done so far, where the last run has published nothing: packaged is
+    only what OUT's newest version holds."""
+
+    def __init__(self, job: Job, shards: Sequence[str]) -> None:
+        self._job, self._shards = job, shards
+        self._newest = versions.newest(job.out)
+        keys = [np.zeros(0, np.uint64)]
+        for rows in self._published(["utterance", "outcome"]):
+            keys.append(_keys(rows["utterance"]))
+        self._keys = np.unique(np.concatenate(keys))
+        self._listed = np.zeros(len(self._keys), bool)
+
+    def ledger(self) -> Iterator[pa.Table]:
+        """`Foreseen.ledger`, with the outcome PENDING for what is to be packaged and no version
+        holds, and a detail for what the newest version holds and the next one would not."""
+        with version(self._job, self._shards) as whole:
+            for rows in whole.ledger():
+                yield self._told(rows)
+
+    def others(self) -> Iterator[pa.Table]:
+        """Rows of clips that the newest version holds and no part of `ledger` names: of recordings
+        that have left their sources, or are cut anew. Complete once `ledger` has ended."""
+        for rows in self._published(None):
+            places = sorted_keys.index_in(self._keys, _keys(rows["utterance"]))
+            rows = rows.filter(pa.array(~self._listed[places]))
+            note = "{} holds it, and the next version would not"
+            yield self._noted(rows, pa.scalar(True), note)
+
+    def _published(self, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+        """Rows of the newest version's packaged clips."""
+        if self._newest is not None:
+            for rows in tables.row_groups(self._newest / LEDGER_FILE, columns):
+                yield rows.filter(pc.equal(rows["outcome"], "packaged"))
+
+    def _told(self, rows: pa.Table) -> pa.Table:
+        places = sorted_keys.index_in(self._keys, _keys(rows["utterance"].fill_null("")))
+        in_version = places >= 0
+        self._listed[places[in_version]] = True
+        packaged = pc.equal(rows["outcome"], "packaged").to_numpy()
+        waits = pa.array(packaged & ~in_version)
+        for name, value in (("outcome", PENDING), ("reason", NOT_PUBLISHED)):
+            rows = tables.replaced(rows, name, pc.if_else(waits, value, rows[name]))
+        return self._noted(rows, pa.array(in_version & ~packaged), "{} still holds it")
+
+    def _noted(self, rows: pa.Table, which: pa.Array | pa.Scalar, note: str) -> pa.Table:
+        if self._newest is None:
+            return rows
+        note = note.format(self._newest.name)
+        longer = pc.binary_join_element_wise(rows["detail"], note, "; ", null_handling="skip")
+        return tables.replaced(rows, "detail", pc.if_else(which, longer, rows["detail"]))
+
+
+def _keys(utterances: pa.ChunkedArray) -> UInt64s:
+    return seeded_hash.draws("utterance", utterances.to_pylist())

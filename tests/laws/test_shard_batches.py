@@ -118,11 +118,11 @@ def test_what_is_foreseen_is_what_a_run_publishes(home: Path, tmp_path: Path, ag
 
 def test_a_damaged_outcome_is_decided_again_and_stays_for_the_run(job: Job) -> None:
     shards = sorted(manifest.shards(job.out))
-    sound = pa.concat_tables(foreseen.ledger(job, shards))
+    sound = pa.concat_tables(foreseen.Unpublished(job, shards).ledger())
     path = next(shard_batches.home(job.out).rglob("ledger.bin"))
     corpus.flip(path, path.stat().st_size // 2)
     flipped = path.read_bytes()
-    assert pa.concat_tables(foreseen.ledger(job, shards)).equals(sound)
+    assert pa.concat_tables(foreseen.Unpublished(job, shards).ledger()).equals(sound)
     assert path.read_bytes() == flipped
 
 

@@ -12,6 +12,7 @@ import yaml
 
 from flows.run import run_folder
 from tasks.accounting import broken
+from tasks.base.errors import RunError
 from tests.cli.test_commands import told
 from tests.cli.test_plan_command import prepared
 from tests.helpers import corpus
@@ -72,3 +73,49 @@ def test_what_waits_in_part_is_not_named_as_broken() -> None:
     rows = [{**row, "recording": r, "outcome": o} for r, some in outcomes.items() for o in some]
     found = broken.of_ledger(pa.Table.from_pylist(rows))
     assert len(found) == 1, "as `recordings.failed` counts them"
+
+
+def test_only_what_the_newest_version_holds_is_called_packaged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--items` of a refused run called clips packaged that no version holds."""
+    source, out = tmp_path / "in", str(tmp_path / "out")
+    for number in range(5):
+        corpus.add(source, 5 + number, name=f"r{number}.wav")
+    data = {
+        "sources": [{"kind": "folder", "path": str(source)}],
+        "out": out, "shard": {"settle_seconds": 0}, "transcribe": {"backend": {"use": "fake"}},
+    }  # fmt: skip
+    path = tmp_path / "settings.yaml"
+    path.write_text(yaml.safe_dump(data))
+
+    def items() -> dict[str, tuple[str, str, str | None]]:
+        rows = told(capsys, "ledger", out, "--items")["items"]
+        return {
+            Path(row["source_path"]).stem: (row["outcome"], row["reason"], row["detail"])
+            for row in rows
+        }
+
+    prepared(path)
+    shutil.rmtree(tmp_path / "out/datasets")
+    (run_folder.newest(tmp_path / "out") / run_folder.SUMMARY).unlink()
+    waits = ("pending", "not_published", None)
+    assert items() == {f"r{number}": waits for number in range(5)}
+    answer = told(capsys, "ledger", out)
+    assert answer["utterances"] == {"in": 5, "packaged": 0, "dropped": 0, "failed": 0, "pending": 5}
+    assert (
+        answer["meanings"]["not_published"] == "it is to be packaged, but no version holds it yet"
+    )
+    prepared(path)
+    assert {outcome for outcome, _, _ in items().values()} == {"packaged"}
+
+    (source / "r0.wav").unlink()
+    corpus.add(source, 5, seed=7, name="r7.wav")
+    with pytest.raises(RunError, match="max_removed_fraction"):
+        prepared(path, "filter.filters.duration.max=2.1")
+    assert items() == {
+        "r0": ("packaged", "packaged", "v0001 holds it, and the next version would not"),
+        **{f"r{number}": ("packaged", "packaged", None) for number in (1, 2, 3)},
+        "r4": ("dropped", "too_long", "v0001 still holds it"),
+        "r7": waits,
+    }

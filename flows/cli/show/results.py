@@ -27,7 +27,10 @@ def status(result: JsonObject) -> Iterator[Line]:
 
 def ledger(result: JsonObject) -> Iterator[Line]:
     if result["dataset"] is None:
-        yield "No version holds this: it is the work done so far, and may go on."
+        yield (
+            "No version holds this: it is the work done so far, and may go on. Packaged is only "
+            "what the newest version holds, too."
+        )
     yield from funnel(result)
     for key in ("dataset", "language"):
         rows = [

@@ -12,7 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.accounting import summary
-from tasks.accounting.ledger import PENDING, PENDING_MEANS
+from tasks.accounting.ledger import (
+    NOT_PUBLISHED,
+    NOT_PUBLISHED_MEANS,
+    PENDING,
+    PENDING_MEANS,
+)
 from tasks.accounting.summary import REMOVED, REMOVED_MEANS
 from tasks.base.errors import CODES
 from tasks.base.json_types import Reason, Summary
@@ -151,6 +156,7 @@ def _large(reasons: Mapping[str, Reason]) -> set[str]:
 #: Meanings of reasons that are not errors, and therefore not in `errors.CODES`.
 MEANINGS = {
     PENDING: PENDING_MEANS,
+    NOT_PUBLISHED: NOT_PUBLISHED_MEANS,
     REMOVED: REMOVED_MEANS,
     "non_speech": "no speech was found there",
     "below_min_seconds": "shorter than the segmenter's minimum",

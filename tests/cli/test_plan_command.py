@@ -439,6 +439,31 @@ def test_a_plan_that_leaves_no_clip_says_that_the_run_will_refuse(
     assert "refusal" not in told(capsys, "plan", str(file), "--set", "resample.rate=8000")
 
 
+def test_a_plan_without_a_recogniser_or_texts_says_that_the_run_will_refuse(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It planned for clips that the rule `empty_text` drops, each of them."""
+    for made in ("datasets", "manifests", "runs", "audio"):
+        shutil.rmtree(file.parent / "out" / made)
+    none = "transcribe.backend={use: none}"
+    for _ in range(2):  # before a run, and after one
+        plan = told(capsys, "plan", str(file), "--set", none)
+        assert plan["version"]["clips_then"] == plan["stages"]["package"]["compute"] == 0
+        assert plan["refusal"].endswith(
+            "; without a recogniser (transcribe.backend) only a source's own texts pass "
+            "empty_text: name these (`uttermill plan` says what each source was taken for), choose "
+            "a recogniser, or set transcribe.verdicts: [] to package clips without text"
+        )
+        with pytest.raises(NothingLeft, match=re.escape(plan["refusal"])):
+            prepared(file, none)
+    without = told(capsys, "plan", str(file), "--set", none, "--set", "transcribe.verdicts=[]")
+    assert "refusal" not in without
+    assert without["version"]["clips_then"] == 10
+    (file.parent / "in/r03.txt").write_text("one text is enough")
+    assert "refusal" not in told(capsys, "plan", str(file), "--set", none)
+    prepared(file, none)
+
+
 def test_an_unknown_reason_is_answered_with_those_that_exist(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -125,6 +125,9 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     selects = bool(package.weights) or package.max_hours_per_speaker is not None
     if scan.scanned and (selects or clip_choice.restricts(package) or corpus.takes_part(job)):
         scan.leave_out_rejected(shards, listings)
+    no_texts = refusals.of_texts(job, surveyed)
+    if no_texts is not None:
+        scan.leave_out_all()
     clips = _package(scan, gone | {row["recording"] for row in listed.fresh})
     removed = len(gone - {*listed.moved.values()})
     other = described is None or described["settings"] != whole_job.settings_of(job)
@@ -133,6 +136,8 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     refusal = refusals.of_removals(job, listed, newest)
     unusable = [*_unusable(listed, header)]
     refusal = refusal or refusals.of_failures(job, surveyed, listed, newest, unusable)
+    if refusal is None and not clips[1]:
+        refusal = no_texts
     if refusal is None and not clips[1] and not any(scan.stages[name].compute for name in HEARD):
         refusal = safeguards.nothing_left_in_words(job)
     datasets = plugins.datasets(job.sources)
@@ -375,6 +380,12 @@ class _Scan:
             for clip_id in version.rejected():
                 self.stay.pop(clip_id, None)
                 self.coming.pop(clip_id, None)
+
+    def leave_out_all(self) -> None:
+        """Count no clip as packaged."""
+        self.stay.clear()
+        self.coming.clear()
+        self.expected = Expected(self.job)
 
     def _was_converted(self, view: ShardView, utterance: FinalUtterance) -> bool:
         """Whether the utterance's PCM was made under the newest run's settings, or by its code."""

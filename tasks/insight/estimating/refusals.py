@@ -1,5 +1,5 @@
-"""Predicts that a run will refuse to publish, because too many recordings are known to be broken or
-have left their sources."""
+"""Predicts that a run will refuse to publish: too many recordings are known to be broken, or have
+left their sources, or no clip will have a text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tasks.accounting.broken import Broken, BrokenCount
 from tasks.base.errors import TooManyFailed
 from tasks.publish import safeguards
 from tasks.settings.job import Job
-from tasks.shard_store import manifest
+from tasks.shard_store import decisions, manifest
 from tasks.stages.listing import fingerprints
 from tasks.stages.listing.known_recordings import PRESENT
 from tasks.stages.listing.pending_listing import AsListed
@@ -77,6 +77,20 @@ def _new(job: Job, surveyed: Survey, newest: Path, datasets: Collection[str]) ->
         if row["error_code"]
     ]
     return BrokenCount(len(rows), len(failed), failed)
+
+
+def of_texts(job: Job, surveyed: Survey) -> str | None:
+    """The sentence with which the run will refuse because no clip has a text; None if it will
+    not, or if that is not certain."""
+    asked = job.transcribe
+    hears = any(recogniser.use != "none" for recogniser in asked.recognisers)
+    if hears or all(verdict.use != "empty_text" for verdict in asked.verdicts):
+        return None
+    if not surveyed.sources or any(source.texts for source in surveyed.sources):
+        return None
+    if decisions.of(job):  # by people, who may have written texts or kept clips without one
+        return None
+    return safeguards.nothing_left_in_words(job, ["transcribe.empty_text"])
 
 
 def of_removals(job: Job, listed: AsListed, newest: Path | None) -> str | None:

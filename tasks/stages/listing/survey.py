@@ -289,6 +289,7 @@ class Stated:
     asked: bool
     apart: bool = False
     mixes: bool = False
+    texts: bool = False  # whether any recording or segment has one
     _keys: list[FixedBytes] = field(default_factory=list)
     _facts: list[UInt8s] = field(default_factory=list)
     # The first recordings with their index: paths without a text; paths with speakers.
@@ -310,6 +311,7 @@ class Stated:
         used = batch.rows.select(["path", "text", "speaker", "segments"])
         rows, before = used.filter(sound), sum(map(len, self._facts))
         textless = pc.and_(pc.is_null(rows["text"]), pc.is_null(rows["segments"]))
+        self.texts = self.texts or _has_text(rows)
         nameless = pc.is_null(rows["speaker"]).to_numpy()
         facts = np.where(textless.to_numpy(), TEXTLESS, 0) | np.where(nameless, NAMELESS, 0)
         if self.mixes:
@@ -380,6 +382,11 @@ class Stated:
             "recording only, so one person may be in two splits; name speakers in the source "
             "(`speaker: parent_folder` of a folder), or set speakers.use=segments to find them"
         )
+
+
+def _has_text(rows: pa.Table) -> bool:
+    texts = pc.struct_field(pc.list_flatten(rows["segments"]), "text")
+    return any(column.null_count < len(column) for column in (rows["text"], texts))
 
 
 def _in_named_segments(segments: pa.ChunkedArray) -> Bools:

@@ -464,6 +464,36 @@ def test_a_plan_without_a_recogniser_or_texts_says_that_the_run_will_refuse(
     prepared(file, none)
 
 
+def test_another_speaker_alone_makes_a_version_and_is_the_cause(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus.make(tmp_path / "in/ann", 2)
+    data = {
+        "sources": [{"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c"}],
+        "out": str(tmp_path / "out"), "transcribe": {"backend": {"use": "fake"}},
+        "shard": {"settle_seconds": 0},
+    }  # fmt: skip
+    path = tmp_path / "settings.yaml"
+    path.write_text(yaml.safe_dump(data))
+    for speakers in ("ab", "ac"):
+        lines = [
+            json.dumps({"wav": f"in/ann/r0{number}.wav", "txt": "so", "speaker": speaker})
+            for number, speaker in enumerate(speakers)
+        ]
+        (tmp_path / "list.jsonl").write_text("\n".join(lines))
+        if speakers == "ab":
+            prepared(path)
+    plan = told(capsys, "plan", str(path))
+    assert plan["redescribed"] == 1
+    assert plan["version"] == {"newest": "v0001", "clips": 2, "clips_then": 2, "new": True}
+    said = "1 clip of v0001 has another text, speaker or label now"
+    assert f"{said}." in [*shown.plan(plan)]
+    assert [*shown.before_run(plan)][1] == f"Because: {said}."
+    prepared(path)
+    assert (tmp_path / "out/datasets/v0002").is_dir()
+    assert "redescribed" not in told(capsys, "plan", str(path))
+
+
 def test_an_unknown_reason_is_answered_with_those_that_exist(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

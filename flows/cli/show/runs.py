@@ -31,6 +31,8 @@ def plan(result: JsonObject) -> Iterator[Line]:
         yield at_most(result)
     if result["removed"]:
         yield f"{_removed(result)}."
+    if "redescribed" in result:
+        yield f"{_redescribed(result)}."
     if "unusable" in result:
         items, first = result["unusable"]["items"], result["unusable"]["first"]
         which = first if items == 1 else f"the first is {first}"
@@ -152,6 +154,8 @@ def _reasons(result: JsonObject) -> list[str]:
     reasons = [*_because(result).values()]
     if result["removed"]:
         reasons.append(_removed(result))
+    if "redescribed" in result:
+        reasons.append(_redescribed(result))
     if reasons:
         return reasons
     work = [name for name, entry in result["stages"].items() if entry["compute"]]
@@ -193,6 +197,12 @@ def _removed(result: JsonObject) -> str:
     count = result["removed"]
     verb = "has left its source" if count == 1 else "have left their sources"
     return f"{counted(count, 'recording')} {verb}"
+
+
+def _redescribed(result: JsonObject) -> str:
+    count, newest = result["redescribed"], result["version"]["newest"]
+    have = "has" if count == 1 else "have"
+    return f"{counted(count, 'clip')} of {newest} {have} another text, speaker or label now"
 
 
 def _and(words: list[str]) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 import numpy as np
+import pyarrow as pa
 
 from tasks import audio, corpus, plugins, shard
 from tasks.accounting.broken import Broken
@@ -27,7 +28,6 @@ from tasks.insight.estimating.expected import Expected, lengths
 from tasks.publish import foreseen, safeguards
 from tasks.publish.choosing import clip_choice
 from tasks.publish.dataset import speaker_warnings
-from tasks.publish.outcomes import shard_outcomes
 from tasks.publish.unchanged import UpToDate
 from tasks.recording import Locator
 from tasks.settings.job import Job
@@ -90,6 +90,7 @@ class Plan:
     refusal: str | None  # why the run will publish nothing, if that is known
     unusable: int  # new recordings that will fail, by their sources or by their headers
     first_unusable: str | None  # one of them, and why
+    redescribed: int  # published clips of which people or sources say something else now
 
     @property
     def again(self) -> float:
@@ -149,7 +150,9 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     stated = [*surveyed.stated, *divided, *same, *surveyed.unknown_speakers]
     from_sources = surveyed.shared, stated
     first = next((str(broken) for _, broken in unusable), None)
-    return Plan(*totals, *from_sources, scan.unjudged, refusal, len(unusable), first)
+    return Plan(
+        *totals, *from_sources, scan.unjudged, refusal, len(unusable), first, scan.differing
+    )
 
 
 def _surveyed(job: Job, index: Index, listing: bool) -> tuple[Survey, AsListed]:
@@ -236,9 +239,10 @@ class _Scan:
         self.scanned: set[str] = set()  # recordings
         self.stay: dict[str, float] = {}  # by id: s of utterances that are packaged unchanged
         self.coming: dict[str, float] = {}  # by id: s of utterances to be transcribed
-        self.worded: dict[str, rewritten_clips.Wordings] = {}  # by id, in `redescribed` recordings
         self.redescribed: Set[str] = frozenset()
-        self._published = shard_outcomes.published(job)
+        self.described: list[pa.Table] = []  # what will be published of clips of these recordings
+        self.differing = 0  # published clips of which something else is said now
+        self._described_now: list[FinalUtterance] = []  # of one shard
         self.unjudged = 0
         self._cut_before = _cut_before(job, before)
 
@@ -267,6 +271,9 @@ class _Scan:
             for utterance in utterances:
                 in_window = utterance.heard.companion or utterance.cut.company in heard
                 self._count(view, utterance, seen, in_window)
+        if self._described_now:
+            self.described.append(rewritten_clips.described(view, self._described_now))
+            self._described_now = []
 
     def _count(
         self, view: ShardView, utterance: FinalUtterance, seen: set[str], in_window: bool
@@ -305,6 +312,8 @@ class _Scan:
             return
         if enhanced.heard(self.job):
             causes = causes or self.causes.enhanced
+        if utterance.cut.recording["recording"] in self.redescribed:  # in another language, say
+            causes = causes or [SOURCES]
         computed = text in view.transcripts or text in seen
         self._tally("transcribe", computed, utterance.cut.seconds, causes, again)
         self._ask_others(view, utterance, seen, causes)
@@ -337,16 +346,11 @@ class _Scan:
         compared |= bool(utterance.unanswered or utterance.unheard)
         if outcome.outcome == "packaged" or measured_only or compared:
             self.stay[utterance.cut.id] = utterance.cut.seconds
-            self._note_text(utterance)
+            is_redescribed = utterance.cut.recording["recording"] in self.redescribed
+            if is_redescribed and outcome.outcome == "packaged":
+                self._described_now.append(utterance)
         elif outcome.outcome == "pending":
             self.coming[utterance.cut.id] = utterance.cut.seconds
-
-    def _note_text(self, utterance: FinalUtterance) -> None:
-        """Record the text that will be published, if the source may have changed it."""
-        recording = utterance.cut.recording["recording"]
-        if recording in self.redescribed and utterance.outcome.outcome == "packaged":
-            text = self._published(utterance).text
-            self.worded[utterance.cut.id] = rewritten_clips.Wordings(text, frozenset())
 
     def _convert(
         self, view: ShardView, utterance: FinalUtterance, reused: bool
@@ -425,10 +429,11 @@ def _package(scan: _Scan, gone: set[str]) -> tuple[int, int]:
     numbers of clips in the newest version and after the run. `gone`: recordings that left their
     source or whose bytes have changed."""
     worded = rewritten_clips.wordings(scan.job) if scan.causes.people else {}
-    worded |= scan.worded
+    statements = rewritten_clips.Statements(worded, scan.described)
     change = rewritten_clips.of_version(
-        scan.job, scan.before, scan.stay, scan.scanned, gone, worded
+        scan.job, scan.before, scan.stay, scan.scanned, gone, statements
     )
+    scan.differing = change.differing
     amount = scan.stages["package"]
     waiting, seconds = scan.expected.packaged(scan.coming)
     causes = [
@@ -436,7 +441,7 @@ def _package(scan: _Scan, gone: set[str]) -> tuple[int, int]:
         for stage_name in ("resample", "transcribe")
         for name in scan.stages[stage_name].because
     ]
-    causes += [*scan.causes.published, *([SOURCES] if gone or scan.worded else [])]
+    causes += [*scan.causes.published, *([SOURCES] if gone or scan.described else [])]
     items = change.written + waiting
     amount.add(items, change.seconds + seconds, causes, again=False)
     then = change.staying + waiting

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,12 +16,17 @@ from tasks.base.arrays import Bools
 from tasks.base.json_types import JsonValue
 from tasks.base.schema import UTTERANCES_FILE
 from tasks.publish.outcomes import shard_outcomes
+from tasks.publish.output_shards import format_shards
 from tasks.publish.output_shards.layout import LAYOUT_SETTINGS
 from tasks.settings.job import Job
-from tasks.shard_store import decision_log, decisions, whole_job
+from tasks.shard_store import decision_log, decisions, recipe, whole_job
+from tasks.shard_store.shard_view import ShardView
+from tasks.shard_store.utterance import FinalUtterance
 from tasks.storage import long_columns, tables, versions
 from tasks.storage.versions import Proved
 
+#: Columns of a version that follow from what sources say of a recording.
+DESCRIBED = ("source_id", "text", "text_source", "speaker", "language", "labels")
 COLUMNS = ["shard", "recording", "num_samples", "sample_rate"]
 
 
@@ -32,6 +37,7 @@ class Rewriting(NamedTuple):
     staying: int  # that the next version keeps, and known new ones
     written: int  # of `staying`, those that are written to new tars
     seconds: float  # audio of `written`
+    differing: int = 0  # of which people or sources say something else now
 
 
 class Wordings(NamedTuple):
@@ -59,28 +65,76 @@ def wordings(job: Job) -> dict[str, Wordings]:
     return by_id
 
 
+def described(view: ShardView, utterances: Sequence[FinalUtterance]) -> pa.Table:
+    """What will be published of utterances of a shard, as far as it follows from what their
+    sources say."""
+    rows = shard_outcomes.rows_of(view, utterances, strict=False)
+    linked = recipe.across_recordings(view.job) is not None
+    names = [name for name in DESCRIBED if name in rows.column_names]
+    return rows.select(["id", *(name for name in names if name != "speaker" or not linked)])
+
+
+class Statements:
+    """What people and sources say now of clips, whose published rows may say something else."""
+
+    def __init__(self, worded: Mapping[str, Wordings], tables: Sequence[pa.Table]) -> None:
+        self._worded = worded
+        self._described = pa.concat_tables(tables) if tables else None
+
+    @property
+    def columns(self) -> list[str]:
+        """Those of a version that `differs` goes by."""
+        names = [] if self._described is None else self._described.column_names
+        return [*dict.fromkeys([*names, *(["id", "text"] if self._worded else [])])]
+
+    def differs(self, rows: pa.Table, columns: Collection[str]) -> Bools:
+        """Whether something else is said of clips in these columns than is published; [rows]."""
+        flags = np.zeros(len(rows), bool)
+        if self._worded and "text" in columns:
+            worded_rows = pc.is_in(rows["id"], pa.array([*self._worded], pa.string()))
+            for row in np.flatnonzero(worded_rows.to_numpy()):
+                name, text = (rows[column][int(row)].as_py() for column in ("id", "text"))
+                flags[row] = self._worded[name].differs(text)
+        if self._described is not None:
+            places = pc.index_in(rows["id"], self._described["id"])
+            stated = np.flatnonzero(places.is_valid())
+            now, then = self._described.take(places.drop_null()), rows.take(stated)
+            for name in {*now.column_names} & {*columns}:
+                values = now[name].to_pylist(), _column(then, name)
+                flags[stated] |= [value != other for value, other in zip(*values, strict=True)]
+        return flags
+
+
+def _column(rows: pa.Table, name: str) -> list[object]:
+    """Values of a column, which earlier versions may lack."""
+    return rows[name].to_pylist() if name in rows.column_names else [None] * len(rows)
+
+
 def of_version(
     job: Job,
     before: Job | None,
     stay: Mapping[str, float],
     scanned: Set[str],
     gone: Set[str],
-    worded: Mapping[str, Wordings],
+    statements: Statements,
 ) -> Rewriting:
     """The clips of the next version, and those of them that are written again. `stay`: by id,
     seconds of utterances in the recordings `scanned` that are packaged unchanged, except perhaps
-    for a text (`worded`). Clips of other recordings stay too, unless those are in `gone` (removed
-    or changed)."""
+    for what the `statements` say of them. Clips of other recordings stay too, unless those are in
+    `gone` (removed or changed)."""
     newest = versions.newest(job.out)
     if newest is None:
         return Rewriting(0, len(stay), len(stay), sum(stay.values()))
     writes_all = before is None or _writes_all(job, before) or _all_differ(job, newest)
     kept = pa.array([*stay], pa.string())
     new, proved = dict(stay), Proved(newest)
-    columns = [*COLUMNS, *(["id"] if stay or worded else []), *(["text"] if worded else [])]
-    clips = staying_then = written_then = 0
+    columns = {*COLUMNS, *(["id"] if stay else []), *statements.columns}
+    seen = _seen(job)
+    clips = staying_then = written_then = differing = 0
     seconds = 0.0
     for part in tables.parts(newest / UTTERANCES_FILE):  # of whole tars
+        if statements.columns:  # earlier versions may lack some
+            columns &= {*tables.schema(part).names}
         table = tables.read(part, columns=columns, opened=proved)
         is_kept = np.zeros(len(table), bool)
         if stay:
@@ -91,27 +145,25 @@ def of_version(
         names = coded.dictionary.to_pylist()
         others = np.array([name in scanned or name in gone for name in names], bool)
         staying = written = ~others[coded.indices.to_numpy()] | is_kept
+        other = staying & statements.differs(table, DESCRIBED)
+        differing += int(other.sum())
         if not writes_all:
             tars = table["shard"].combine_chunks().dictionary_encode().indices.to_numpy()
-            same = staying & ~_reworded(table, worded)
+            same = staying & ~statements.differs(table, seen)
             written = staying & np.isin(tars, np.unique(tars[~same]))
         clips += len(table)
         staying_then += int(staying.sum())
         written_then += int(written.sum())
         seconds += float(summary.seconds_of(table)[written].sum())
     seconds += sum(new.values())
-    return Rewriting(clips, staying_then + len(new), written_then + len(new), seconds)
+    return Rewriting(clips, staying_then + len(new), written_then + len(new), seconds, differing)
 
 
-def _reworded(table: pa.Table, worded: Mapping[str, Wordings]) -> Bools:
-    """Whether each clip's published text differs from the one by current decisions; bool [rows]."""
-    flags = np.zeros(len(table), bool)
-    if worded:
-        worded_rows = pc.is_in(table["id"], pa.array([*worded], pa.string()))
-        for row in np.flatnonzero(worded_rows.to_numpy()):
-            name, text = (table[column][int(row)].as_py() for column in ("id", "text"))
-            flags[row] = worded[name].differs(text)
-    return flags
+def _seen(job: Job) -> set[str]:
+    """The columns of DESCRIBED that formats write into the files of clips."""
+    none = pa.table({name: pa.nulls(0) for name in DESCRIBED})
+    formats = (plugins.FORMATS.load(plugin.use) for plugin in job.package.formats)
+    return {name for module in formats for name in format_shards.seen(module, none).column_names}
 
 
 def _writes_all(job: Job, before: Job) -> bool:

@@ -26,6 +26,9 @@ BY_NAME = {"g722": "g722"}
 _RATELESS = "raw pcm sln sln12 sln16 sln24 sln32 sln44 sln48 ul ulaw mulaw al alaw vox g726 g729"
 RATELESS = frozenset(_RATELESS.split())
 
+#: The usual coding of some of these, by the first letter of the extension: FFmpeg's name, and ours.
+_CODINGS = {"u": ("mulaw", "µ-law"), "m": ("mulaw", "µ-law"), "a": ("alaw", "A-law")}
+
 HEAD = 4096  # bytes that identify a file
 _PACKET, _SYNC = 188, 0x47  # a transport stream's packet: its bytes, and its first byte
 LEAST = 12  # bytes; every format's header is longer
@@ -54,12 +57,13 @@ def headerless(name: str) -> str | None:
 
 def rateless(extension: str | None) -> str | None:
     """What to do about a file of an extension of RATELESS; None for any other."""
-    if extension not in RATELESS:
+    if extension is None or extension not in RATELESS:
         return None
+    kind, name = _CODINGS.get(extension[0], ("s16le", "16-bit PCM"))
     return (
         f"a .{extension} file has no header, so nothing states its sample rate and coding; convert "
-        f"it to WAV, such as with `ffmpeg -f s16le -ar 8000 -i a.{extension} a.wav` if it is "
-        "16-bit PCM of 8 kHz"
+        f"it to WAV, such as with `ffmpeg -f {kind} -ar 8000 -i a.{extension} a.wav` if it is "
+        f"{name} of 8 kHz"
     )
 
 

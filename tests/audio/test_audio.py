@@ -554,6 +554,10 @@ def test_a_file_without_a_header_is_refused_with_the_remedy(tmp_path: Path) -> N
         "a .sln file has no header, so nothing states its sample rate and coding; convert it to "
         "WAV, such as with `ffmpeg -f s16le -ar 8000 -i a.sln a.wav` if it is 16-bit PCM of 8 kHz"
     )
+    error = fails(Locator(str(path), headerless="alaw"))
+    assert error.detail.endswith(
+        "`ffmpeg -f alaw -ar 8000 -i a.alaw a.wav` if it is A-law of 8 kHz"
+    )
 
 
 def test_no_samples_and_odd_rates(tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ def status(result: JsonObject) -> Iterator[Line]:
 def ledger(result: JsonObject) -> Iterator[Line]:
     if result["dataset"] is None:
         yield (
-            "No version holds this: it is the work done so far, and may go on. Packaged is only "
-            "what the newest version holds, too."
+            "No version holds this: it is the work done so far, and may go on. Only what the "
+            "newest version holds, too, counts as packaged."
         )
     yield from funnel(result)
     for key in ("dataset", "language"):

@@ -1,7 +1,7 @@
 """A browser on the explorer: every view, by mouse and by keyboard, light and dark, wide and narrow.
 
-Needs Debian's `chromium`. Whatever the browser complains about fails the test. Pictures go to the
-folder that UTTERMILL_SCREENSHOTS names.
+Needs Chromium, as `test_report_browser.py` does. Whatever the browser complains about fails the
+test. Pictures go to the folder that UTTERMILL_SCREENSHOTS names.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 artifact; and what the form sends is run. No other host is asked for anything, but by Prefect's new
 pages (`/v2`), which may not reach it. `UTTERMILL_SCREENSHOTS` names where pictures go.
 
-Needs Debian's `chromium`; Playwright's own driver comes with its wheel and downloads nothing.
+Needs Chromium, as `test_report_browser.py` does.
 """
 
 from __future__ import annotations

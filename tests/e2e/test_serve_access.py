@@ -1,7 +1,7 @@
 """Pages of other sites, and a host name that is made to point here, against `uttermill serve`: a
 real browser, signed in and not. And what a signed-in person can do: start a run from the form.
 
-Needs Debian's `chromium`; Playwright's own driver comes with its wheel and downloads nothing.
+Needs Chromium, as `test_report_browser.py` does.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ from tasks.accounting.ledger import (
 )
 from tasks.base import logs, schema, shelves
 from tasks.base.counting import counted
-from tasks.base.errors import CODES, ConfigError
+from tasks.base.errors import CODES, ConfigError, RunError
 from tasks.base.json_types import JsonObject
 from tasks.base.schema import LEDGER_FILE
 from tasks.insight.estimating.what_if import kept, with_same_texts
@@ -31,6 +31,7 @@ from tasks.publish.upkeep import prune as pruning
 from tasks.publish.upkeep.prune import KeptSettings
 from tasks.shard_store import annotated, enhanced, manifest, recipe
 from tasks.storage import lock, tables, versions
+from tasks.storage.versions import Proved
 
 TRAIN, ALL = "train", "*"
 
@@ -60,9 +61,9 @@ def status(out: Path) -> JsonObject:
 def ledger(out: Path) -> JsonObject:
     """The newest version's ledger; where the newest run has published nothing, that of the work
     done so far."""
-    newest = _published(out)
-    parts = _unpublished(out).ledger() if newest is None else _parts(newest)
-    totals = summary.added(map(summary.totals, parts))
+    with versions.reading(newest := _published(out)):
+        parts = _unpublished(out).ledger() if newest is None else _parts(newest)
+        totals = summary.added(map(summary.totals, parts))
     reasons = set(totals.sums["reason"].to_pylist())
     waiting = {PENDING: PENDING_MEANS, NOT_PUBLISHED: NOT_PUBLISHED_MEANS}
     codes = {**CODES, **waiting, summary.REMOVED: summary.REMOVED_MEANS}
@@ -106,7 +107,7 @@ def _published(out: Path) -> Path | None:
 
 def _parts(version: Path) -> Iterator[pa.Table]:
     """A version's ledger in portions of whole recordings."""
-    return map(tables.read, tables.parts(version / LEDGER_FILE))
+    return map(partial(tables.read, opened=Proved(version)), tables.parts(version / LEDGER_FILE))
 
 
 def _unpublished(out: Path) -> foreseen.Unpublished:
@@ -116,12 +117,13 @@ def _unpublished(out: Path) -> foreseen.Unpublished:
 def _items(out: Path) -> Iterator[pa.Table]:
     """The ledger in portions; where the newest run has published nothing, that of the work done so
     far, then what else the newest version holds."""
-    if (newest := _published(out)) is not None:
-        yield from _parts(newest)
-        return
-    unpublished = _unpublished(out)
-    yield from unpublished.ledger()
-    yield from unpublished.others()
+    with versions.reading(newest := _published(out)):
+        if newest is not None:
+            yield from _parts(newest)
+            return
+        unpublished = _unpublished(out)
+        yield from unpublished.ledger()
+        yield from unpublished.others()
 
 
 @logs.once()
@@ -136,7 +138,8 @@ def what_if(out: Path, sets: Sequence[str]) -> JsonObject:
     if asked.out != job.out:
         raise ConfigError("what-if is about one OUT: --set cannot change out")
     clip_choice.check(asked)
-    before, after = kept(job, with_same_texts(job, asked))
+    with versions.reading(versions.newest(out)):
+        before, after = kept(job, with_same_texts(job, asked))
     if lacking := after["unmeasured"]:
         why = "which change what is measured and not only a threshold"
         if before["unmeasured"]:
@@ -177,11 +180,15 @@ def data_list(
     storage.refuse_links(dataset)
     module = plugins.FORMATS.load(chosen)
     assert module.listing is not None
-    store = storage.of(dataset)
-    lists = [name for name in store.tree(dataset) if name.endswith(module.LISTS)]
+    store, files = storage.of(dataset), versions.files(dataset)
+    mine = (name for name in files if name.startswith(f"{chosen}/"))
+    lists = [name for name in mine if name.endswith(module.LISTS)]
     # An empty prefix asks for relative paths; before a slash it would name the file system's root.
     head = (str(dataset) if prefix is None else prefix or ".").rstrip("/")
-    with store.reading(dataset, lists) as home:
+    with versions.reading(dataset), store.reading(dataset, lists) as home:
+        for name in lists:  # a trainer would not notice that clips are missing
+            if storage.hashed(home / name)[0] != files[name]["sha256"]:
+                raise RunError(versions.differs(dataset, name))
         lines = module.listing(home, wanted, head)
     others = [] if wanted == ALL else [name for name in described["splits"] if name != wanted]
     return {"paths": lines, "format": chosen, "split": wanted, "others": others}
@@ -240,7 +247,7 @@ def prune(
     """
     if not yes:
         lock.refuse_held(out)
-    with lock.hold(out) if yes else nullcontext():
+    with lock.hold(out) if yes else versions.steady(out):
         last = run_folder.settings_of(out).job()
         good = run_folder.settings_of(out, ended_well=True).job()
         jobs = [last] if last == good else [last, good]

@@ -120,8 +120,11 @@ def review(args: argparse.Namespace) -> Exit:
 def what_if(args: argparse.Namespace) -> Exit:
     from flows.cli import queries
     from flows.cli.show import results
+    from tasks.storage import versions
 
-    return print_answer(args, queries.what_if(_out(args.out), args.sets), results.what_if)
+    with versions.steady(out := _out(args.out)):
+        result = queries.what_if(out, args.sets)
+    return print_answer(args, result, results.what_if)
 
 
 def verify(args: argparse.Namespace) -> Exit:
@@ -197,7 +200,8 @@ def _dataset(text: str) -> Path:
     version = storage.query(place, versions.named)  # in a bucket `latest` is a file
     if lacks := storage.query(version, _lacks_folder):
         raise ConfigError(f"{version} is not a dataset: {lacks}")
-    if not storage.query(version, versions.is_version) and storage.is_folder(place / "runs"):
+    is_out = version == place and storage.is_folder(place / "runs")
+    if is_out and not storage.query(version, versions.is_version):
         raise ConfigError(versions.none_yet(place))
     return version
 

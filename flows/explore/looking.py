@@ -43,11 +43,12 @@ class Looking(Corpus):
     read_only = True
 
     def __init__(self, folder: Path, home: Path) -> None:
-        self._folder, data = folder, LookedAt()
-        if not versions.is_version(folder):
+        self._folder, self._number, data = folder, 1, LookedAt()
+        if versions.is_version(folder):
+            self._number = int(versions.described(folder).get("version", 1))
+        else:
             data, self._folder = looked_at(folder), home / "looked_at"
             _write(data, self._folder)
-        self._number = int(versions.described(self._folder).get("version", 1))
         super().__init__(folder, home, [folder, self._folder])
         self.shards = _Places(data.locators)  # type: ignore[assignment]
 
@@ -75,6 +76,8 @@ def _write(data: LookedAt, folder: Path) -> None:
     described = {
         "utterances": {"in": len(data.rows), "packaged": len(kept)},
         "seconds": {"in": total, "packaged": packaged},
+        "settings": {},
+        "files": {},
     }
     (folder / DATASET_FILE).write_text(json.dumps(described))
 

@@ -51,8 +51,8 @@ def newest(job: Job) -> JsonObject | None:
     wanted = key(job)
     for folder in run_folder.having(job.out, NAME):
         try:
-            estimate: JsonObject = storage.read_json(folder / NAME)
-        except (OSError, ValueError):
+            estimate = run_folder.json_in(folder / NAME)
+        except (OSError, ConfigError):
             continue
         if estimate.get("key") == wanted:
             return estimate

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from flows.run import run_folder
 from tasks import storage
+from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject
 from tasks.base.schema import LEDGER
 from tasks.recording import file_kinds
@@ -57,9 +58,13 @@ def read_skipped(out: Path) -> list[Skipped]:
     folder = next(run_folder.having(out, NAME), None)
     if folder is None:
         return []
-    lines = csv.reader(io.StringIO(storage.read(folder / NAME).decode(), newline=""))
-    next(lines)
-    return [Skipped(*line) for line in lines]
+    try:
+        lines = csv.reader(io.StringIO(storage.read(folder / NAME).decode(), newline=""))
+        if not next(lines, None):
+            raise ValueError("it has no header")
+        return [Skipped(*line) for line in lines]
+    except (ValueError, TypeError, csv.Error):
+        raise ConfigError(f"{folder / NAME} is damaged; the next run writes one anew") from None
 
 
 def rows(

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from flows.run import estimates, run_folder
@@ -85,7 +86,8 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
     before = run_folder.known_settings(job.out) or run_folder.estimated_settings(job.out)
     rates = _Rates(settings, job)
     headers = not brief or rates.known
-    plan = planning.plan(job, before.job() if before else None, headers, listing)
+    with versions.reading(versions.newest(job.out)):
+        plan = planning.plan(job, before.job() if before else None, headers, listing)
     stages = {name: _stage(name, amount, rates) for name, amount in plan.stages.items()}
     durations = [entry["seconds"] for entry in stages.values()]
     version = versions.newest(job.out)
@@ -188,10 +190,10 @@ class _PastRun(NamedTuple):
 
     def of_audio(self, name: str) -> tuple[float, int] | None:
         """(a worker's seconds per second of audio, number of workers)."""
-        place = self.folder / metrics.NAME
-        if not storage.exists(place):
+        try:
+            table = tables.read(self.folder / metrics.NAME)
+        except (OSError, pa.ArrowException):  # there is none, or it is damaged
             return None
-        table = tables.read(place)
         rows = metrics.rates(table)
         rows = rows.filter(pc.equal(rows["stage"], name))
         audio = pc.sum(rows["audio_seconds"]).as_py()
@@ -204,7 +206,7 @@ def _runs(out: Path) -> Iterator[_PastRun]:
     """Runs that ended well, newest first."""
     for folder in run_folder.having(out, run_folder.SUMMARY):
         try:
-            summary = storage.read_json(folder / run_folder.SUMMARY)
+            summary = run_folder.json_in(folder / run_folder.SUMMARY)
             settings = parse(storage.read_json(folder / run_folder.SETTINGS))
         except (OSError, ValueError, ConfigError):
             continue

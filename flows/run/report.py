@@ -122,6 +122,7 @@ def request(job: Job, folder: Path) -> Request:
     """The request for a report: on the newest version, or on the work so far if there is none."""
     import pyarrow as pa
 
+    from flows.run import run_folder
     from tasks.accounting import metrics, summary
     from tasks.base.schema import LEDGER
     from tasks.insight import report
@@ -129,8 +130,8 @@ def request(job: Job, folder: Path) -> Request:
     from tasks.shard_store import manifest
 
     ended = folder / SUMMARY
-    facts = storage.read_json(ended) if storage.exists(ended) else {}
-    settings = masking.value(storage.read_json(folder / SETTINGS))
+    facts = run_folder.json_in(ended) if storage.exists(ended) else {}
+    settings = masking.value(run_folder.json_in(folder / SETTINGS))
     shown = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
     costs = folder / metrics.NAME
     measured = storage.of(costs).local(costs) if storage.exists(costs) else None
@@ -171,7 +172,8 @@ def make(job: Job, folder: Path) -> None:
     """Write the report of the run in `folder`; RunError where it cannot be written."""
     from tasks.insight import report
 
-    page = report.build(request(job, folder))
+    with versions.reading(versions.newest(job.out)):
+        page = report.build(request(job, folder))
     try:
         write_atomic(folder / NAME, page)
     except OSError as error:
@@ -192,6 +194,6 @@ def main() -> None:
     process_memory.search_as_usual()  # `report.PROGRAM` made it seldom
     try:
         make(job, folder)
-    except MillError as error:
-        print(error, file=sys.stderr, flush=True)
+    except (MillError, OSError) as error:
+        print(owners.words(error, folder), file=sys.stderr, flush=True)
         os._exit(1)  # on a normal exit, libraries may print what is not freed after this line

@@ -173,13 +173,23 @@ def estimated_settings(out: Path) -> PrepareSettings | None:
         return None
 
 
-def _settings_in(path: Path, out: Path) -> PrepareSettings:
+def json_in(path: Path) -> JsonObject:
+    """A file of a run that holds a JSON object; ConfigError if it is damaged or gone."""
     try:
         data = storage.read_json(path)
-        data["out"] = str(out)  # OUT may have been moved
+    except FileNotFoundError:
+        raise ConfigError(f"{path} was removed meanwhile; run the command again") from None
+    except ValueError:
+        data = None
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} is damaged: it holds no JSON object; run again")
+    return data
+
+
+def _settings_in(path: Path, out: Path) -> PrepareSettings:
+    data = {**json_in(path), "out": str(out)}  # OUT may have been moved
+    try:
         return parse(data)
-    except (ValueError, TypeError):
-        raise ConfigError(f"{path} is damaged: it holds no JSON object; run again") from None
     except ConfigError as error:
         raise ConfigError(f"{path} has settings that this release does not take: {error}") from None
 

@@ -19,9 +19,12 @@ import pyarrow as pa
 from tasks import storage
 from tasks.base.errors import ConfigError, RunError, UnsafePlace
 from tasks.base.json_types import DatasetJson, PublishedEntry, parsed
+from tasks.base.logs import log
 from tasks.base.schema import DATASET_FILE
 from tasks.storage import publication, tables
 from tasks.storage.publication import VERSION
+
+NEEDED = {"files", "settings"}  # of DatasetJson, in every release
 
 
 def home(out: Path) -> Path:
@@ -49,9 +52,13 @@ def newest(out: Path) -> Path | None:
 def _published(out: Path) -> Iterator[Path]:
     """Published versions, newest first."""
     published = publication.of(out)
-    names = (name for name in storage.of(out).folders(home(out)) if VERSION.fullmatch(name))
-    places = sorted((home(out) / name for name in names), key=number, reverse=True)
+    places = sorted((home(out) / name for name in _folders(out)), key=number, reverse=True)
     return (place for place in places if published.complete(place))
+
+
+def _folders(out: Path) -> list[str]:
+    """Names of the folders of versions; on an object store, one may not be published."""
+    return [name for name in storage.of(out).folders(home(out)) if VERSION.fullmatch(name)]
 
 
 def described(version: Path) -> DatasetJson:
@@ -72,6 +79,8 @@ def _object(version: Path, text: bytes) -> DatasetJson:
         data: DatasetJson = parsed(text)
     except ValueError:
         raise RunError(differs(version, DATASET_FILE)) from None
+    if not isinstance(data, dict) or not data.keys() >= NEEDED:
+        raise RunError(differs(version, DATASET_FILE))
     return data
 
 
@@ -84,9 +93,16 @@ def text_of(version: Path) -> bytes:
     except ValueError:
         raise RunError(differs(version, DATASET_FILE)) from None
     except FileNotFoundError:
-        raise ConfigError(
-            f"{version} holds no {DATASET_FILE}; give a folder like OUT/datasets/latest"
-        ) from None
+        raise ConfigError(f"{version} holds no {DATASET_FILE}{_instead(version)}") from None
+
+
+def _instead(version: Path) -> str:
+    """The end of the error for a folder without dataset.json: what to do."""
+    if not VERSION.fullmatch(version.name) or version.parent.name != "datasets":
+        return "; give a folder like OUT/datasets/latest"
+    if not storage.is_folder(version):
+        return ": it was removed meanwhile; run the command again"
+    return f", so {remedy(version)}"
 
 
 def none_yet(out: Path) -> str:
@@ -103,7 +119,7 @@ def named(place: Path) -> Path:
     """The version that a place stands for: itself, the target of `latest`, or the newest of an
     OUT."""
     version = publication.of(place).follow(place)
-    return version if is_version(version) else latest(place) or version
+    return version if is_version(version) else latest(place) or newest(place) or version
 
 
 def is_version(place: Path) -> bool:
@@ -190,6 +206,44 @@ def differs(version: Path, name: str) -> str:
     """The error for a file of a version that differs from what was published."""
     return (
         f"{name} of {version.name} is not the file that was published (size or hash differs), so "
-        f"no version can build on it: restore the file, or remove {version}, and the next run "
-        f"builds on the version before; `uttermill verify` names everything that differs"
+        f"{remedy(version)}; `uttermill verify` names everything that differs"
     )
+
+
+def remedy(version: Path) -> str:
+    """What to do about a version that lacks a file, or has another one."""
+    return (
+        f"no version can build on it: restore the file, or remove {version}, and the next run "
+        f"builds on the version before"
+    )
+
+
+@contextmanager
+def reading(version: Path | None) -> Iterator[None]:
+    """For commands that only read: inside, an error that comes from a damaged table or a missing
+    file of the version becomes a RunError, one from its removal meanwhile a ConfigError."""
+    try:
+        yield
+    except (OSError, pa.ArrowException):
+        if version is None:
+            raise
+        proved, present = Proved(version), {*storage.of(version).tree(version)}
+        for name in proved.files:
+            is_table = name.split("/")[0].endswith(".parquet")
+            if name not in present or (is_table and not proved.holds(name)):
+                raise RunError(differs(version, name)) from None
+        raise
+
+
+@contextmanager
+def steady(out: Path) -> Iterator[None]:
+    """For commands that compare what they read: warn if a run or a prune has changed OUT's versions
+    inside."""
+    before = _folders(out)
+    yield
+    if _folders(out) != before:
+        log.warning(
+            "versions of %s came or went while it was read, so these numbers may be of two states; "
+            "run the command again",
+            out,
+        )

@@ -89,10 +89,13 @@ class _Calls:
 
 
 def of(path: Path | None) -> Work | None:
-    """The data for the page; None without metrics, or if no call returned."""
-    if path is None or not path.is_file():
+    """The data for the page; None without metrics that can be read, or if no call returned."""
+    if path is None:
         return None
-    table = pq.read_table(path)
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException):  # there is none, or it is damaged
+        return None
     calls = _calls(table)
     if calls is None:
         return None

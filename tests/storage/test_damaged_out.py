@@ -1,0 +1,247 @@
+"""An OUT of which somebody has deleted, cut or swapped files, or that changes while it is read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flows import cli
+from flows.cli import queries
+from flows.run import ledger_items, report, run_folder
+from tasks import storage
+from tasks.accounting import metrics
+from tasks.base.errors import ConfigError
+from tasks.insight.estimating import what_if
+from tasks.publish.upkeep import prune
+from tasks.publish.upkeep.verify import verify
+from tasks.storage import tables, versions
+from tests.helpers import corpus, tampered
+
+RESTORE = "restore the file, or remove {}, and the next run builds on the version before"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an OUT with two versions; never changed."""
+    out = tampered.make(tmp_path_factory.mktemp("damaged"))
+    tampered.run(out, "package.formats=[wenet,kaldi]")
+    return out.parent
+
+
+@pytest.fixture
+def out(whole: Path, tmp_path: Path) -> Path:
+    shutil.copytree(whole, tmp_path / "copy", symlinks=True)
+    return tmp_path / "copy/out"
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str, code: int) -> str:
+    capsys.readouterr()
+    assert cli.main([*words]) == code
+    return capsys.readouterr().err
+
+
+def reading(out: Path) -> list[list[str]]:
+    """Commands that read the newest version."""
+    plan = ["plan", str(out.parent / "settings.yaml"), "--set", f"out={out}"]
+    limit = ["what-if", str(out), "--set", "filter.filters=[{use: duration, min: 0.7}]"]
+    return [["status", str(out)], plan, limit, ["ledger", str(out)], ["ledger", str(out), "--csv"]]
+
+
+@pytest.mark.parametrize("name", ["", "v0099"], ids=["gone", "of no version"])
+def test_without_latest_out_stands_for_its_newest_version(
+    out: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    latest = out / "datasets/latest"
+    latest.unlink()
+    if name:
+        latest.symlink_to(name)
+    assert cli.main(["verify", str(out)]) == 0
+    capsys.readouterr()
+    assert cli.main(["list", str(out)]) == 0
+    assert str(out / "datasets/v0002/wenet") in capsys.readouterr().out
+    tampered.run(out, "package.formats=[wenet,kaldi]")
+    assert latest.resolve() == out / "datasets/v0002"
+
+
+def test_a_version_without_its_description(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Commands on OUT name it and the remedy; none says that there is no version."""
+    version = out / "datasets/v0002"
+    (version / "dataset.json").unlink()
+    for words in (*reading(out), ["prune", str(out)], ["verify", str(out)], ["list", str(out)]):
+        sentence = f"{version} holds no dataset.json, so no version can build on it: "
+        assert sentence + RESTORE.format(version) in told(capsys, *words, code=2)
+    shutil.rmtree(version)
+    tampered.run(out, "package.formats=[wenet,kaldi]")
+    assert verify(version) == []
+
+
+@pytest.mark.parametrize("text", [b"{}", b"[]", b"7"])
+def test_a_description_that_is_none(
+    out: Path, text: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    version = out / "datasets/v0002"
+    (version / "dataset.json").write_bytes(text)
+    for words in (*reading(out), ["prune", str(out)], ["list", str(out)]):
+        sentence = told(capsys, *words, code=1)
+        assert "dataset.json of v0002 is not the file that was published" in sentence
+        assert RESTORE.format(version) in sentence
+
+
+def gone(path: Path) -> None:
+    path.unlink()
+
+
+def halved(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flipped(path: Path) -> None:
+    corpus.flip(path, path.stat().st_size // 2)
+
+
+def swapped(path: Path) -> None:
+    shutil.copy(path.parent.parent / "v0001" / path.name, path)
+
+
+WAYS = [gone, halved, flipped]
+
+
+@pytest.mark.parametrize("damage", WAYS)
+def test_a_damaged_table_of_utterances(
+    out: Path, damage: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    version = out / "datasets/v0002"
+    damage(version / "utterances.parquet")
+    for words in reading(out)[:3]:
+        sentence = told(capsys, *words, code=1)
+        assert "utterances.parquet of v0002 is not the file that was published" in sentence
+        assert RESTORE.format(version) in sentence
+
+
+@pytest.mark.parametrize("damage", [*WAYS, swapped])
+def test_a_damaged_ledger_is_not_counted(
+    out: Path, damage: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus.add(out.parent / "in", 3)
+    source = f"sources=[{{kind: folder, path: {out.parent / 'in'}, name: c}}]"
+    tampered.run(out, "package.formats=[wenet,kaldi]", source)
+    version = out / "datasets/v0003"
+    (out / "datasets/v0001").rename(out / "aside")
+    (out / "datasets/v0002").rename(out / "datasets/v0001")
+    damage(version / "ledger.parquet")
+    for words in reading(out)[3:]:
+        sentence = told(capsys, *words, code=1)
+        assert "ledger.parquet of v0003 is not the file that was published" in sentence
+        assert RESTORE.format(version) in sentence
+
+
+@pytest.mark.parametrize("damage", WAYS)
+@pytest.mark.parametrize("use", ["wenet", "kaldi"])
+def test_a_damaged_list_is_not_printed(
+    out: Path, use: str, damage: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A trainer would not notice that clips are missing."""
+    name = {"wenet": "wenet/train/data.list", "kaldi": "kaldi/train/wav.scp"}[use]
+    damage(out / "datasets/v0002" / name)
+    other = "kaldi" if use == "wenet" else "wenet"
+    assert cli.main(["list", str(out), "--format", other]) == 0
+    sentence = told(capsys, "list", str(out), "--format", use, code=1)
+    assert f"{name} of v0002 is not the file that was published" in sentence
+
+
+def test_a_damaged_summary(out: Path) -> None:
+    folder = run_folder.newest(out)
+    job = run_folder.settings_of(out).job()
+    halved(folder / run_folder.SUMMARY)
+    with pytest.raises(ConfigError, match="is damaged: it holds no JSON object; run again"):
+        report.request(job, folder)
+    (folder / run_folder.SUMMARY).write_text("[]")
+    assert queries.status(out)["dataset"]
+
+
+def test_damaged_metrics_cost_only_what_they_tell(out: Path) -> None:
+    """The times of a plan, and the section on workers."""
+    folder = run_folder.newest(out)
+    (folder / metrics.NAME).write_bytes(b"PAR1 and nothing more")
+    corpus.add(out.parent / "in", 4)
+    words = ["plan", str(out.parent / "settings.yaml"), "--set", f"out={out}"]
+    source = f"sources=[{{kind: folder, path: {out.parent / 'in'}, name: c}}]"
+    assert cli.main([*words, "--set", source]) == 0
+    report.make(run_folder.settings_of(out).job(), folder)
+    assert (folder / report.NAME).is_file()
+
+
+@pytest.mark.parametrize("text", [b"", b"dataset,source_path,reason\nc\n", b"a\n\xff,b,c\n"])
+def test_a_damaged_list_of_skipped_files(
+    out: Path, text: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = run_folder.newest(out) / ledger_items.NAME
+    place.write_bytes(text)
+    sentence = told(capsys, "ledger", str(out), "--items", code=2)
+    assert f"{place} is damaged; the next run writes one anew" in sentence
+
+
+# Beside a run and a prune
+
+
+def during(
+    monkeypatch: pytest.MonkeyPatch, module: object, name: str, act: Callable[[], object]
+) -> None:
+    """Call `act` before a function of the command."""
+    real = getattr(module, name)
+
+    def called(*given: object, **named: object) -> object:
+        monkeypatch.setattr(module, name, real)
+        act()
+        return real(*given, **named)
+
+    monkeypatch.setattr(module, name, called)
+
+
+def test_a_version_that_is_removed_while_it_is_read(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    version, aside = out / "datasets/v0002", out / "aside"
+    for module, name, words in (
+        (tables, "parts", ["ledger", str(out)]),
+        (versions, "files", ["list", str(version)]),
+        (storage, "hashed", ["list", str(version)]),
+    ):
+        during(monkeypatch, module, name, lambda: version.rename(aside))
+        assert f"{version} holds no dataset.json: it was removed meanwhile; run the command " in (
+            told(capsys, *words, code=2)
+        )
+        aside.rename(version)
+
+
+def test_a_run_that_is_removed_while_it_is_read(out: Path) -> None:
+    job, folder = run_folder.settings_of(out).job(), run_folder.newest(out)
+    (folder / run_folder.SETTINGS).unlink()
+    with pytest.raises(ConfigError, match="was removed meanwhile; run the command again"):
+        report.request(job, folder)
+
+
+def test_numbers_of_two_states_are_told(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A prune beside what compares: what-if, and a prune that only lists."""
+    limit = ["what-if", str(out), "--set", "filter.filters=[{use: duration, min: 0.7}]"]
+    for module, name, words in (
+        (what_if, "of_shards", limit),
+        (prune, "plan", ["prune", str(out), "--keep", "1", "--json"]),
+    ):
+        assert "came or went" not in told(capsys, *words, code=0)
+        shutil.copytree(out / "datasets", out.parent / "datasets", symlinks=True)
+        during(monkeypatch, module, name, lambda: shutil.rmtree(out / "datasets/v0001"))
+        assert "came or went while it was read" in told(capsys, *words, code=0)
+        shutil.rmtree(out / "datasets")
+        (out.parent / "datasets").rename(out / "datasets")
+    assert cli.main(["prune", str(out), "--keep", "1", "--yes", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "came or went" not in printed.err
+    assert json.loads(printed.out)["versions"] == ["v0001"]
+    assert [version.name for version in versions.all_of(out)] == ["v0002"]

@@ -12,8 +12,10 @@ import pyarrow as pa
 
 from tasks import plugins, storage
 from tasks.base import schema, shelves
-from tasks.base.errors import ConfigError
+from tasks.base.errors import ConfigError, RunError
+from tasks.base.logs import log
 from tasks.corpus import outcome_table
+from tasks.storage import versions
 from tasks.storage.queries import identifier, literal
 
 #: Columns of every item, in the order in which the page offers them.
@@ -36,6 +38,8 @@ SKIPPED = frozenset(
 LONGEST = 65_536  # characters shown of a text
 LABELS = "MAP(VARCHAR, VARCHAR)"  # DuckDB's type of the column `labels`
 LARGEST = "1e300"  # larger numbers, which may have no finite sum or difference, are shown as null
+
+TABLES = ("ledger.", "utterances.")  # beginnings of the names of a version's tables
 
 #: A parameter of a query.
 SqlValue = str | float | bool | None
@@ -64,18 +68,18 @@ def load(
     the texts of dropped clips, from checkpoints. ConfigError, with the reason, if the version's
     tables cannot be shown."""
     try:
-        with _parquet(cursor, out, version, home) as views:
-            if not heard:
-                views.pop("transcribe", None)
-            cursor.execute(
-                f"CREATE OR REPLACE TABLE {name} AS SELECT *, "
-                f"lower(concat_ws(chr(10), {SEARCHED})) AS searched, "
-                "length(trim(text)) - length(replace(trim(text), ' ', '')) + 1 AS spoken "
-                f"FROM ({_select(views, _numbered(cursor))})"
+        try:
+            _create(cursor, name, out, version, home, heard)
+        except duckdb.Error as error:
+            if isinstance(error, NO_DAMAGE):
+                raise
+            _create(cursor, name, out, version, home, heard, only_version=True)
+            log.warning(
+                "checkpoints of %s are left out, because one cannot be read: %s; a run makes it "
+                "again",
+                out,
+                first_line(error),
             )
-        # A page is a hundred rows from anywhere: without an index, each reads a block of every
-        # column.
-        cursor.execute(f"CREATE UNIQUE INDEX {name}_item ON {name} (item)")
     except duckdb.PermissionException as error:
         raise ConfigError(
             f"a link in {out} leads to a file elsewhere, which the explorer does not read; "
@@ -83,7 +87,48 @@ def load(
         ) from None
     except duckdb.ConstraintException:
         raise ConfigError(f"{version}: an id occurs twice in {schema.UTTERANCES_FILE}") from None
+    except duckdb.Error as error:
+        if isinstance(error, NO_DAMAGE):
+            raise
+        raise RunError(
+            f"a table of {version} cannot be read: {first_line(error)}; `uttermill verify` names "
+            f"what is damaged"
+        ) from None
     return _described(cursor, name)
+
+
+#: DuckDB's errors that do not come from a damaged table.
+NO_DAMAGE = (
+    duckdb.PermissionException,
+    duckdb.ConstraintException,
+    duckdb.InterruptException,
+    duckdb.OutOfMemoryException,
+    duckdb.IOException,
+)
+
+
+def _create(
+    cursor: duckdb.DuckDBPyConnection,
+    name: str,
+    out: Path,
+    version: Path,
+    home: Path,
+    heard: bool,
+    only_version: bool = False,
+) -> None:
+    """Create the table `name`; `only_version`: without anything from checkpoints."""
+    with _parquet(cursor, out, version, home, only_version) as views:
+        if not heard:
+            views.pop("transcribe", None)
+        cursor.execute(
+            f"CREATE OR REPLACE TABLE {name} AS SELECT *, "
+            f"lower(concat_ws(chr(10), {SEARCHED})) AS searched, "
+            "length(trim(text)) - length(replace(trim(text), ' ', '')) + 1 AS spoken "
+            f"FROM ({_select(views, _numbered(cursor))})"
+        )
+    # A page is a hundred rows from anywhere: without an index, each reads a block of every
+    # column.
+    cursor.execute(f"CREATE UNIQUE INDEX {name}_item ON {name} (item)")
 
 
 def first_line(error: duckdb.Error) -> str:
@@ -105,18 +150,22 @@ def _numbered(cursor: duckdb.DuckDBPyConnection) -> str:
 
 @contextmanager
 def _parquet(
-    cursor: duckdb.DuckDBPyConnection, out: Path, version: Path, home: Path
+    cursor: duckdb.DuckDBPyConnection, out: Path, version: Path, home: Path, only_version: bool
 ) -> Iterator[dict[str, Types]]:
     """Views on the existing files: types of columns by name, by view."""
     store = storage.of(out)
     views: dict[str, Types] = {}
-    wanted = [n for n in store.tree(version) if n.startswith(("ledger.", "utterances."))]
+    wanted = [n for n in store.tree(version) if n.startswith(TABLES)]
+    listed = {n.split("/")[0] for n in versions.files(version) if n.startswith(TABLES)}
+    if lost := listed - {n.split("/")[0] for n in wanted}:
+        raise RunError(versions.differs(version, min(lost)))
     storage.refuse_links(version)  # DuckDB's globs follow them
     storage.refuse_links(out / "manifests")
     with store.reading(version, wanted, home) as folder:
         globs = {n: parquet_glob(folder / f"{n}.parquet") for n in ("ledger", "utterances")}
         # Fetched from a bucket, checkpoints would be thousands of requests.
-        if (manifests := store.mounted(out / "manifests")) is not None:
+        manifests = None if only_version else store.mounted(out / "manifests")
+        if manifests is not None:
             globs["outcomes"] = parquet_glob(outcome_table.place(out))
             for stage in ("shard", "resample", "transcribe"):
                 globs[stage] = str(manifests / stage / "*" / "*.parquet")

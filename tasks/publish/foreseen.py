@@ -29,7 +29,7 @@ from tasks.publish.outcomes.shard_batches import ShardBatch
 from tasks.publish.unchanged import UpToDate
 from tasks.settings.job import Job
 from tasks.shard_store.index import Index
-from tasks.storage import sorted_keys, tables, temporary, versions
+from tasks.storage import owners, sorted_keys, tables, temporary, versions
 
 Listings = Mapping[str, Sequence[RecordingRow]]
 
@@ -107,7 +107,7 @@ def version(
     id."""
     listings = listings or {}
     keys = UpToDate(job, shards, Index(job.out)).keys()
-    with temporary.scratch() as scratch:
+    with temporary.scratch() as scratch, owners.naming(scratch.parent):
         batches = []
         kept = {*shard_batches.kept_in(job.out)} if job.only is None else set[str]()
         for batch in shard_batches.of_shards(job, {shard: keys[shard] for shard in shards}):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,14 +13,16 @@ import pytest
 
 from flows import cli
 from flows.cli import queries
+from flows.explore.corpus import Corpus
 from flows.run import ledger_items, report, run_folder
 from tasks import storage
 from tasks.accounting import metrics
-from tasks.base.errors import ConfigError
+from tasks.base.errors import ConfigError, RunError
 from tasks.insight.estimating import what_if
 from tasks.publish.upkeep import prune
 from tasks.publish.upkeep.verify import verify
 from tasks.storage import tables, versions
+from tasks.storage.local import Local
 from tests.helpers import corpus, tampered
 
 RESTORE = "restore the file, or remove {}, and the next run builds on the version before"
@@ -185,6 +189,18 @@ def test_a_damaged_list_of_skipped_files(
     assert f"{place} is damaged; the next run writes one anew" in sentence
 
 
+def test_decisions_are_imported_whole_or_not_at_all(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The ids of unknown clips come from the ledger, which is read before anything is appended."""
+    file = out.parent / "decisions.jsonl"
+    file.write_text('{"id": "x", "decision": "drop"}\n')
+    halved(out / "datasets/v0002/ledger.parquet")
+    sentence = told(capsys, "review", "import", str(file), str(out), code=1)
+    assert "ledger.parquet of v0002 is not the file that was published" in sentence
+    assert not (out / "reviews.jsonl").exists()
+
+
 # Beside a run and a prune
 
 
@@ -245,3 +261,67 @@ def test_numbers_of_two_states_are_told(
     assert "came or went" not in printed.err
     assert json.loads(printed.out)["versions"] == ["v0001"]
     assert [version.name for version in versions.all_of(out)] == ["v0002"]
+
+
+# The explorer
+
+
+def explored(out: Path) -> list[str | None]:
+    """The texts of all items."""
+    home = out.parent / "scratch"
+    home.mkdir()
+    shown = Corpus(out, home)
+    try:
+        return [row["text"] for row in shown.rows(f"SELECT text FROM {shown.items().name}")]
+    finally:
+        shown.close()
+        shutil.rmtree(home)
+
+
+@pytest.mark.parametrize(
+    "name", ["manifests/transcribe/*/*", "manifests/resample/*/*", "manifests/package/*.parquet/*"]
+)
+def test_a_damaged_checkpoint_does_not_hide_the_version(
+    out: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = explored(out)
+    halved(next(out.glob(name)))
+    assert explored(out) == whole
+    assert "are left out, because one cannot be read" in caplog.text
+
+
+@pytest.mark.parametrize("damage", WAYS[:2])
+@pytest.mark.parametrize("name", ["ledger.parquet", "utterances.parquet"])
+def test_a_damaged_table_is_not_shown(
+    out: Path, name: str, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    damage(out / "datasets/v0002" / name)
+    with pytest.raises(RunError, match=rf"{name}.*`uttermill verify` names"):
+        explored(out)
+    assert "are left out" not in caplog.text
+
+
+# A full disk below the temporary folder
+
+
+@pytest.mark.parametrize("at", ["plan", "what-if"])
+def test_the_temporary_folder_that_is_full_is_named(
+    out: Path,
+    at: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A command that only reads writes nowhere else."""
+
+    def full(store: object, path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    shutil.rmtree(out / "manifests/package")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(Local, "write", full)
+    words = next(words for words in reading(out) if words[0] == at)
+    if at == "plan":  # of new recordings
+        corpus.add(out.parent / "in", 4)
+        words += ["--set", f"sources=[{{kind: folder, path: {out.parent / 'in'}, name: c}}]"]
+    assert f"no space left on {tmp_path} (" in told(capsys, *words, code=1)

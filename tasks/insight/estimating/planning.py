@@ -44,7 +44,7 @@ from tasks.stages.listing.known_recordings import KnownRecordings
 from tasks.stages.listing.overlapping_sources import Shared
 from tasks.stages.listing.pending_listing import AsListed
 from tasks.stages.listing.survey import Survey
-from tasks.storage import temporary, versions
+from tasks.storage import owners, temporary, versions
 from tasks.storage.urls import is_url
 from tasks.transcribe import lacking
 
@@ -159,7 +159,7 @@ def _surveyed(job: Job, index: Index, listing: bool) -> tuple[Survey, AsListed]:
     """The sources compared with OUT; without `listing`, as the last run listed them."""
     # No wait for files that may still be growing: a plan reads nothing of them.
     quick = replace(job, shard=job.shard.model_copy(update={"settle_seconds": 0.0}))
-    with temporary.scratch() as home:
+    with temporary.scratch() as home, owners.naming(home.parent):
         surveyed = (shard.survey if listing else shard.as_known)(quick, index, home)
         return surveyed, AsListed(job.out, surveyed)
 

@@ -25,7 +25,7 @@ from tasks.settings.job import Job
 from tasks.stages.listing import entries, rttm
 from tasks.stages.listing.entries import Batch
 from tasks.stages.listing.skipped import SkippedEntries
-from tasks.storage import tables, temporary
+from tasks.storage import owners, tables, temporary
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def listing() -> Iterator[None]:
     if _current.get() is not None:
         yield
         return
-    with temporary.scratch() as home:
+    with temporary.scratch() as home, owners.naming(home.parent):
         token = _current.set(Listings(home))
         try:
             yield

@@ -45,8 +45,8 @@ def import_file(out: Path, file: str) -> JsonObject:
     entries = _read(file)
     stored = set(decision_log.read(decision_log.stored(out)))
     new = [entry for entry in dict.fromkeys(entries) if entry not in stored]
-    decision_log.append(out, new)
     unknown = _unknown(out, {entry.id for entry in new})
+    decision_log.append(out, new)
     return {
         "out": str(out),
         "imported": len(new),
@@ -85,7 +85,8 @@ def _unknown(out: Path, ids: Iterable[str]) -> set[str]:
     newest = versions.newest(out)
     if newest is None:
         return set()
-    column = tables.read(newest / LEDGER_FILE, columns=["utterance"])["utterance"]
+    with versions.reading(newest):
+        column = tables.read(newest / LEDGER_FILE, columns=["utterance"])["utterance"]
     return set(ids) - set(pc.unique(column).to_pylist())
 
 

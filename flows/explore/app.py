@@ -258,13 +258,15 @@ def store_decision(corpus: Corpus, items: Items, given: JsonObject) -> JsonObjec
 def store_selection(corpus: Corpus, items: Items, given: JsonObject) -> JsonObject:
     """Store one decision on many: on `items`, or on all that the filters `selection` choose."""
     if picked := given.get("items"):
+        if query.integer(given, "version") is None:  # a newer one numbers its items otherwise
+            raise ConfigError("say whose items these are: version=N")
         if not isinstance(picked, list) or not all(
             type(item) is int and abs(item) < query.LARGEST for item in picked
         ):
             raise ConfigError("items must be a list of numbers")
         where, values = f"item IN ({', '.join('?' * len(picked))})", tuple(picked)
     else:
-        chosen = query.choice(items.columns, parse_qsl(str(given.get("selection") or "")))
+        chosen = query.choice(items.columns, _filters(given))
         where, values = chosen.sql, chosen.values
     rows = corpus.rows(
         f"SELECT id FROM {items.name} WHERE id IS NOT NULL AND ({where}) ORDER BY item "
@@ -278,6 +280,11 @@ def store_selection(corpus: Corpus, items: Items, given: JsonObject) -> JsonObje
     one = {name: given.get(name) for name in ("decision", "note", "who", "text")}
     decisions = [decision_log.checked({**one, "id": row["id"]}, decision_log.now()) for row in rows]
     return {**_stored(corpus, decisions, given), "stored": len(decisions)}
+
+
+def _filters(given: JsonObject) -> query.Parameters:
+    """The filters `selection`, as an address holds them; an empty value is the one for null."""
+    return parse_qsl(str(given.get("selection") or ""), keep_blank_values=True)
 
 
 def _stored(

@@ -736,6 +736,27 @@ def test_a_decision_on_a_selection(pages: Pages, served: Served) -> None:
     assert [kind for kind, _, _ in decisions(served)] == ["keep"] * count
 
 
+def test_a_page_stays_with_the_version_that_it_shows(pages: Pages, served: Served) -> None:
+    """Another version numbers its items otherwise, whether a run publishes it or Back leads there;
+    so what was selected is not selected in it."""
+    page = pages.page(served, "view=clips")
+    asked: list[str] = []
+    page.on("request", lambda r: asked.append(r.url) if "/api/" in r.url else None)
+    home = served.out / "datasets"
+    shutil.copytree(home / "v0002", home / "v0003")
+    page.get_by_role("button", name="seconds").click()
+    wait(page, "document.querySelector('[aria-sort=ascending]')")
+    kept = page.locator("tbody .o-packaged").count()
+    page.locator("#version").select_option("1")
+    wait(page, f"document.querySelectorAll('tbody .o-packaged').length > {kept}")
+    page.get_by_label("select").first.check()
+    assert page.locator("#marked").inner_text() == "1 selected:"
+    page.go_back()
+    wait(page, "document.getElementById('version').value === '2'")
+    wait(page, "document.getElementById('marked').textContent === 'All that match:'")
+    assert all("version=" in url for url in asked if "/api/reviews" not in url), asked
+
+
 def test_two_browsers_and_ten_tabs(pages: Pages, served: Served) -> None:
     """Both store; each sees what the other did with its next decision; ten tabs all draw."""
     one, two = (pages.page(served, "view=clips&in.outcome=packaged") for _ in range(2))

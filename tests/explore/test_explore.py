@@ -329,13 +329,22 @@ def test_decisions_are_stored(client: TestClient, out: Path) -> None:
 def test_one_decision_on_a_selection(client: TestClient, out: Path) -> None:
     body = {"selection": "in.reason=too_short", "decision": "keep", "who": "ada"}
     assert client.post("/api/reviews/selection", json=body).json()["stored"] == 2
-    assert (
-        client.post("/api/reviews/selection", json={"items": [2], "decision": "drop"}).json()[
-            "stored"
-        ]
-        == 1
-    )
+    picked = {"items": [2], "decision": "drop"}
+    answer = client.post("/api/reviews/selection", json=picked)
+    assert answer.status_code == 400, "items have other numbers in the next version"
+    assert "version=N" in answer.json()["error"]
+    answer = client.post("/api/reviews/selection", json={**picked, "version": 1})
+    assert answer.json()["stored"] == 1
     assert len(decision_log.last(decision_log.read(decision_log.stored(out)))) == 3
+
+
+def test_a_selection_of_clips_without_a_value_is_not_everything(
+    client: TestClient, out: Path
+) -> None:
+    assert get(client, "/api/rows", **{"in.value": "", "in.outcome": "packaged"})["total"] == 5
+    for text, clips in (("in.value=&in.outcome=packaged", 5), ("in.outcome=", 0)):
+        body = {"selection": text, "decision": "drop"}
+        assert client.post("/api/reviews/selection", json=body).json()["stored"] == clips
 
 
 @pytest.mark.parametrize(

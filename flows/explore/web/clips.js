@@ -15,6 +15,7 @@ export const marked = new Set();
 
 export async function draw(node, about) {
   main = node;
+  if (known?.version !== about.version) marked.clear(); // numbers of items of that version
   known = about;
   const answer = await api.get("rows", state.query(pageOf()), "main");
   rows = answer.rows;

@@ -18,19 +18,23 @@ import * as state from "./state.js";
 const VIEWS = { clips, recordings, charts, corpus, compare, sql, recording };
 const SHOWN = { clips: "Clips", recordings: "Recordings", charts: "Charts", corpus: "Corpus", compare: "Compare", sql: "SQL" };
 let about = null;
+let opened = null; // the version that an address without one means: the newest when the page opened
 
 // The whole address without the token as a parameter: what is in the bar can be sent on.
 history.replaceState(null, "", new URL(".", document.baseURI).pathname + location.hash);
 
+// Until what is known is about the version of the address, which may change meanwhile.
 async function open() {
-  const version = state.get("version");
-  if (!about || (version && Number(version) !== about.version)) {
+  for (;;) {
+    const version = state.get("version") || opened;
+    if (about && Number(version) === about.version) return;
     about = await api.get("about", new URLSearchParams(version ? { version } : {}), "about");
+    opened ??= about.versions[0];
+    state.showing(about.version);
     document.body.classList.toggle("read-only", about.read_only);
     if (!about.read_only) await review.refresh();
     head();
   }
-  return about;
 }
 
 function head() {

@@ -44,7 +44,7 @@ const who = () => localStorage.getItem("who") ?? "";
 
 async function store(ids, decision, more = {}) {
   const decisions = ids.map((id) => ({ id, decision, who: who(), ...more }));
-  await send("reviews", { decisions });
+  await send("reviews", { decisions, version: state.query().get("version") });
   say(done(ids.length, decision));
 }
 
@@ -146,10 +146,10 @@ export function bulk(total, marked, redraw) {
   const run = async (decision) => {
     try {
       fault(null);
-      const asked = new URLSearchParams(state.query());
-      const body = { selection: marked.size ? null : asked.toString(), items: [...marked], decision, who: who() };
+      const asked = state.query();
+      const body = { selection: marked.size ? null : asked.toString(), items: [...marked], decision, who: who(), version: asked.get("version") };
       if (!marked.size && !confirm(`${decision} all that match: ${amount(total, "clip")}?`)) return;
-      const answer = await send("reviews/selection", { ...body, version: state.get("version") || null });
+      const answer = await send("reviews/selection", body);
       say(done(answer.stored, decision));
       marked.clear();
       redraw();

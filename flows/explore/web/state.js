@@ -1,7 +1,10 @@
 // The view lives in the address, after `#`, so that it can be sent to a colleague.
 
 const listeners = [];
-export const DATA = ["version", "q", "regex", "spans", "sort"];
+const DATA = ["q", "regex", "spans", "sort"];
+let version = null; // that the page shows
+
+export const showing = (number) => { version = number; };
 
 export const params = () => new URLSearchParams(location.hash.slice(1));
 
@@ -39,9 +42,10 @@ window.addEventListener("hashchange", () => changed(new Set(["*"])));
 
 const isFilter = (name) => DATA.includes(name) || /^(in|min|max)\./.test(name);
 
-// The parameters of a request: the filters of this view and `more`.
+// The parameters of a request: the filters of this view and `more`. The version is always among
+// them: items have other numbers in another one, and a run may publish one at any time.
 export function query(more = {}, { without = [] } = {}) {
-  const asked = new URLSearchParams();
+  const asked = new URLSearchParams({ version });
   for (const [name, value] of params()) {
     if (isFilter(name) && !without.includes(name)) asked.append(name, value);
   }

@@ -46,11 +46,19 @@ DATABASE = "explore.duckdb"
 ROWS = 16  # fetched at once
 
 
-class Shards:
-    """The checkpoints of `out`; `job`: that of the last run, if OUT has it."""
+@dataclass(frozen=True, eq=False)  # compared by identity, because a job is large
+class Run:
+    """A run's folder, and its job; None if this release cannot read its settings."""
 
-    def __init__(self, out: Path, job: Callable[[], Job | None]) -> None:
-        self._out, self._job = out, job
+    folder: Path
+    job: Job | None
+
+
+class Shards:
+    """The checkpoints of `out`; `run`: the last run, if OUT has one."""
+
+    def __init__(self, out: Path, run: Callable[[], Run | None]) -> None:
+        self._out, self._run = out, run
         self._lock = threading.Lock()
         self._shard_of: dict[str, str] = {}
         self._decided = lru_cache(HELD)(self._decide)
@@ -77,10 +85,10 @@ class Shards:
 
     def utterance(self, recording: str, key: str | None) -> tuple[str, FinalUtterance] | None:
         """(shard, utterance) by its id, judged by the last run's settings."""
-        shard, job = self.shard_of(recording), self._job()
-        if shard is None or job is None or key is None:
+        shard = self.shard_of(recording)
+        if shard is None or key is None:
             return None
-        utterances = self._decided(shard, recording)
+        utterances = self._utterances(shard, recording)
         return (shard, utterances[key]) if key in utterances else None
 
     def muted(self, recording: str) -> list[tuple[float, float]]:
@@ -88,7 +96,7 @@ class Shards:
         if (shard := self.shard_of(recording)) is None:
             return []
         places: list[tuple[float, float]] = []
-        for one in self._decided(shard, recording).values():
+        for one in self._utterances(shard, recording).values():
             if one.muted and (packed := one.heard.packed):
                 begin, rate = one.cut.start / one.cut.rate, packed["rate"]
                 places += [
@@ -97,11 +105,15 @@ class Shards:
                 ]
         return places
 
-    def _decide(self, shard: str, recording: str) -> dict[str, FinalUtterance]:
-        """The utterances of a recording by id."""
-        job = self._job()
-        assert job is not None
-        view = view_of(job, shard)
+    def _utterances(self, shard: str, recording: str) -> Mapping[str, FinalUtterance]:
+        """The utterances of a recording by id, as the last run judged them: a run may end while the
+        explorer is open."""
+        run = self._run()
+        return {} if run is None or run.job is None else self._decided(run, shard, recording)
+
+    def _decide(self, run: Run, shard: str, recording: str) -> Mapping[str, FinalUtterance]:
+        assert run.job is not None
+        view = view_of(run.job, shard)
         view.recordings = [r for r in view.recordings if r["recording"] == recording]
         return {u.cut.id: u for u in view.transcribed()}
 
@@ -142,16 +154,17 @@ class Corpus:
 
     def __init__(self, out: Path, home: Path, readable: Sequence[Path] | None = None) -> None:
         self.out, self._home = out, home
-        self.shards = Shards(out, self.job)
+        self.shards = Shards(out, self.run)
+        self._run: Run | None = None
         folders = _inside(out) if readable is None else readable
         self._database = queries.connect(home, folders, name=DATABASE)
         self._lock = threading.Lock()
-        self._items: dict[int, Items] = {}
+        self._items: dict[str, Items] = {}
         self._once = lru_cache(ANSWERS)(self.rows)
-        self._words: dict[int, Vocabulary] = {}
-        self._text_groups: dict[int, Int32s] = {}
+        self._words: dict[str, Vocabulary] = {}
+        self._text_groups: dict[str, Int32s] = {}
         self._counting = threading.Lock()
-        self._copied: set[int] = set()
+        self._copied: set[str] = set()
         self._copying = threading.Lock()
         self._ahead: list[threading.Thread] = []
         self._asking = threading.Lock()
@@ -178,19 +191,20 @@ class Corpus:
         return versions.numbered(self.out, number)
 
     def items(self, asked: int | None = None) -> Items:
-        """The table of a version; read on first use."""
-        number = self.number(asked)
+        """The table of a version; read on first use, and again once a run has begun to hide texts,
+        or does not any more."""
+        number, heard = self.number(asked), not self.hides()
+        name = f"items_{number}{'_heard' if heard else ''}"
         with self._lock:
-            if number not in self._items:
-                name = f"items_{number}"
+            if name not in self._items:
                 with self.cursor() as cursor:
                     columns = loading.load(
-                        cursor, self.out, self.place(number), self._home, name, not self.hides()
+                        cursor, self.out, self.place(number), self._home, name, heard
                     )
                 selection = Selection(self.arrays, name, columns)
-                self._items[number] = items = Items(number, name, columns, selection)
+                self._items[name] = items = Items(number, name, columns, selection)
                 self._in_background(number, self._read_ahead, items)
-        return self._items[number]
+        return self._items[name]
 
     def hides(self) -> bool:
         """Whether the last run's settings hide something in texts, or are unknown."""
@@ -200,9 +214,9 @@ class Corpus:
     def copied(self, items: Items) -> Path:
         """A database of its own with the table `items` of a version, and the views `ledger` (all of
         it) and `utterances` (the packaged ones), for `sandbox`; made on first use."""
-        place = self._home / f"sql-{items.number}.duckdb"
+        place = self._home / f"sql-{items.name}.duckdb"
         with self._copying:
-            if items.number not in self._copied:
+            if items.name not in self._copied:
                 with self.cursor() as cursor:
                     cursor.execute(f"ATTACH {literal(str(place))} AS copied")
                     cursor.execute(
@@ -215,7 +229,7 @@ class Corpus:
                         "WHERE outcome = 'packaged'"
                     )
                     cursor.execute("DETACH copied")
-                self._copied.add(items.number)
+                self._copied.add(items.name)
         return place
 
     def begin(self, number: int) -> None:
@@ -248,23 +262,23 @@ class Corpus:
     def words(self, items: Items) -> Vocabulary:
         """The vocabulary of a version; made on first use."""
         with self._counting:
-            if items.number not in self._words:
-                path = self._home / f"words-{items.number}"
+            if items.name not in self._words:
+                path = self._home / f"words-{items.name}"
                 words = 'coalesce("normalised", "text")' if items.said != "text" else '"text"'
                 spoken = self._texts(items, f"CASE WHEN text IS NOT NULL THEN {words} END")
-                self._words[items.number] = vocabulary_of(spoken, path)
-            return self._words[items.number]
+                self._words[items.name] = vocabulary_of(spoken, path)
+            return self._words[items.name]
 
     def text_groups(self, items: Items) -> Int32s:
         """The group of each item's text, equal and near-equal ones in one; -1 for none, int32
         [items]; computed on first use."""
         with self._counting:
-            if items.number not in self._text_groups:
+            if items.name not in self._text_groups:
                 groups = near_texts.groups(
                     self._texts(items, identifier(items.said)), scratch=self._home
                 )
-                self._text_groups[items.number] = groups.astype(np.int32)
-            return self._text_groups[items.number]
+                self._text_groups[items.name] = groups.astype(np.int32)
+            return self._text_groups[items.name]
 
     def _texts(self, items: Items, sql: str) -> Iterator[pa.Array]:
         """A column of texts, in the order of items."""
@@ -319,10 +333,21 @@ class Corpus:
         """`rows` of a query on a version's table, cached: the result never changes."""
         return self._once(sql, tuple(values))
 
+    def run(self) -> Run | None:
+        """The last run that ended well, one object until the next run; None if OUT has none."""
+        try:
+            folder = run_folder.newest(self.out, ended_well=True)
+        except ConfigError:
+            return None
+        if (run := self._run) is None or run.folder != folder:
+            settings = run_folder.known_settings(self.out, ended_well=True)
+            self._run = run = Run(folder, settings.job() if settings else None)
+        return run
+
     def job(self) -> Job | None:
         """The job of the last run that ended well; None if OUT has no run."""
-        settings = run_folder.known_settings(self.out, ended_well=True)
-        return settings.job() if settings else None
+        run = self.run()
+        return run.job if run else None
 
     def labels(self) -> list[str]:
         """The columns of labels of the last run's plug-ins."""

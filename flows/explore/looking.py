@@ -17,7 +17,6 @@ from tasks.base.schema import DATASET_FILE, LEDGER_FILE
 from tasks.plugins import resolve_source
 from tasks.recording import Ignored, Locator, Recording, Segment
 from tasks.settings import Source
-from tasks.settings.job import Job
 from tasks.storage import tables, versions
 from tasks.storage.containment import OUT_FOLDERS
 
@@ -62,8 +61,8 @@ class Looking(Corpus):
             raise Gone(f"there is no version {number} of a folder that stands alone")
         return self._folder
 
-    def job(self) -> Job | None:
-        return None
+    def run(self) -> None:
+        """None: there are no runs."""
 
 
 def _write(data: LookedAt, folder: Path) -> None:

@@ -247,3 +247,33 @@ def test_the_explorer_hides_it_where_no_run_is_kept(made: tuple[Job, Path], tmp_
     [row] = [row for row in answer.json()["rows"] if "r08" in row["recording"]]
     sound = client.get(f"/api/audio/{row['item']}", params={"around": "1"})
     assert silent(sound.content)
+
+
+def test_an_open_explorer_hides_what_the_next_run_hides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had read the version, and judged its utterances, before."""
+    monkeypatch.setattr(fake.Backend, "transcribe", spoken)
+    folder = corpus.make(tmp_path / "in")
+    corpus.listed(folder, 10, tmp_path / "list.jsonl", r06="call 4155552671 now")
+    job = asked(tmp_path)
+    open_rules = tuple(rule for rule in job.transcribe.verdicts if rule.use != "pii")
+    recorded(replace(job, transcribe=job.transcribe.model_copy(update={"verdicts": open_rules})))
+    client = client_of(job.out, tmp_path / "home")
+    [item] = [row["item"] for row in get(client, "/api/rows")["rows"] if "r06" in row["recording"]]
+
+    def shown() -> tuple[list[str], bool]:
+        about: dict[str, Any] = {"version": 1, "in.outcome": "dropped"}
+        data = client.get("/api/rows", params=about).content
+        data += client.get("/api/export/jsonl", params=about).content
+        data += client.get(f"/api/clip/{item}", params=about).content
+        sql = "SELECT text FROM items WHERE outcome = 'dropped'"
+        data += client.get("/api/sql", params={"sql": sql, **about}).content
+        sound = client.get(f"/api/audio/{item}", params=about).content
+        return secrets_of(data), silent(sound)
+
+    leaks, muted = shown()
+    assert leaks
+    assert not muted
+    recorded(job)
+    assert shown() == ([], True)

@@ -153,7 +153,7 @@ def detail(corpus: Corpus, items: Items, item: int) -> JsonObject:
         remarks = _annotations(corpus, utterance)
         heard = utterance.heard.transcript
         texts["reference"] = utterance.cut.reference
-        texts["others"] = _others(corpus, utterance)
+        texts["others"] = _others(corpus, *stored)
         if heard is not None:
             words = heard.get("word_times")
             texts["heard"] = heard.get("text")
@@ -191,12 +191,12 @@ def _without_hidden(job: Job, texts: JsonObject, language: str | None, most: int
     return {"reference": reference, "heard": heard, "others": others, "words": words}
 
 
-def _others(corpus: Corpus, utterance: FinalUtterance) -> list[str]:
+def _others(corpus: Corpus, shard: str, utterance: FinalUtterance) -> list[str]:
     """Texts of other recognisers, or of other settings, for the same PCM."""
-    home = storage.of(corpus.out).mounted(corpus.out / "manifests" / "transcribe")
+    home = storage.of(corpus.out).mounted(corpus.out / "manifests" / "transcribe" / shard)
     if home is None:
         return []
-    pattern = str(home / "*" / "*.parquet")
+    pattern = str(home / "*.parquet")
     if not corpus.rows("SELECT 1 FROM glob(?) LIMIT 1", [pattern]):
         return []
     heard = utterance.heard.transcript
@@ -204,7 +204,7 @@ def _others(corpus: Corpus, utterance: FinalUtterance) -> list[str]:
     rows = corpus.rows(
         "SELECT DISTINCT text::VARCHAR AS text FROM read_parquet(?, union_by_name=true) "
         "WHERE audio::VARCHAR = ? AND text IS NOT NULL AND transcript::VARCHAR <> ? ORDER BY text",
-        [pattern, utterance.cut.audio, transcript],
+        [pattern, utterance.heard.hears or utterance.cut.audio, transcript],
     )
     return [str(entry["text"]) for entry in rows if entry["text"] != text]
 
@@ -219,7 +219,7 @@ def audio_of(corpus: Corpus, items: Items, item: int, more: float = 0.0) -> tupl
             return ready
         stored = corpus.shards.utterance(clip_row["recording"], clip_row["id"])
         if stored is not None:
-            pcm = stored[1].heard.pcm
+            pcm = stored[1].heard.packed
             intact = pcm is not None and not pcm["error_code"]
             if pcm and intact and (ready := of_blob(corpus.out, stored[0], pcm)):
                 return muting.silenced(ready[0], stored[1].muted), ready[1]

@@ -17,11 +17,14 @@ import pytest
 import soundfile as sf
 
 from flows import checks, settings
+from flows.explore import clip
+from flows.explore.corpus import Corpus, Run
 from tasks import pipeline, plugins
 from tasks.base import shelves
 from tasks.base.errors import ConfigError
 from tasks.insight import report
 from tasks.insight.estimating import planning
+from tasks.insight.report.samples import Sample, look_up
 from tasks.publish.dataset import datacard
 from tasks.publish.upkeep import verify
 from tasks.publish.upkeep.prune import KeptSettings
@@ -64,6 +67,37 @@ def enhancing_job(base: Path, out: Path, hear: str = "original", **options: Any)
 def table(version: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = pq.read_table(version / "utterances.parquet").to_pylist()
     return rows
+
+
+@pytest.mark.usefixtures("quick_scores")
+def test_people_hear_what_is_packaged(base: Path, tmp_path: Path) -> None:
+    """In the report and in the explorer, where the recogniser heard the original and no tar holds
+    the clips."""
+    job = enhancing_job(base, tmp_path / "out", audio="enhanced", formats=[{"use": "hf_parquet"}])
+    version = corpus.run(job)[0].path
+    packaged = {row["id"]: row["sha256"] for row in table(version)}
+    ledger: list[Any] = pq.read_table(version / "ledger.parquet").to_pylist()
+    shown = [Sample(row) for row in ledger if row["utterance"] in packaged]
+    look_up(job, shown)
+    assert {s.row["utterance"]: s.pcm and s.pcm["sha256"] for s in shown} == packaged
+    explored = Explored(job, tmp_path / "home")
+    items = explored.items()
+    for row in explored.rows(f"SELECT item, id FROM {items.name} WHERE outcome = 'packaged'"):
+        pcm, _ = clip.audio_of(explored, items, row["item"])
+        assert hashlib.sha256(pcm.astype("<i2").tobytes()).hexdigest() == packaged[row["id"]]
+    explored.close()
+
+
+class Explored(Corpus):
+    """An OUT whose last run had this job."""
+
+    def __init__(self, job: Job, home: Path) -> None:
+        home.mkdir()
+        self._last = Run(home, job)
+        super().__init__(job.out, home)
+
+    def run(self) -> Run:
+        return self._last
 
 
 @pytest.mark.usefixtures("quick_scores")

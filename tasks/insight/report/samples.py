@@ -108,8 +108,8 @@ def _fill_in(job: Job, sample: Sample, utterance: FinalUtterance) -> None:
         for name, value in values.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
-    if utterance.heard.pcm is not None and not utterance.heard.pcm["error_code"]:
-        sample.pcm = utterance.heard.pcm
+    if utterance.heard.packed is not None and not utterance.heard.packed["error_code"]:
+        sample.pcm = utterance.heard.packed
 
 
 def _shards_of(job: Job, recordings: set[str]) -> dict[str, set[str]]:

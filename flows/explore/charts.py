@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from flows.explore import query
 from flows.explore.corpus import Corpus, Items
-from flows.explore.loading import LABEL, SqlValue
+from flows.explore.loading import LABEL, Column, SqlValue
 from flows.explore.query import Parameters
 from flows.explore.responses import parsed
 from flows.explore.selection import Places
@@ -31,12 +31,15 @@ CHART_GROUPS = ("outcome", "dataset", "language", "split")
 MOST_ROWS = 500  # rows of a table
 FACETS = ("outcome", "reason", "dataset", "speaker", "language", "split", "stage")
 TABLE_GROUPS = ("dataset", "language", "speaker", "split", "outcome", "reason", "recording")
+RATES = {"wer": ("word_errors", "words"), "cer": ("char_errors", "chars")}
+_GROUP = ("name", "items", "hours", "kept_hours", "mean_seconds", "words_per_second", *RATES)
+GROUP_COLUMNS = {name: Column("text" if name == "name" else "number") for name in _GROUP}
 CHANGES = ("came", "went", "outcome", "text")
 
 
 def histogram(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
-    """Counts of a measure in equal bins over all of its values, by `by`; the tails beyond the
-    0.1 % and 99.9 % quantiles are counted in the outermost bins."""
+    """Counts of a measure in equal bins, from each of the `edges` to below the next, by `by`; the
+    tails beyond the 0.1 % and 99.9 % quantiles are counted in the outermost bins."""
     single = dict(asked)
     name = single.get("column", "seconds")
     column = query.quoted(items.columns, name)
@@ -56,16 +59,17 @@ def histogram(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     least, low, high, most = (float(parted[rank]) for rank in (0, tail, n - 1 - tail, n - 1))
     if high <= low:
         low, high = least, most
-    ends = {"least": least, "most": most, "n": n}
-    where = f"{items.name} WHERE {chosen.sql} AND {column} IS NOT NULL AND isfinite({column})"
     width = (high - low) / BINS or max(abs(low), 1.0) / (10 * BINS)  # of equal values: a tenth
+    edges = [low + bin * width for bin in range(BINS + 1)]
+    where = f"{items.name} WHERE {chosen.sql} AND {column} IS NOT NULL AND isfinite({column})"
+    bins = " + ".join(f"({column} >= ?)::INT" for _ in edges[1:-1])
     counts = corpus.rows(
-        f"SELECT greatest(least(floor(({column} - ?) / ?), {BINS - 1}), 0)::INT AS bin, "
-        f"{identifier(by)} AS name, count(*) AS count, sum(seconds) / 3600 AS hours FROM {where} "
-        "GROUP BY ALL ORDER BY name, bin",
-        [low, width, *chosen.values],
+        f"SELECT {bins} AS bin, {identifier(by)} AS name, count(*) AS count, "
+        f"sum(seconds) / 3600 AS hours FROM {where} GROUP BY ALL ORDER BY name, bin",
+        [*edges[1:-1], *chosen.values],
     )
-    return {**ends, "low": low, "high": low + BINS * width, "bins": BINS, "counts": counts}
+    ends = {"least": least, "most": most, "n": n, "low": low, "high": edges[-1]}
+    return {**ends, "edges": edges, "bins": BINS, "counts": counts}
 
 
 def scatter(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
@@ -174,7 +178,7 @@ def kept(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
 
 def table(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     """One of the tables: `what` is words, characters, texts, or a column of GROUPS; `rare=1` lists
-    rare words or characters first."""
+    rare words or characters first; `by=-wer` sorts groups, of which there are `kinds`."""
     single = dict(asked)
     what = single.get("what") or "dataset"
     chosen = query.choice(items.columns, asked)
@@ -187,23 +191,25 @@ def table(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     groups = (*TABLE_GROUPS, *labels_of(items))
     if what not in groups:
         raise ConfigError(f"what is {what!r}; use words, characters, texts, {', '.join(groups)}")
-    rates = {"wer": ("word_errors", "words"), "cer": ("char_errors", "chars")}
     extra = "".join(
         f", sum({errors}) / nullif(sum({of}) FILTER ({errors} IS NOT NULL), 0) AS {name}"
-        for name, (errors, of) in rates.items()
         if {errors, of} <= items.columns.keys()
+        else f", NULL AS {name}"
+        for name, (errors, of) in RATES.items()
     )
     name = query.quoted(items.columns, what)
-    rows = corpus.once(
+    grouped = (
         f"SELECT {name} AS name, count(*) AS items, sum(seconds) / 3600 AS hours, "
         "coalesce(sum(seconds) FILTER (outcome = 'packaged'), 0) / 3600 AS kept_hours, "
         f"avg(seconds) AS mean_seconds, sum(spoken) FILTER (text IS NOT NULL) / "
         f"nullif(sum(seconds) FILTER (text IS NOT NULL), 0) AS words_per_second{extra} "
-        f"FROM {items.name} WHERE {chosen.sql} GROUP BY ALL ORDER BY hours DESC, "
-        f"name LIMIT {MOST_ROWS}",
-        chosen.values,
+        f"FROM {items.name} WHERE {chosen.sql} GROUP BY ALL"
     )
-    return {"what": what, "rows": rows}
+    by = query.order(GROUP_COLUMNS, single.get("by") or "-hours", "name")
+    rows = corpus.once(f"{grouped} ORDER BY {by} LIMIT {MOST_ROWS}", chosen.values)
+    counted = f"SELECT count(*) AS kinds FROM (SELECT DISTINCT {name} FROM {items.name} "
+    whole = corpus.once(f"{counted} WHERE {chosen.sql})", chosen.values)[0]
+    return {"what": what, **whole, "rows": rows}
 
 
 def compared(corpus: Corpus, now: Items, then: Items, asked: Parameters) -> JsonObject:
@@ -243,16 +249,19 @@ def labels_of(items: Items) -> list[str]:
 
 
 def facets(corpus: Corpus, items: Items, asked: Parameters = ()) -> JsonObject:
-    """The values of each column with few of them, and the number of items with each, among those
-    that the filters of all other columns choose."""
+    """The most frequent values of each column, the same for all filters, and the number of items
+    with each, among those that the filters of all other columns choose."""
     by_column: JsonObject = {}
     given = [name for name in corpus.labels() if name in items.columns]  # by plug-ins
     for name in (*FACETS, *labels_of(items), *given):
         others = [(key, value) for key, value in asked if key != f"in.{name}"]
         chosen = query.choice(items.columns, others)
         by_column[name] = corpus.once(
-            f"SELECT {identifier(name)} AS value, count(*) AS items FROM {items.name} "
-            f"WHERE {chosen.sql} GROUP BY ALL ORDER BY items DESC, value LIMIT 100",
+            f"SELECT value, items FROM (SELECT {identifier(name)} AS value, "
+            f"count(*) FILTER ({chosen.sql}) AS items, "
+            f"count(*) FILTER ({query.UTTERANCES}) AS of_all FROM {items.name} "
+            "GROUP BY ALL ORDER BY of_all DESC, value LIMIT 100) "
+            "WHERE items > 0 ORDER BY items DESC, value",
             chosen.values,
         )
     return by_column

@@ -264,9 +264,9 @@ class Corpus:
         with self._counting:
             if items.name not in self._words:
                 path = self._home / f"words-{items.name}"
-                words = 'coalesce("normalised", "text")' if items.said != "text" else '"text"'
-                spoken = self._texts(items, f"CASE WHEN text IS NOT NULL THEN {words} END")
-                self._words[items.name] = vocabulary_of(spoken, path)
+                self._words[items.name] = vocabulary_of(
+                    self._texts(items, loading.compared(items.columns)), path
+                )
             return self._words[items.name]
 
     def text_groups(self, items: Items) -> Int32s:

@@ -123,12 +123,19 @@ def _create(
         cursor.execute(
             f"CREATE OR REPLACE TABLE {name} AS SELECT *, "
             f"lower(concat_ws(chr(10), {SEARCHED})) AS searched, "
-            "length(trim(text)) - length(replace(trim(text), ' ', '')) + 1 AS spoken "
+            "CASE WHEN trim(text) = '' THEN 0 ELSE "
+            "length(trim(text)) - length(replace(trim(text), ' ', '')) + 1 END AS spoken "
             f"FROM ({_select(views, _numbered(cursor))})"
         )
     # A page is a hundred rows from anywhere: without an index, each reads a block of every
     # column.
     cursor.execute(f"CREATE UNIQUE INDEX {name}_item ON {name} (item)")
+
+
+def compared(columns: Collection[str]) -> str:
+    """SQL for the text of an item as it is compared, whose words are counted."""
+    words = 'coalesce("normalised", "text")' if "normalised" in columns else '"text"'
+    return f"(CASE WHEN text IS NOT NULL THEN {words} END)"
 
 
 def first_line(error: duckdb.Error) -> str:

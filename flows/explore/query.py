@@ -1,8 +1,9 @@
 """Turns the parameters of a request into SQL: which items, in which order.
 
 q=word            a text anywhere in id, path, speaker, text or hypothesis; `regex=1`: a pattern
+word=a            a whole word of the text as it is compared; character=a: a character of it
 in.reason=a       any of the values of a column; several times; empty: null
-min.snr=3 max.snr=9
+min.snr=3 max.snr=9 below.snr=9     `max` has the value itself, `below` has not
 spans=1           also non-speech and unsegmented spans
 change=came       against another version: came, went, text, outcome
 sort=-snr         by a column, `-` largest first
@@ -13,6 +14,7 @@ from __future__ import annotations
 import math
 import sys
 import textwrap
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +22,7 @@ import numpy as np
 
 from flows.explore import selection
 from flows.explore.corpus import Corpus, Items
-from flows.explore.loading import Column, SqlValue
+from flows.explore.loading import Column, SqlValue, compared
 from flows.explore.selection import Places
 from tasks.accounting.ledger import PRECEDENCE
 from tasks.base.errors import ConfigError
@@ -31,6 +33,7 @@ Parameters = Sequence[tuple[str, str]]
 MOST = 1000  # rows in a response
 LARGEST = 10**15  # whole numbers in a request are smaller
 UTTERANCES = "outcome IN ('packaged', 'dropped', 'failed')"
+SIGNS = {"min": ">=", "max": "<=", "below": "<"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +53,14 @@ def choice(columns: Mapping[str, Column], asked: Parameters) -> Choice:
         if single.get("regex") == "1":
             parts.append("regexp_matches(searched, ?, 'i')")
             values.append(text)
-        else:
-            parts.append("contains(searched, ?)")
-            values.append(text.lower())
+        else:  # an é may be one character, or two, as in names of files by macOS
+            forms = {text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFD"))}
+            parts.append(f"({' OR '.join(['contains(searched, lower(?))'] * len(forms))})")
+            values += sorted(forms)
+    for kind, space in (("word", " "), ("character", "")):
+        if text := single.get(kind, ""):
+            parts.append(f"contains('{space}' || {compared(columns)} || '{space}', ?)")
+            values.append(f"{space}{text}{space}")
     wanted: dict[str, list[str]] = {}
     for key, value in asked:
         kind, dot, column = key.partition(".")
@@ -61,8 +69,8 @@ def choice(columns: Mapping[str, Column], asked: Parameters) -> Choice:
         name = quoted(columns, column)
         if kind == "in":
             wanted.setdefault(name, []).append(value)
-        elif kind in ("min", "max"):
-            parts.append(f"{name} {'>=' if kind == 'min' else '<='} ?")
+        elif kind in SIGNS:
+            parts.append(f"{name} {SIGNS[kind]} ?")
             values.append(number(value, key))
     for name, given in wanted.items():
         named = [value for value in given if value]

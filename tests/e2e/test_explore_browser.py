@@ -574,7 +574,7 @@ def test_charts_choose_clips(pages: Pages, served: Served) -> None:
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 90, steps=4)
     page.mouse.up()
     page.locator("table.grid").wait_for()
-    assert "max.duration=" in page.url
+    assert "below.duration=" in page.url
     page.keyboard.press("3")
     page.locator(".sliders select").select_option("duration:min")
     page.get_by_role("button", name="Try it").click()
@@ -591,7 +591,7 @@ def test_lengths_choose_clips(pages: Pages, served: Served) -> None:
     page.mouse.move(box["x"] + 110, box["y"] + 90, steps=4)
     page.mouse.up()
     page.locator("table.grid").wait_for()
-    assert "max.seconds=1" in page.url
+    assert "below.seconds=1" in page.url
 
 
 def test_the_list_names_and_plays_clips(pages: Pages, served: Served) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
 
-from flows.explore import sandbox
+from flows.explore import charts, sandbox
+from tests.bench import explore as bench
 from tests.explore.test_explore import client, client_of, get, out, whole
 from tests.helpers import corpus
 from tests.insight.test_report import job_of, recorded
@@ -101,6 +105,98 @@ def test_texts_that_several_clips_have(tmp_path: Path) -> None:
     [only] = get(client, "/api/table", what="texts", **some)["rows"]
     assert (only["items"], only["different"]) == (2, 1), "counts follow the filters"
     assert get(client, "/api/table", what="texts", q="nobody said that")["rows"] == []
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A version of 700 clips: durations of 0 to 9 s, 350 speakers, texts that are compared in
+    another form, and with letters that Python and DuckDB lower differently."""
+    out = tmp_path_factory.mktemp("tables") / "out"
+    bench.make(out, 700)
+    for path in (out / "datasets" / "v0001").glob("*.parquet"):
+        table = pq.read_table(path)
+        ids = table["utterance" if path.stem == "ledger" else "id"].to_pylist()
+        numbers = [int(key.rpartition("-")[2], 16) for key in ids]
+        values: dict[str, list[Any]] = {
+            "dataset": ["d" if n < 600 else "e" for n in numbers],
+            "duration": [float(n % 10) for n in numbers],
+            "speaker": [f"s{n // 2:03}" for n in numbers],
+            "text": [f"Don't ΟΔΟΣ İzmir Cafe\u0301 {n}" for n in numbers],
+            "normalised": [f"dont {'rare' if n == 5 else 'usual'} {n}" for n in numbers],
+            "words": [4] * len(numbers),
+            "word_errors": [int(n >= 698) for n in numbers],
+        }
+        for at, field in enumerate(table.schema):
+            if field.name in values:
+                column = pa.array(values[field.name], field.type)
+                table = table.set_column(at, field, column)
+        pq.write_table(table, path)
+    return out
+
+
+@pytest.fixture
+def many(made: Path, tmp_path: Path) -> TestClient:
+    return client_of(made, tmp_path / "home")
+
+
+@pytest.mark.parametrize("text", ["ΟΔΟΣ", "İzmir", "Caf\u00e9", "Cafe\u0301", "CAFÉ", "don't οδοσ"])
+def test_a_text_is_found_as_it_is_written(many: TestClient, text: str) -> None:
+    """Also where small letters or accents have several forms."""
+    assert get(many, "/api/rows", q=text, **{"in.outcome": "packaged"})["total"] > 600
+
+
+def test_a_counted_word_has_its_clips(many: TestClient) -> None:
+    """Words are those of the compared text; parts of words and of paths do not count."""
+    for kind, column in (("words", "word"), ("characters", "character")):
+        for row in get(many, "/api/table", what=kind)["rows"][:20]:
+            found = get(many, "/api/rows", **{column: row["name"]})["total"]
+            assert found == row["count"] if kind == "words" else 0 < found <= row["count"]
+    assert get(many, "/api/rows", word="rare")["total"] == 1
+    assert get(many, "/api/rows", word="are")["total"] == 0
+
+
+def test_counts_of_rare_values_follow_the_filters_too(many: TestClient) -> None:
+    """The page shows the 100 most frequent values, of which a filter's hundred may be others."""
+    shown = counts(get(many, "/api/facets"), "speaker")
+    other: dict[str, Any] = {"in.dataset": "e"}
+    within = counts(get(many, "/api/facets", **other), "speaker")
+    rows = get(many, "/api/rows", limit=1000, **other)["rows"]
+    true = Counter(row["speaker"] for row in rows if row["speaker"] in shown)
+    assert len(shown) == 100
+    assert within == true
+
+
+def test_groups_are_sorted_before_they_are_cut(
+    many: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(charts, "MOST_ROWS", 10)
+    table = get(many, "/api/table", what="speaker", by="-wer")
+    assert table["rows"][0]["name"] == "s349", "the only one with errors"
+    assert len(table["rows"]) == 10
+    assert table["kinds"] == len(
+        {row["speaker"] for row in get(many, "/api/rows", limit=1000)["rows"]}
+    )
+    names = [row["name"] for row in get(many, "/api/table", what="speaker", by="name")["rows"]]
+    assert names == sorted(names)
+    get(many, "/api/table", 400, what="speaker", by="different")
+
+
+def test_a_bar_has_the_clips_that_it_counts(many: TestClient) -> None:
+    """Those at its right edge are the next bar's."""
+    answer = get(many, "/api/histogram", column="duration")
+    whole = Counter[int]()
+    for entry in answer["counts"]:
+        whole[entry["bin"]] += entry["count"]
+    low, high = 0, answer["bins"] - 1
+    assert sum(whole.values()) == answer["n"]
+    for bin, count in whole.items():
+        edges: dict[str, Any] = {}
+        if bin > low:
+            edges["min.duration"] = repr(answer["edges"][bin])
+        if bin < high:
+            edges["below.duration"] = repr(answer["edges"][bin + 1])
+        rows = get(many, "/api/rows", limit=1000, **edges)["rows"]
+        assert len([row for row in rows if row["duration"] is not None]) == count
 
 
 def test_audio_by_length_and_reason(client: TestClient) -> None:

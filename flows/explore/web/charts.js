@@ -8,6 +8,11 @@ import * as state from "./state.js";
 const USUAL = ["duration", "seconds", "snr", "silence_fraction", "wer", "avg_logprob"];
 const MOST = 6; // sliders
 
+const ends = (column) => ["min", "max", "below"].map((kind) => `${kind}.${column}`);
+
+// The clips of some bars, which are drawn up to below their right edge.
+const within = (column, low, high) => state.set({ view: "clips", [`min.${column}`]: low, [`max.${column}`]: null, [`below.${column}`]: high });
+
 export async function draw(node, about) {
   const measures = about.columns.filter((column) => column.kind === "number").map((column) => column.name);
   const score = about.with_wer && measures.includes("avg_logprob") ? "avg_logprob" : null;
@@ -16,8 +21,8 @@ export async function draw(node, about) {
   const by = state.get("by", "outcome");
   const without = ["sort"];
   const [lengths, bars, points] = await Promise.all([
-    api.get("hours", state.query({}, { without: [...without, "min.seconds", "max.seconds"] }), "lengths"),
-    api.get("histogram", state.query({ column, by }, { without: [...without, `min.${column}`, `max.${column}`] }), "bars"),
+    api.get("hours", state.query({}, { without: [...without, ...ends("seconds")] }), "lengths"),
+    api.get("histogram", state.query({ column, by }, { without: [...without, ...ends(column)] }), "bars"),
     api.get("scatter", state.query({ x: column, y: other }, { without }), "points"),
   ]);
   const pick = (name, value, values, title) => el("label", {}, `${title} `,
@@ -34,8 +39,8 @@ export async function draw(node, about) {
     el("p", { class: "quiet" }, meaning?.doc ? `${meaning.doc}.` : "", bars.n ? ` ${amount(bars.n, "clip")}; least ${number(bars.least, meaning?.unit)}, most ${number(bars.most, meaning?.unit)}.` : "", " Drag over a chart to choose its clips."),
     parts.bars, parts.points,
     el("h3", {}, "Other limits"), parts.sliders);
-  durations(parts.lengths, lengths, (low, high) => state.set({ view: "clips", "min.seconds": low, "max.seconds": high }));
-  histogram(parts.bars, bars, limits, [column, unit(column)], (low, high) => state.set({ view: "clips", [`min.${column}`]: low, [`max.${column}`]: high }));
+  durations(parts.lengths, lengths, (low, high) => within("seconds", low, high));
+  histogram(parts.bars, bars, limits, [column, unit(column)], (low, high) => within(column, low, high));
   scatter(parts.points, points, [[column, unit(column)], [other, unit(other)]], (x, y) => state.set({ view: "clips", [`min.${column}`]: x[0], [`max.${column}`]: x[1], [`min.${other}`]: y[0], [`max.${other}`]: y[1] }));
   sliders(parts.sliders, about, column);
 }

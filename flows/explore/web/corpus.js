@@ -18,7 +18,8 @@ export async function draw(node, about) {
   const what = state.get("what", "dataset");
   const rare = state.get("rare") === "1";
   const labels = about.columns.map((column) => column.name).filter((name) => name.startsWith("label."));
-  const answer = await api.get("table", state.query({ what, rare: rare ? "1" : null }, { without: ["sort"] }), "main");
+  const by = sortedBy(what);
+  const answer = await api.get("table", state.query({ what, by, rare: rare ? "1" : null }, { without: ["sort"] }), "main");
   const counted = ["words", "characters"].includes(what);
   node.replaceChildren(
     el("div", { class: "bar" },
@@ -28,9 +29,19 @@ export async function draw(node, about) {
       counted ? el("label", {}, el("input", { type: "checkbox", checked: rare, onchange: (event) => state.set({ rare: event.target.checked ? "1" : null }) }), " rare ones first") : null),
     counted
       ? el("p", { class: "quiet" }, `${number(answer.kinds)} different ${what}, ${number(answer.whole)} in all, ${number(answer.once)} only once. Click one to find its clips.`)
-      : el("p", { class: "quiet" }, what === "texts" ? texts(answer) : "", `Click a ${what === "texts" ? "text" : "name"} to see its clips; a heading sorts.`),
+      : el("p", { class: "quiet" }, what === "texts" ? texts(answer) : first(answer), `Click a ${what === "texts" ? "text" : "name"} to see its clips; a heading sorts.`),
     counted ? counts(answer.rows, what) : groups(answer.rows, what, answer.column));
 }
+
+// By which column: of texts that were asked for whole, else on the server, as groups may be many.
+function sortedBy(what) {
+  const by = state.get("by-table");
+  const name = by.replace("-", "");
+  const known = name === "name" || (name in COLUMNS && (what === "texts" || name !== "different"));
+  return known ? by : what === "texts" ? "-items" : "-hours";
+}
+
+const first = ({ kinds, rows }) => (rows.length < kinds ? `The first ${number(rows.length)} of ${number(kinds)}, in this order. ` : "");
 
 function texts({ kinds, rows }) {
   const shown = rows.length < kinds ? ` The ${number(rows.length)} most frequent are shown.` : "";
@@ -40,7 +51,7 @@ function texts({ kinds, rows }) {
 function counts(rows, what) {
   const most = Math.max(...rows.map((row) => row.count), 1);
   return el("div", { class: "counts" }, rows.map((row) =>
-    el("button", { type: "button", class: "count-row", onclick: () => state.set({ view: "clips", q: row.name, regex: null }) },
+    el("button", { type: "button", class: "count-row", onclick: () => state.set({ view: "clips", [what === "words" ? "word" : "character"]: row.name }) },
       el("bdi", { class: what === "characters" ? "char" : "" }, row.name),
       el("span", { class: "bar-of", style: { width: `${(100 * row.count) / most}%` } }),
       el("span", { class: "count" }, number(row.count)))));
@@ -48,10 +59,10 @@ function counts(rows, what) {
 
 function groups(rows, what, column) {
   const shown = Object.entries(COLUMNS).filter(([name]) => rows.some((row) => row[name] !== null && row[name] !== undefined));
-  const by = state.get("by-table", what === "texts" ? "-items" : "-hours");
+  const by = sortedBy(what);
   const name = by.replace("-", "");
   const way = by.startsWith("-") ? -1 : 1;
-  const sorted = [...rows].sort((a, b) => (a[name] === null) - (b[name] === null) || way * (a[name] > b[name] ? 1 : a[name] < b[name] ? -1 : 0));
+  const sorted = what !== "texts" ? rows : [...rows].sort((a, b) => (a[name] === null) - (b[name] === null) || way * (a[name] > b[name] ? 1 : a[name] < b[name] ? -1 : 0));
   const head = (column, title) => el("th", { scope: "col", "aria-sort": name === column ? (way < 0 ? "descending" : "ascending") : "none" },
     el("button", { type: "button", onclick: () => state.set({ "by-table": by === `-${column}` ? column : `-${column}` }) }, title, name === column ? (way < 0 ? " ↓" : " ↑") : ""));
   const chosen = (row) => (what === "texts" ? { [`in.${column}`]: row.same } : { [`in.${what}`]: [row.name ?? ""] });

@@ -5,6 +5,7 @@ import { el, number } from "./dom.js";
 import * as state from "./state.js";
 
 const TITLES = { outcome: "Outcome", reason: "Reason", dataset: "Dataset", speaker: "Speaker", language: "Language", split: "Split" };
+const SIGNS = { min: "≥", max: "≤", below: "<" };
 const LETTERS = 80; // of a value that are shown
 const LABEL = "label.";  // before the name of a source's label
 
@@ -49,7 +50,8 @@ function chips() {
   if (!chosen.length && !state.get("q")) return el("p", { class: "quiet" }, "No filter is set.");
   const say = ([name, value]) => {
     const [kind, column] = [name.split(".")[0], name.slice(name.indexOf(".") + 1)];
-    return kind === "in" ? `${column}: ${value.length > LETTERS ? `${value.slice(0, LETTERS)} …` : value || "none"}` : `${column} ${kind === "min" ? "≥" : "≤"} ${number(Number(value))}`;
+    if (kind in SIGNS) return `${column} ${SIGNS[kind]} ${number(Number(value))}`;
+    return `${column}: ${value.length > LETTERS ? `${value.slice(0, LETTERS)} …` : value || "none"}`;
   };
   const drop = ([name, value]) => state.set({ [name]: state.params().getAll(name).filter((each) => each !== value) });
   return el("div", { class: "chips" },

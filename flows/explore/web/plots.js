@@ -94,9 +94,8 @@ export function histogram(node, data, limits, column, choose) {
   }
   node.append(legend(names));
   brush(area, node, false, ([low, high]) => {
-    const bin = (part) => data.low + (Math.min(Math.max(part, 0), data.bins) * span) / data.bins;
     const first = Math.floor(low * data.bins), last = Math.max(Math.ceil(high * data.bins), first + 1);
-    choose(first <= 0 ? null : bin(first), last >= data.bins ? null : bin(last));
+    choose(first <= 0 ? null : data.edges[first], last >= data.bins ? null : data.edges[last]);
   });
 }
 

@@ -2,6 +2,7 @@
 
 const listeners = [];
 const DATA = ["q", "regex", "spans", "sort"];
+const FILTER = /^(in|min|max|below)\.|^(word|character)$/;
 let version = null; // that the page shows
 
 export const showing = (number) => { version = number; };
@@ -40,7 +41,7 @@ export function watch(listener) {
 window.addEventListener("popstate", () => changed(new Set(["*"])));
 window.addEventListener("hashchange", () => changed(new Set(["*"])));
 
-const isFilter = (name) => DATA.includes(name) || /^(in|min|max)\./.test(name);
+const isFilter = (name) => DATA.includes(name) || FILTER.test(name);
 
 // The parameters of a request: the filters of this view and `more`. The version is always among
 // them: items have other numbers in another one, and a run may publish one at any time.
@@ -56,5 +57,5 @@ export function query(more = {}, { without = [] } = {}) {
 }
 
 export function filters() {
-  return [...params()].filter(([name]) => /^(in|min|max)\./.test(name));
+  return [...params()].filter(([name]) => FILTER.test(name));
 }

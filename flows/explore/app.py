@@ -19,7 +19,7 @@ from starlette.routing import Route
 from flows.explore import charts, clip, export, looking, query, responses, sandbox
 from flows.explore.access import Gate
 from flows.explore.corpus import Corpus, Gone, Items
-from flows.explore.loading import Column
+from flows.explore.loading import Column, SqlValue
 from flows.explore.responses import HANDLERS, answer, asked, parsed
 from tasks.audio import write_wav_bytes
 from tasks.base.errors import ConfigError
@@ -236,7 +236,7 @@ PLACES = 3  # of seconds, as the page writes the boundaries of a clip
 
 def decisions_since(corpus: Corpus, line: int) -> JsonObject:
     """Decisions from a line of the file on, and the line after the last."""
-    decisions = decision_log.read(decision_log.stored(corpus.out))
+    decisions = corpus.decisions.read()
     start = line if 0 <= line <= len(decisions) else 0
     return {
         "next": len(decisions),
@@ -264,10 +264,10 @@ def store_selection(corpus: Corpus, items: Items, given: JsonObject) -> JsonObje
             type(item) is int and abs(item) < query.LARGEST for item in picked
         ):
             raise ConfigError("items must be a list of numbers")
-        where, values = f"item IN ({', '.join('?' * len(picked))})", tuple(picked)
+        where, values = "item IN (SELECT unnest(?))", list[SqlValue]([picked])
     else:
         chosen = query.choice(items.columns, _filters(given))
-        where, values = chosen.sql, chosen.values
+        where, values = chosen.sql, [*chosen.values]
     rows = corpus.rows(
         f"SELECT id FROM {items.name} WHERE id IS NOT NULL AND ({where}) ORDER BY item "
         f"LIMIT {MOST_DECISIONS + 1}",
@@ -299,8 +299,8 @@ def _known(corpus: Corpus, items: Items, ids: Sequence[str]) -> None:
     """Raises ConfigError unless the version has an utterance of each id."""
     if not ids:
         return
-    marks = ", ".join("?" * len(set(ids)))
-    rows = corpus.rows(f"SELECT id FROM {items.name} WHERE id IN ({marks})", list(set(ids)))
+    sql = f"SELECT id FROM {items.name} WHERE id IN (SELECT unnest(?))"
+    rows = corpus.rows(sql, [list(ids)])
     if missing := set(ids) - {row["id"] for row in rows}:
         raise ConfigError(f"version {items.number} has no utterance {min(missing)!r}")
 
@@ -314,8 +314,8 @@ def _within(corpus: Corpus, items: Items, decisions: Sequence[decision_log.Decis
     rows = corpus.rows(
         f'SELECT cut.id AS id, max(beside."end") AS last FROM {items.name} AS cut '
         f"JOIN {items.name} AS beside ON beside.recording = cut.recording "
-        f"WHERE cut.id IN ({', '.join('?' * len(ids))}) GROUP BY cut.id",
-        ids,
+        "WHERE cut.id IN (SELECT unnest(?)) GROUP BY cut.id",
+        [ids],
     )
     last_of = {row["id"]: float(row["last"]) for row in rows}
     for name, end in ends:

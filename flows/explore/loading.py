@@ -41,8 +41,8 @@ LARGEST = "1e300"  # larger numbers, which may have no finite sum or difference,
 
 TABLES = ("ledger.", "utterances.")  # beginnings of the names of a version's tables
 
-#: A parameter of a query.
-SqlValue = str | float | bool | None
+#: A parameter of a query; a list is for `unnest`.
+SqlValue = str | float | bool | list[str] | list[int] | None
 #: TEXT or NUMBER for each column of a view, by name.
 Types = Mapping[str, str]
 

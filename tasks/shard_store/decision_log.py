@@ -164,6 +164,24 @@ def stored(out: Path) -> bytes:
     return data[: data.rfind(b"\n") + 1]
 
 
+class Followed:
+    """The decisions of an OUT, of which each is parsed once: the file only grows."""
+
+    def __init__(self, out: Path) -> None:
+        self._out = out
+        self._read: tuple[bytes, list[Decision]] = (b"", [])
+
+    def read(self) -> list[Decision]:
+        """All decisions, oldest first; do not change the list."""
+        data, (before, decisions) = stored(self._out), self._read
+        if not data.startswith(before):  # another file
+            before, decisions = b"", []
+        if len(data) > len(before):
+            decisions = [*decisions, *read(data[len(before) :])]
+        self._read = data, decisions
+        return decisions
+
+
 def last(decisions: Iterable[Decision]) -> dict[str, Decision]:
     """The decision that counts for each utterance, by id; none after `undo`."""
     last_by_id: dict[str, Decision] = {}

@@ -145,7 +145,8 @@ class Explorer:
     def sql(self, request: Request) -> Response:
         """The result of one SELECT, run by `sandbox`."""
         text = request.query_params.get("sql", "")
-        return answer(sandbox.answer(self.corpus.copied(self._items(request)), text))
+        place = self.corpus.copied(self._items(request))
+        return answer(sandbox.answer(place, text, self.corpus.going_on))
 
     def export(self, request: Request) -> Response:
         items, kind = self._items(request), request.path_params["kind"]

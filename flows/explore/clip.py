@@ -169,15 +169,18 @@ def detail(corpus: Corpus, items: Items, item: int) -> JsonObject:
 
 
 def _annotations(corpus: Corpus, utterance: FinalUtterance) -> list[JsonObject]:
-    """The annotations of a clip by the chosen plug-ins: all events, at most POINTS numbers."""
+    """The annotations of a clip by the chosen plug-ins: all events, at most POINTS numbers, of
+    longer arrays every so many."""
     job = corpus.job()
     shown = []
     for one in annotated.of_job(job) if job is not None else ():
         value = annotated.value_of(one, utterance)
+        step = 1
         if one.kind.large and not isinstance(one.kind, Events) and value is not None:
-            value = [float(number) for number in value[:POINTS]]
+            step = max(-(-len(value) // POINTS), 1)
+            value = [float(number) for number in value[::step]]
         kind = {"kind": one.kind.name, "unit": one.kind.unit, "doc": one.kind.doc}
-        rate = {"rate": one.kind.rate} if isinstance(one.kind, Array) else {}
+        rate = {"rate": one.kind.rate / step} if isinstance(one.kind, Array) else {}
         shown.append({"name": one.name, **kind, **rate, "value": value})
     return shown
 

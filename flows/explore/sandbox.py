@@ -11,6 +11,8 @@ import math
 import resource
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject
 
 SECONDS = 20  # of one query
+POLL = 0.2  # s between looks at whether the explorer ends
 ROWS = 1000  # of its result
 CHARACTERS = 8_000_000  # of the texts of its result
 LONGEST = 20_000  # characters of a query
@@ -36,29 +39,39 @@ _CONFIG: dict[str, Any] = {
 }
 
 
-def answer(database: Path, sql: str) -> JsonObject:
+def answer(database: Path, sql: str, going_on: Callable[[], None]) -> JsonObject:
     """`columns`, `rows` and whether there are `more`. ConfigError for an invalid query, or one that
-    reaches a limit."""
+    reaches a limit. `going_on` may end it by an exception."""
     if len(sql) > LONGEST:
         raise ConfigError(f"a query has up to {LONGEST:,} characters")
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "flows.explore.sandbox"],
-            input=json.dumps({"path": str(database), "sql": sql}),
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-            cwd=Path(__file__).parents[2],
-        )
-    except subprocess.TimeoutExpired:
-        raise ConfigError(f"the query took more than {SECONDS} s; narrow it") from None
-    if done.returncode:
+    pipes: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    asked: str | None = json.dumps({"path": str(database), "sql": sql})
+    command = [sys.executable, "-m", "flows.explore.sandbox"]
+    began = time.monotonic()
+    with subprocess.Popen(command, **pipes, text=True, cwd=Path(__file__).parents[2]) as running:
+        try:
+            while (printed := _printed(running, asked)) is None:
+                asked = None
+                going_on()
+                if time.monotonic() - began > SECONDS:
+                    raise ConfigError(f"the query took more than {SECONDS} s; narrow it")
+        finally:
+            running.kill()
+    if running.returncode:
         raise ConfigError(f"the query needs more than {MEMORY}; narrow it")
-    data: JsonObject = json.loads(done.stdout)
+    data: JsonObject = json.loads(printed)
     if "error" in data:
         raise ConfigError(str(data["error"]))
     return data
+
+
+def _printed(running: subprocess.Popen[str], asked: str | None) -> str | None:
+    """What it has printed, once it has ended; None if it still runs after a moment. `asked`: its
+    input, the first time."""
+    try:
+        return running.communicate(asked, timeout=POLL)[0]
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _asked(path: str, sql: str) -> JsonObject:

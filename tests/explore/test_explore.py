@@ -341,7 +341,8 @@ def test_one_decision_on_a_selection(client: TestClient, out: Path) -> None:
 def test_a_selection_of_clips_without_a_value_is_not_everything(
     client: TestClient, out: Path
 ) -> None:
-    assert get(client, "/api/rows", **{"in.value": "", "in.outcome": "packaged"})["total"] == 5
+    without: dict[str, Any] = {"in.value": "", "in.outcome": "packaged"}
+    assert get(client, "/api/rows", **without)["total"] == 5
     for text, clips in (("in.value=&in.outcome=packaged", 5), ("in.outcome=", 0)):
         body = {"selection": text, "decision": "drop"}
         assert client.post("/api/reviews/selection", json=body).json()["stored"] == clips

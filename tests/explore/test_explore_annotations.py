@@ -10,6 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from flows import cli
+from flows.explore import clip
 from flows.run import report
 from tasks.insight import report as making
 from tasks.settings.job import Job
@@ -106,6 +107,25 @@ def test_the_explorer_has_labels_as_facets_and_the_rest_on_the_clip(client: Test
     ]  # fmt: skip
     assert len(annotations["tagging_voice"]["value"]) == 3
     assert annotations["tagging_level"]["rate"] == 10.0
+
+
+def test_a_long_array_is_shown_to_its_end(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fewer of its values, at a lower rate: the last part of a contour was missing."""
+    item = max(get(client, "/api/rows")["rows"], key=lambda row: row["seconds"])["item"]
+
+    def level() -> dict[str, Any]:
+        annotations = get(client, f"/api/clip/{item}")["annotations"]
+        return next(one for one in annotations if one["name"] == "tagging_level")
+
+    whole = level()
+    monkeypatch.setattr(clip, "POINTS", 5)
+    few = level()
+    step = -(-len(whole["value"]) // 5)
+    assert step > 1
+    assert few["value"] == whole["value"][::step]
+    assert few["rate"] == whole["rate"] / step
 
 
 def test_a_version_without_annotations_says_nothing_of_them(tmp_path: Path) -> None:

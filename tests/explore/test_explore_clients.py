@@ -25,7 +25,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from flows.explore import access, app, clip, export, responses
+from flows.explore import access, app, clip, export, responses, sandbox
 from flows.explore.corpus import Corpus, Ended
 from tests.explore.test_explore import TOKEN, client_of, make
 
@@ -326,3 +326,15 @@ def test_what_takes_long_ends_with_the_explorer(explorer: app.Explorer) -> None:
         corpus.rows("SELECT 1")
     with pytest.raises(Ended):
         corpus.going_on()
+
+
+def test_sql_ends_with_the_explorer(explorer: app.Explorer, tmp_path: Path) -> None:
+    """Its process, too, which a signal to the explorer alone does not reach."""
+    place = explorer.corpus.copied(explorer.corpus.items())
+    slow = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b"
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(sandbox.answer, place, slow, explorer.corpus.going_on)
+        time.sleep(0.3)
+        explorer.corpus.end()
+        with pytest.raises(Ended):
+            asked.result(sandbox.SECONDS / 2)

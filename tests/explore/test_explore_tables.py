@@ -142,7 +142,8 @@ def many(made: Path, tmp_path: Path) -> TestClient:
 @pytest.mark.parametrize("text", ["ΟΔΟΣ", "İzmir", "Caf\u00e9", "Cafe\u0301", "CAFÉ", "don't οδοσ"])
 def test_a_text_is_found_as_it_is_written(many: TestClient, text: str) -> None:
     """Also where small letters or accents have several forms."""
-    assert get(many, "/api/rows", q=text, **{"in.outcome": "packaged"})["total"] > 600
+    packaged: dict[str, Any] = {"in.outcome": "packaged"}
+    assert get(many, "/api/rows", q=text, **packaged)["total"] > 600
 
 
 def test_a_counted_word_has_its_clips(many: TestClient) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import resources
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -24,7 +24,7 @@ from flows.explore.responses import HANDLERS, answer, asked, parsed
 from tasks.audio import write_wav_bytes
 from tasks.base.errors import ConfigError
 from tasks.base.json_types import JsonObject, JsonValue
-from tasks.shard_store import decision_log
+from tasks.shard_store import decision_log, hidden
 from tasks.storage import versions
 
 KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -241,8 +241,27 @@ def decisions_since(corpus: Corpus, line: int) -> JsonObject:
     start = line if 0 <= line <= len(decisions) else 0
     return {
         "next": len(decisions),
-        "decisions": [asdict(decision) for decision in decisions[start:]],
+        "decisions": [asdict(decision) for decision in _masked(corpus, decisions[start:])],
     }
+
+
+def _masked(
+    corpus: Corpus, decisions: list[decision_log.Decision]
+) -> Sequence[decision_log.Decision]:
+    """The decisions with masks in what people wrote, if the last run's rules hide something."""
+    job = corpus.job()
+    written = [decision.id for decision in decisions if decision.text or decision.note]
+    if job is None or not written or not hidden.hides(job):
+        return decisions
+    sql = f"SELECT id, language FROM {corpus.items().name} WHERE id IN (SELECT unnest(?))"
+    language_of = {row["id"]: row["language"] for row in corpus.rows(sql, [written])}
+
+    def shown(decision: decision_log.Decision) -> decision_log.Decision:
+        language = language_of.get(decision.id)
+        text, note = (hidden.shown(job, t, language) for t in (decision.text, decision.note))
+        return replace(decision, text=text, note=note or "")
+
+    return [shown(decision) for decision in decisions]
 
 
 def store_decision(corpus: Corpus, items: Items, given: JsonObject) -> JsonObject:

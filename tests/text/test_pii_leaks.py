@@ -30,6 +30,7 @@ from tasks.plugins.contracts.asr import Word
 from tasks.publish.upkeep.verify import verify
 from tasks.settings import Plugin
 from tasks.settings.job import Job
+from tasks.shard_store import decision_log
 from tests.explore.test_explore import client_of, get
 from tests.helpers import corpus
 from tests.insight.test_report import recorded
@@ -277,3 +278,18 @@ def test_an_open_explorer_hides_what_the_next_run_hides(
     assert not muted
     recorded(job)
     assert shown() == ([], True)
+
+
+def test_the_explorer_hides_it_in_what_people_wrote(made: tuple[Job, Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(made[0].out, out, symlinks=True)
+    client = client_of(out, tmp_path / "home")
+    clip = get(client, "/api/rows")["rows"][0]["id"]
+    number = "call 4155552671 now"
+    written = {"id": clip, "decision": "retext", "text": number, "note": f"she says {number}"}
+    answer = client.post("/api/reviews", json={"decisions": [written, written]})
+    assert answer.status_code == 200
+    assert secrets_of(answer.content + client.get("/api/reviews").content) == []
+    [first, _] = get(client, "/api/reviews")["decisions"]
+    assert (first["text"], first["note"]) == ("call <PHONE> now", "she says call <PHONE> now")
+    assert secrets_of(decision_log.stored(out)), "the next run gets what was written"

@@ -59,8 +59,8 @@ def choice(columns: Mapping[str, Column], asked: Parameters) -> Choice:
             values += sorted(forms)
     for kind, space in (("word", " "), ("character", "")):
         if text := single.get(kind, ""):
-            parts.append(f"contains('{space}' || {compared(columns)} || '{space}', ?)")
-            values.append(f"{space}{text}{space}")
+            parts.append(f"contains(concat(?, {compared(columns)}, ?), ?)")
+            values += [space, space, f"{space}{text}{space}"]
     wanted: dict[str, list[str]] = {}
     for key, value in asked:
         kind, dot, column = key.partition(".")

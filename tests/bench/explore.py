@@ -89,7 +89,7 @@ def make(out: Path, count: int) -> None:
             kept.write_table(more)
     facts = {
         "version": 1, "utterances": {"packaged": count}, "seconds": {"packaged": 1.0, "in": 2.0},
-        "sealed": "",
+        "settings": {}, "files": {}, "sealed": "",
     }  # fmt: skip
     (version / "dataset.json").write_text(json.dumps(facts))
 

@@ -93,6 +93,8 @@ def test_splits_and_reasons_are_those_of_the_version(script: Path, tmp_path: Pat
     version = tmp_path / "corpus/datasets/v0001"
     version.mkdir(parents=True)
     facts = {
+        "settings": {},
+        "files": {},
         "packaged": [{"split": "train"}, {"split": "held_out"}],
         "reasons": {"filter.too_long": {"items": 1}},
     }

@@ -99,7 +99,7 @@ def link(
 
 def _hashes(table: pa.Table) -> tuple[UInt64s, UInt64s]:
     """The high and low 64 bits of each voice's hash."""
-    high, low = sorted_keys.hashes(keys(table)).T.copy()
+    high, low = sorted_keys.hashes(voices(table)).T.copy()
     return high, low
 
 
@@ -211,10 +211,11 @@ class Vectors:
 # The names of groups of voices.
 
 
-def keys(table: pa.Table) -> list[str]:
-    """`<content>#<number>` of each voice: the recording's content, the voice's number within it."""
+def voices(table: pa.Table, recording: str = "content") -> list[str]:
+    """`<content>#<number>` of each voice: what the column `recording` has of its recording, and the
+    voice's number within it."""
     texts: list[str] = pc.binary_join_element_wise(
-        table["content"], pc.cast(table["number"], pa.string()), "#"
+        table[recording], pc.cast(table["number"], pa.string()), "#"
     ).to_pylist()
     return texts
 
@@ -275,7 +276,7 @@ def _keys_of(parts: VoiceTables, rows: dict[int, np.int32]) -> dict[int, str]:
     for part in parts():
         for number, row in rows.items():
             if begin <= row < begin + part.num_rows:
-                key_of_group[number] = keys(part.slice(int(row) - begin, 1))[0]
+                key_of_group[number] = voices(part.slice(int(row) - begin, 1))[0]
         begin += part.num_rows
     return key_of_group
 

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import storage
 from tasks.accounting.ledger import NOT_PUBLISHED, PENDING
 from tasks.base.arrays import UInt64s
 from tasks.base.schema import LEDGER_FILE, RecordingRow
@@ -47,12 +46,6 @@ class Foreseen:
     def columns(self) -> list[str]:
         """Names of the columns that `clips` has."""
         return [*shard_outcomes.row_schema(self.job).names]
-
-    def linked(self) -> speakers.Speakers:
-        """The speakers of all voices, across recordings."""
-        place = self.scratch / speakers.FILE
-        saved = tables.arrow_batches(place) if storage.exists(place) else ()
-        return speakers.of_tables(pa.Table.from_batches([batch]) for batch in saved)
 
     def clips(self, columns: Sequence[str]) -> pa.Table:
         """These columns of `shard_outcomes.row_schema`, with splits and speakers, for the clips

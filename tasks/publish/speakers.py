@@ -8,7 +8,7 @@ reads these rows replaces that name by the speaker's name across recordings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -32,8 +32,6 @@ FILE = identities.FILE
 
 VOICE = "voice"  # prefix of the names that are hashed, see `seeded_hash.draws`
 
-Save = Callable[[Iterator[pa.Table]], object]
-
 
 class Speakers(NamedTuple):
     """The speakers of a version's voices."""
@@ -52,32 +50,33 @@ class Speakers(NamedTuple):
         return called(rows, names)
 
 
-def link(job: Job, parts: VoiceTables, newest: Path | None, save: Save) -> Speakers | None:
+def link(job: Job, parts: VoiceTables, newest: Path | None, scratch: Path) -> Speakers | None:
     """The speakers of all voices in `parts` (VOICES); None if the settings do not link speakers
-    across recordings. `save` consumes the tables (SPEAKERS) of the next `speakers.parquet`."""
+    across recordings. Saves the tables of the next `speakers.parquet` in `scratch`."""
     least = recipe.across_recordings(job)
     if least is None:
         return None
     how = recipe.of_plugin("diarizers", job.speakers)
-    return of_tables(identities.link(parts, published(newest), least, how, job.package.refit), save)
+    linked = identities.link(parts, published(newest), least, how, job.package.refit)
+    with storage.of(scratch).writing(scratch) as home:
+        tables.write_arrow(home / FILE, linked)
+    return saved(scratch)
 
 
-def of_tables(tables: Iterable[pa.Table], read: Save = lambda tables: [*tables]) -> Speakers:
-    """The speakers of all voices in `tables` (SPEAKERS). `read` consumes the tables, for example to
-    write them."""
+def saved(scratch: Path) -> Speakers:
+    """The speakers that `link` saved; none if the settings do not link any."""
+    place = scratch / FILE
+    batches = tables.arrow_batches(place) if storage.exists(place) else ()
+    return of_tables(pa.Table.from_batches([batch]) for batch in batches)
+
+
+def of_tables(parts: Iterable[pa.Table]) -> Speakers:
+    """The speakers of all voices in these tables (SPEAKERS)."""
     codes, numbers = [np.zeros(0, np.uint64)], [np.zeros(0, np.int32)]
     number_by_name: dict[str, int] = {}
-
-    def named() -> Iterator[pa.Table]:
-        for table in tables:
-            names = pc.binary_join_element_wise(
-                table["recording"], pc.cast(table["number"], pa.string()), "#"
-            )
-            codes.append(seeded_hash.draws(VOICE, names.to_pylist()))
-            numbers.append(long_columns.numbered(table["speaker"], number_by_name))
-            yield table
-
-    read(named())
+    for part in parts:
+        codes.append(seeded_hash.draws(VOICE, identities.voices(part, "recording")))
+        numbers.append(long_columns.numbered(part["speaker"], number_by_name))
     hashes, number = long_columns.joined(codes), long_columns.joined(numbers)
     order = np.argsort(hashes, kind="stable")
     return Speakers(hashes[order], number[order], [*number_by_name])

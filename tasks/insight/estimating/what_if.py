@@ -14,7 +14,7 @@ from tasks.accounting.ledger import PENDING
 from tasks.base import logs
 from tasks.base.errors import CorruptManifest
 from tasks.corpus import outcome_table
-from tasks.publish import foreseen, leaks
+from tasks.publish import foreseen, leaks, speakers
 from tasks.publish.choosing import clip_choice, components
 from tasks.settings.job import Job
 from tasks.shard_store import manifest, recipe
@@ -126,8 +126,8 @@ def of_shards(job: Job, splitting: bool = False) -> KeptClips:
         if splitting:
             clips = version.clips(leaks.columns(version.columns))
             names = clips["split"].unique().to_pylist()
-            limits = job.package.memory, job.scratch
-            counts["leaks"] = leaks.of_utterances(names, [clips], *limits, version.linked())
+            limits, linked = (job.package.memory, job.scratch), speakers.saved(version.scratch)
+            counts["leaks"] = leaks.of_utterances(names, [clips], *limits, linked)
         return counts
 
 

@@ -5,7 +5,7 @@ Runs in one process with some tens of bytes a clip in memory; the rows stay on d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -57,12 +57,11 @@ def choose(job: Job, scratch: Path) -> Choice:
     """Save the tables of the packaged clips and of the corpus-wide rejections in `scratch`."""
     batches = shard_batches.listed(scratch)
     newest = versions.newest(job.out)
-    linked = speakers.link(
-        job,
-        lambda: (batch.table("voices.arrow") for batch in batches),
-        newest,
-        lambda tables: _save(scratch, speakers.FILE, tables),
-    )
+
+    def voices() -> Iterator[pa.Table]:
+        return (batch.table("voices.arrow") for batch in batches)
+
+    linked = speakers.link(job, voices, newest, scratch)
     rejected, frozen = corpus_rejections.corpus_wide(job, batches, newest)
     corpus_labels.save(job, scratch, frozen)
     first_rows = corpus_rejections.first_rows(batches)
@@ -80,7 +79,8 @@ def choose(job: Job, scratch: Path) -> Choice:
                     log.warning("%s", sentence)
             selected = selection.select(job, passed, newest, stay.lengths)
             if selected.splits is not None:
-                _save(scratch, splits.FILE, selected.splits())
+                with storage.of(scratch).writing(scratch) as home:
+                    tables.write_arrow(home / splits.FILE, selected.splits())
         open_rows = np.flatnonzero(among)
         first_ids = _first_ids(batches, first_rows, open_rows, selected, stay)
         names, lists = [*first_ids] or [REST], selected.lists
@@ -156,11 +156,6 @@ def _staying_texts(batches: Sequence[ShardBatch], stay: Staying) -> Iterator[pa.
         if (side >= 0).any():
             rows = batch.table("rows.arrow", ("normalised",)).filter(pa.array(side >= 0))
             yield rows.append_column("split", names.take(pa.array(side[side >= 0])))
-
-
-def _save(scratch: Path, name: str, parts: Iterable[pa.Table]) -> None:
-    with storage.of(scratch).writing(scratch) as home:
-        tables.write_arrow(home / name, parts)
 
 
 # Clips that stay in their split of the newest version.

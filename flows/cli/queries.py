@@ -252,7 +252,7 @@ def prune(
         good = run_folder.settings_of(out, ended_well=True).job()
         jobs = [last] if last == good else [last, good]
         asked = [KeptSettings(job, recipe.weights(job.transcribe.recognisers)) for job in jobs]
-        kept = pruning.kept(out, keep)
+        kept = pruning.kept_versions(out, keep)
         if recipes:
             asked += pruning.settings_of(out, kept)
         plan = pruning.plan(out, kept, asked, _old_runs(out, keep_runs))

@@ -189,7 +189,7 @@ def opened(patch: pytest.MonkeyPatch) -> set[str]:
 def foreseen(job: Job) -> tuple[Any, Any]:
     """What `plan` says of each stage, and what `prune` would remove."""
     settings = [prune.KeptSettings(job, stage.weights_of(job), current=True)]
-    goes = prune.plan(job.out, prune.kept(job.out, 1), settings).goes
+    goes = prune.plan(job.out, prune.kept_versions(job.out, 1), settings).goes
     return planning.plan(job, job).stages, goes
 
 

@@ -145,7 +145,7 @@ def test_what_runs_and_prunes_take_away_is_no_fault(
     path.unlink()
     assert said(capsys, out / "datasets/latest", "--deep", code=0) == ""
     job = corpus.job(out.parent, out=out, resample={"rate": 8000})
-    plan = prune.plan(out, prune.kept(out, 1), [KeptSettings(job, "")])
+    plan = prune.plan(out, prune.kept_versions(out, 1), [KeptSettings(job, "")])
     assert plan.goes["audio"]
     prune.carry_out(plan, job)
     assert said(capsys, out / "datasets/latest", "--deep", code=0) == ""

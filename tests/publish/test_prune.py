@@ -179,7 +179,7 @@ def test_steps_of_kept_versions_on_request(
     corpus.run(now)
     then = job(base / "in", out, **{step: Plugin(use=plugin)})
     corpus.run(then)
-    kept = prune.kept(out, 2)
+    kept = prune.kept_versions(out, 2)
     asked = [KeptSettings(now, "")]
     spare = prune.plan(out, kept, asked).goes
     assert spare["manifests"], "nothing of now needs them"

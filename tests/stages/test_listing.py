@@ -181,7 +181,7 @@ def test_what_is_noted_is_verified_and_kept(tmp_path: Path, noted: None) -> None
     corpus.run(job)
     (note,) = known.home(job.out).glob("*.parquet")
     assert checkpoints.verify(job.out).faults == []
-    kept = prune.kept(job.out, 1)
+    kept = prune.kept_versions(job.out, 1)
     goes = prune.plan(job.out, kept, prune.settings_of(job.out, kept)).goes
     assert not any(note == path or path in note.parents for some in goes.values() for path in some)
     corpus.flip(note, note.stat().st_size // 2)

@@ -297,7 +297,7 @@ def test_prune_takes_versions_and_what_was_left(s3: S3, url: str, job: Job) -> N
         corpus.add(Path(job.sources[0].path), number)
         corpus.run(there)
     OBJECTS.put(there.out / "datasets" / "v0009" / "half", b"of it")
-    kept = prune.kept(there.out, 1)
+    kept = prune.kept_versions(there.out, 1)
     asked = [KeptSettings(there, "")]
     planned = prune.plan(there.out, kept, asked)
     told = planned.as_dict()

@@ -346,7 +346,7 @@ def test_answers_outlive_pruning(home: Path, model: ChatServer) -> None:
     chosen = job(home, model, allowed={"topic": ["news"]})
     corpus.run(chosen)
     current = [KeptSettings(chosen, recipe.weights(chosen.transcribe.recognisers))]
-    prune.carry_out(prune.plan(chosen.out, prune.kept(chosen.out, 1), current), chosen)
+    prune.carry_out(prune.plan(chosen.out, prune.kept_versions(chosen.out, 1), current), chosen)
     corpus.run(job(home, model))
     assert len(model.asked) == 4
 

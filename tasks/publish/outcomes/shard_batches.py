@@ -54,7 +54,7 @@ from tasks.storage import tables
 FORMAT = 4  # of these files
 AT_ONCE = 8  # shards in a batch
 SLICES = 64  # of a ledger
-SMALL = 1 << 18  # bytes; smaller tables are read whole, and written without threads
+SMALL = 1 << 18  # bytes; smaller tables are read whole
 LIST, OUTCOMES, DECIDED = "groups.json", "decisions.parquet", "decided"
 KEY_NAME = re.compile(r"[0-9a-f]{24}")  # of a batch's folder
 #: Columns that are not part of a row's content: where the row and its PCM are stored, its split.
@@ -178,20 +178,10 @@ class ShardBatch:
 
 def ledger(batches: Iterable[ShardBatch], slices: range) -> pa.Table:
     """Rows (KEYED) of these portions of the ledgers of some batches; the rows of a recording are
-    adjacent.
-
-    An Arrow stream is a message with the schema, followed by a message with the rows. The schema is
-    mostly the same in all batches, and parsing it takes as long as reading the rows, so the rows of
-    thousands of small streams are read as one stream.
-    """
-    rows: dict[bytes, list[memoryview]] = {}
-    for stream in chain.from_iterable(batch.slices_of_ledger(slices) for batch in batches):
-        end = 8 + int.from_bytes(stream[4:8], "little")
-        rows.setdefault(bytes(stream[:end]), []).append(stream[end : -len(_END)])
+    adjacent."""
     pieces = [KEYED.empty_table()]
-    for schema, messages in rows.items():
-        whole = pa.py_buffer(b"".join([schema, *messages, _END]))
-        pieces.append(tables.conformed(pa.ipc.open_stream(whole, options=_ALONE).read_all(), KEYED))
+    for stream in chain.from_iterable(batch.slices_of_ledger(slices) for batch in batches):
+        pieces.append(tables.conformed(pa.ipc.open_stream(stream).read_all(), KEYED))
     return pa.concat_tables(pieces)
 
 
@@ -273,20 +263,14 @@ def forget(out: Path, kept: Sequence[ShardBatch], changed: Collection[str]) -> N
             store.remove_tree(home(out) / name)
 
 
-#: For small streams, for which threads cost more than they save.
-_ALONE = pa.ipc.IpcReadOptions(use_threads=False)
-_END = b"\xff\xff\xff\xff\0\0\0\0"  # end-of-stream marker of Arrow's IPC format
-_FAST = pa.ipc.IpcWriteOptions(compression="lz4")
-_FAST_ALONE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-
-
 def arrow_bytes(
     table: pa.Table, writer: Callable[..., pa.RecordBatchStreamWriter] = pa.ipc.new_file
 ) -> bytes:
     """The table as one record batch in an Arrow file, or in the kind of stream that `writer`
     makes."""
     target = io.BytesIO()
-    options = _FAST_ALONE if table.nbytes < SMALL else _FAST
-    with writer(target, table.schema, options=options) as out:
+    # On the small tables of a batch, threads cost more than they save.
+    fast = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+    with writer(target, table.schema, options=fast) as out:
         out.write_table(table.combine_chunks())
     return target.getvalue()

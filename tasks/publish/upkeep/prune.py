@@ -99,7 +99,7 @@ class Plan:
         }
 
 
-def kept(out: Path, keep: int) -> list[Path]:
+def kept_versions(out: Path, keep: int) -> list[Path]:
     """The versions that stay: the newest `keep`, and the one that `latest` names."""
     if keep < 1:
         raise ConfigError("the newest version always stays; keep at least 1")
@@ -311,14 +311,9 @@ class _View(ShardView):
         return audio | {u.cut.enhanced for u in self.cut if u.cut.enhanced}
 
     @cached_property
-    def first_texts(self) -> set[str]:
-        """Recipes of the transcripts that depend on no other transcript."""
-        return {self.transcript_recipe(u) for u in self.cut}
-
-    @cached_property
     def wanted_texts(self) -> set[str]:
         """Recipes of all transcripts that the settings may need, whichever rules apply."""
-        texts = set(self.first_texts)
+        texts = {self.transcript_recipe(u) for u in self.cut}
         for utterance in self.transcribed():
             texts.add(self.transcript_recipe(utterance.heard))  # in the recording's voted language
             if self.job.transcribe.backends:
@@ -368,13 +363,9 @@ def find_unneeded(
     files.manifests += _beside(parts, needed)
     stay = (part.table["blob"] for part in parts if part.path in needed)
     named = {name for blob in stay for name in blob.to_pylist()}
-    parts, needed = manifest.read(out, "transcribe", shard), set()
-    for part in parts:
-        transcripts = part.table["transcript"].to_pylist()
-        if not all(view.first_texts.isdisjoint(transcripts) for view in views) or not all(
-            view.wanted_texts.isdisjoint(transcripts) for view in views
-        ):
-            needed.add(part.path)
+    texts = {text for view in views for text in view.wanted_texts}
+    parts = manifest.read(out, "transcribe", shard)
+    needed = {p.path for p in parts if not texts.isdisjoint(p.table["transcript"].to_pylist())}
     files.manifests += _beside(parts, needed)
     files.audio = [path for path in blobs.files(out, shard) if path.name not in named]
     return files

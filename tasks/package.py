@@ -78,7 +78,7 @@ def gather(
     batches = shard_batches.listed(scratch)
     ledger = ledger_notes.portions(job.out, scratch)
     chosen_clips = corpus_clips.chosen(scratch)
-    totals = summary.added(portion.totals for portion in ledger)
+    totals = summary.added(portion.every.totals for portion in ledger)
     newest = versions.newest(job.out)
     safeguards.check(job, totals, len(chosen_clips.split), ledger, newest)
     chosen_clips, columns = _with_columns(job, scratch, batches, chosen_clips)

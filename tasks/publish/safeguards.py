@@ -46,7 +46,7 @@ def check(
     if not packaged:
         reasons = summary.reasons(totals.sums)
         failed = sum(counts[1] for counts in totals.recordings.values())
-        files = (e for p in portions for some in p.broken.values() for e in some)
+        files = (e for p in portions for some in p.every.broken.values() for e in some)
         raise NothingLeft(nothing_left_in_words(job, reasons), reasons, notes=_named(failed, files))
 
 
@@ -125,7 +125,7 @@ def _failed(job: Job, totals: Totals, portions: Sequence[Portion]) -> BrokenCoun
     named = (
         recording
         for portion in portions
-        for dataset, some in portion.broken.items()
+        for dataset, some in portion.every.broken.items()
         for recording in some
         if dataset not in free
     )
@@ -140,7 +140,7 @@ def _unreachable(totals: Totals, portions: Sequence[Portion]) -> dict[str, Unrea
     by_dataset = {}
     for name, rows in zip(items["dataset"].to_pylist(), items["items"].to_pylist(), strict=True):
         recordings, failed = totals.recordings[name]
-        failures = (recording for portion in portions for recording in portion.broken.get(name, ()))
+        failures = (e for portion in portions for e in portion.every.broken.get(name, ()))
         why = (unreachable.why(e.detail) for e in failures if e.reason.endswith(f".{UNREACHABLE}"))
         by_dataset[name] = Unreachable(min(rows, failed), recordings, next(why, "an error"))
     return by_dataset
@@ -169,15 +169,9 @@ def check_readable(job: Job, sources: Mapping[str, Unreachable]) -> None:
 def arrived(portions: Sequence[Portion], datasets: Collection[str] | None = None) -> Arrived:
     """Counts of the recordings that the previous version does not have, in these datasets or in
     all."""
-    total: Arrived = {"recordings": 0, "packaged": 0, "dropped": 0, "failed": 0}
-    for portion in portions:
-        for name, counts in portion.arrived.items():
-            if datasets is None or name in datasets:
-                total["recordings"] += counts["recordings"]
-                total["packaged"] += counts["packaged"]
-                total["dropped"] += counts["dropped"]
-                total["failed"] += counts["failed"]
-    return total
+    totals = summary.added(portion.new.totals for portion in portions)
+    totals = totals if datasets is None else totals.of(datasets)
+    return summary.arrived(summary.of_totals(totals))
 
 
 def _check_new(job: Job, portions: Sequence[Portion]) -> None:
@@ -186,7 +180,7 @@ def _check_new(job: Job, portions: Sequence[Portion]) -> None:
     exempted = exempt(job)
     strict = [d.name for d in plugins.datasets(job.sources) if d.name not in exempted]
     new = arrived(portions, strict)
-    lost = (e for p in portions for name in strict for e in p.lost.get(name, ()))
+    lost = (e for p in portions for name in strict for e in p.new.broken.get(name, ()))
     check_new(job, new["recordings"], new["failed"], lost)
 
 

@@ -113,7 +113,7 @@ def gather(job: Job, scratch: Path, chosen: Choice, digest: str) -> dict[str, An
     every = (each.table("accounts.arrow") for each in shard_batches.listed(scratch))
     table = pa.concat_tables(every).replace_schema_metadata({"told": json.dumps(told)})
     name = f"{LEDGER_FILE}/part-00000.parquet"
-    noted = Written(name, ("", 0), ledger_notes.save(job.out, table), [], {}, {})
+    noted = Written(name, ("", 0), ledger_notes.save(job.out, table), [], told)
     ledger_notes.note(scratch, 0, [noted])
     found = package.gather(job, scratch, scratch.parent / "staging", chosen, digest)
     return {

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +23,7 @@ from tasks import storage
 from tasks.accounting import broken, summary
 from tasks.accounting.broken import Broken
 from tasks.accounting.summary import Totals
-from tasks.base.json_types import Arrived, DatasetJson
+from tasks.base.json_types import DatasetJson, JsonObject
 from tasks.base.schema import LEDGER, LEDGER_FILE
 from tasks.publish import previous_version
 from tasks.publish.outcomes import recording_digests, shard_batches
@@ -39,16 +39,25 @@ class Written:
     file: tuple[str, int]  # sha256 and bytes
     note_file: str  # name of the file with its note
     gone: list[str]  # recordings that have left their source since the previous version
-    arrived: dict[str, Arrived]  # by dataset, counts of recordings new since then
-    lost: dict[str, list[Broken]]  # by dataset, the first new recordings that failed
+    new: JsonObject  # `facts_of` the recordings that are new since then
 
 
-@dataclass(frozen=True, slots=True)
-class Portion(Written):
-    """`Written`, with the content of its note."""
+class Counted(NamedTuple):
+    """`facts_of` some recordings."""
 
     totals: Totals
     broken: dict[str, list[Broken]]  # by dataset, the first recordings that failed
+
+
+class Portion(NamedTuple):
+    """A part of the next version's ledger: `Written`, with the content of its note."""
+
+    name: str
+    file: tuple[str, int]
+    note_file: str
+    gone: list[str]
+    every: Counted  # all recordings
+    new: Counted
 
 
 class LedgerPart(NamedTuple):
@@ -61,31 +70,27 @@ class LedgerPart(NamedTuple):
 
 def tell(ledger: pa.Table, accounts: pa.Table) -> pa.Table:
     """The note on a part: its ACCOUNTS, with totals and failed recordings as metadata."""
+    return accounts.replace_schema_metadata({"told": json.dumps(facts_of(ledger))})
+
+
+def facts_of(ledger: pa.Table) -> JsonObject:
+    """The totals of these rows, and by dataset the first recordings that failed."""
     totals = summary.totals(ledger)
-    facts = {
-        "sums": totals.sums.to_pylist(),
-        "recordings": totals.recordings,
-        "broken": broken_of(ledger),
-    }
-    return accounts.replace_schema_metadata({"told": json.dumps(facts)})
-
-
-def broken_of(ledger: pa.Table) -> dict[str, list[Broken]]:
-    """The first recordings that failed, by dataset."""
     failed = ledger.filter(pc.equal(ledger["outcome"], "failed"))
     return {
-        name: broken.of_ledger(ledger.filter(pc.equal(ledger["dataset"], name)))
-        for name in pc.unique(failed["dataset"]).to_pylist()
+        "sums": totals.sums.to_pylist(),
+        "recordings": totals.recordings,
+        "broken": {
+            name: broken.of_ledger(ledger.filter(pc.equal(ledger["dataset"], name)))
+            for name in pc.unique(failed["dataset"]).to_pylist()
+        },
     }
 
 
-def arrived_of(ledger: pa.Table) -> tuple[dict[str, Arrived], dict[str, list[Broken]]]:
-    """By dataset, the counts of outcomes of these rows' recordings, and the first that failed."""
-    by_dataset = {}
-    for name in pc.unique(ledger["dataset"]).to_pylist():
-        counts = summary.of_ledger(ledger.filter(pc.equal(ledger["dataset"], name)))
-        by_dataset[name] = summary.arrived(counts)
-    return by_dataset, broken_of(ledger)
+def _counted(facts: JsonObject) -> Counted:
+    counts = {key: (live, failed) for key, (live, failed) in facts["recordings"].items()}
+    first = {name: [Broken(*fields) for fields in some] for name, some in facts["broken"].items()}
+    return Counted(Totals(pa.Table.from_pylist(facts["sums"], schema=summary.SUMS), counts), first)
 
 
 def save(out: Path, note: pa.Table) -> str:
@@ -127,14 +132,8 @@ def portions(out: Path, scratch: Path) -> list[Portion]:
     return sorted(recorded, key=lambda portion: portion.name)
 
 
-def _portion(out: Path, written: dict[str, Any]) -> Portion:
+def _portion(out: Path, written: JsonObject) -> Portion:
     """A part from an entry of `note`, with the content of its note."""
     noted = json.loads(previous_version.read(out, written["note_file"]).schema.metadata[b"told"])
-    counts = {key: (live, failed) for key, (live, failed) in noted["recordings"].items()}
-    totals = Totals(pa.Table.from_pylist(noted["sums"], schema=summary.SUMS), counts)
-    lost, broken_files = (
-        {name: [Broken(*fields) for fields in some] for name, some in lists.items()}
-        for lists in (written["lost"], noted["broken"])
-    )
-    facts = {**written, "file": tuple(written["file"]), "lost": lost}
-    return Portion(**facts, totals=totals, broken=broken_files)
+    counts = {"every": _counted(noted), "new": _counted(written["new"])}
+    return Portion(**{**written, "file": tuple(written["file"]), **counts})

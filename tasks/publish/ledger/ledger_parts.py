@@ -96,7 +96,7 @@ def link(
     newest = versions.newest(job.out)
     assert newest is not None
     files, guards = versions.files(newest), previous_version.guards(job.out, newest)
-    written = []
+    written, nothing = [], ledger_notes.facts_of(LEDGER.empty_table())
     for name, note_file in some:
         storage.of(staging).detach(staging / name)
         sha256, size = files[name]["sha256"], files[name]["bytes"]
@@ -104,7 +104,7 @@ def link(
         old = storage.inside(newest, name)
         if not storage.of(newest).link(old, staging / name, sha256, size, guard):
             raise RunError(versions.differs(newest, name))
-        written.append(Written(name, (sha256, size), note_file, [], {}, {}))
+        written.append(Written(name, (sha256, size), note_file, [], nothing))
     ledger_notes.note(scratch, 900_000 + number, written)
 
 
@@ -133,9 +133,8 @@ def _write(
             file = HashedFile(raw)
             pq.write_table(ledger, file, compression="zstd")
     note_file = ledger_notes.save(job.out, ledger_notes.tell(ledger, accounts))
-    return Written(
-        name, (file.sha.hexdigest(), file.size), note_file, gone, *ledger_notes.arrived_of(arrived)
-    )
+    digest = file.sha.hexdigest(), file.size
+    return Written(name, digest, note_file, gone, ledger_notes.facts_of(arrived))
 
 
 def _before(newest: Path, task: Task, kept: Path) -> tuple[pa.Table, pa.Table]:

@@ -195,12 +195,11 @@ def _laid_out(
     )
     if (before := former.version) is None:
         return laid_out
-    firsts = {(shard.split, shard.number): shard.first for shard in before.shards}
 
     def is_same(shard: layout.ShardClips) -> bool:
         if not shard.whole or shard.before is None:
             return False
-        first = firsts[shard.split, shard.before]
+        first = shard.before.first
         return np.array_equal(content[shard.rows], before.content[first : first + len(shard.rows)])
 
     return [replace(shard, same=is_same(shard)) for shard in laid_out]

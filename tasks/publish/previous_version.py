@@ -115,10 +115,11 @@ def _assembled(parts: Iterable[tuple[str, str, pa.Table]]) -> Published:
     columns: dict[str, list[UInt64s]] = {name: [] for name in DIGESTS.names}
     numbers: dict[str, int] = {}
     for name, file, table in parts:
-        shards = []
+        shards, first = [], begin
         for split, generation, count in json.loads(table.schema.metadata[b"groups"]):
             numbers[split] = numbers.get(split, -1) + 1
-            shards.append(PublishedShard(split, numbers[split], generation, begin, count))
+            place = split, numbers[split], generation, begin, count, name, begin - first
+            shards.append(PublishedShard(*place))
             begin += count
         table_parts.append(TablePart(name, file, shards))
         for column, pieces in columns.items():  # copies, so that the file's bytes are freed

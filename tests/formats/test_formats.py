@@ -102,7 +102,7 @@ def shards_of(version: Path, use: str) -> list[OutputShard]:
     whole = format_shards.with_columns(table, module.derived(table, settings))
     found = []
     for index, group in enumerate(layout.published_shards([table])):
-        split, number, _, first, count = group
+        split, number, _, first, count, *_ = group
         rows = format_shards.visible(module, whole.slice(first, count))
         files = tuple(module.files(split, number, rows, settings))
         found.append(OutputShard(use, split, number, index, count, files))

@@ -58,13 +58,14 @@ class ShardClips:
     number: int
     generation: int
     rows: Int64s  # indices of its clips in `LayoutClips`, in order
-    before: int | None = None
+    before: PublishedShard | None = None
     whole: bool = False
     same: bool = False
 
     def planned(self) -> PlannedShard:
         place = self.split, self.number, self.generation, len(self.rows)
-        return PlannedShard(*place, self.before, self.whole, self.same)
+        before = self.before.number if self.before else None
+        return PlannedShard(*place, before, self.whole, self.same)
 
 
 class LayoutClips(NamedTuple):
@@ -91,6 +92,8 @@ class PublishedShard(NamedTuple):
     generation: int
     first: int  # its first row in `utterances.parquet`
     clips: int
+    file: str = ""  # the part of `utterances.parquet` with its rows
+    place: int = 0  # its first row there
 
 
 def published_shards(portions: Iterable[pa.Table]) -> list[PublishedShard]:
@@ -181,7 +184,7 @@ def _grow(
             continue
         fresh[rows] = False
         place = old.split, numbers[old.split], old.generation
-        kept.append(ShardClips(*place, rows, old.number, whole=len(rows) == old.clips))
+        kept.append(ShardClips(*place, rows, old, whole=len(rows) == old.clips))
         numbers[old.split] += 1
     new = _new_shards(clips, np.flatnonzero(fresh), settings, generation, numbers)
     return sorted([*kept, *new], key=lambda shard: (shard.split, shard.number))

@@ -320,7 +320,7 @@ def read(portion: Portion) -> Read:
     seen: list[str] = []
     begin = 0
     for index, published_shard in enumerate(portion.shards, portion.first):
-        split, number, _, first, count = published_shard
+        split, number, _, first, count, *_ = published_shard
         columns = {name: values.slice(begin, count) for name, values in portion.derived.items()}
         begin += count
         rows = format_shards.with_columns(table.read(first, count), columns)

@@ -133,9 +133,6 @@ def all_linkable(job: Job, newest: Path, described: DatasetJson) -> bool:
     )
 
 
-Places = Mapping[tuple[str, int], tuple[str, int]]  # (file, first row in it), by (split, number)
-
-
 def save(
     job: Job,
     scratch: Path,
@@ -150,7 +147,6 @@ def save(
     of rows (`scatter`) that they need. `before`: the previous version; `linkable`: unchanged shards
     need no rows; `damaged`: files of the previous version that cannot be read."""
     content, derived, spoken = clip_columns
-    places = {} if before is None else places_of(before)
     parts_then = {} if before is None else {part.name: part for part in before.parts}
     planned, wanted = [], []
     members_of: dict[int, list[PlannedShard]] = {}
@@ -164,10 +160,8 @@ def save(
                 planned.append(PlannedPart(number, name, old.file if old else ""))
                 continue
             planned.append(PlannedPart(number, name, ""))
-            readable = not any(_place(places, shard)[0] in damaged for shard in part_shards)
-            members = [
-                _member(shard, _place(places, shard), linkable, readable) for shard in part_shards
-            ]
+            readable = not any(s.before and s.before.file in damaged for s in part_shards)
+            members = [_member(shard, linkable, readable) for shard in part_shards]
             begin = 0
             for shard, member in zip(part_shards, members, strict=True):
                 if member.fresh:
@@ -199,39 +193,19 @@ def _stays(old: TablePart | None, shards: Sequence[ShardClips]) -> bool:
         old is not None
         and bool(old.file)
         and len(old.shards) == len(shards)
-        and all(shard.same and shard.number == shard.before for shard in shards)
+        and all(s.same and s.before and s.number == s.before.number for s in shards)
     )
 
 
-def _member(
-    shard: ShardClips, place: tuple[str, int], linkable: bool, readable: bool
-) -> PlannedShard:
-    """The plan of a shard. `place`: see `_place`; `readable`: whether the previous version's files
-    with the part's rows can be read."""
-    fresh = not (shard.same and linkable and readable)
-    file, then = place
-    compared = bool(file) and readable and (not fresh or shard.whole)
-    return replace(
-        shard.planned(),
-        same=shard.same and readable,
-        fresh=fresh,
-        file=file if compared else "",
-        then=then,
-    )
-
-
-def places_of(before: Published) -> Places:
-    """Where the rows of each shard of the previous version are."""
-    return {
-        (shard.split, shard.number): (part.name, shard.first - part.shards[0].first)
-        for part in before.parts
-        for shard in part.shards
-    }
-
-
-def _place(places: Places, shard: ShardClips) -> tuple[str, int]:
-    """(file, first row in it) of the shard's rows in the previous version; ("", 0): none."""
-    return ("", 0) if shard.before is None else places.get((shard.split, shard.before), ("", 0))
+def _member(shard: ShardClips, linkable: bool, readable: bool) -> PlannedShard:
+    """The plan of a shard. `readable`: whether the previous version's files with the part's rows
+    can be read."""
+    same, before = shard.same and readable, shard.before
+    planned = replace(shard.planned(), same=same, fresh=not (same and linkable))
+    if before is None:
+        return planned
+    compared = readable and (not planned.fresh or shard.whole)
+    return replace(planned, file=before.file if compared else "", then=before.place)
 
 
 def _save_wanted(

@@ -18,7 +18,7 @@ from flows.demo.corpus import ENGLISH, Line, speak
 from flows.demo.voice import RATE as VOICE_RATE
 from tasks.audio.types import Sides
 from tasks.base.arrays import RATE, Float32s
-from tasks.insight.estimating import channel_sample, planning
+from tasks.insight.estimating import asked_apart, planning
 from tasks.speech import sides
 from tests.bench import _calls
 from tests.helpers import corpus
@@ -149,7 +149,7 @@ def test_a_plan_that_cannot_look_in_time_says_how_the_run_decides(
     sf.write(tmp_path / "in/call.wav", CALLS["cross_talk"](), RATE)
     source = {"kind": "folder", "path": str(tmp_path / "in"), "name": "c", "channels": "auto"}
     job = corpus.job(tmp_path, sources=[source])
-    monkeypatch.setattr(channel_sample, "PATIENCE", 0.0)
+    monkeypatch.setattr(asked_apart, "PATIENCE", 0.0)
     [sentence] = [s for s in planning.plan(job, None).stated if s.startswith("Channels")]
     assert sentence == (
         "Channels of 1 new file of the source 'c' are not looked at yet: the run reads a file's "

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from tasks.insight.estimating import band_sample
+from tasks.insight.estimating import asked_apart
 from tests.faults.command import Site
 
 WORDS = "may give a person heard in both two names"
@@ -28,7 +28,7 @@ def say(path: Path, person: int, rate: int) -> None:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    monkeypatch.setattr(band_sample, "PATIENCE", 120.0)  # of a busy machine
+    monkeypatch.setattr(asked_apart, "PATIENCE", 120.0)  # of a busy machine
     site = Site(tmp_path, "", history="none")
     for person, rate in ((1, 16000), (2, 16000), (3, 44100), (1, 8000), (4, 8000)):
         say(site.source / f"of{rate}/p{person}.wav", person, rate)

@@ -16,15 +16,12 @@ from tasks.base.errors import ItemError
 from tasks.base.json_types import JsonValue
 from tasks.recording import Locator
 
-PATIENCE = 10.0  # s for all headers; the rest is estimated from file sizes
+PATIENCE = 10.0  # s for all recordings of a call
 
 
-def answers(module: str, locators: Sequence[str], patience: float) -> list[JsonValue]:
+def answers(module: str, locators: Sequence[str]) -> list[JsonValue]:
     """The answers of `serve` in a process of `module`, one for each recording, in order; fewer if
-    the process died or took more than `patience` seconds.
-
-    `locators`: as `Locator.dumps` writes them.
-    """
+    the process died or took more than PATIENCE. `locators`: as `Locator.dumps` writes them."""
     if not locators:
         return []
     lines = "".join(f"{json.dumps(locator)}\n" for locator in locators)
@@ -36,7 +33,7 @@ def answers(module: str, locators: Sequence[str], patience: float) -> list[JsonV
         text=True,
         env=environment.of_child(),
     ) as child:
-        limit = threading.Timer(patience, child.kill)
+        limit = threading.Timer(PATIENCE, child.kill)
         limit.start()
         try:
             printed, _ = child.communicate(lines)
@@ -61,9 +58,9 @@ class Header(TypedDict):
     rate: int  # Hz
 
 
-def headers(locators: Sequence[str], patience: float = PATIENCE) -> list[Header | None]:
+def headers(locators: Sequence[str]) -> list[Header | None]:
     """The header of each recording, None if it cannot be read; fewer as for `answers`."""
-    return cast(list[Header | None], answers(__name__, locators, patience))
+    return cast(list[Header | None], answers(__name__, locators))
 
 
 def _header(locator: Locator) -> Header | None:

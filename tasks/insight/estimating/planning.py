@@ -22,7 +22,7 @@ from tasks.base.arrays import FixedBytes
 from tasks.base.errors import ItemError
 from tasks.base.schema import RecordingRow
 from tasks.filter import todo as cuts_lacking
-from tasks.insight.estimating import band_sample, channel_sample, refusals, rewritten_clips
+from tasks.insight.estimating import new_files, refusals, rewritten_clips
 from tasks.insight.estimating.changes import Causes, Change, found_since, may_choose_others
 from tasks.insight.estimating.expected import Expected, lengths
 from tasks.publish import foreseen, safeguards
@@ -143,9 +143,9 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
         refusal = safeguards.nothing_left_in_words(job)
     datasets = plugins.datasets(job.sources)
     divided = [*file_parts.channel_sentences(job.out, datasets)]
-    divided += channel_sample.sentences(listed.fresh, datasets) if headers else ()
+    divided += new_files.channels(listed.fresh, datasets) if headers else ()
     if headers and speaker_warnings.bands_matter(job):
-        divided += band_sample.sentences(listed.fresh, manifest.listings(job.out))
+        divided += new_files.bands(listed.fresh, manifest.listings(job.out))
     same = copies.in_words([*copied.values()])
     stated = [*surveyed.stated, *divided, *same, *surveyed.unknown_speakers]
     from_sources = surveyed.shared, stated

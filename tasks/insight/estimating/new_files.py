@@ -1,9 +1,13 @@
-"""Forecasts the decisions of `channels: auto` from a sample of each source's new files."""
+"""What a plan says of new files from a sample, spread evenly over them: what `channels: auto` will
+decide, and whether the corpus mixes telephone and wideband audio."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypedDict, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tasks import audio
 from tasks.base.counting import counted
@@ -11,11 +15,32 @@ from tasks.base.errors import ItemError
 from tasks.base.schema import RecordingRow
 from tasks.insight.estimating import asked_apart
 from tasks.plugins import Dataset
+from tasks.publish.dataset import speaker_warnings
 from tasks.recording import Locator
 from tasks.stages.listing import file_parts
 
-SAMPLE = 6  # files of a source, spread evenly over its new ones
-PATIENCE = 10.0  # s, for the files of all sources
+DECODED = 6  # files of a source whose channels are compared
+HEADERS = 60  # files of all sources whose sample rates are read
+
+
+def _sample(rows: Sequence[RecordingRow], most: int) -> Sequence[RecordingRow]:
+    return rows[:: -(-len(rows) // most) or 1]
+
+
+def bands(fresh: Sequence[RecordingRow], listings: Iterable[pa.Table]) -> Iterator[str]:
+    """A warning, if recordings without a speaker have both bands. `fresh`: new recordings;
+    `listings`: tables (RECORDINGS) of known ones."""
+    nameless = [row for row in fresh if not row["speaker"] and not row["error_code"]]
+    sample = _sample(nameless, HEADERS)
+    answers = asked_apart.headers([row["locator"] for row in sample])
+    rates = [header["rate"] for header in answers if header is not None]
+    for table in listings:
+        nameless_rows = table.filter(pc.and_(table["present"], pc.is_null(table["speaker"])))
+        rates += nameless_rows["header_rate"].drop_null().to_pylist()
+    narrow = sum(rate < speaker_warnings.WIDE for rate in rates)
+    if warning := speaker_warnings.of_bands(narrow, len(rates) - narrow):
+        scope = "" if len(sample) == len(nameless) else f"Of {len(rates)} that were looked at, "
+        yield scope + warning
 
 
 class Looked(TypedDict):
@@ -25,13 +50,13 @@ class Looked(TypedDict):
     says: str  # why
 
 
-def sentences(fresh: Sequence[RecordingRow], datasets: Sequence[Dataset]) -> Iterator[str]:
+def channels(fresh: Sequence[RecordingRow], datasets: Sequence[Dataset]) -> Iterator[str]:
     """A sentence for each source with `channels: auto` and new files, about its sample."""
     names = [dataset.name for dataset in datasets if dataset.settings.channels == "auto"]
     new = {name: [r for r in fresh if r["dataset"] == name and _undecided(r)] for name in names}
-    samples = {name: rows[:: -(-len(rows) // SAMPLE) or 1] for name, rows in new.items()}
+    samples = {name: _sample(rows, DECODED) for name, rows in new.items()}
     sampled = [row for rows in samples.values() for row in rows]
-    results = asked_apart.answers(__name__, [row["locator"] for row in sampled], PATIENCE)
+    results = asked_apart.answers(__name__, [row["locator"] for row in sampled])
     answers = dict(zip((row["recording"] for row in sampled), results, strict=False))
     for name, rows in samples.items():
         looked = [(r["path"], a) for r in rows if (a := answers.get(r["recording"])) is not None]

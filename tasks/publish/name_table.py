@@ -117,13 +117,14 @@ class Nodes:
                 "FROM given JOIN turn_speakers USING (row)"
             )
         distinct = (
-            "SELECT name, coalesce(min(own_place), min(place)) AS first_place "
-            f"FROM ({all_names}) WHERE name IS NOT NULL GROUP BY name "
-            "ORDER BY first_place, min(own_place) IS NOT NULL, name"
+            "SELECT name, coalesce(min(own_place), min(place)) AS first_place, "
+            "min(own_place) IS NOT NULL AS is_own "
+            f"FROM ({all_names}) WHERE name IS NOT NULL GROUP BY name"
         )
+        numbered = "row_number() OVER (ORDER BY first_place, is_own, name)"
         self._database.execute(
             f"INSERT INTO nodes SELECT {number}, name, "
-            f"(SELECT count(*) FROM nodes) + row_number() OVER () - 1 FROM ({distinct})"
+            f"(SELECT count(*) FROM nodes) + {numbered} - 1 FROM ({distinct})"
         )
         sql = (
             f"SELECT coalesce(node, -1) FROM ({row_names}) LEFT JOIN "

@@ -6,6 +6,9 @@ import hashlib
 import re
 from functools import lru_cache
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _STEM = 28  # characters of the path kept for people; the hash makes ids unique
 
@@ -34,6 +37,11 @@ def _head(dataset: str, path: str, source_id: str | None) -> str:
 
 #: The name of a speaker linked over all recordings; it has no dataset.
 OVER_ALL = re.compile(r"spk_[0-9a-f]{16}")
+
+
+def are_over_all(speakers: pa.ChunkedArray | pc.Expression) -> pa.ChunkedArray | pc.Expression:
+    """Whether these speakers are linked over all recordings; null for no speaker."""
+    return pc.match_substring_regex(speakers, f"^{OVER_ALL.pattern}$")
 
 
 def speaker_over_all(digest: str) -> str:

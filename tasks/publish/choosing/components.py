@@ -32,9 +32,8 @@ def speakers_in(rows: pa.Table) -> pa.ChunkedArray:
     qualified by its dataset; a name of a speaker across recordings is not. Null: unknown."""
     nobody = pa.scalar(None, pa.string())
     speaker = pc.if_else(pc.equal(rows["speaker"], ""), nobody, rows["speaker"])
-    anywhere = pc.match_substring_regex(rows["speaker"], f"^{ids.OVER_ALL.pattern}$")
     qualified = pc.binary_join_element_wise(rows["dataset"], speaker, "/")
-    return pc.if_else(anywhere, speaker, qualified)
+    return pc.if_else(ids.are_over_all(rows["speaker"]), speaker, qualified)
 
 
 def published_splits(nodes: Nodes, published: SplitTable, names: list[str]) -> Sides:

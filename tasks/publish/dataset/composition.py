@@ -182,9 +182,8 @@ def _counted(part: pa.Table) -> pa.Table:
 def _known(kept: pa.Table) -> pa.Table:
     """Rows with a speaker; for names across recordings, `dataset` becomes null."""
     rows = kept.filter(pc.is_valid(kept["speaker"]))
-    anywhere = pc.match_substring_regex(rows["speaker"], f"^{ids.OVER_ALL.pattern}$")
-    nobody = pa.scalar(None, pa.string())
-    dataset = pc.if_else(anywhere, nobody, rows["dataset"])
+    nowhere = pa.scalar(None, pa.string())
+    dataset = pc.if_else(ids.are_over_all(rows["speaker"]), nowhere, rows["dataset"])
     return tables.replaced(rows, "dataset", dataset)
 
 

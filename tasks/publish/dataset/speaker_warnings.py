@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from tasks.base.counting import counted
 from tasks.base.json_types import DatasetJson
 from tasks.base.schema import LEDGER_FILE, UTTERANCES_FILE
-from tasks.recording.ids import OVER_ALL
+from tasks.recording import ids
 from tasks.settings.job import Job
 from tasks.settings.package import keeps_speakers_apart
 from tasks.shard_store import recipe
@@ -61,7 +61,7 @@ def of_bands_in(job: Job, version: Path) -> str | None:
     None if `bands_matter` is false."""
     if not bands_matter(job):
         return None
-    linked = pc.match_substring_regex(pc.field("speaker"), f"^{OVER_ALL.pattern}$")
+    linked = ids.are_over_all(pc.field("speaker"))
     clips = tables.read(version / UTTERANCES_FILE, columns=["recording"], filters=linked)
     names = clips["recording"].unique()
     ledger = tables.read(

@@ -13,6 +13,18 @@ from tasks.formats import OutputShard
 from tasks.storage import tables, write_atomic
 
 NAME = "data.list"
+_SNIPPET = """\
+list="$(mktemp -d)/{split}.{ending}"
+uttermill list . --format {use} --split {split} > "$list"  # with full paths
+echo "$list"
+# {trainer}
+"""
+
+
+def snippet(ending: str, trainer: str) -> tuple[str, str]:
+    """For the data card, of a format whose list has the paths of clips. `trainer`: how it reads
+    the list."""
+    return "bash", _SNIPPET.replace("{ending}", ending).replace("{trainer}", trainer)
 
 
 def write(shards: Sequence[OutputShard], home: Path) -> None:

@@ -38,6 +38,24 @@ COLUMNS = (
 LARGEST = 1 << 30
 _NUMBER = np.dtype("<u4")
 _TEXTS = {"id": "str", "text": "str"}
+_SNIPPET = """\
+import io
+
+import soundfile
+from {package} import StreamingDataset
+
+clips = StreamingDataset({place})
+for number in range(len(clips)):  # any clip, in any order
+    clip = clips[number]
+    samples, rate = soundfile.read(io.BytesIO(clip["audio"]))
+    print(clip["id"], len(samples) / rate, clip["text"])
+"""
+
+
+def snippet(package: str, place: str) -> tuple[str, str]:
+    """For the data card. `package`: that of the format's `StreamingDataset`; `place`: its
+    arguments."""
+    return "python", _SNIPPET.replace("{package}", package).replace("{place}", place)
 
 
 def fields(columns: Collection[str]) -> dict[str, str]:

@@ -9,6 +9,11 @@ from tasks.base.schema import ClipRow, WordRow
 COLUMNS = ("id", "reference_words", "word_times")
 
 
+def snippet(what: str) -> tuple[str, str]:
+    """For the data card. `what`: what `uttermill list` prints."""
+    return "bash", f"uttermill list . --format {{use}} --split {{split}}  # {what}\n"
+
+
 def of(row: ClipRow) -> Sequence[WordRow]:
     """The words of the source's text if that was aligned, else the recogniser's."""
     return row.get("reference_words") or row.get("word_times") or ()

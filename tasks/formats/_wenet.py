@@ -35,9 +35,20 @@ READER = ReaderLimits(
         Bound("max_output_input_ratio", "max", "characters_per_frame", 1),
     ),
 )
+_SNIPPET = """\
+list="$(mktemp -d)/{split}.list"
+uttermill list . --format {use} --split {split} > "$list"
+echo "$list"  # for WeNet's train.py: --data_type {kind} --train_data
+# Its char tokenizer: tokenizer_conf.symbol_table_path is {use}/units.txt here.
+"""
 NAME = "units.txt"
 SPECIAL = ("<blank>", "<unk>", "<sos/eos>")
 BLANK = "▁"
+
+
+def snippet(kind: str) -> tuple[str, str]:
+    """For the data card. `kind`: as WeNet calls the format."""
+    return "bash", _SNIPPET.replace("{kind}", kind)
 
 
 def write_units(home: Path, folder: str) -> None:

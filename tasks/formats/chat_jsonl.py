@@ -55,6 +55,12 @@ _COLUMN = re.compile(r"[a-z][a-z0-9_]*")
 _PLACE = re.compile(r"<(?=(?:audio|image|video)>)")
 
 Task = Literal["asr", "caption", "dialogue", "speaker_count"]
+#: How each profile's trainer reads the files.
+TRAINERS = {
+    "ms_swift": "ms-swift: swift sft --dataset THAT_LIST",
+    "llama_factory": "LLaMA-Factory: dataset_dir chat_jsonl, media_dir chat_jsonl, dataset {split}",
+    "qwen_audio": "Qwen2-Audio: processor.apply_chat_template(line['messages']) for each line",
+}
 
 
 class Settings(_clips.AudioSettings):
@@ -142,6 +148,10 @@ def _questions(settings: Settings) -> list[Question]:
     answers |= {"dialogue": "{turns}", "speaker_count": "{speakers}"}
     prompts = PROMPTS | settings.prompts
     return [Question(prompts[task], answers[task]) for task in settings.tasks]
+
+
+def snippet(settings: Settings) -> tuple[str, str]:
+    return _lists.snippet("jsonl", TRAINERS[settings.profile])
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:

@@ -20,6 +20,7 @@ from tasks.settings import StageSettings
 VERSION = 1
 COLUMNS = _timed_words.COLUMNS
 LISTS = (".ctm",)
+SNIPPET = _timed_words.snippet("a line a word: id 1 start duration word")
 Settings = StageSettings  # none
 
 

@@ -69,6 +69,22 @@ BATCH = 4096  # rows
 READER = ReaderLimits(
     "Amphion's EmiliaDataset", "preprocess", (Bound("max_dur", "max", "seconds", 30.0),)
 )
+SNIPPET = (
+    "python",
+    """\
+import glob
+import json
+
+import soundfile
+
+for path in sorted(glob.glob("emilia/{split}/*/*.json")):
+    with open(path, encoding="utf-8") as file:
+        clips = json.load(file)
+    for number, clip in enumerate(clips):
+        samples, rate = soundfile.read(f"{{path[:-5]}}_{{number}}.{audio}")
+        print(clip["id"], len(samples) / rate, clip["text"])
+""",
+)
 
 
 class Settings(StageSettings):

@@ -44,6 +44,21 @@ COLUMNS = webdataset.COLUMNS
 HOLDS_ANNOTATIONS = True
 FBANK, CODES = "fbank.npy", "codes.npy"
 Array = NDArray[Any]
+SNIPPET = (
+    "python",
+    """\
+import glob
+import io
+
+import numpy
+import webdataset
+
+tars = sorted(glob.glob("features/{split}/*.tar"))
+for sample in webdataset.WebDataset(tars, shardshuffle=False):
+    arrays = {{k: numpy.load(io.BytesIO(v)) for k, v in sample.items() if k.endswith(".npy")}}
+    print(sample["__key__"], {{k: a.shape for k, a in arrays.items()}}, sample["txt"].decode())
+""",
+)
 
 
 class Settings(StageSettings):

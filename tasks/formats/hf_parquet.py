@@ -36,6 +36,22 @@ _NAMES = {
 _TEXT = {"dtype": "string", "_type": "Value"}
 check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
 HOLDS_BOTH = HOLDS_ANNOTATIONS = True
+SNIPPET = (
+    "python",
+    """\
+import io
+import os
+
+import soundfile
+from datasets import Audio, load_dataset
+
+rows = load_dataset(os.getcwd(), split="{split}")
+# `datasets` decodes by torchcodec; without it, decode the bytes like this.
+for row in rows.cast_column("audio", Audio(decode=False)):
+    samples, rate = soundfile.read(io.BytesIO(row["audio"]["bytes"]))
+    print(row["id"], len(samples) / rate, row["text"])
+""",
+)
 Settings = _clips.EncodedSettings
 
 

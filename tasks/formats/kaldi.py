@@ -34,6 +34,16 @@ COLUMNS = _clips.COLUMNS  # names and texts are in the lists only
 LARGEST = 2**32 - 64  # bytes of samples that a WAV file can hold
 PROVES_SAMPLES = True
 SIZED = True  # `finish` needs the length of each WAV file
+SNIPPET = (
+    "python",
+    """\
+from lhotse.kaldi import load_kaldi_data_dir
+
+recordings, segments, _ = load_kaldi_data_dir("kaldi/{split}", sampling_rate={rate})
+for segment in segments:
+    print(segment.id, segment.duration, segment.text)
+""",
+)
 Settings = StageSettings  # none
 
 

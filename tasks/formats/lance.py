@@ -44,6 +44,20 @@ proves_samples, rates = _clips.proves_samples, _clips.rates
 SIZED = True  # the manifest has the length of each file
 LISTS = (".manifest",)
 ENGINES = {"lance": "LanceDataset", "lance.file": "LanceFileWriter"}
+SNIPPET = (
+    "python",
+    """\
+import io
+
+import lance
+import soundfile
+
+clips = lance.dataset("lance/{split}")
+for clip in clips.to_table().to_pylist():  # or clips.take([7, 3]), for these alone
+    samples, rate = soundfile.read(io.BytesIO(clip["audio"]))
+    print(clip["id"], len(samples) / rate, clip["text"])
+""",
+)
 Settings = _clips.EncodedSettings
 
 #: Of the files: fixed, because a version links files that other releases of the library wrote.

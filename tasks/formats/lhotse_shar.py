@@ -56,6 +56,15 @@ HOLDS_BOTH = HOLDS_ANNOTATIONS = True
 
 
 _FIELDS = ("recording", "enhanced")  # a cut's fields of audio, in the order of `_clips.of`
+SNIPPET = (
+    "python",
+    """\
+from lhotse import CutSet
+
+for cut in CutSet.from_shar(in_dir="lhotse_shar/{split}"):
+    print(cut.id, cut.load_audio().shape, cut.supervisions[0].text)
+""",
+)
 
 
 class Settings(_clips.EncodedSettings):

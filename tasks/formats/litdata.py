@@ -29,6 +29,7 @@ HOLDS_BOTH = HOLDS_ANNOTATIONS = True
 check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
 SIZED = True  # `finish` writes the length of each chunk
 LISTS = ("/index.json",)
+SNIPPET = _samples.snippet("litdata", '"litdata/{split}"')
 Settings = _clips.EncodedSettings
 _LEAF: JsonObject = {"type": None, "context": None, "children_spec": []}
 

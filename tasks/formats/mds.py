@@ -28,6 +28,7 @@ HOLDS_BOTH = HOLDS_ANNOTATIONS = True
 check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
 SIZED = True  # `finish` writes the length of each shard
 LISTS = ("/index.json",)
+SNIPPET = _samples.snippet("streaming", 'local="mds", split="{split}", batch_size=1')
 Settings = _clips.EncodedSettings
 
 

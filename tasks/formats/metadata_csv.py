@@ -235,6 +235,23 @@ DROPPED_BY = {
 }
 HEADERS = ("file_name,", "audio_file|")  # beginnings of lists that have one
 FOLDER_GROUPS, FOLDER_CLIPS = 50, 1000
+#: How each profile's trainer reads the files, with the sample rate of its published settings.
+TRAINERS = {
+    "ljspeech": "What reads LJSpeech takes the folder metadata_csv/{split} as it is (22050 Hz).",
+    "hf_audiofolder": 'datasets.load_dataset("metadata_csv", split="{split}"), as it is.',
+    "f5": "F5-TTS (24000 Hz): python -m f5_tts.train.datasets.prepare_csv_wavs THAT_LIST OUT",
+    "gpt_sovits": "GPT-SoVITS (32000 Hz; zh ja en ko yue): THAT_LIST as its annotation file.",
+    "piper": "Piper (22050 Hz): python -m piper.train fit --data.csv_path "
+    "metadata_csv/{split}/metadata.csv --data.sample_rate {rate} --data.num_speakers …",
+    "coqui": 'coqui-tts (22050 Hz): BaseDatasetConfig(formatter="coqui", path="metadata_csv", '
+    'meta_file_train="metadata_{split}.csv")',
+    "styletts2": "StyleTTS2 (24000 Hz): root_path metadata_csv, train_data "
+    "metadata_csv/{split}_list.txt; make IPA of its second column first.",
+    "xtts": 'XTTS (22050 Hz): BaseDatasetConfig(formatter="coqui", path="metadata_csv", '
+    'meta_file_train="metadata_{split}.csv", language=…)',
+    "vits": "VITS (data.sampling_rate {rate}): python preprocess.py --text_index 2 --filelists "
+    "THAT_LIST; it makes phonemes. --text_index 1 for one voice.",
+}
 
 
 class Settings(_clips.EncodedSettings):
@@ -280,6 +297,10 @@ def lists_annotations(settings: Settings) -> bool:
 
 def reader(settings: Settings) -> ReaderLimits | None:
     return DROPPED_BY.get(settings.profile)
+
+
+def snippet(settings: Settings) -> tuple[str, str]:
+    return _lists.snippet("csv", TRAINERS[settings.profile])
 
 
 write, check = _wavs.write, _wavs.check

@@ -54,6 +54,17 @@ READER = ReaderLimits(
     (Bound("min_duration", "min", "seconds", 0.1), Bound("max_duration", "max", "seconds", 16.7)),
     splits=("train",),
 )
+SNIPPET = (
+    "yaml",
+    """\
+# Of NeMo's model settings; paths start from this folder.
+{group}:
+  is_tarred: true
+  tarred_audio_filepaths: nemo/{split}/audio__OP_0..{last}_CL_.tar
+  manifest_filepath: nemo/{split}/tarred_audio_manifest.json
+  sample_rate: {rate}
+""",
+)
 Settings = _clips.AudioSettings
 check_weights = _clips.check_weights
 

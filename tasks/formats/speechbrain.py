@@ -33,6 +33,23 @@ PROVES_SAMPLES = True
 LISTS_ANNOTATIONS = True
 ROOT = "{data_root}"
 UNKNOWN = "unknown"
+SNIPPET = (
+    "python",
+    """\
+import os
+
+import soundfile
+from speechbrain.dataio.dataset import DynamicItemDataset
+
+clips = DynamicItemDataset.from_json(
+    "speechbrain/{split}.json", replacements={{"data_root": os.getcwd()}}
+)
+clips.set_output_keys(["id", "wav", "words"])
+for clip in clips:
+    samples, rate = soundfile.read(clip["wav"])
+    print(clip["id"], len(samples) / rate, clip["words"])
+""",
+)
 Settings = StageSettings  # none
 
 

@@ -24,6 +24,7 @@ from tasks.storage import write_atomic
 
 VERSION = 1
 COLUMNS = (*_timed_words.COLUMNS, "text", "num_samples", "sample_rate")
+SNIPPET = _timed_words.snippet("Praat's files, one a clip, named by its id")
 Settings = StageSettings  # none
 
 Interval = tuple[int, int, str]

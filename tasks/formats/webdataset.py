@@ -53,6 +53,21 @@ COLUMNS = (
 check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
 HOLDS_BOTH = True
 HOLDS_ANNOTATIONS = True
+SNIPPET = (
+    "python",
+    """\
+import glob
+import io
+
+import soundfile
+import webdataset
+
+tars = sorted(glob.glob("webdataset/{split}/*.tar"))
+for sample in webdataset.WebDataset(tars, shardshuffle=False):
+    samples, rate = soundfile.read(io.BytesIO(sample["{audio}"]))
+    print(sample["__key__"], len(samples) / rate, sample["txt"].decode())
+""",
+)
 
 
 class Settings(_clips.EncodedSettings):

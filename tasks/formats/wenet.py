@@ -39,6 +39,7 @@ COLUMNS = ("id", "text", *_clips.COLUMNS)
 PROVES_SAMPLES = True
 READER = _wenet.READER
 HOLDS_ANNOTATIONS = True
+SNIPPET = _wenet.snippet("shard")
 
 
 class Settings(StageSettings):

@@ -24,6 +24,7 @@ COLUMNS = _wavs.COLUMNS
 PROVES_SAMPLES = True
 LISTS_ANNOTATIONS = True
 READER = _wenet.READER
+SNIPPET = _wenet.snippet("raw")
 Settings = StageSettings  # none
 
 

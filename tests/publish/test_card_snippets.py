@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from tasks.publish.dataset import card_reading
+from tasks import plugins
 from tasks.publish.upkeep.verify import verify
+from tasks.settings import Plugin
 from tests.helpers import corpus
 
 FORMATS = (
@@ -145,4 +146,6 @@ def test_nemo_names_all_tars_and_no_other(version: Path) -> None:
 def test_every_format_has_one() -> None:
     from tasks.base import shelves
 
-    assert {*card_reading._SNIPPETS} == {*shelves.names("formats")}
+    for name in shelves.names("formats"):
+        module, settings = plugins.FORMATS.resolve(Plugin(use=name))
+        assert module.snippet(settings), name

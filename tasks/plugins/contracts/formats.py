@@ -185,6 +185,10 @@ class Format(FormatModule, LoadedPlugin, Protocol):
     NUMBERED: bool = False
     #: Clips that the format's usual reader drops: `run` warns about them.
     READER: ReaderLimits | None = None
+    #: How to read its files, for the data card: (language, code), of which `str.format` fills in
+    #: use, split, rate (Hz), audio (an ending), last (number of the split's last shard) and group.
+    #: The code runs in the version's folder.
+    SNIPPET: tuple[str, str] | None = None
     #: Suffixes of the files that `listing` reads.
     LISTS: tuple[str, ...] = ("/data.list", "/wav.scp", "/tarred_audio_manifest.json")
     #: (rows, settings) -> the start of each row of a shard in its main file, int64 [rows], bytes.
@@ -219,6 +223,10 @@ class Format(FormatModule, LoadedPlugin, Protocol):
     def reader(self, settings: PluginSettings) -> ReaderLimits | None:
         """READER; override if it depends on the settings."""
         return self.READER
+
+    def snippet(self, settings: PluginSettings) -> tuple[str, str] | None:
+        """SNIPPET; override if it depends on the settings."""
+        return self.SNIPPET
 
     def described(self, settings: PluginSettings, rate: int) -> JsonObject:
         """Its entry in dataset.json under `features`: what it computes of clips at `rate` Hz."""

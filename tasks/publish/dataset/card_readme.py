@@ -29,7 +29,8 @@ from tasks.base.json_types import (
     SplitFacts,
 )
 from tasks.base.schema import about
-from tasks.publish.dataset import card_header, card_reading, speaker_warnings
+from tasks.publish.dataset import card_header, speaker_warnings
+from tasks.settings import Plugin
 
 AMOUNTS = ("utterances", "hours")  # of `_amounts`
 LENGTHS = ("shortest, s", "mean, s", "median, s", "longest, s")  # of `_lengths`
@@ -279,8 +280,18 @@ def _reading(facts: DatasetJson, tars: Mapping[str, int]) -> Iterator[str]:
         yield " ".join(docs[0].split())
         if lines := list(_layout(name, docs, options[name])):
             yield "\n".join(["```text", *lines, "```"])
-        if snippet := card_reading.snippet(name, split, facts, tars):
-            yield f"```{snippet.language}\n{snippet.code}```"
+        module, settings = plugins.FORMATS.resolve(Plugin.model_validate(options[name]))
+        if snippet := module.snippet(settings):
+            language, code = snippet
+            filled = code.format(
+                use=name,
+                split=split,
+                rate=facts["settings"]["resample"]["rate"],
+                audio=getattr(settings, "audio", "wav"),
+                last=tars.get(split, 1) - 1,
+                group="train_ds" if split == "train" else "validation_ds",
+            )
+            yield f"```{language}\n{filled}```"
 
 
 def _layout(name: str, docs: Iterable[str], options: Mapping[str, object]) -> Iterator[str]:

@@ -100,7 +100,7 @@ def _write(
     """Link or write all output shards, and check the written ones: all by number, and the numbers
     of those that were written."""
     staging = storage.place(gathered.staging)
-    parts = [part.number for part in gathered.parts]
+    parts = [part.number for part in gathered.parts if not part.file]  # else linked as a whole
     unlinked = executor.map(output_shards.link, [(job, staging, part) for part in parts])
     planned = plan.numbered(staging)
     written = [number for numbers in unlinked for number in numbers]

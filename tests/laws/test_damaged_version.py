@@ -130,6 +130,18 @@ def test_a_damaged_part_whose_tars_move_to_another(grown: Grown) -> None:
         (grown.home / path.name).rename(path)
 
 
+def test_a_damaged_tar_of_a_part_that_stays(grown: Grown, caplog: pytest.LogCaptureFixture) -> None:
+    """Its part is not linked, so that the tar can be made again."""
+    grown.back(notes=True)
+    victim = sorted(grown.one.rglob("*.tar"))[0]
+    corpus.flip(victim, 700)
+    two = grown.run()
+    corpus.flip(victim, 700)
+    assert corpus.content(two) == grown.expected
+    assert f"{victim} is damaged or gone" in caplog.text
+    assert verify(two) == []
+
+
 @pytest.mark.parametrize("places", [SOME, tiers.nightly(WHERE)], ids=["some", "all"])
 @pytest.mark.parametrize("name", ["ledger.parquet", "utterances.parquet", "splits.parquet"])
 def test_damage_that_cannot_be_made_good(

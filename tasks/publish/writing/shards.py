@@ -38,17 +38,18 @@ def link(job: Job, staging: Path, part: int) -> list[int]:
     newest = versions.newest(job.out)
     guards = previous_version.guards(job.out, newest) if newest else {}
     for index, shard in enumerate(plan.shards_of(staging, part)):
-        if not shard.unchanged or not _linked(staging, shard, newest, guards):
+        if not linked(staging, shard, newest, guards):
             unlinked.append(plan.number_of(part, index))
     return unlinked
 
 
-def _linked(
+def linked(
     staging: Path, shard: OutputShard, newest: Path | None, guards: Mapping[str, str]
 ) -> bool:
     """Link the files of a shard; none, and False, if one differs from what was published. `guards`:
     of the newest version's files."""
-    assert newest is not None
+    if newest is None or not shard.unchanged:
+        return False
     for old, new in zip(shard.unchanged, shard.files, strict=True):
         name = old.path.removeprefix(f"{newest}/")
         guard = previous_version.guard(guards, newest, name)

@@ -41,6 +41,7 @@ from tasks.publish.output_shards.format_shards import PreviousVersion
 from tasks.publish.output_shards.layout import PlannedShard, ShardClips
 from tasks.publish.planned_columns import sources_of
 from tasks.publish.previous_version import Published, TablePart
+from tasks.publish.writing.shards import linked
 from tasks.settings import PackageSettings
 from tasks.settings.job import Job
 from tasks.storage import tables, versions
@@ -309,12 +310,12 @@ def write(
 def _link(
     job: Job, part: PlannedPart, staging: Path, newest: Path | None
 ) -> tuple[str, int] | Damaged:
-    """Link an unchanged part of the previous version and plan its output shards with linked files;
-    returns (sha256, bytes) of the part."""
+    """Link an unchanged part of the previous version with the files of its output shards; returns
+    (sha256, bytes) of the part."""
     assert newest is not None
-    files = versions.files(newest)
+    files, guards = versions.files(newest), previous_version.guards(job.out, newest)
     entry = files.get(part.name)
-    guard = previous_version.guard(previous_version.guards(job.out, newest), newest, part.name)
+    guard = previous_version.guard(guards, newest, part.name)
     try:
         old = storage.inside(newest, part.name)
         noted = previous_version.shards(job.out, part.file)
@@ -325,12 +326,11 @@ def _link(
     ):
         return Damaged((part.name,))
     previous = PreviousVersion(newest, {"files": files}, ())
-    shards = []
-    for shard in noted:
-        unchanged = previous.files(shard.files)
-        if not unchanged and shard.files:
-            return Damaged((part.name,))
-        shards.append(replace(shard, unchanged=unchanged))
+    shards = [replace(shard, unchanged=previous.files(shard.files)) for shard in noted]
+    if not all(linked(staging, shard, newest, guards) for shard in shards if shard.files):
+        for path in (path for shard in shards for path in shard.files):
+            storage.remove(staging / path)
+        return Damaged((part.name,))
     with storage.of(staging).writing(staging, job.scratch) as home:
         folder = home / plan.PLAN / plan.part_name(part.number)
         folder.mkdir(parents=True, exist_ok=True)

@@ -17,13 +17,12 @@ from tasks import corpus, storage
 from tasks.base.arrays import Int64s
 from tasks.base.json_types import JsonObject
 from tasks.corpus import rejections
-from tasks.publish import seeded_hash
 from tasks.publish.choosing import selection
 from tasks.publish.outcomes import recording_digests
 from tasks.publish.outcomes.recording_digests import ACCOUNT, ACCOUNTED, KEY
 from tasks.publish.outcomes.shard_batches import ShardBatch
 from tasks.settings.job import Job
-from tasks.storage import sorted_keys, tables, versions
+from tasks.storage import tables, versions
 
 #: Corpus-wide rejections as outcomes, with the digests of their clips' rows in the ledger.
 SAVED = pa.schema(
@@ -63,15 +62,9 @@ def corpus_wide(
         low, high = np.searchsorted(heard, [begin, begin + len(ids)], sorter=order)
         some = order[low:high]
         if len(some):
-            digests = batches[number].table("digests.arrow", ("high", "low"))
-            high_keys, low_keys = (digests[name].to_numpy() for name in ("high", "low"))
-            by_key = np.lexsort((low_keys, high_keys))
-            names = ids["id"].take(heard[some] - begin).to_pylist()
-            keys = seeded_hash.keys(str(job.package.seed), names)
-            place = sorted_keys.places_of(
-                keys[:, 0], keys[:, 1], high_keys[by_key], low_keys[by_key]
-            )
-            position[some] = np.where(place >= 0, rows[number] + by_key[place], -1)
+            passed = batches[number].table("rows.arrow", ("id",))["id"]
+            place = pc.index_in(ids["id"].take(heard[some] - begin), passed).fill_null(-1)
+            position[some] = np.where(pc.less(place, 0), -1, rows[number] + place.to_numpy())
         begin += len(ids)
     rejected = rejected.set_column(0, "at", pa.array(position))
     return rejected.filter(pc.greater_equal(rejected["at"], 0)), frozen

@@ -54,7 +54,6 @@ from tasks.storage import tables
 FORMAT = 4  # of these files
 AT_ONCE = 8  # shards in a batch
 SLICES = 64  # of a ledger
-SMALL = 1 << 18  # bytes; smaller tables are read whole
 LIST, OUTCOMES, DECIDED = "groups.json", "decisions.parquet", "decided"
 KEY_NAME = re.compile(r"[0-9a-f]{24}")  # of a batch's folder
 #: Columns that are not part of a row's content: where the row and its PCM are stored, its split.
@@ -129,16 +128,11 @@ class ShardBatch:
         """A table, or only these columns of it, in the file's order. Raises CorruptManifest as
         `data`, and if the table places PCM outside the blobs."""
         data = pa.py_buffer(self.data(name))
-        stored = pa.ipc.open_file(data)
-        names = stored.schema.names
-        fields = [
-            index for index, column in enumerate(names) if columns is None or column in set(columns)
-        ]
-        if columns is None or len(data) < SMALL:  # reading all columns is faster than reopening
-            table = stored.read_all().select(fields)
-        else:
-            some = pa.ipc.IpcReadOptions(included_fields=fields)
-            table = pa.ipc.open_file(data, options=some).read_all()
+        names = pa.ipc.open_file(data).schema.names
+        wanted = set(names if columns is None else columns)
+        fields = [index for index, column in enumerate(names) if column in wanted]
+        some = pa.ipc.IpcReadOptions(included_fields=fields)
+        table = pa.ipc.open_file(data, options=some).read_all()
         if not blobs.sound_places(table):
             raise self._damaged(name)
         return table

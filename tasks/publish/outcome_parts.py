@@ -7,9 +7,6 @@ import hashlib
 import re
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from tasks import storage
 from tasks.corpus import outcome_table, rejections
 from tasks.publish.choosing import corpus_rejections
@@ -37,8 +34,7 @@ def note(job: Job, scratch: Path, manifests: str | None = None) -> None:
         if names[-1] not in existing:
             data = batch.data(shard_batches.OUTCOMES)
             if outcomes is not None:
-                table = pq.read_table(pa.BufferReader(data))
-                table = rejections.entered(table, "id", outcomes)
+                table = rejections.entered(tables.from_parquet(data), "id", outcomes)
                 data = tables.parquet(table, compression="zstd")
             storage.write_atomic(home / names[-1], data)
     for name in existing.difference(names):

@@ -287,7 +287,7 @@ def open_parts(path: Path) -> list[Part]:
     if hashlib.sha256(data).hexdigest()[:16] != named:
         raise CorruptManifest(f"manifest {path} does not match the hash in its name", str(path))
     try:  # somebody may have given other bytes the right name
-        table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+        table = tables.from_parquet(data)
         meta: Footer = json.loads((table.schema.metadata or {})[b"uttermill"])
         parts = _parts_of(path, table, meta)
         sound = blobs.sound_places(table) and all(PART.fullmatch(part.name) for part in parts)

@@ -30,7 +30,6 @@ from typing import NotRequired, TypedDict
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tasks import corpus, storage
 from tasks.base.arrays import Int64s, UInt64s
@@ -139,8 +138,7 @@ class ShardBatch:
 
     def outcomes(self, columns: Collection[str]) -> pa.Table:
         """These columns of `outcome_table.schema_of` for all utterances, whatever their outcome."""
-        data = pa.BufferReader(self.data(OUTCOMES))
-        return pq.read_table(data, columns=sorted(columns))
+        return tables.from_parquet(self.data(OUTCOMES), sorted(columns))
 
     def is_sound(self) -> bool:
         """Whether every file has its hash."""

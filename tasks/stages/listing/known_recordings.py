@@ -28,7 +28,7 @@ from tasks.base.logs import log
 from tasks.shard_store import manifest, passing
 from tasks.shard_store.index import Index
 from tasks.stages.listing import entries, fingerprints
-from tasks.storage import sorted_keys
+from tasks.storage import sorted_keys, tables
 
 PRESENT, MAY_BE_TRIED, PASSING = 1, 2, 4  # bits of `flags`
 PARTS = 3  # lowest bit of the number of its file's parts, up to MOST_PARTS
@@ -217,7 +217,7 @@ def _noted(out: Path) -> KnownRecordings:
         if hashlib.sha256(data).hexdigest()[:16] != path.stem:
             log.warning("%s does not match the hash in its name; all shards are read", path)
             continue
-        table = pq.read_table(pa.BufferReader(data)).combine_chunks()
+        table = tables.from_parquet(data).combine_chunks()
         header = json.loads((table.schema.metadata or {})[b"uttermill"])
         if header["format"] != FORMAT:
             continue

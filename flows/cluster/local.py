@@ -3,10 +3,11 @@ end of all of its processes at once."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -121,6 +122,7 @@ def start(
     cluster_class: Any = distributed.SpecCluster  # untyped
     # Their folders are removed with the run's, and Dask would report each missing folder.
     logging.getLogger("distributed.diskutils").setLevel(logging.CRITICAL)
+    logging.getLogger("distributed.nanny").addFilter(_was_not_cancelled)
     starting.before = set(cluster_class._instances)
     if starting.abandoned:
         raise RunError("the cluster of this run was closed before it started")
@@ -144,6 +146,11 @@ def start(
             starting.abandon()
             raise
     raise AssertionError("unreachable")
+
+
+def _was_not_cancelled(record: logging.LogRecord) -> bool:
+    """False for the traceback that Dask logs where a cluster is closed while a worker starts."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
 
 
 def specs(fleet: Fleet, **options: object) -> dict[str, JsonObject]:
@@ -205,7 +212,7 @@ def end_now(cluster: SpecCluster) -> None:
         time.sleep(0.02)
 
 
-def abandon(clusters: Iterable[SpecCluster]) -> None:
+def abandon(clusters: Collection[SpecCluster]) -> None:
     """End clusters that were interrupted while they started, which Dask does not."""
     from distributed import Status
 
@@ -214,13 +221,15 @@ def abandon(clusters: Iterable[SpecCluster]) -> None:
         with suppress(AttributeError):  # its loop has not begun
             loop = cluster.loop.asyncio_loop  # type: ignore[union-attr]  # of Tornado
             loop.set_exception_handler(lambda loop, context: None)
-        for nanny in list(cluster.workers.values()):
-            nanny.status = Status.closing_gracefully  # else it would start a new worker
-        kill(processes(cluster))
     # A nanny does not yet have a process spawned a moment ago, which would find what it shares with
-    # this process gone, and print a traceback.
+    # this process gone, and print a traceback. One whose worker has just started runs again.
     end = time.monotonic() + SPAWNING_S
     while time.monotonic() < end:
+        for cluster in clusters:
+            for nanny in _nannies(cluster):
+                if nanny.status not in (Status.closing, Status.closed, Status.failed):
+                    nanny.status = Status.closing_gracefully  # else it would start a new worker
+            kill(processes(cluster))
         kill(_just_spawned())
         time.sleep(0.02)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import signal
 import subprocess
 import sys
@@ -14,9 +16,10 @@ from typing import Any
 import psutil
 import pytest
 
-from flows.cluster import nodes
+from flows.cluster import local, nodes
 from flows.cluster.cluster import Cluster
 from flows.cluster.settings import ClusterSettings
+from flows.cluster.worker_counts import Fleet
 from tasks.base.errors import RunError
 from tests.helpers import signals
 
@@ -72,6 +75,22 @@ def _spawned(process: subprocess.Popen[str]) -> list[psutil.Process]:
                 return found
         time.sleep(0.01)
     return []
+
+
+def test_a_start_that_is_cancelled_is_no_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Dask logs a traceback for each worker that it was starting when the cluster was closed."""
+    starting = local.Starting()
+    starting.abandoned = True
+    with pytest.raises(RunError, match="closed before it started"):
+        local.start(Fleet(1, ()), 1 << 30, tmp_path, None, False, None, starting)
+    for error in (asyncio.CancelledError(), OSError("the control")):
+        try:
+            raise error
+        except BaseException:
+            logging.getLogger("distributed.nanny").exception("%r", error)
+    assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [error]
 
 
 @pytest.mark.cluster

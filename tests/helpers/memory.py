@@ -3,6 +3,7 @@ the process that started this one down through `exec`, and pytest with a model l
 
 from __future__ import annotations
 
+import ctypes
 import resource
 from pathlib import Path
 
@@ -11,6 +12,14 @@ def peak() -> int:
     """Most resident memory since this process began, bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+
+
+def begin_anew() -> None:
+    """Let `peak` begin anew, without what was freed before: glibc keeps that, more or less of it
+    by how its threads took turns."""
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
 
 
 def limit(more: int) -> None:

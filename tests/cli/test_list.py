@@ -71,6 +71,18 @@ def test_train_alone_and_said_so(version: Path, capsys: pytest.CaptureFixture[st
     assert told == {"paths": lines, "format": "wenet", "split": "train", "others": ["dev", "test"]}
 
 
+def test_a_format_of_your_own_is_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its folder has the name that the format chooses, not that of its module."""
+    corpus.make(tmp_path / "in", 2)
+    formats = ("tests.plugins.gated_wenet",)
+    version = corpus.run(corpus.job(tmp_path, package={"formats": formats}))[0].path
+    lines, _ = listed(capsys, str(version))
+    assert lines
+    assert all(Path(line).exists() for line in lines)
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -181,7 +181,9 @@ def data_list(
     module = plugins.FORMATS.load(chosen)
     assert module.listing is not None
     store, files = storage.of(dataset), versions.files(dataset)
-    lists = [name for name in files if name.endswith(module.LISTS)]
+    # A format of the user's own may write into a folder of another name than its module's.
+    mine = (name for name in files if name.split("/")[0] not in formats.keys() - {chosen})
+    lists = [name for name in mine if name.endswith(module.LISTS)]
     # An empty prefix asks for relative paths; before a slash it would name the file system's root.
     head = (str(dataset) if prefix is None else prefix or ".").rstrip("/")
     with versions.reading(dataset), store.reading(dataset, lists) as home:

@@ -9,6 +9,7 @@ import pytest
 
 from flows import cli
 from tests.helpers import corpus
+from tests.plugins import gate
 
 FORMATS = (
     "nemo", "wenet", "wenet_raw", "webdataset", "kaldi", "emilia", "metadata_csv",
@@ -72,10 +73,11 @@ def test_train_alone_and_said_so(version: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_a_format_of_your_own_is_listed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its folder has the name that the format chooses, not that of its module."""
     corpus.make(tmp_path / "in", 2)
+    monkeypatch.setenv(gate.VARIABLE, str(tmp_path))  # holds no gate
     formats = ("tests.plugins.gated_wenet",)
     version = corpus.run(corpus.job(tmp_path, package={"formats": formats}))[0].path
     lines, _ = listed(capsys, str(version))

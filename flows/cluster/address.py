@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import logging
 import re
+import socket
 import ssl
 import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from socket import gaierror
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from distributed import Security
@@ -20,6 +21,7 @@ FORM = re.compile(
     r"(?:(?:tcp|tls|ws|wss|ucx)://)?(?:\[[0-9a-fA-F:.]+\]|[^\s\[\]:/@?#]+):([0-9]{1,5})/?"
 )
 MOST = 65535
+TRY_S = 2.0  # s
 
 
 def is_one(text: str) -> bool:
@@ -34,6 +36,8 @@ def fault(address: str, error: BaseException) -> str:
 
 
 def _cause(address: str, error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        error = _refusal(address) or error
     if isinstance(error, ssl.SSLCertVerificationError):
         return "its certificate is not of the authority in cluster.tls.ca_file"
     if isinstance(error, ssl.SSLError):
@@ -42,13 +46,26 @@ def _cause(address: str, error: BaseException) -> str:
         return "the server there does not speak TLS; give tcp://"
     if isinstance(error, TypeError):
         return "another program listens there, a worker for example"
-    if isinstance(error, gaierror):
+    if isinstance(error, socket.gaierror):
         return f"the host is not known ({error.strerror})"
     if isinstance(error, ConnectionRefusedError):
         return "nothing listens there; start the scheduler, or correct the address"
     if isinstance(error, ConnectionResetError) and not address.startswith("tls://"):
         return "it hangs up; if it uses TLS, give tls:// and its certificates in cluster.tls"
     return str(error) or "it does not answer; check that its port is open to this machine"
+
+
+def _refusal(address: str) -> OSError | None:
+    """The error of a connection that is refused, or whose host is not known; else None. The last of
+    Dask's tries ends with its patience, which may be a moment after it begins."""
+    place = urlsplit(address if "://" in address else f"tcp://{address}")
+    try:
+        socket.create_connection((place.hostname, place.port), TRY_S).close()
+    except (ConnectionRefusedError, socket.gaierror) as error:
+        return error
+    except OSError:
+        return None
+    return None
 
 
 def client(target: object, security: Security | None, patience: float) -> Any:

@@ -46,7 +46,6 @@ def test_a_host_that_is_not_known() -> None:
     assert told.endswith("(cluster.address): the host is not known (Name or service not known)")
     busy = ValueError("IOStream is not idle; cannot convert to SSL")
     assert address.fault("tls://h:8786", busy).endswith("does not speak TLS; give tcp://")
-    assert "check that its port is open" in address.fault("tcp://h:8786", TimeoutError())
 
 
 class Sites(NamedTuple):
@@ -108,6 +107,15 @@ def test_what_is_no_scheduler_of_ours(case: str, words: str, sites: Sites, tmp_p
     assert str(raised.value).startswith(f"no Dask scheduler at {settings.address} (cluster.address")
     assert words in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_a_try_that_was_cut_short_is_made_again() -> None:
+    """Dask begins its last try a moment before its patience ends."""
+    refused = address.fault(f"tcp://127.0.0.1:{by_hand.free_port()}", TimeoutError())
+    assert refused.endswith("nothing listens there; start the scheduler, or correct the address")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        silent = address.fault(f"127.0.0.1:{server.getsockname()[1]}", TimeoutError())
+    assert silent.endswith("it does not answer; check that its port is open to this machine")
 
 
 @pytest.mark.cluster

@@ -396,7 +396,7 @@ def measured(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
         found |= {"said": whole.get("error_detail"), "faults": whole.get("decode_faults")}
         found["audio"] = whole.get("decoded", 0) / (whole.get("rate") or 1)
     found |= {"wall": time.perf_counter() - begun, "cpu": time.process_time() - cpu}
-    return found | {"peak": memory.peak()}
+    return found | {"peak": memory.peak_without_files()}
 
 
 def main(folder: str, settings: str, *names: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import re
@@ -36,7 +37,7 @@ def fault(address: str, error: BaseException) -> str:
 
 
 def _cause(address: str, error: BaseException) -> str:
-    if isinstance(error, TimeoutError):
+    if isinstance(error, TimeoutError | asyncio.CancelledError):
         error = _refusal(address) or error
     if isinstance(error, ssl.SSLCertVerificationError):
         return "its certificate is not of the authority in cluster.tls.ca_file"

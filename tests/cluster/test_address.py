@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 from collections.abc import Iterator
@@ -109,12 +110,13 @@ def test_what_is_no_scheduler_of_ours(case: str, words: str, sites: Sites, tmp_p
     assert "\n" not in str(raised.value)
 
 
-def test_a_try_that_was_cut_short_is_made_again() -> None:
+@pytest.mark.parametrize("error", [TimeoutError(), asyncio.CancelledError()])
+def test_a_try_that_was_cut_short_is_made_again(error: BaseException) -> None:
     """Dask begins its last try a moment before its patience ends."""
-    refused = address.fault(f"tcp://127.0.0.1:{by_hand.free_port()}", TimeoutError())
+    refused = address.fault(f"tcp://127.0.0.1:{by_hand.free_port()}", error)
     assert refused.endswith("nothing listens there; start the scheduler, or correct the address")
     with socket.create_server(("127.0.0.1", 0)) as server:
-        silent = address.fault(f"127.0.0.1:{server.getsockname()[1]}", TimeoutError())
+        silent = address.fault(f"127.0.0.1:{server.getsockname()[1]}", error)
     assert silent.endswith("it does not answer; check that its port is open to this machine")
 
 

@@ -175,27 +175,51 @@ def of_cut(
     since sentence ends may then be cuts; speakers if the segmenter uses them; `turns`, the recipe
     of a diarizer's turns, and how to cut at them, if there is a diarizer; and the recording's own
     text and language if the segmenter looks for the text in the audio."""
+    return cut_recipes(segmenter, speakers)(content, given, turns, text, language, channels)
+
+
+def cut_recipes(segmenter: Plugin, speakers: Plugin | None) -> Callable[..., str]:
+    """`of_cut` with these plug-ins, for many recordings: a function of (content, given, turns,
+    text, language, channels). Looking up plug-ins takes longer than everything else."""
     module, settings = plugins.SEGMENTERS.resolve(segmenter)
-    by_speaker = module.uses_speakers(settings)
-    spans: list[tuple[object, ...]] | None = None
-    if given is not None:
-        spans = [(s.start, s.end, *([s.speaker] if by_speaker else [])) for s in given]
-    timed = [  # they affect cuts, and so does the punctuation of the text
-        (s.text, [(word.word, word.start, word.end) for word in s.words])
-        for s in given or ()
-        if s.words
-    ]
-    shelf = of_plugin("segmenters", segmenter)
-    inputs: list[object] = [content, spans, *([timed] if timed else [])]
-    if turns is not None and speakers is not None:
-        inputs.append([turns, {} if module.HOLDS_TURNS else cutting_at_turns(speakers)])
-    if text and module.hears(settings) is not None:
-        inputs.append(["text", text, language])
-    elif text and module.without_text(settings) != settings:
-        inputs.append("has text")
-    if module.LISTENS and channels > 1:
-        inputs.append(HEARD)
-    return digest("cut", FILTER_VERSION, DECODE_VERSION, shelf, *inputs)
+    by_speaker, listens = module.uses_speakers(settings), module.LISTENS
+    hears = module.hears(settings) is not None
+    differs = module.without_text(settings) != settings
+    at_turns = {} if module.HOLDS_TURNS or speakers is None else cutting_at_turns(speakers)
+    head = _head("cut", FILTER_VERSION, DECODE_VERSION, of_plugin("segmenters", segmenter))
+
+    def of(
+        content: str,
+        given: tuple[Segment, ...] | None,
+        turns: str | None,
+        text: str | None,
+        language: str | None,
+        channels: int,
+    ) -> str:
+        inputs, timed = [_quoted(content)], []
+        if given is None:
+            inputs.append("null")
+        else:
+            spans = [(s.start, s.end, *([s.speaker] if by_speaker else [])) for s in given]
+            inputs.append(_canonical(spans))
+            timed = [  # they affect cuts, and so does the punctuation of the text
+                (s.text, [(word.word, word.start, word.end) for word in s.words])
+                for s in given
+                if s.words
+            ]
+        if timed:
+            inputs.append(_canonical(timed))
+        if turns is not None and speakers is not None:
+            inputs.append(_canonical([turns, at_turns]))
+        if text and hears:
+            inputs.append(_canonical(["text", text, language]))
+        elif text and differs:
+            inputs.append(_quoted("has text"))
+        if listens and channels > 1:
+            inputs.append(_quoted(HEARD))
+        return _digest_of(head, *inputs)
+
+    return of
 
 
 def of_audio(settings: ResampleSettings, content: str, start: int, end: int) -> str:

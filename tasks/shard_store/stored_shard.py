@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 
 from tasks.base.schema import EnhancedRow, RecordingRow, TranscriptRow
-from tasks.recording import Segment
 from tasks.recording.limits import Limits
 from tasks.recording.tracks import channels_of, file_channel, may_be_non_finite, track_of
 from tasks.recording.turns import Turn
@@ -25,21 +24,8 @@ KEPT = 4096  # cached recipes of cuts: more than a shard has recordings
 
 @lru_cache(maxsize=16)
 def cut_recipes(segmenter: Plugin, speakers: Plugin) -> Callable[..., str]:
-    """`recipe.of_cut` with these plug-ins: a function of (content, given, turns, text, language,
-    channels). Cached, because comparing plug-ins takes longer than everything else."""
-
-    @lru_cache(maxsize=KEPT)
-    def of(
-        content: str,
-        given: tuple[Segment, ...] | None,
-        turns: str | None,
-        text: str | None,
-        language: str | None,
-        channels: int,
-    ) -> str:
-        return recipe.of_cut(segmenter, content, given, turns, speakers, text, language, channels)
-
-    return of
+    """`recipe.cut_recipes`, cached: comparing plug-ins takes longer than everything else."""
+    return lru_cache(maxsize=KEPT)(recipe.cut_recipes(segmenter, speakers))
 
 
 class StoredShard:

@@ -22,11 +22,12 @@ from tests.insight.test_report import EVIL, job_of, recorded
 #: The shell is the same engine without windows and their toolbars, which take each context of the
 #: whole browser half a second of CPU.
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
-#: As root and without a network: no sandbox, and nothing that looks for hosts at its start.
+#: As root and without a network: no sandbox, and nothing that looks for hosts at its start. Without
+#: a sound device, since PulseAudio would leave a folder behind.
 FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--no-sandbox", "--disable-audio-output", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--autoplay-policy=no-user-gesture-required", "--mute-audio",
+    "--autoplay-policy=no-user-gesture-required",
 ]  # fmt: skip
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine"),

@@ -161,26 +161,15 @@ def across_recordings(job: Job) -> float | None:
     return float(values["threshold"]) if values.get("across_recordings") else None
 
 
-def of_cut(
-    segmenter: Plugin,
-    content: str,
-    given: tuple[Segment, ...] | None,
-    turns: str | None = None,
-    speakers: Plugin | None = None,
-    text: str | None = None,
-    language: str | None = None,
-    channels: int = 1,
-) -> str:
-    """Recipe of a recording's cuts. It includes texts of given segments only if words have times,
-    since sentence ends may then be cuts; speakers if the segmenter uses them; `turns`, the recipe
-    of a diarizer's turns, and how to cut at them, if there is a diarizer; and the recording's own
-    text and language if the segmenter looks for the text in the audio."""
-    return cut_recipes(segmenter, speakers)(content, given, turns, text, language, channels)
+def cut_recipes(segmenter: Plugin, speakers: Plugin | None = None) -> Callable[..., str]:
+    """A function that gives the recipe of a recording's cuts: looking up plug-ins takes longer than
+    everything else.
 
-
-def cut_recipes(segmenter: Plugin, speakers: Plugin | None) -> Callable[..., str]:
-    """`of_cut` with these plug-ins, for many recordings: a function of (content, given, turns,
-    text, language, channels). Looking up plug-ins takes longer than everything else."""
+    The recipe includes texts of given segments only if words have times, since sentence ends may
+    then be cuts; speakers if the segmenter uses them; `turns`, the recipe of a diarizer's turns,
+    and how to cut at them, if there is a diarizer; and the recording's own text and language if the
+    segmenter looks for the text in the audio.
+    """
     module, settings = plugins.SEGMENTERS.resolve(segmenter)
     by_speaker, listens = module.uses_speakers(settings), module.LISTENS
     hears = module.hears(settings) is not None
@@ -191,10 +180,10 @@ def cut_recipes(segmenter: Plugin, speakers: Plugin | None) -> Callable[..., str
     def of(
         content: str,
         given: tuple[Segment, ...] | None,
-        turns: str | None,
-        text: str | None,
-        language: str | None,
-        channels: int,
+        turns: str | None = None,
+        text: str | None = None,
+        language: str | None = None,
+        channels: int = 1,
     ) -> str:
         inputs, timed = [_quoted(content)], []
         if given is None:

@@ -121,7 +121,7 @@ def _recording(shard: int, at: int, chance: np.random.Generator) -> Row:
 
 
 def _cuts(job: Job, recording: Row, chance: np.random.Generator) -> list[Row]:
-    cut = recipe.of_cut(job.filter.segmenter, recording["content"], None)
+    cut = recipe.cut_recipes(job.filter.segmenter)(recording["content"], None)
     base = {"cut": cut, "recording": recording["recording"]}
     facts = {"decoded": RECORDING, "rate": RATE, "channels": 1, "decode_faults": 0}
     rows: list[Row] = [{**base, "kind": "recording", **facts, "faults": [], "notes": []}]

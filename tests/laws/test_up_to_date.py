@@ -26,6 +26,7 @@ from tasks.runs.executor import Here
 from tasks.settings.job import Job
 from tasks.shard_store import index, manifest, recipe
 from tasks.shard_store.shard_view import ShardView
+from tasks.shard_store.stored_shard import StoredShard
 from tasks.stages import contract, cutting, stage
 from tests.helpers import corpus, tiers
 
@@ -411,7 +412,9 @@ def test_a_new_shard_is_counted_without_working_out_what_it_would_store(
         raise AssertionError("a recipe was worked out")
 
     with monkeypatch.context() as patch:
-        patch.setattr(recipe, "of_cut", never)
+        patch.setattr(StoredShard, "cut_recipe", never)
         assert stage.pending("filter", job, name) == wanted == (6, 0)
+        with pytest.raises(AssertionError, match="worked out"):  # the control
+            contract.find("filter").todo(stage.view_of(job, name))
     stage.run("filter", job, name)
     assert stage.pending("filter", job, name) == (0, 6)

@@ -414,14 +414,14 @@ def test_a_recogniser_without_times_of_words_fails_the_recording(tmp_path: Path)
 def test_text_and_recogniser_are_in_the_recipe() -> None:
     def of(text: str | None, **options: Any) -> str:
         plugin = Plugin.model_validate({"use": "aligned", "backend": {"use": "fake", **options}})
-        return recipe.of_cut(plugin, "c", None, text=text, language="en")
+        return recipe.cut_recipes(plugin)("c", None, text=text, language="en")
 
     assert of("One.") == of("One.")
     assert len({of("One."), of("Two."), of("One.", seed=1), of(None)}) == 4
     vad = Plugin(use="vad")
-    assert recipe.of_cut(vad, "c", None, text="One.", language="en") == recipe.of_cut(
-        vad, "c", None
-    )
+    assert recipe.cut_recipes(vad)("c", None, text="One.", language="en") == recipe.cut_recipes(
+        vad
+    )("c", None)
 
 
 def test_sources_take_long_texts(tmp_path: Path) -> None:

@@ -164,9 +164,9 @@ def test_without_turns_a_recording_is_unsegmented() -> None:
 def test_how_clips_of_one_voice_are_cut_is_not_in_the_recipe() -> None:
     talks, single = Plugin(use="dialogue"), Plugin(use="vad")
     asked = [Plugin(use="given"), Plugin(use="given", min_turn_seconds=2.0)]
-    recipes = {recipe.of_cut(talks, "c", None, "turns", speakers) for speakers in asked}
+    recipes = {recipe.cut_recipes(talks, speakers)("c", None, "turns") for speakers in asked}
     assert len(recipes) == 1
-    control = {recipe.of_cut(single, "c", None, "turns", speakers) for speakers in asked}
+    control = {recipe.cut_recipes(single, speakers)("c", None, "turns") for speakers in asked}
     assert len(control) == 2
 
 

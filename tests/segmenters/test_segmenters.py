@@ -390,10 +390,10 @@ def test_only_recordings_of_several_channels_are_cut_anew() -> None:
     """What is heard is in the recipe only where it can differ from what was heard before."""
 
     def of(use: str, channels: int) -> str:
-        return recipe.of_cut(Plugin(use=use), "c", None, channels=channels)
+        return recipe.cut_recipes(Plugin(use=use))("c", None, channels=channels)
 
     for use in ("vad", "auto", "applio"):
-        assert of(use, 1) == recipe.of_cut(Plugin(use=use), "c", None) != of(use, 2)
+        assert of(use, 1) == recipe.cut_recipes(Plugin(use=use))("c", None) != of(use, 2)
         assert of(use, 2) == of(use, 6)
     assert of("whole", 1) == of("whole", 2)
     assert of("given", 1) == of("given", 2)

@@ -141,12 +141,12 @@ def test_segmenters_cut_only_what_is_too_long() -> None:
 
 
 def test_recipe_has_word_times_only_where_there_are_any() -> None:
-    plugin = Plugin(use="auto")
-    plain = recipe.of_cut(plugin, "c", (segment(words=None),))
-    assert plain == recipe.of_cut(plugin, "c", (segment(words=None, text="other"),))
-    timed = recipe.of_cut(plugin, "c", (segment(),))
+    of = recipe.cut_recipes(Plugin(use="auto"))
+    plain = of("c", (segment(words=None),))
+    assert plain == of("c", (segment(words=None, text="other"),))
+    timed = of("c", (segment(),))
     assert timed != plain
-    assert timed != recipe.of_cut(plugin, "c", (segment(text=TEXT.replace("!", "")),))
+    assert timed != of("c", (segment(text=TEXT.replace("!", "")),))
 
 
 def audio(path: Path) -> None:

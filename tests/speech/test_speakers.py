@@ -623,7 +623,8 @@ def test_recipe_of_turns() -> None:
     assert recipe.of_turns(plain, "c", None) != recipe.of_turns(plain, "d", None)
     longer = Plugin.model_validate({"use": "segments", "min_turn_seconds": 2})
     assert recipe.of_turns(longer, "c", None) == recipe.of_turns(plain, "c", None)
-    cuts = [recipe.of_cut(Plugin(use="auto"), "c", None, "turns", each) for each in (plain, longer)]
+    auto = Plugin(use="auto")
+    cuts = [recipe.cut_recipes(auto, each)("c", None, "turns") for each in (plain, longer)]
     assert cuts[0] != cuts[1]
-    assert recipe.of_cut(Plugin(use="auto"), "c", None) not in cuts
+    assert recipe.cut_recipes(auto)("c", None) not in cuts
     assert segments.identity(segments.Settings()).count("-") == 1

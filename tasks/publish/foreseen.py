@@ -132,7 +132,7 @@ class Unpublished:
         holds, and a detail for what the newest version holds and the next one would not."""
         with version(self._job, self._shards) as whole:
             for rows in whole.ledger():
-                yield self._told(rows)
+                yield self._with_outcomes(rows)
 
     def others(self) -> Iterator[pa.Table]:
         """Rows of clips that the newest version holds and no part of `ledger` names: of recordings
@@ -141,7 +141,7 @@ class Unpublished:
             places = sorted_keys.index_in(self._keys, _keys(rows["utterance"]))
             rows = rows.filter(pa.array(~self._listed[places]))
             note = "{} holds it, and the next version would not"
-            yield self._noted(rows, pa.scalar(True), note)
+            yield self._with_detail(rows, pa.scalar(True), note)
 
     def _published(self, columns: Sequence[str] | None) -> Iterator[pa.Table]:
         """Rows of the newest version's packaged clips."""
@@ -149,7 +149,7 @@ class Unpublished:
             for rows in tables.row_groups(self._newest / LEDGER_FILE, columns):
                 yield rows.filter(pc.equal(rows["outcome"], "packaged"))
 
-    def _told(self, rows: pa.Table) -> pa.Table:
+    def _with_outcomes(self, rows: pa.Table) -> pa.Table:
         places = sorted_keys.index_in(self._keys, _keys(rows["utterance"].fill_null("")))
         in_version = places >= 0
         self._listed[places[in_version]] = True
@@ -157,9 +157,9 @@ class Unpublished:
         waits = pa.array(packaged & ~in_version)
         for name, value in (("outcome", PENDING), ("reason", NOT_PUBLISHED)):
             rows = tables.replaced(rows, name, pc.if_else(waits, value, rows[name]))
-        return self._noted(rows, pa.array(in_version & ~packaged), "{} still holds it")
+        return self._with_detail(rows, pa.array(in_version & ~packaged), "{} still holds it")
 
-    def _noted(self, rows: pa.Table, which: pa.Array | pa.Scalar, note: str) -> pa.Table:
+    def _with_detail(self, rows: pa.Table, which: pa.Array | pa.Scalar, note: str) -> pa.Table:
         if self._newest is None:
             return rows
         note = note.format(self._newest.name)

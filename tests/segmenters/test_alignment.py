@@ -418,10 +418,8 @@ def test_text_and_recogniser_are_in_the_recipe() -> None:
 
     assert of("One.") == of("One.")
     assert len({of("One."), of("Two."), of("One.", seed=1), of(None)}) == 4
-    vad = Plugin(use="vad")
-    assert recipe.cut_recipes(vad)("c", None, text="One.", language="en") == recipe.cut_recipes(
-        vad
-    )("c", None)
+    vad = recipe.cut_recipes(Plugin(use="vad"))
+    assert vad("c", None, text="One.", language="en") == vad("c", None)
 
 
 def test_sources_take_long_texts(tmp_path: Path) -> None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 
-from flows.cluster import worker_counts
-from flows.settings import PrepareSettings
-from tasks import plugins, storage
-from tasks.base import language_codes
-from tasks.base.errors import ConfigError
-from tasks.base.logs import log
-from tasks.plugins import engines
-from tasks.plugins.contracts.asr import AligningBackendClass
-from tasks.plugins.explaining import joined
-from tasks.recording.names import display_text, is_utf8
-from tasks.settings.job import Job
-from tasks.shard_store import own_channels, reference_words
-from tasks.storage import containment, versions
+from ..tasks import plugins, storage
+from ..tasks.base import language_codes
+from ..tasks.base.errors import ConfigError
+from ..tasks.base.logs import log
+from ..tasks.plugins import engines
+from ..tasks.plugins.contracts.asr import AligningBackendClass
+from ..tasks.plugins.explaining import joined
+from ..tasks.recording.names import display_text, is_utf8
+from ..tasks.settings.job import Job
+from ..tasks.shard_store import own_channels, reference_words
+from ..tasks.storage import containment, versions
+from .cluster import worker_counts
+from .settings import PrepareSettings
 
 
 def check(settings: PrepareSettings) -> Job:
@@ -41,11 +41,11 @@ def check_text(path: str) -> None:
 
 def check_wishes(settings: PrepareSettings) -> Job:
     """`check` without OUT, which may be read-only here."""
-    from tasks.publish import published_columns
-    from tasks.publish.choosing import selection
-    from tasks.runs import source_checks
-    from tasks.served import llm_text
-    from tasks.shard_store import annotated, enhanced, recipe
+    from ..tasks.publish import published_columns
+    from ..tasks.publish.choosing import selection
+    from ..tasks.runs import source_checks
+    from ..tasks.served import llm_text
+    from ..tasks.shard_store import annotated, enhanced, recipe
 
     job = settings.job()
     for path in (settings.out, *(source.path for source in settings.sources)):
@@ -99,8 +99,8 @@ def _check_rates(job: Job) -> None:
 
 def _check_columns(job: Job) -> None:
     """Raises ConfigError if a format's settings name a column that no version of this run has."""
-    from tasks.base.schema import UTTERANCES
-    from tasks.publish.outcomes import shard_outcomes
+    from ..tasks.base.schema import UTTERANCES
+    from ..tasks.publish.outcomes import shard_outcomes
 
     for plugin in job.package.formats:
         module, chosen = plugins.FORMATS.resolve(plugin)

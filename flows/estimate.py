@@ -14,28 +14,28 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from flows import prepare
-from flows.checks import check
-from flows.cluster import worker_counts
-from flows.flow_parameters import among, takes
-from flows.progress import Progress
-from flows.run import estimates, metrics, run_folder
-from flows.run.cluster_executor import ClusterExecutor, opened
-from flows.run.task_run_groups import TaskRunObserver
-from flows.server import artifact_text, live_artifacts
-from flows.settings import PrepareSettings, SampleSettings
-from flows.settings_flow import SettingsFlow
-from tasks import pipeline, storage
-from tasks.base.json_types import JsonObject
-from tasks.insight.estimating import forecast, sample, sample_results
-from tasks.insight.estimating.forecast import Costs, Forecast, Sizes
-from tasks.insight.estimating.sample import Member
-from tasks.publish.writing import shards as output_shards
-from tasks.runs import shard_chain
-from tasks.runs.executor import Executor, Observer
-from tasks.settings.job import Done, Job, Spent
-from tasks.stages.stage import PER_SHARD
-from tasks.storage import lock, versions
+from ..tasks import pipeline, storage
+from ..tasks.base.json_types import JsonObject
+from ..tasks.insight.estimating import forecast, sample, sample_results
+from ..tasks.insight.estimating.forecast import Costs, Forecast, Sizes
+from ..tasks.insight.estimating.sample import Member
+from ..tasks.publish.writing import shards as output_shards
+from ..tasks.runs import shard_chain
+from ..tasks.runs.executor import Executor, Observer
+from ..tasks.settings.job import Done, Job, Spent
+from ..tasks.stages.stage import PER_SHARD
+from ..tasks.storage import lock, versions
+from . import prepare
+from .checks import check
+from .cluster import worker_counts
+from .flow_parameters import among, takes
+from .progress import Progress
+from .run import estimates, metrics, run_folder
+from .run.cluster_executor import ClusterExecutor, opened
+from .run.task_run_groups import TaskRunObserver
+from .server import artifact_text, live_artifacts
+from .settings import PrepareSettings, SampleSettings
+from .settings_flow import SettingsFlow
 
 AT_ONCE = 16  # shards whose results one call returns
 

@@ -31,14 +31,14 @@ from typing import (
 
 from pydantic import BaseModel
 
-from flows.settings import PrepareSettings
-from tasks import plugins
-from tasks.base.errors import ConfigError
-from tasks.plugins.complaints import PLACES
-from tasks.recording.names import display_text
-from tasks.settings import Plugin, StageSettings
-from tasks.settings.base import Shelf, form
-from tasks.storage import urls
+from ..tasks import plugins
+from ..tasks.base.errors import ConfigError
+from ..tasks.plugins.complaints import PLACES
+from ..tasks.recording.names import display_text
+from ..tasks.settings import Plugin, StageSettings
+from ..tasks.settings.base import Shelf, form
+from ..tasks.storage import urls
+from .settings import PrepareSettings
 
 Function = TypeVar("Function", bound=Callable[..., object])
 Settings = TypeVar("Settings", bound=BaseModel)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tasks.base.counting import counted
-from tasks.base.json_types import JsonObject
+from ..tasks.base.counting import counted
+from ..tasks.base.json_types import JsonObject
 
 
 def hours(seconds: float) -> str:

@@ -7,8 +7,8 @@ import resource
 import socket
 import threading
 
-from tasks.base.counting import counted
-from tasks.base.errors import RunError
+from ..tasks.base.counting import counted
+from ..tasks.base.errors import RunError
 
 ANSWER_SECONDS = 5.0
 NO_THREAD = "can't start new thread"  # Python's RuntimeError

@@ -11,15 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from flows.flow_parameters import among, takes
-from flows.run import execute, run_folder
-from flows.run.task_run_groups import TaskRunObserver
-from flows.server import history, live_artifacts, server
-from flows.settings import PrepareSettings
-from flows.settings_flow import SettingsFlow
-from tasks import plugins
-from tasks.base.json_types import JsonObject
-from tasks.settings.job import Job
+from ..tasks import plugins
+from ..tasks.base.json_types import JsonObject
+from ..tasks.settings.job import Job
+from .flow_parameters import among, takes
+from .run import execute, run_folder
+from .run.task_run_groups import TaskRunObserver
+from .server import history, live_artifacts, server
+from .settings import PrepareSettings
+from .settings_flow import SettingsFlow
 
 
 @partial(

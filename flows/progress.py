@@ -22,10 +22,10 @@ from rich.file_proxy import FileProxy
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
-from flows.formatting import clock, hours, speed_of
-from flows.run import ledger_items
-from tasks.runs.executor import Observer
-from tasks.runs.results import Sharded
+from ..tasks.runs.executor import Observer
+from ..tasks.runs.results import Sharded
+from .formatting import clock, hours, speed_of
+from .run import ledger_items
 
 EVERY = 30.0  # s between two lines if there are no bars
 STALLED = 120.0  # s without progress, after which no time left is shown

@@ -14,16 +14,16 @@ from dataclasses import dataclass, replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
-from flows import flow_parameters
-from flows.checks import check
-from flows.cluster import spawning
-from flows.flow_parameters import values
-from flows.settings import PrepareSettings, parse
-from tasks import storage
-from tasks.base import masking
-from tasks.base.errors import ConfigError
-from tasks.base.json_types import JsonObject
-from tasks.base.logs import log
+from ..tasks import storage
+from ..tasks.base import masking
+from ..tasks.base.errors import ConfigError
+from ..tasks.base.json_types import JsonObject
+from ..tasks.base.logs import log
+from . import flow_parameters
+from .checks import check
+from .cluster import spawning
+from .flow_parameters import values
+from .settings import PrepareSettings, parse
 
 if TYPE_CHECKING:
     from prefect.flows import Flow
@@ -77,7 +77,7 @@ def serve(
     if not name or any(letter in name for letter in FORBIDDEN):
         raise ConfigError(f"--name {name!r}: give a name without any of {' '.join(FORBIDDEN)}")
     schedule = schedule_of(cron, timezone)
-    from flows.server import alerts, history, metrics_endpoint
+    from .server import alerts, history, metrics_endpoint
 
     alerts.check(alert)
     zone = schedule.timezone if schedule else None
@@ -154,8 +154,8 @@ def _api() -> Iterator[tuple[str, str, str | None]]:
     one that signs a browser in, and the local server's password."""
     from prefect.settings import get_current_settings
 
-    from flows.server import login
-    from flows.server.server import LocalServer, check_api, configured_url, using
+    from .server import login
+    from .server.server import LocalServer, check_api, configured_url, using
 
     if (configured := configured_url()) is not None:
         check_api(configured)
@@ -189,7 +189,7 @@ def guarded(policy: flow_parameters.Policy) -> Flow[..., JsonObject]:
     and job variables, which an API client may change. Prefect does not validate its parameters, for
     which it would import what they name.
     """
-    from flows.prepare import prepare
+    from .prepare import prepare
 
     @wraps(prepare.fn)
     def run(**given: Any) -> JsonObject:
@@ -217,9 +217,9 @@ async def _serve(
     from prefect.runner import Runner
     from prefect.types.entrypoint import EntrypointType
 
-    from flows.prepare import prepare
-    from flows.server import alerts, pauses
-    from flows.server.server import quiet
+    from .prepare import prepare
+    from .server import alerts, pauses
+    from .server.server import quiet
 
     with quiet():
         former = await pauses.of(f"{prepare.name}/{name}")

@@ -9,13 +9,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from flows.cluster.settings import ClusterSettings
-from tasks import plugins, storage
-from tasks.base.errors import ConfigError
-from tasks.base.json_types import JsonObject, JsonValue
-from tasks.plugins import explaining
-from tasks.recording import yaml_text
-from tasks.settings import (
+from ..tasks import plugins, storage
+from ..tasks.base.errors import ConfigError
+from ..tasks.base.json_types import JsonObject, JsonValue
+from ..tasks.plugins import explaining
+from ..tasks.recording import yaml_text
+from ..tasks.settings import (
     AnySource,
     Diarizer,
     Enhancer,
@@ -29,8 +28,9 @@ from tasks.settings import (
     StageSettings,
     TranscribeSettings,
 )
-from tasks.settings.base import WRITE
-from tasks.settings.job import Job
+from ..tasks.settings.base import WRITE
+from ..tasks.settings.job import Job
+from .cluster.settings import ClusterSettings
 
 #: Where a local run records itself in Prefect.
 History = Literal["auto", "own", "none", "server"]
@@ -170,7 +170,7 @@ def read(
         if not isinstance(data, dict):
             raise ConfigError(f"settings file {path} must be a mapping with sources and out")
     if sources:
-        from tasks.sources import table  # here: settings in a file name their kinds
+        from ..tasks.sources import table  # here: settings in a file name their kinds
 
         # A folder given on the command line may hold broken files: take the good ones, unless the
         # command line also says how many may be broken.

@@ -12,7 +12,7 @@ from prefect.flows import Flow
 from prefect.utilities.callables import ParameterSchema, parameter_schema
 from pydantic_core import to_jsonable_python
 
-from flows.server.history import replaced
+from .server.history import replaced
 
 P = ParamSpec("P")
 R = TypeVar("R")

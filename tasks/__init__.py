@@ -9,7 +9,6 @@ if sys.platform == "win32" or find_spec("fcntl") is None:  # before a module fai
         "uttermill in the Linux there"
     )
 
-from tasks.base import environment, moved
+from .base import environment
 
 environment.no_telemetry()  # before any module can import ONNX Runtime, in workers too
-moved.install()

@@ -1,19 +1,19 @@
 """The imports for a plug-in of your own: the types of its inputs and results, its settings, its
 errors.
 
-    from tasks.api import Clip, StageSettings, Threshold
+    from .api import Clip, StageSettings, Threshold
 
 `tasks/plugins/contracts/` defines the members of each kind of plug-in. Everything else in `tasks`
 may move or change from release to release; the names here stay.
 """
 
-from tasks.audio import BLOCK_FRAMES, BLOCK_VALUES, Clip
-from tasks.base.arrays import RATE, Float32s, Float64s, Int64s
-from tasks.base.errors import ConfigError, ItemError, RunError
-from tasks.base.logs import log
-from tasks.models.registry import File, Model
-from tasks.plugins.annotation_kinds import Array, Event, Events, Label, Vector
-from tasks.plugins.contracts.asr import (
+from .audio import BLOCK_FRAMES, BLOCK_VALUES, Clip
+from .base.arrays import RATE, Float32s, Float64s, Int64s
+from .base.errors import ConfigError, ItemError, RunError
+from .base.logs import log
+from .models.registry import File, Model
+from .plugins.annotation_kinds import Array, Event, Events, Label, Vector
+from .plugins.contracts.asr import (
     SPACES,
     Abilities,
     AligningBackendClass,
@@ -24,9 +24,9 @@ from tasks.plugins.contracts.asr import (
     Transcript,
     Word,
 )
-from tasks.plugins.contracts.diarizers import Diarizer
-from tasks.plugins.contracts.enhance import Enhancer
-from tasks.plugins.contracts.formats import (
+from .plugins.contracts.diarizers import Diarizer
+from .plugins.contracts.enhance import Enhancer
+from .plugins.contracts.formats import (
     FRAMES_PER_SECOND,
     Bound,
     Hashes,
@@ -37,13 +37,13 @@ from tasks.plugins.contracts.formats import (
     ReadPcm,
     Rows,
 )
-from tasks.plugins.contracts.segmenters import Kind, RecordingTranscript, Segmenter, Span
-from tasks.plugins.contracts.text import Answer, Question, ScoredTranscript, words
-from tasks.plugins.rules import Allowed, Limit, Rejection, Rule, Within
-from tasks.recording import Ignored, Locator, Recording, Segment, TimedWord
-from tasks.recording.turns import Turn, Voices
-from tasks.recording.whole_file import of_file
-from tasks.settings import (
+from .plugins.contracts.segmenters import Kind, RecordingTranscript, Segmenter, Span
+from .plugins.contracts.text import Answer, Question, ScoredTranscript, words
+from .plugins.rules import Allowed, Limit, Rejection, Rule, Within
+from .recording import Ignored, Locator, Recording, Segment, TimedWord
+from .recording.turns import Turn, Voices
+from .recording.whole_file import of_file
+from .settings import (
     SECRET,
     Plugin,
     SourceSettings,

@@ -14,27 +14,27 @@ from itertools import chain
 
 import pyarrow as pa
 
-from tasks.accounting import ledger
-from tasks.audio import Clip
-from tasks.base.errors import UNREACHABLE, ItemError, shortened
-from tasks.base.schema import CUTS, CutRow, FaultRow
-from tasks.plugins.contracts.segmenters import RecordingTranscript
-from tasks.plugins.rules import judge
-from tasks.recording import Locator, unreachable
-from tasks.recording.faults import Fault
-from tasks.recording.tracks import locator_of
-from tasks.recording.turns import Turn
-from tasks.segmenters import KnownSpans, Segmenter, Span
-from tasks.settings import Plugin
-from tasks.settings.job import Job
-from tasks.shard_store import chosen_rules, cuts, decisions, recipe, recuts, shard_view
-from tasks.shard_store.decision_log import Decision
-from tasks.shard_store.manifest import Footer
-from tasks.shard_store.stored_shard import samples_of
-from tasks.stages import cutting, handover, measuring, recording_turns, whole_transcript
-from tasks.stages.contract import OfRecording
-from tasks.stages.cutting import Readers, StreamFacts
-from tasks.stages.measuring import Chosen, Measured
+from .accounting import ledger
+from .audio import Clip
+from .base.errors import UNREACHABLE, ItemError, shortened
+from .base.schema import CUTS, CutRow, FaultRow
+from .plugins.contracts.segmenters import RecordingTranscript
+from .plugins.rules import judge
+from .recording import Locator, unreachable
+from .recording.faults import Fault
+from .recording.tracks import locator_of
+from .recording.turns import Turn
+from .segmenters import KnownSpans, Segmenter, Span
+from .settings import Plugin
+from .settings.job import Job
+from .shard_store import chosen_rules, cuts, decisions, recipe, recuts, shard_view
+from .shard_store.decision_log import Decision
+from .shard_store.manifest import Footer
+from .shard_store.stored_shard import samples_of
+from .stages import cutting, handover, measuring, recording_turns, whole_transcript
+from .stages.contract import OfRecording
+from .stages.cutting import Readers, StreamFacts
+from .stages.measuring import Chosen, Measured
 
 SCHEMA = CUTS
 

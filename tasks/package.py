@@ -27,26 +27,32 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tasks import storage
-from tasks.accounting import summary
-from tasks.base.arrays import UInt64s
-from tasks.base.errors import RunError
-from tasks.base.json_types import Arrived, Balance, DatasetJson, JsonObject
-from tasks.formats import Hashes
-from tasks.publish import corpus_labels, previous_version, row_digests, safeguards, speakers
-from tasks.publish.choosing import corpus_clips, splits
-from tasks.publish.choosing.next_version import Choice
-from tasks.publish.dataset import datacard
-from tasks.publish.ledger import ledger_index as ledger_notes
-from tasks.publish.outcomes import shard_batches
-from tasks.publish.output_shards import layout, plan
-from tasks.publish.previous_version import Published
-from tasks.publish.writing import table_parts as parts
-from tasks.publish.writing.shards import finished
-from tasks.publish.writing.table_parts import ClipColumns, PlannedPart
-from tasks.settings.job import Job
-from tasks.shard_store import decisions, whole_job
-from tasks.storage import sorted_keys, tables, versions
+from . import storage
+from .accounting import summary
+from .base.arrays import UInt64s
+from .base.errors import RunError
+from .base.json_types import Arrived, Balance, DatasetJson, JsonObject
+from .formats import Hashes
+from .publish import (
+    corpus_labels,
+    previous_version,
+    row_digests,
+    safeguards,
+    speakers,
+)
+from .publish.choosing import corpus_clips, splits
+from .publish.choosing.next_version import Choice
+from .publish.dataset import datacard
+from .publish.ledger import ledger_index as ledger_notes
+from .publish.outcomes import shard_batches
+from .publish.output_shards import layout, plan
+from .publish.previous_version import Published
+from .publish.writing import table_parts as parts
+from .publish.writing.shards import finished
+from .publish.writing.table_parts import ClipColumns, PlannedPart
+from .settings.job import Job
+from .shard_store import decisions, whole_job
+from .storage import sorted_keys, tables, versions
 
 PACKAGE_VERSION = 4
 

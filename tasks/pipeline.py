@@ -17,22 +17,29 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import plugins, shard, storage
-from tasks.base.errors import MAY_PASS, CorruptManifest, NothingLeft
-from tasks.base.logs import log
-from tasks.publish import safeguards
-from tasks.publish.unchanged import UpToDate
-from tasks.runs import publish, temporary_files
-from tasks.runs.executor import Executor, Here, Observer
-from tasks.runs.results import Published, Sharded, StageCounts, Totals
-from tasks.runs.shard_chain import REPAIRS, chain
-from tasks.settings.job import Done, Job
-from tasks.shard_store import decisions, manifest
-from tasks.shard_store.index import Index
-from tasks.shard_store.manifest import Part
-from tasks.stages import contract, stage
-from tasks.stages.listing import copies, file_parts, once, overlapping_sources, rehash, source_notes
-from tasks.storage import containment
+from . import plugins, shard, storage
+from .base.errors import MAY_PASS, CorruptManifest, NothingLeft
+from .base.logs import log
+from .publish import safeguards
+from .publish.unchanged import UpToDate
+from .runs import publish, temporary_files
+from .runs.executor import Executor, Here, Observer
+from .runs.results import Published, Sharded, StageCounts, Totals
+from .runs.shard_chain import REPAIRS, chain
+from .settings.job import Done, Job
+from .shard_store import decisions, manifest
+from .shard_store.index import Index
+from .shard_store.manifest import Part
+from .stages import contract, stage
+from .stages.listing import (
+    copies,
+    file_parts,
+    once,
+    overlapping_sources,
+    rehash,
+    source_notes,
+)
+from .storage import containment
 
 
 @dataclass(frozen=True, slots=True)

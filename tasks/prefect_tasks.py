@@ -14,10 +14,10 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import TaskRunContext
 from prefect.states import Completed
 
-from tasks.base.counting import counted
-from tasks.runs.executor import Step
-from tasks.settings.job import Done
-from tasks.stages.contract import STAGES
+from .base.counting import counted
+from .runs.executor import Step
+from .settings.job import Done
+from .stages.contract import STAGES
 
 
 def _task(name: str) -> Any:

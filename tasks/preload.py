@@ -1,6 +1,6 @@
 """Preload of every worker: imports all libraries before the first task, or refuses to start.
 
-Dask imports this module (`distributed.worker.preload: [tasks.preload]`) before the worker joins the
+Dask imports this module (`worker.preload: [uttermill.tasks.preload]`) before the worker joins the
 scheduler. The checks are at module level because an exception here prevents the start, while one in
 `dask_setup` would only be logged. Like the command line, this module is the start of a process: it
 may set the process's signal handlers.
@@ -28,11 +28,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
-from tasks.base import environment
-from tasks.base.errors import RunError
-from tasks.base.process_memory import importing, search_as_usual, without_pandas
-from tasks.runs import libraries
-from tasks.stages.spawn_check import (
+from .base import environment
+from .base.errors import RunError
+from .base.process_memory import importing, search_as_usual, without_pandas
+from .runs import libraries
+from .stages.spawn_check import (
     OF_WORKER,
     command_line,
     die_first,
@@ -52,7 +52,9 @@ def warm(modules: dict[str, str]) -> tuple[str, ...]:
                 f"into {sys.executable}"
             ) from error
         if type(sys.modules[name]) is not types.ModuleType:
-            raise RunError(f"{name} is a lazy proxy; preload tasks.preload before anything else")
+            raise RunError(
+                f"{name} is a lazy proxy; preload uttermill.tasks.preload before anything else"
+            )
     return tuple(modules)
 
 

@@ -21,24 +21,24 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
-from tasks import audio, plugins
-from tasks.audio import Clip
-from tasks.base.arrays import Float32s, Int16s
-from tasks.base.errors import ItemError, shortened
-from tasks.base.logs import log
-from tasks.base.schema import AUDIO, ENHANCED, AnyRow, RecordingRow
-from tasks.enhance import Enhancer
-from tasks.recording import Locator, unreachable
-from tasks.recording.tracks import locator_of
-from tasks.resamplers import soxr_hq
-from tasks.segmenters import KnownSpans, Span
-from tasks.settings.job import Job
-from tasks.shard_store import blobs, enhanced, own_channels, shard_view
-from tasks.shard_store.blobs import MadeAudio
-from tasks.shard_store.own_channels import OwnTurn
-from tasks.shard_store.utterance import HeardUtterance
-from tasks.stages import cutting, handover, pcm
-from tasks.stages.contract import OfRecording
+from . import audio, plugins
+from .audio import Clip
+from .base.arrays import Float32s, Int16s
+from .base.errors import ItemError, shortened
+from .base.logs import log
+from .base.schema import AUDIO, ENHANCED, AnyRow, RecordingRow
+from .enhance import Enhancer
+from .recording import Locator, unreachable
+from .recording.tracks import locator_of
+from .resamplers import soxr_hq
+from .segmenters import KnownSpans, Span
+from .settings.job import Job
+from .shard_store import blobs, enhanced, own_channels, shard_view
+from .shard_store.blobs import MadeAudio
+from .shard_store.own_channels import OwnTurn
+from .shard_store.utterance import HeardUtterance
+from .stages import cutting, handover, pcm
+from .stages.contract import OfRecording
 
 SCHEMA = AUDIO
 UNIT_SECONDS = 300.0

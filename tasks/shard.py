@@ -18,30 +18,38 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.accounting.broken import FIRST, Broken, BrokenCount, Unreachable
-from tasks.base.arrays import FixedBytes
-from tasks.base.schema import RECORDINGS
-from tasks.recording import unreachable
-from tasks.settings.job import Job
-from tasks.shard_store import manifest, passing
-from tasks.shard_store.index import Index
-from tasks.stages.contract import OfRecording
-from tasks.stages.listing import copies, file_parts, fingerprints, known_recordings, row_files
-from tasks.stages.listing.known_recordings import Columns
-from tasks.stages.listing.row_files import LISTED, PLACE, merged
-from tasks.stages.listing.shard_choice import in_shards, shards_of
-from tasks.stages.listing.survey import Survey as Survey
-from tasks.stages.listing.survey import as_known as as_known
-from tasks.stages.listing.survey import survey as survey
-from tasks.storage import tables
+from .accounting.broken import FIRST, Broken, BrokenCount, Unreachable
+from .base.arrays import FixedBytes
+from .base.schema import RECORDINGS
+from .recording import unreachable
+from .settings.job import Job
+from .shard_store import manifest, passing
+from .shard_store.index import Index
+from .stages.contract import OfRecording
+from .stages.listing import (
+    copies,
+    file_parts,
+    fingerprints,
+    known_recordings,
+    row_files,
+)
+from .stages.listing.known_recordings import Columns
+from .stages.listing.row_files import LISTED, PLACE, merged
+from .stages.listing.shard_choice import in_shards, shards_of
+from .stages.listing.survey import Survey as Survey
+from .stages.listing.survey import as_known as as_known
+from .stages.listing.survey import survey as survey
+from .storage import tables
 
 
 def probe(job: Job, listing: Path, low: int, high: int, isolate: bool = False) -> Path:
     """On a worker: read header and digest of rows `low` to `high`; returns the path of the result.
     With `isolate` each runs in a disposable process: one that kills it is quarantined."""
-    from tasks.stages import isolate as isolation
-    from tasks.stages import known_good
-    from tasks.stages import probe as probing  # decodes: heavy to import, and only workers do it
+    from .stages import isolate as isolation
+    from .stages import known_good
+    from .stages import (
+        probe as probing,  # decodes: heavy to import, and only workers do it
+    )
 
     units = [OfRecording(row) for row in tables.read(listing).slice(low, high - low).to_pylist()]
     if not isolate:

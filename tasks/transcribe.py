@@ -10,28 +10,28 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import groupby
 
-from tasks import plugins, scoring, speech
-from tasks.asr import SpeechClip, Transcript
-from tasks.base.errors import shortened
-from tasks.base.schema import TRANSCRIPTS, TranscriptRow, WordRow
-from tasks.plugins import backends
-from tasks.plugins.contracts import asr
-from tasks.plugins.contracts.asr import AligningBackend, ChunkedBackend
-from tasks.plugins.contracts.text import Answer, TextVerdict
-from tasks.served import llm_text
-from tasks.served.llm_text import Written
-from tasks.settings import Plugin, StageSettings
-from tasks.settings.job import Job
-from tasks.shard_store import (
+from . import plugins, scoring, speech
+from .asr import SpeechClip, Transcript
+from .base.errors import shortened
+from .base.schema import TRANSCRIPTS, TranscriptRow, WordRow
+from .plugins import backends
+from .plugins.contracts import asr
+from .plugins.contracts.asr import AligningBackend, ChunkedBackend
+from .plugins.contracts.text import Answer, TextVerdict
+from .served import llm_text
+from .served.llm_text import Written
+from .settings import Plugin, StageSettings
+from .settings.job import Job
+from .shard_store import (
     llm_answers,
     model_answers,
     own_channels,
     reference_words,
     shard_view,
 )
-from tasks.shard_store.model_answers import TextRequest
-from tasks.shard_store.utterance import FinalUtterance
-from tasks.stages.asr_units import CHUNK_SECONDS, Sharing, Unit, chunks, clips, sharing_of
+from .shard_store.model_answers import TextRequest
+from .shard_store.utterance import FinalUtterance
+from .stages.asr_units import CHUNK_SECONDS, Sharing, Unit, chunks, clips, sharing_of
 
 SCHEMA = TRANSCRIPTS
 BATCHED = True

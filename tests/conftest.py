@@ -138,8 +138,8 @@ def no_recipe_kept() -> Iterator[None]:
     """Processes keep recipes, which never change in one. Here they are worked out during the test
     and again after it: for tests that change what recipes follow from. The last of their fixtures:
     others keep recipes, too."""
-    from tasks.shard_store import recipe, stored_shard
-    from tasks.stages import stage
+    from uttermill.tasks.shard_store import recipe, stored_shard
+    from uttermill.tasks.stages import stage
 
     kept = (
         recipe.of_plugin,
@@ -161,7 +161,7 @@ def quick_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     DNSMOS, which takes a second for both clips of a recording."""
     import numpy as np
 
-    from tasks.filters._dnsmos import scores
+    from uttermill.tasks.filters._dnsmos import scores
 
     def windows(blocks: Iterable[Any], *_: Any, **__: Any) -> Iterator[Any]:
         level = float(np.sqrt(np.mean(np.square(np.concatenate(list(blocks))))))
@@ -188,8 +188,8 @@ def empty_database(prefect_server: Server, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture
 def prefect_api(prefect_server: Server) -> Iterator[Server]:
     """The same server; flows and clients of the test speak to it."""
-    from flows.server import history
-    from flows.server.server import using
+    from uttermill.flows.server import history
+    from uttermill.flows.server.server import using
 
     with using(prefect_server.url):
         yield prefect_server

@@ -23,15 +23,15 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from flows.cli.arguments import parser as command_parser
-from flows.cli.printing import Exit
-from flows.run import prometheus
-from tasks import plugins
-from tasks.base import shelves
-from tasks.plugins.contracts import CONTRACTS
-from tasks.settings.base import FORMS
-from tasks.settings.servers import LlmText
 from tests.helpers import forms
+from uttermill.flows.cli.arguments import parser as command_parser
+from uttermill.flows.cli.printing import Exit
+from uttermill.flows.run import prometheus
+from uttermill.tasks import plugins
+from uttermill.tasks.base import shelves
+from uttermill.tasks.plugins.contracts import CONTRACTS
+from uttermill.tasks.settings.base import FORMS
+from uttermill.tasks.settings.servers import LlmText
 
 ROOT = Path(__file__).parents[1]
 PART = re.compile(r"<!-- made from the code: (\S+) ?(\S*) -->\n.*?<!-- end -->", re.DOTALL)
@@ -219,12 +219,18 @@ def plugin_types_text() -> str:
     kinds = {kind: CONTRACTS[kind].module.__name__ for kind in shelves.SHELVES}
     lines = [
         '"""Every plug-in as its contract; for mypy alone, made by `python -m tests.pages`."""',
+        "# ruff: noqa: E501",
+        "# fmt: off",
         "",
-        *(f"import tasks.{kind}.{use}" for kind, use in uses),
-        "from tasks.plugins import contracts",
+        *(f"import uttermill.tasks.{kind}.{use}" for kind, use in uses),
+        "from uttermill.tasks.levels import peak",
+        "from uttermill.tasks.plugins import contracts",
         "",
-        *(f"{kind}_{use}: contracts.{kinds[kind]} = tasks.{kind}.{use}" for kind, use in uses),
-        "other_kind: contracts.ResamplerModule = tasks.levels.peak  # type: ignore[assignment]",
+        *(
+            f"{kind}_{use}: contracts.{kinds[kind]} = uttermill.tasks.{kind}.{use}"
+            for kind, use in uses
+        ),
+        "other_kind: contracts.ResamplerModule = peak  # type: ignore[assignment]",
     ]
     return "\n".join(lines) + "\n"
 

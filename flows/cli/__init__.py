@@ -8,18 +8,18 @@ from collections.abc import Sequence
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command, `sys.argv`'s by default, and return its exit code."""
-    from flows.cli import at_once
+    from . import at_once
 
     if argv is None:
         at_once.begin()
     try:
-        import tasks  # noqa: F401
+        from ... import tasks  # noqa: F401
     except ImportError as error:  # Windows
         print(f"uttermill: {error}", file=sys.stderr)
         return 2
     if argv is not None:
         return _main(argv)
-    from flows.cli import process_setup
+    from . import process_setup
 
     process_setup.ensure_utf8()
     with process_setup.streams_kept():
@@ -30,10 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str] | None) -> int:
     try:
-        from flows.cli.command_line import main as command
+        from .command_line import main as command
 
         return command(argv)
     except KeyboardInterrupt:  # before the command has begun, or when it has ended
-        from flows.cli.printing import Exit
+        from .printing import Exit
 
         return Exit.INTERRUPTED

@@ -1,8 +1,8 @@
-"""`python -m flows.cli` is `uttermill`."""
+"""`python -m uttermill.flows.cli` is `uttermill`."""
 
 import sys
 
-from flows.cli import main
+from . import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -7,8 +7,8 @@ import sys
 from contextlib import suppress
 from typing import Any, NoReturn, TypeAlias
 
-from flows.cli.printing import Exit
-from tasks.base import masking
+from ...tasks.base import masking
+from .printing import Exit
 
 SETTINGS = "settings of a run; `uttermill init` writes them"
 OUT = "folder or URL that a run wrote to"

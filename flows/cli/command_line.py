@@ -11,17 +11,23 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from types import TracebackType
 
-from flows.cli import process_setup, result_commands, run_commands, tool_commands
-from flows.cli.arguments import WrongUsage, parser
-from flows.cli.printing import Exit
-from flows.machine import NO_THREAD, RAISE
-from tasks.base import environment, masking
-from tasks.base.control_characters import json_line
-from tasks.base.errors import ConfigError, MillError, NothingLeft, OutLocked, TooManyFailed
-from tasks.base.json_types import JsonObject
-from tasks.base.logs import log, sent_to
-from tasks.base.process_memory import importing, without_pandas, without_search_at_exit
-from tasks.storage import owners
+from ...tasks.base import environment, masking
+from ...tasks.base.control_characters import json_line
+from ...tasks.base.errors import (
+    ConfigError,
+    MillError,
+    NothingLeft,
+    OutLocked,
+    TooManyFailed,
+)
+from ...tasks.base.json_types import JsonObject
+from ...tasks.base.logs import log, sent_to
+from ...tasks.base.process_memory import importing, without_pandas, without_search_at_exit
+from ...tasks.storage import owners
+from ..machine import NO_THREAD, RAISE
+from . import process_setup, result_commands, run_commands, tool_commands
+from .arguments import WrongUsage, parser
+from .printing import Exit
 
 #: Environment defaults for this command and its children; values that are set already stay.
 ENVIRONMENT = {

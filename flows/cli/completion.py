@@ -13,12 +13,12 @@ from typing import Any
 
 import shtab
 
-from flows.cli import setting_listing
-from flows.cli.arguments import parser
-from tasks import plugins
-from tasks.base import shelves
-from tasks.base.errors import CODES
-from tasks.models import registry
+from ...tasks import plugins
+from ...tasks.base import shelves
+from ...tasks.base.errors import CODES
+from ...tasks.models import registry
+from . import setting_listing
+from .arguments import parser
 
 PATHS = ("SETTINGS.yaml", "OUT", "DATASET", "DIR", "FOLDER", "PATH", "FILE")
 #: Shell functions by metavar.

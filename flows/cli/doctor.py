@@ -14,21 +14,21 @@ from typing import Any
 
 from rich.text import Text
 
-from flows.cli import doctor_checks
-from flows.cli.doctor_checks import Finding
-from flows.cli.printing import Exit, print_answer
-from flows.cli.show.tables import Line, table
-from flows.cluster import dask_config, doctor_facts
-from flows.cluster.cluster import Cluster
-from flows.cluster.settings import ClusterSettings
-from flows.run import run_folder
-from flows.settings import read
-from tasks import storage
-from tasks.base.errors import RunError
-from tasks.base.json_types import JsonObject
-from tasks.plugins import source_code
-from tasks.runs import likeness
-from tasks.settings.job import Job
+from ...tasks import storage
+from ...tasks.base.errors import RunError
+from ...tasks.base.json_types import JsonObject
+from ...tasks.plugins import source_code
+from ...tasks.runs import likeness
+from ...tasks.settings.job import Job
+from ..cluster import dask_config, doctor_facts
+from ..cluster.cluster import Cluster
+from ..cluster.settings import ClusterSettings
+from ..run import run_folder
+from ..settings import read
+from . import doctor_checks
+from .doctor_checks import Finding
+from .printing import Exit, print_answer
+from .show.tables import Line, table
 
 LONGEST_S = 600.0  # that a worker may take to load and try a job's plug-ins
 

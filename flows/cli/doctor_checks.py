@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.cluster import gpus
-from flows.cluster.doctor_facts import ENGINES, Computing, Facts, versions
-from flows.cluster.worker_counts import CPU, GPU, Needs, in_gb
-from tasks.base import memory_limits
-from tasks.base.counting import counted
-from tasks.base.json_types import JsonObject
-from tasks.runs import likeness
-from tasks.stages.spawn_check import started_afresh
+from ...tasks.base import memory_limits
+from ...tasks.base.counting import counted
+from ...tasks.base.json_types import JsonObject
+from ...tasks.runs import likeness
+from ...tasks.stages.spawn_check import started_afresh
+from ..cluster import gpus
+from ..cluster.doctor_facts import ENGINES, Computing, Facts, versions
+from ..cluster.worker_counts import CPU, GPU, Needs, in_gb
 
 LEAST_FREE = 1_000_000_000
 MOST_NAMED = 3  # files whose code differs
@@ -62,7 +62,9 @@ def modules_loaded(workers: Facts) -> Finding:
         elif missing:
             faults.append(f"{address} (not loaded: {', '.join(missing)})")
     good = f"{len(ENGINES)} engines and codecs loaded before the first task"
-    return _finding("preload", faults, good, "set distributed.worker.preload: [tasks.preload]")
+    return _finding(
+        "preload", faults, good, "set distributed.worker.preload: [uttermill.tasks.preload]"
+    )
 
 
 def one_task(workers: Facts) -> Finding:
@@ -149,7 +151,7 @@ def temporary_directories(workers: Facts) -> Finding:
         "temp dirs",
         faults,
         f"{len(taken)} distinct and writable",
-        "start workers with --preload tasks.preload",
+        "start workers with --preload uttermill.tasks.preload",
     )
 
 

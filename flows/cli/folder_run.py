@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from flows.run import run_folder
-from flows.settings import PrepareSettings
-from tasks import plugins
-from tasks.base.logs import log
-from tasks.plugins.contracts.formats import FRAMES_PER_SECOND, ReaderLimits
-from tasks.publish.dataset.reader_drops import SHORTER
-from tasks.settings import Plugin
-from tasks.storage import versions
+from ...tasks import plugins
+from ...tasks.base.logs import log
+from ...tasks.plugins.contracts.formats import FRAMES_PER_SECOND, ReaderLimits
+from ...tasks.publish.dataset.reader_drops import SHORTER
+from ...tasks.settings import Plugin
+from ...tasks.storage import versions
+from ..run import run_folder
+from ..settings import PrepareSettings
 
 #: Rate of fast speech: of 203 sentences in three languages, 1 in 100 has 19.6 and none has more
 #: than 21.

@@ -14,13 +14,13 @@ from importlib import resources
 from pathlib import Path
 from string import Template
 
-from flows import checks
-from flows.cli.show.tables import Line
-from tasks.base import language_codes, shelves
-from tasks.base.errors import ConfigError
-from tasks.base.json_types import JsonObject
-from tasks.settings import TranscribeSettings
-from tasks.storage import regular
+from ...tasks.base import language_codes, shelves
+from ...tasks.base.errors import ConfigError
+from ...tasks.base.json_types import JsonObject
+from ...tasks.settings import TranscribeSettings
+from ...tasks.storage import regular
+from .. import checks
+from .show.tables import Line
 
 PURPOSES = {
     "asr": "speech recognition: 16 kHz, WeNet shards",
@@ -28,7 +28,7 @@ PURPOSES = {
     "vc": "voice conversion: 40 kHz, short windows, no text",
 }
 
-TEMPLATES = resources.files("flows.cli") / "templates"
+TEMPLATES = resources.files("uttermill.flows.cli") / "templates"
 
 
 def init(args: argparse.Namespace) -> JsonObject:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from rich.text import Text
 
-from flows.cli.show.tables import Line
-from tasks.base.json_types import JsonObject
-from tasks.models import fetch, model_files, registry
-from tasks.models.registry import Model
+from ...tasks.base.json_types import JsonObject
+from ...tasks.models import fetch, model_files, registry
+from ...tasks.models.registry import Model
+from .show.tables import Line
 
 
 def answer(args: argparse.Namespace) -> JsonObject:

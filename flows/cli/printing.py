@@ -9,14 +9,14 @@ from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING, Self
 
-from tasks.base import masking
-from tasks.base.control_characters import escaped, json_line
-from tasks.base.json_types import JsonObject
+from ...tasks.base import masking
+from ...tasks.base.control_characters import escaped, json_line
+from ...tasks.base.json_types import JsonObject
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from flows.cli.show.tables import Line
+    from .show.tables import Line
 
 UNLIMITED = 1 << 20  # columns; more than any row has
 
@@ -44,7 +44,7 @@ def print_answer(
     args: argparse.Namespace, result: JsonObject, show: Callable[[JsonObject], Iterable[Line]]
 ) -> Exit:
     """Print a result as text on stdout; with --json there is one object, and the text on stderr."""
-    from flows.cli.show.tables import print_to
+    from .show.tables import print_to
 
     print_to(_console(args.json), show(result))
     if args.json:
@@ -55,7 +55,7 @@ def print_answer(
 def _console(stderr: bool) -> Console:
     """The console for people: in colours and as wide as the terminal; in a file or pipe plain, with
     each row on one line for other programs."""
-    from flows.cli.show.tables import Printer
+    from .show.tables import Printer
 
     if (sys.stderr if stderr else sys.stdout).isatty():
         return Printer(stderr=stderr)

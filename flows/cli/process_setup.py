@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flows.cli import at_once
+from . import at_once
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs

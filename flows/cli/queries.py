@@ -8,30 +8,30 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from flows.run import ledger_items, plans, run_folder
-from flows.settings import assign, parse
-from tasks import plugins, storage
-from tasks.accounting import summary
-from tasks.accounting.ledger import (
+from ...tasks import plugins, storage
+from ...tasks.accounting import summary
+from ...tasks.accounting.ledger import (
     NOT_PUBLISHED,
     NOT_PUBLISHED_MEANS,
     PENDING,
     PENDING_MEANS,
 )
-from tasks.base import logs, schema, shelves
-from tasks.base.counting import counted
-from tasks.base.errors import CODES, ConfigError, RunError
-from tasks.base.json_types import JsonObject
-from tasks.base.schema import LEDGER_FILE
-from tasks.insight.estimating.what_if import kept, with_same_texts
-from tasks.publish import foreseen
-from tasks.publish.choosing import clip_choice
-from tasks.publish.dataset import datacard
-from tasks.publish.upkeep import prune as pruning
-from tasks.publish.upkeep.prune import KeptSettings
-from tasks.shard_store import annotated, enhanced, manifest, recipe
-from tasks.storage import lock, tables, versions
-from tasks.storage.versions import Proved
+from ...tasks.base import logs, schema, shelves
+from ...tasks.base.counting import counted
+from ...tasks.base.errors import CODES, ConfigError, RunError
+from ...tasks.base.json_types import JsonObject
+from ...tasks.base.schema import LEDGER_FILE
+from ...tasks.insight.estimating.what_if import kept, with_same_texts
+from ...tasks.publish import foreseen
+from ...tasks.publish.choosing import clip_choice
+from ...tasks.publish.dataset import datacard
+from ...tasks.publish.upkeep import prune as pruning
+from ...tasks.publish.upkeep.prune import KeptSettings
+from ...tasks.shard_store import annotated, enhanced, manifest, recipe
+from ...tasks.storage import lock, tables, versions
+from ...tasks.storage.versions import Proved
+from ..run import ledger_items, plans, run_folder
+from ..settings import assign, parse
 
 TRAIN, ALL = "train", "*"
 

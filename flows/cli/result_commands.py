@@ -11,23 +11,23 @@ from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 
-from flows.cli.printing import Exit, print_answer, print_lines, readable, tell
-from tasks.base.control_characters import json_line
-from tasks.base.errors import ConfigError, RunError
-from tasks.base.json_types import JsonObject
+from ...tasks.base.control_characters import json_line
+from ...tasks.base.errors import ConfigError, RunError
+from ...tasks.base.json_types import JsonObject
+from .printing import Exit, print_answer, print_lines, readable, tell
 
 
 def status(args: argparse.Namespace) -> Exit:
-    from flows.cli import queries
-    from flows.cli.show import results
+    from . import queries
+    from .show import results
 
     return print_answer(args, queries.status(_out(args.out)), results.status)
 
 
 def ledger(args: argparse.Namespace) -> Exit:
-    from flows.cli import queries
-    from flows.cli.show import results
-    from flows.run import ledger_items
+    from ..run import ledger_items
+    from . import queries
+    from .show import results
 
     if not (args.items or args.csv or args.reason or args.dataset):
         return print_answer(args, queries.ledger(_out(args.out)), results.ledger)
@@ -46,7 +46,7 @@ def ledger(args: argparse.Namespace) -> Exit:
 
 def _none_because(args: argparse.Namespace, out: Path) -> str:
     """Why no item matches: an unknown dataset or reason, with the known ones."""
-    from flows.cli import queries
+    from . import queries
 
     if args.dataset and args.dataset not in (datasets := queries.datasets(out)):
         names = ", ".join(datasets) or "none yet"
@@ -59,15 +59,15 @@ def _none_because(args: argparse.Namespace, out: Path) -> str:
 
 
 def report(args: argparse.Namespace) -> Exit:
-    from flows.cli.show import results
-    from flows.run import report as reports
+    from ..run import report as reports
+    from .show import results
 
     return print_answer(args, reports.newest(_out(args.out)), results.report)
 
 
 def explore(args: argparse.Namespace) -> Exit:
-    from flows.cli.show import results
-    from flows.explore import serve as exploring
+    from ..explore import serve as exploring
+    from .show import results
 
     answered = False
 
@@ -88,9 +88,9 @@ def explore(args: argparse.Namespace) -> Exit:
 
 def _explored(args: argparse.Namespace) -> Path:
     """The OUT, or a dataset outside of one; a version inside its OUT gives both."""
-    from flows.explore.looking import alone
-    from tasks import storage
-    from tasks.storage import containment, versions
+    from ...tasks import storage
+    from ...tasks.storage import containment, versions
+    from ..explore.looking import alone
 
     place = _place(args.out)
     is_version = storage.query(place, versions.is_version)
@@ -104,8 +104,8 @@ def _explored(args: argparse.Namespace) -> Path:
 
 
 def review(args: argparse.Namespace) -> Exit:
-    from flows.cli import reviews
-    from flows.cli.show import results
+    from . import reviews
+    from .show import results
 
     out, file = reviews.places(args.action, args.paths, args.out)
     if file is not None:
@@ -118,9 +118,9 @@ def review(args: argparse.Namespace) -> Exit:
 
 
 def what_if(args: argparse.Namespace) -> Exit:
-    from flows.cli import queries
-    from flows.cli.show import results
-    from tasks.storage import versions
+    from ...tasks.storage import versions
+    from . import queries
+    from .show import results
 
     with versions.steady(out := _out(args.out)):
         result = queries.what_if(out, args.sets)
@@ -128,10 +128,10 @@ def what_if(args: argparse.Namespace) -> Exit:
 
 
 def verify(args: argparse.Namespace) -> Exit:
-    from flows.cli.show import results
-    from tasks.publish.upkeep import checkpoints
-    from tasks.publish.upkeep import verify as verifying
-    from tasks.storage import versions
+    from ...tasks.publish.upkeep import checkpoints
+    from ...tasks.publish.upkeep import verify as verifying
+    from ...tasks.storage import versions
+    from .show import results
 
     dataset = _dataset(args.dataset)
     out = checkpoints.out_of(dataset) if args.deep else None
@@ -153,15 +153,15 @@ def verify(args: argparse.Namespace) -> Exit:
 
 
 def prune(args: argparse.Namespace) -> Exit:
-    from flows.cli import queries
-    from flows.cli.show import results
+    from . import queries
+    from .show import results
 
     result = queries.prune(_out(args.out), args.keep, args.runs, args.keep_recipes, args.yes)
     return print_answer(args, result, results.prune)
 
 
 def list_clips(args: argparse.Namespace) -> Exit:
-    from flows.cli import queries
+    from . import queries
 
     listing = queries.data_list(_dataset(args.dataset), args.prefix, args.format, args.split)
     if not args.json and any("\n" in path or "\r" in path for path in listing["paths"]):
@@ -177,8 +177,8 @@ def list_clips(args: argparse.Namespace) -> Exit:
 
 
 def _out(text: str) -> Path:
-    from tasks import storage
-    from tasks.storage import containment, versions
+    from ...tasks import storage
+    from ...tasks.storage import containment, versions
 
     out = _place(text)
     containment.check(out)
@@ -192,8 +192,8 @@ def _out(text: str) -> Path:
 
 def _dataset(text: str) -> Path:
     """A version's folder; OUT stands for its newest version."""
-    from tasks import storage
-    from tasks.storage import containment, versions
+    from ...tasks import storage
+    from ...tasks.storage import containment, versions
 
     place = _place(text)
     containment.check(place.parent.parent if place.parent.name == "datasets" else place)
@@ -207,8 +207,8 @@ def _dataset(text: str) -> Path:
 
 
 def _place(text: str) -> Path:
-    from flows import checks
-    from tasks import storage
+    from ...tasks import storage
+    from .. import checks
 
     if not text:  # an unset variable of a shell, which would be the current folder
         raise ConfigError("the folder's name is empty; for the current one, give .")
@@ -219,7 +219,7 @@ def _place(text: str) -> Path:
 
 def _lacks_folder(place: Path) -> str | None:
     """Why a place is not a folder; None if it is one."""
-    from tasks import storage
+    from ...tasks import storage
 
     if storage.is_folder(place):
         return None

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from tasks.base.errors import ConfigError
-from tasks.base.json_types import JsonObject, parsed
-from tasks.base.schema import LEDGER_FILE
-from tasks.shard_store import decision_log
-from tasks.shard_store.decision_log import Decision
-from tasks.storage import tables, versions
+from ...tasks.base.errors import ConfigError
+from ...tasks.base.json_types import JsonObject, parsed
+from ...tasks.base.schema import LEDGER_FILE
+from ...tasks.shard_store import decision_log
+from ...tasks.shard_store.decision_log import Decision
+from ...tasks.storage import tables, versions
 
 STDIN = "-"
 MOST = 64 << 20  # characters of a file; 300,000 decisions have as many

@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.cli.printing import Exit, print_answer
-from tasks.base import logs
-from tasks.base.errors import ConfigError, MillError
-from tasks.base.json_types import JsonObject
-from tasks.base.process_memory import importing
+from ...tasks.base import logs
+from ...tasks.base.errors import ConfigError, MillError
+from ...tasks.base.json_types import JsonObject
+from ...tasks.base.process_memory import importing
+from .printing import Exit, print_answer
 
 if TYPE_CHECKING:
-    from flows.settings import PrepareSettings
+    from ..settings import PrepareSettings
 
 
 class Declined(MillError):
@@ -26,9 +26,9 @@ class Declined(MillError):
 
 def run(args: argparse.Namespace) -> Exit:
     with importing():
-        from flows.cli.show import runs
-        from flows.run import launch
-        from tasks.stages.listing import once
+        from ...tasks.stages.listing import once
+        from ..run import launch
+        from .show import runs
 
     settings = _settings(args)
     print("Looking at the sources and at earlier results …", file=sys.stderr, flush=True)
@@ -39,10 +39,10 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def plan(args: argparse.Namespace) -> Exit:
-    from flows import checks
-    from flows.cli.show import runs as shown
-    from flows.run import plans
-    from tasks.stages.listing import once
+    from ...tasks.stages.listing import once
+    from .. import checks
+    from ..run import plans
+    from .show import runs as shown
 
     chosen = _settings(args)
     with once.listing():
@@ -51,19 +51,19 @@ def plan(args: argparse.Namespace) -> Exit:
 
 
 def estimate(args: argparse.Namespace) -> Exit:
-    from flows.cli.show import runs
-    from flows.run import launch
-    from flows.settings import SampleSettings
+    from ..run import launch
+    from ..settings import SampleSettings
+    from .show import runs
 
     wanted = SampleSettings(fraction=args.fraction, least=args.least)
     return print_answer(args, launch.estimate(_settings(args), wanted), runs.estimate)
 
 
 def demo(args: argparse.Namespace) -> Exit:
-    from flows import settings
-    from flows.cli.show import runs
-    from flows.demo.corpus import DEMO_SETTINGS, make_corpus
-    from flows.run import launch
+    from .. import settings
+    from ..demo.corpus import DEMO_SETTINGS, make_corpus
+    from ..run import launch
+    from .show import runs
 
     if "://" in args.out:
         raise ConfigError("the demo makes its corpus beside its results; give a folder as --out")
@@ -74,9 +74,9 @@ def demo(args: argparse.Namespace) -> Exit:
 
 
 def serve(args: argparse.Namespace) -> Exit:
-    from flows import serve as serving
-    from flows import settings
-    from flows.cli.show import runs
+    from .. import serve as serving
+    from .. import settings
+    from .show import runs
 
     def ready(served: serving.Served) -> None:
         print_answer(args, vars(served), runs.serve)
@@ -100,7 +100,7 @@ def serve(args: argparse.Namespace) -> Exit:
 
 def _settings(args: argparse.Namespace) -> PrepareSettings:
     """Settings from a file, or from `--source` and `--out`."""
-    from flows import settings
+    from .. import settings
 
     if args.settings is None and not args.sources:
         raise ConfigError("give SETTINGS.yaml, or --source PATH and --out DIR")
@@ -111,7 +111,7 @@ def _settings(args: argparse.Namespace) -> PrepareSettings:
     chosen = settings.read(args.settings, args.sources, args.out, args.sets)
     if not args.sources:
         return chosen
-    from flows.cli import folder_run
+    from . import folder_run
 
     return folder_run.fitted(chosen)
 
@@ -121,11 +121,11 @@ def agreed(settings: PrepareSettings, yes: bool) -> bool:
     than an hour of audio."""
     from rich.console import Console
 
-    from flows.checks import check_wishes
-    from flows.cli.show.runs import before_run
-    from flows.cli.show.tables import print_to
-    from flows.run import plans
-    from tasks.stages.listing import once
+    from ...tasks.stages.listing import once
+    from ..checks import check_wishes
+    from ..run import plans
+    from .show.runs import before_run
+    from .show.tables import print_to
 
     try:
         with logs.silent():  # the run itself warns

@@ -15,16 +15,16 @@ from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined, to_jsonable_python
 
-from flows.settings import PrepareSettings
-from tasks import plugins
-from tasks.base import shelves
-from tasks.base.errors import ConfigError
-from tasks.base.json_types import JsonObject
-from tasks.plugins.annotation_kinds import Annotations
-from tasks.plugins.contracts import Measuring
-from tasks.recording import yaml_text
-from tasks.settings import Source, SourceSettings, StageSettings, role
-from tasks.settings.base import Plugin, Shelf
+from ...tasks import plugins
+from ...tasks.base import shelves
+from ...tasks.base.errors import ConfigError
+from ...tasks.base.json_types import JsonObject
+from ...tasks.plugins.annotation_kinds import Annotations
+from ...tasks.plugins.contracts import Measuring
+from ...tasks.recording import yaml_text
+from ...tasks.settings import Source, SourceSettings, StageSettings, role
+from ...tasks.settings.base import Plugin, Shelf
+from ..settings import PrepareSettings
 
 #: Arguments of `uttermill settings`: stages, and settings beside them.
 GROUPS = tuple(PrepareSettings.model_fields)

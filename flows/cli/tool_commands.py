@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import argparse
 
-from flows.cli.printing import Exit, print_answer
-from tasks.base.errors import ConfigError
+from ...tasks.base.errors import ConfigError
+from .printing import Exit, print_answer
 
 
 def doctor(args: argparse.Namespace) -> Exit:
-    from flows.cli import doctor as examination
+    from . import doctor as examination
 
     return examination.doctor(args, *examination.chosen(args.settings, args.sets))
 
 
 def plugins(args: argparse.Namespace) -> Exit:
-    from flows.cli import setting_listing
-    from flows.cli.show import results
+    from . import setting_listing
+    from .show import results
 
     if args.which is None:
         return print_answer(args, setting_listing.all_shelves(), results.shelves)
@@ -27,21 +27,21 @@ def plugins(args: argparse.Namespace) -> Exit:
 
 
 def settings(args: argparse.Namespace) -> Exit:
-    from flows.cli import setting_listing
-    from flows.cli.show import results
+    from . import setting_listing
+    from .show import results
 
     return print_answer(args, setting_listing.of(args.which), results.settings)
 
 
 def schema(args: argparse.Namespace) -> Exit:
-    from flows.cli import queries
-    from flows.cli.show import results
+    from . import queries
+    from .show import results
 
     return print_answer(args, queries.columns(), results.columns)
 
 
 def models(args: argparse.Namespace) -> Exit:
-    from flows.cli import models as weights
+    from . import models as weights
 
     if (args.action == "fetch") != (args.name is not None):
         raise ConfigError(
@@ -53,13 +53,13 @@ def models(args: argparse.Namespace) -> Exit:
 
 
 def init(args: argparse.Namespace) -> Exit:
-    from flows.cli import init as starting
+    from . import init as starting
 
     return print_answer(args, starting.init(args), starting.shown)
 
 
 def completion_script(args: argparse.Namespace) -> Exit:
-    from flows.cli import completion
+    from . import completion
 
     print(completion.script(args.shell))
     return Exit.DONE

@@ -22,13 +22,13 @@ from pkgutil import resolve_name
 from time import monotonic
 from typing import Any, cast
 
-from tasks.base.logs import log
-from tasks.runs import likeness
-from tasks.settings.job import Job
-from tasks.shard_store import mixed
+from ...tasks.base.logs import log
+from ...tasks.runs import likeness
+from ...tasks.settings.job import Job
+from ...tasks.shard_store import mixed
 
 #: None in a worker that joined without this module: it was not preloaded.
-PRELOADED = "tasks.preload:READY_AT"
+PRELOADED = "uttermill.tasks.preload:READY_AT"
 #: Workers queried together. In a larger group, one is more likely to answer too late, above all
 #: when a thousand join at once. The others are queried while these work.
 AT_ONCE = 50
@@ -201,11 +201,11 @@ def fault(ours: str, theirs: object, ready_at: object, sees: object = True) -> s
     if theirs != ours:
         return f"it has uttermill {theirs}, and this is {ours}; install {ours} there"
     if isinstance(ready_at, Exception):
-        return f"tasks.preload cannot be loaded there: {ready_at}"
+        return f"uttermill.tasks.preload cannot be loaded there: {ready_at}"
     if ready_at is None:
         return (
             "it was started without the preload; start it with infra/dask.yaml as DASK_CONFIG, "
-            "or at least with --preload tasks.preload"
+            "or at least with --preload uttermill.tasks.preload"
         )
     if sees is not True:
         return (

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
-from tasks.base.errors import RunError
-from tasks.base.logs import log
+from ...tasks.base.errors import RunError
+from ...tasks.base.logs import log
 
 LOST = "scheduler-connection-lost"  # Dask's reason of a cancelled call
 

@@ -16,8 +16,12 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
-from flows import machine
-from flows.cluster import (
+from ...tasks.base.counting import counted
+from ...tasks.base.errors import RunError, shortened
+from ...tasks.base.logs import log
+from ...tasks.settings.job import Job
+from .. import machine
+from . import (
     address,
     dask_config,
     leaving,
@@ -27,11 +31,11 @@ from flows.cluster import (
     worker,
     worker_counts,
 )
-from flows.cluster.admission import Computing
-from flows.cluster.settings import ClusterSettings, TlsSettings, WorkerRange
-from flows.cluster.upkeep import Upkeep
-from flows.cluster.worker_counts import CPU, GPU, Needs
-from flows.cluster.worker_list import (
+from .admission import Computing
+from .settings import ClusterSettings, TlsSettings, WorkerRange
+from .upkeep import Upkeep
+from .worker_counts import CPU, GPU, Needs
+from .worker_list import (
     Patience,
     Placement,
     SchedulerElsewhere,
@@ -39,10 +43,6 @@ from flows.cluster.worker_list import (
     await_admission,
     despite_deaths,
 )
-from tasks.base.counting import counted
-from tasks.base.errors import RunError, shortened
-from tasks.base.logs import log
-from tasks.settings.job import Job
 
 if TYPE_CHECKING:
     from distributed import Security

@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 
-from tasks.base.environment import ENGINES_VARIABLE, VERSION_VARIABLE
-from tasks.base.json_types import JsonObject, JsonValue
+from ...tasks.base.environment import ENGINES_VARIABLE, VERSION_VARIABLE
+from ...tasks.base.json_types import JsonObject, JsonValue
 
 LOG_LENGTH = "low-level-log-length"
 HEALTH = ["distributed.http.health"]
@@ -20,7 +20,7 @@ DASK_CONFIG: JsonObject = {
     "distributed": {
         "worker": {
             "multiprocessing-method": "spawn",
-            "preload": ["tasks.preload"],
+            "preload": ["uttermill.tasks.preload"],
             "daemon": False,
             "memory": {"target": False, "spill": False, "pause": False, "terminate": 0.95},
             "profile": {"enabled": False},

@@ -13,7 +13,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from flows.cluster.call_queue import (
+from ...tasks.accounting.metrics import Trace
+from ...tasks.base.counting import counted
+from ...tasks.base.errors import KilledFromOutside, RunError
+from ...tasks.base.logs import log
+from ...tasks.stages import isolate
+from .call_queue import (
     CallQueue,
     Future,
     Losses,
@@ -26,12 +31,7 @@ from flows.cluster.call_queue import (
     WorkerLost,
     result_of,
 )
-from flows.cluster.worker_counts import CPU
-from tasks.accounting.metrics import Trace
-from tasks.base.counting import counted
-from tasks.base.errors import KilledFromOutside, RunError
-from tasks.base.logs import log
-from tasks.stages import isolate
+from .worker_counts import CPU
 
 Result = TypeVar("Result")
 

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from distributed import get_worker
 
-from flows.cluster import gpus
-from flows.cluster.dask_config import DASK_CONFIG
-from flows.cluster.worker import adapted
-from flows.cluster.worker_counts import GPU
-from tasks.base.json_types import JsonObject
-from tasks.plugins import gpu, source_code
-from tasks.runs import likeness
-from tasks.settings.job import Job
-from tasks.stages import isolate
-from tasks.stages.spawn_check import command_line
+from ...tasks.base.json_types import JsonObject
+from ...tasks.plugins import gpu, source_code
+from ...tasks.runs import likeness
+from ...tasks.settings.job import Job
+from ...tasks.stages import isolate
+from ...tasks.stages.spawn_check import command_line
+from . import gpus
+from .dask_config import DASK_CONFIG
+from .worker import adapted
+from .worker_counts import GPU
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -65,7 +65,7 @@ SENTINEL = "_uttermill_parent"
 def gather(dask_worker: Worker) -> JsonObject:
     """All facts that the proofs need about the worker this runs on, as plain values."""
     modules = dict(sys.modules)  # before anything below imports more
-    preload = modules.get("tasks.preload")
+    preload = modules.get("uttermill.tasks.preload")
     facts: JsonObject = {
         "command": command_line(),
         "sentinel": hasattr(sys, SENTINEL),
@@ -86,7 +86,7 @@ def gather(dask_worker: Worker) -> JsonObject:
     }
     import onnxruntime
 
-    from tasks.audio import codecs
+    from ...tasks.audio import codecs
 
     facts["pools"] = _pools()
     facts["providers"] = list(onnxruntime.get_available_providers())

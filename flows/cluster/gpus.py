@@ -7,8 +7,8 @@ import re
 from types import ModuleType
 from typing import Literal
 
-from tasks.base.errors import ConfigError
-from tasks.plugins import gpu
+from ...tasks.base.errors import ConfigError
+from ...tasks.plugins import gpu
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 #: An index, or a UUID of a GPU or of a slice of one (MIG, in its two spellings).

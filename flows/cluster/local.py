@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from flows.cluster import gpus
-from flows.cluster.settings import TlsSettings
-from flows.cluster.worker_counts import CPU, GPU, Fleet
-from tasks.base.environment import VERSION_VARIABLE
-from tasks.base.errors import RunError
-from tasks.base.json_types import JsonObject
-from tasks.base.logs import log
-from tasks.runs import libraries
+from ...tasks.base.environment import VERSION_VARIABLE
+from ...tasks.base.errors import RunError
+from ...tasks.base.json_types import JsonObject
+from ...tasks.base.logs import log
+from ...tasks.runs import libraries
+from . import gpus
+from .settings import TlsSettings
+from .worker_counts import CPU, GPU, Fleet
 
 if TYPE_CHECKING:
     from distributed import Nanny, Security, SpecCluster
@@ -107,7 +107,7 @@ def start(
     """
     import distributed
 
-    from flows.cluster import nodes
+    from . import nodes
 
     both = {
         "host": "127.0.0.1",

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from flows.cluster import address
-from flows.cluster.gpus import NAME, Chosen, check_devices
-from tasks.base.errors import ConfigError
-from tasks.base.json_types import JsonObject
-from tasks.settings import StageSettings, Transient
-from tasks.settings.base import FIXED, WORDS, Memory
+from ...tasks.base.errors import ConfigError
+from ...tasks.base.json_types import JsonObject
+from ...tasks.settings import StageSettings, Transient
+from ...tasks.settings.base import FIXED, WORDS, Memory
+from . import address
+from .gpus import NAME, Chosen, check_devices
 
 if TYPE_CHECKING:
     from distributed import Security

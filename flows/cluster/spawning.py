@@ -8,11 +8,11 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from tasks.base.json_types import JsonObject
+from ...tasks.base.json_types import JsonObject
 
 NANNY = "Nanny"  # in the name of every worker process that Dask spawns
 MAIN_KEYS = ("init_main_from_name", "init_main_from_path")
-WORKERS_MAIN = "flows.cluster.spawned"
+WORKERS_MAIN = "uttermill.flows.cluster.spawned"
 
 
 @contextmanager

@@ -13,10 +13,10 @@ from math import ceil, inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from flows.cluster.settings import WorkerRange
-from tasks.base.counting import counted
-from tasks.base.errors import RunError
-from tasks.base.logs import log
+from ...tasks.base.counting import counted
+from ...tasks.base.errors import RunError
+from ...tasks.base.logs import log
+from .settings import WorkerRange
 
 if TYPE_CHECKING:
     from distributed import SpecCluster

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 from distributed import get_worker
 
-from tasks.settings.job import Cost, Done, Job
-from tasks.stages import handover, stage
-from tasks.stages.cost import CostMeter
-from tasks.storage import temporary
+from ...tasks.settings.job import Cost, Done, Job
+from ...tasks.stages import handover, stage
+from ...tasks.stages.cost import CostMeter
+from ...tasks.storage import temporary
 
 Result = TypeVar("Result")
 TOPIC = "uttermill-progress"

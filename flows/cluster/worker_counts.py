@@ -16,17 +16,17 @@ import os
 import resource
 from dataclasses import dataclass, replace
 
-from flows.cluster import gpus
-from flows.cluster.settings import ClusterSettings
-from tasks import plugins
-from tasks.base import memory_limits
-from tasks.base.errors import ConfigError
-from tasks.base.logs import log
-from tasks.base.memory_limits import Limit
-from tasks.plugins import engines, gpu
-from tasks.plugins.loading import resolve
-from tasks.settings import Plugin
-from tasks.settings.job import Job
+from ...tasks import plugins
+from ...tasks.base import memory_limits
+from ...tasks.base.errors import ConfigError
+from ...tasks.base.logs import log
+from ...tasks.base.memory_limits import Limit
+from ...tasks.plugins import engines, gpu
+from ...tasks.plugins.loading import resolve
+from ...tasks.settings import Plugin
+from ...tasks.settings.job import Job
+from . import gpus
+from .settings import ClusterSettings
 
 MAIN = 110_000_000
 PREFECT, ITS_SERVER = 60_000_000, 170_000_000

@@ -11,12 +11,12 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, NamedTuple, NoReturn
 
-from flows.cluster.admission import Admission, Computing
-from flows.cluster.call_queue import lost_scheduler
-from flows.cluster.worker_counts import CPU, GPU
-from tasks.base.errors import RunError
-from tasks.base.json_types import JsonObject
-from tasks.base.logs import log
+from ...tasks.base.errors import RunError
+from ...tasks.base.json_types import JsonObject
+from ...tasks.base.logs import log
+from .admission import Admission, Computing
+from .call_queue import lost_scheduler
+from .worker_counts import CPU, GPU
 
 ASK_S = 1.0  # s between two requests, at least
 REFRESH_S = 60.0  # s after which the view is read again, in case an event was lost

@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.demo.voice import RATE
-from tasks import storage
-from tasks.base.errors import ConfigError
-from tasks.base.json_types import JsonObject
-from tasks.storage import write_atomic
+from ...tasks import storage
+from ...tasks.base.errors import ConfigError
+from ...tasks.base.json_types import JsonObject
+from ...tasks.storage import write_atomic
+from .voice import RATE
 
 SCALE = np.float32(32768)  # of int16
 
@@ -36,7 +36,9 @@ DEMO_SETTINGS: JsonObject = {
         "verdicts": [{"use": "empty_text"}, {"use": "language", "allowed": ["en", "es"]}]
     }
 }
-_TEXTS = files("flows.demo").joinpath("sentences.txt").read_text("utf-8").strip().split("\n\n")
+_TEXTS = (
+    files("uttermill.flows.demo").joinpath("sentences.txt").read_text("utf-8").strip().split("\n\n")
+)
 #: Sentences written for the corpus, without digits or names. The Spanish ones are longer: Whisper
 #: needs more of a synthetic Spanish voice to be sure of it. The story is for the long recording.
 ENGLISH, SPANISH, GERMAN, STORY = (tuple(text.split("\n")) for text in _TEXTS)

@@ -25,7 +25,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from flows.server.door import is_loopback
+from ..server.door import is_loopback
 
 HEADERS = {
     "Cache-Control": "no-store",

@@ -16,21 +16,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from flows.explore import charts, clip, export, looking, query, responses, sandbox
-from flows.explore.access import Gate
-from flows.explore.corpus import Corpus, Gone, Items
-from flows.explore.loading import Column, SqlValue
-from flows.explore.responses import HANDLERS, answer, asked, parsed
-from tasks.audio import write_wav_bytes
-from tasks.base.errors import ConfigError
-from tasks.base.json_types import JsonObject, JsonValue
-from tasks.shard_store import decision_log, hidden
-from tasks.storage import versions
+from ...tasks.audio import write_wav_bytes
+from ...tasks.base.errors import ConfigError
+from ...tasks.base.json_types import JsonObject, JsonValue
+from ...tasks.shard_store import decision_log, hidden
+from ...tasks.storage import versions
+from . import charts, clip, export, looking, query, responses, sandbox
+from .access import Gate
+from .corpus import Corpus, Gone, Items
+from .loading import Column, SqlValue
+from .responses import HANDLERS, answer, asked, parsed
 
 KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 BODY = 2_000_000  # bytes of a request, at most
 HEAVY = 4  # responses with audio, and exports, made at the same time; others wait
-WEB = resources.files("flows.explore") / "web"
+WEB = resources.files("uttermill.flows.explore") / "web"
 
 Asking = Callable[[Corpus, Items, query.Parameters], JsonObject]
 Storing = Callable[[Corpus, Items, JsonObject], JsonObject]

@@ -9,20 +9,20 @@ import numpy as np
 import pyarrow as pa
 from pydantic import ValidationError
 
-from flows.explore import query
-from flows.explore.corpus import Corpus, Items
-from flows.explore.loading import LABEL, Column, SqlValue
-from flows.explore.query import Parameters
-from flows.explore.responses import parsed
-from flows.explore.selection import Places
-from tasks import plugins
-from tasks.base.errors import ConfigError
-from tasks.base.json_types import JsonObject
-from tasks.plugins.rules import Limit
-from tasks.settings import THRESHOLD, role
-from tasks.settings.job import Job
-from tasks.storage import queries
-from tasks.storage.queries import identifier
+from ...tasks import plugins
+from ...tasks.base.errors import ConfigError
+from ...tasks.base.json_types import JsonObject
+from ...tasks.plugins.rules import Limit
+from ...tasks.settings import THRESHOLD, role
+from ...tasks.settings.job import Job
+from ...tasks.storage import queries
+from ...tasks.storage.queries import identifier
+from . import query
+from .corpus import Corpus, Items
+from .loading import LABEL, Column, SqlValue
+from .query import Parameters
+from .responses import parsed
+from .selection import Places
 
 BINS = 48
 EDGES = (0, 1, 2, 3, 5, 8, 12, 20, 30)  # s

@@ -14,22 +14,22 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from flows.explore.corpus import Corpus, Gone, Items
-from flows.explore.loading import first_line, parquet_glob
-from flows.explore.query import Parameters
-from tasks import audio, storage
-from tasks.audio import decode_int16
-from tasks.audio.channels import Listened
-from tasks.base.arrays import RATE, Int16s
-from tasks.base.errors import CorruptManifest, ItemError, UnsafePlace
-from tasks.base.json_types import JsonObject
-from tasks.base.schema import UTTERANCES_FILE, AudioRow
-from tasks.plugins.annotation_kinds import Array, Events
-from tasks.recording import Locator
-from tasks.settings.job import Job
-from tasks.shard_store import annotated, blobs, hidden, muting
-from tasks.shard_store.utterance import FinalUtterance
-from tasks.speech import silero
+from ...tasks import audio, storage
+from ...tasks.audio import decode_int16
+from ...tasks.audio.channels import Listened
+from ...tasks.base.arrays import RATE, Int16s
+from ...tasks.base.errors import CorruptManifest, ItemError, UnsafePlace
+from ...tasks.base.json_types import JsonObject
+from ...tasks.base.schema import UTTERANCES_FILE, AudioRow
+from ...tasks.plugins.annotation_kinds import Array, Events
+from ...tasks.recording import Locator
+from ...tasks.settings.job import Job
+from ...tasks.shard_store import annotated, blobs, hidden, muting
+from ...tasks.shard_store.utterance import FinalUtterance
+from ...tasks.speech import silero
+from .corpus import Corpus, Gone, Items
+from .loading import first_line, parquet_glob
+from .query import Parameters
 
 LONGEST = 600.0  # s of a source in one response
 ENCODED, DECODED = 400_000_000, 200_000_000  # bytes, samples of a clip: an hour at 48 kHz

@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from flows.explore import loading
-from flows.explore.loading import Column, SqlValue
-from flows.explore.selection import Selection, Vocabulary, vocabulary_of
-from flows.run import run_folder
-from tasks import storage
-from tasks.base.arrays import Int32s
-from tasks.base.errors import ConfigError, MillError
-from tasks.base.json_types import JsonObject
-from tasks.base.logs import log
-from tasks.recording import Locator
-from tasks.recording.tracks import locator_of
-from tasks.scoring import near_texts
-from tasks.settings import FilterSettings
-from tasks.settings.job import Job
-from tasks.shard_store import annotated, decision_log, hidden, manifest, muting
-from tasks.shard_store.utterance import FinalUtterance
-from tasks.stages.stage import view_of
-from tasks.storage import queries, versions
-from tasks.storage.queries import identifier, literal
+from ...tasks import storage
+from ...tasks.base.arrays import Int32s
+from ...tasks.base.errors import ConfigError, MillError
+from ...tasks.base.json_types import JsonObject
+from ...tasks.base.logs import log
+from ...tasks.recording import Locator
+from ...tasks.recording.tracks import locator_of
+from ...tasks.scoring import near_texts
+from ...tasks.settings import FilterSettings
+from ...tasks.settings.job import Job
+from ...tasks.shard_store import annotated, decision_log, hidden, manifest, muting
+from ...tasks.shard_store.utterance import FinalUtterance
+from ...tasks.stages.stage import view_of
+from ...tasks.storage import queries, versions
+from ...tasks.storage.queries import identifier, literal
+from ..run import run_folder
+from . import loading
+from .loading import Column, SqlValue
+from .selection import Selection, Vocabulary, vocabulary_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

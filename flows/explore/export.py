@@ -8,14 +8,14 @@ import zipfile
 from collections.abc import Callable
 from typing import IO
 
-from flows.explore import clip, query
-from flows.explore.corpus import Corpus, Gone, Items
-from flows.explore.query import Choice, Parameters
-from flows.explore.responses import written
-from tasks.audio import write_wav_bytes
-from tasks.base.errors import ConfigError
-from tasks.base.json_types import JsonObject
-from tasks.storage.queries import literal
+from ...tasks.audio import write_wav_bytes
+from ...tasks.base.errors import ConfigError
+from ...tasks.base.json_types import JsonObject
+from ...tasks.storage.queries import literal
+from . import clip, query
+from .corpus import Corpus, Gone, Items
+from .query import Choice, Parameters
+from .responses import written
 
 CLIPS = 2000  # of a zip, at most
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from tasks import plugins, storage
-from tasks.base import schema, shelves
-from tasks.base.errors import ConfigError, RunError
-from tasks.base.logs import log
-from tasks.corpus import outcome_table
-from tasks.storage import versions
-from tasks.storage.queries import identifier, literal
+from ...tasks import plugins, storage
+from ...tasks.base import schema, shelves
+from ...tasks.base.errors import ConfigError, RunError
+from ...tasks.base.logs import log
+from ...tasks.corpus import outcome_table
+from ...tasks.storage import versions
+from ...tasks.storage.queries import identifier, literal
 
 #: Columns of every item, in the order in which the page offers them.
 FIRST = (

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from flows.explore.corpus import Corpus, Gone
-from tasks import audio, storage
-from tasks.base.errors import ConfigError, ItemError
-from tasks.base.schema import DATASET_FILE, LEDGER_FILE
-from tasks.plugins import resolve_source
-from tasks.recording import Ignored, Locator, Recording, Segment
-from tasks.settings import Source
-from tasks.storage import tables, versions
-from tasks.storage.containment import OUT_FOLDERS
+from ...tasks import audio, storage
+from ...tasks.base.errors import ConfigError, ItemError
+from ...tasks.base.schema import DATASET_FILE, LEDGER_FILE
+from ...tasks.plugins import resolve_source
+from ...tasks.recording import Ignored, Locator, Recording, Segment
+from ...tasks.settings import Source
+from ...tasks.storage import tables, versions
+from ...tasks.storage.containment import OUT_FOLDERS
+from .corpus import Corpus, Gone
 
 ONLY = "only looking is possible here: there is no OUT whose next run would apply a decision"
 

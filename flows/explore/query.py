@@ -20,14 +20,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flows.explore import selection
-from flows.explore.corpus import Corpus, Items
-from flows.explore.loading import Column, SqlValue, compared
-from flows.explore.selection import Places
-from tasks.accounting.ledger import PRECEDENCE
-from tasks.base.errors import ConfigError
-from tasks.base.json_types import JsonObject
-from tasks.storage.queries import identifier, literal
+from ...tasks.accounting.ledger import PRECEDENCE
+from ...tasks.base.errors import ConfigError
+from ...tasks.base.json_types import JsonObject
+from ...tasks.storage.queries import identifier, literal
+from . import selection
+from .corpus import Corpus, Items
+from .loading import Column, SqlValue, compared
+from .selection import Places
 
 Parameters = Sequence[tuple[str, str]]
 MOST = 1000  # rows in a response

@@ -20,10 +20,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from flows.explore.corpus import Ended, Gone
-from tasks.base.errors import ConfigError, MillError, UnsafePlace
-from tasks.base.json_types import JsonValue
-from tasks.storage import owners
+from ...tasks.base.errors import ConfigError, MillError, UnsafePlace
+from ...tasks.base.json_types import JsonValue
+from ...tasks.storage import owners
+from .corpus import Ended, Gone
 
 Handler = Callable[[Request, Exception], Response]
 BLOCK = 1 << 18  # bytes read at once

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tasks.base.errors import ConfigError
-from tasks.base.json_types import JsonObject
+from ...tasks.base.errors import ConfigError
+from ...tasks.base.json_types import JsonObject
 
 SECONDS = 20  # of one query
 POLL = 0.2  # s between looks at whether the explorer ends
@@ -46,7 +46,7 @@ def answer(database: Path, sql: str, going_on: Callable[[], None]) -> JsonObject
         raise ConfigError(f"a query has up to {LONGEST:,} characters")
     pipes: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     asked: str | None = json.dumps({"path": str(database), "sql": sql})
-    command = [sys.executable, "-m", "flows.explore.sandbox"]
+    command = [sys.executable, "-m", "uttermill.flows.explore.sandbox"]
     began = time.monotonic()
     with subprocess.Popen(command, **pipes, text=True, cwd=Path(__file__).parents[2]) as running:
         try:

@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flows.explore.loading import Column, SqlValue
-from tasks.base.arrays import Float64s, Int32s, Int64s
-from tasks.base.json_types import JsonObject
-from tasks.storage.queries import identifier
+from ...tasks.base.arrays import Float64s, Int32s, Int64s
+from ...tasks.base.json_types import JsonObject
+from ...tasks.storage.queries import identifier
+from .loading import Column, SqlValue
 
 Places = Int32s  # items, ascending
 #: Sort keys of a column, by item: of numbers float64, NaN for null; of texts int32, the rank among

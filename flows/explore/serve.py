@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.explore import access, app
-from flows.explore.corpus import Corpus
-from flows.explore.looking import Looking, alone
-from flows.run import run_folder
-from tasks.base.errors import ConfigError, MillError
+from ...tasks.base.errors import ConfigError, MillError
+from ..run import run_folder
+from . import access, app
+from .corpus import Corpus
+from .looking import Looking, alone
 
 HOST = "127.0.0.1"
 

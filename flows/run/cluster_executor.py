@@ -24,26 +24,26 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from flows.cluster import worker, worker_counts
-from flows.cluster.call_queue import map_chains
-from flows.cluster.cluster import Cluster
-from flows.cluster.dispatcher import Dispatcher
-from flows.cluster.settings import ClusterSettings
-from flows.cluster.worker_counts import CPU, GPU
-from flows.progress import Progress
-from flows.run.metrics import Metrics, place_of
-from tasks import storage
-from tasks.accounting.metrics import Place, Trace
-from tasks.base.logs import log
-from tasks.plugins import engines, gpu
-from tasks.publish.outcomes.shard_batches import ShardBatch
-from tasks.publish.writing import table_parts
-from tasks.runs.executor import Chain, Result
-from tasks.settings.job import Cost, Done, Job
-from tasks.shard_store import model_answers
-from tasks.stages import isolate
-from tasks.stages.cost import CostMeter
-from tasks.storage import write_atomic
+from ...tasks import storage
+from ...tasks.accounting.metrics import Place, Trace
+from ...tasks.base.logs import log
+from ...tasks.plugins import engines, gpu
+from ...tasks.publish.outcomes.shard_batches import ShardBatch
+from ...tasks.publish.writing import table_parts
+from ...tasks.runs.executor import Chain, Result
+from ...tasks.settings.job import Cost, Done, Job
+from ...tasks.shard_store import model_answers
+from ...tasks.stages import isolate
+from ...tasks.stages.cost import CostMeter
+from ...tasks.storage import write_atomic
+from ..cluster import worker, worker_counts
+from ..cluster.call_queue import map_chains
+from ..cluster.cluster import Cluster
+from ..cluster.dispatcher import Dispatcher
+from ..cluster.settings import ClusterSettings
+from ..cluster.worker_counts import CPU, GPU
+from ..progress import Progress
+from .metrics import Metrics, place_of
 
 MOST_WAITING = 100  # shards in progress beyond one for each worker: each has a thread
 DASK_REPORT = "dask-performance.html"

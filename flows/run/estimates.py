@@ -12,19 +12,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.cluster.settings import ClusterSettings
-from flows.formatting import gigabytes
-from flows.run import run_folder
-from tasks import storage
-from tasks.base import masking
-from tasks.base.errors import ConfigError
-from tasks.base.json_types import JsonObject
-from tasks.settings.job import Job
-from tasks.shard_store import whole_job
-from tasks.storage import write_atomic
+from ...tasks import storage
+from ...tasks.base import masking
+from ...tasks.base.errors import ConfigError
+from ...tasks.base.json_types import JsonObject
+from ...tasks.settings.job import Job
+from ...tasks.shard_store import whole_job
+from ...tasks.storage import write_atomic
+from ..cluster.settings import ClusterSettings
+from ..formatting import gigabytes
+from . import run_folder
 
 if TYPE_CHECKING:
-    from tasks.insight.estimating.forecast import Costs
+    from ...tasks.insight.estimating.forecast import Costs
 
 NAME = "estimate.json"
 ROOTS = ("manifests", "audio", "datasets")

@@ -20,33 +20,41 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from flows.checks import check
-from flows.cluster import worker_counts
-from flows.run import estimates, ledger_items, metrics, plans, prometheus, report, run_folder
-from flows.settings import PrepareSettings
-from tasks import pipeline, storage
-from tasks.accounting import broken, summary
-from tasks.base import masking
-from tasks.base.errors import UNREACHABLE, MillError, OutLocked
-from tasks.base.json_types import Arrived, JsonObject
-from tasks.base.logs import log
-from tasks.base.schema import LEDGER_FILE
-from tasks.insight import source_languages
-from tasks.publish.dataset import reader_drops, speaker_warnings
-from tasks.recording import unreachable
-from tasks.runs import temporary_files
-from tasks.runs.executor import Alone, LastBegun, WorkersNeeded
-from tasks.runs.results import Published
-from tasks.settings.job import Job
-from tasks.shard_store import index
-from tasks.stages.listing import once
-from tasks.storage import lock, owners, tables, versions
+from ...tasks import pipeline, storage
+from ...tasks.accounting import broken, summary
+from ...tasks.base import masking
+from ...tasks.base.errors import UNREACHABLE, MillError, OutLocked
+from ...tasks.base.json_types import Arrived, JsonObject
+from ...tasks.base.logs import log
+from ...tasks.base.schema import LEDGER_FILE
+from ...tasks.insight import source_languages
+from ...tasks.publish.dataset import reader_drops, speaker_warnings
+from ...tasks.recording import unreachable
+from ...tasks.runs import temporary_files
+from ...tasks.runs.executor import Alone, LastBegun, WorkersNeeded
+from ...tasks.runs.results import Published
+from ...tasks.settings.job import Job
+from ...tasks.shard_store import index
+from ...tasks.stages.listing import once
+from ...tasks.storage import lock, owners, tables, versions
+from ..checks import check
+from ..cluster import worker_counts
+from ..settings import PrepareSettings
+from . import (
+    estimates,
+    ledger_items,
+    metrics,
+    plans,
+    prometheus,
+    report,
+    run_folder,
+)
 
 if TYPE_CHECKING:  # imports Dask and Prefect, which a run with nothing to do avoids
-    from flows.cluster.cluster import Cluster
-    from flows.progress import Progress, ProgressObserver
-    from flows.run.cluster_executor import ClusterExecutor
-    from flows.server.live_artifacts import RunBoard
+    from ..cluster.cluster import Cluster
+    from ..progress import Progress, ProgressObserver
+    from ..server.live_artifacts import RunBoard
+    from .cluster_executor import ClusterExecutor
 
 #: Audio that is packaged without workers, s: starting them takes longer.
 ALONE_SECONDS = 10 * 3600.0
@@ -89,7 +97,7 @@ class Body:
 
     def start_workers(self) -> None:
         """Start the workers in the background. `work` raises any error."""
-        from flows.run.cluster_executor import cluster_of
+        from .cluster_executor import cluster_of
 
         self._cluster = cluster = cluster_of(self.job, self.settings.cluster, self.run.folder)
         self._open.callback(cluster.close)
@@ -105,7 +113,7 @@ class Body:
 
         `live` shows the run in Prefect.
         """
-        from flows.run.cluster_executor import opened as opened_cluster
+        from .cluster_executor import opened as opened_cluster
 
         folder, job = self.run.folder, worker_counts.with_threads(self.job, self.settings.cluster)
         measured = metrics.Metrics()

@@ -7,24 +7,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from flows.checks import check
-from flows.cluster import spawning
-from flows.flow_parameters import values
-from flows.progress import ProgressObserver, waiting
-from flows.run import execute, run_folder
-from flows.server import few_words
-from flows.settings import History, PrepareSettings, SampleSettings
-from tasks.base import logs
-from tasks.base.errors import ConfigError, RunError
-from tasks.base.json_types import JsonObject
-from tasks.base.process_memory import importing
-from tasks.settings import StageSettings
-from tasks.stages.listing import once
+from ...tasks.base import logs
+from ...tasks.base.errors import ConfigError, RunError
+from ...tasks.base.json_types import JsonObject
+from ...tasks.base.process_memory import importing
+from ...tasks.settings import StageSettings
+from ...tasks.stages.listing import once
+from ..checks import check
+from ..cluster import spawning
+from ..flow_parameters import values
+from ..progress import ProgressObserver, waiting
+from ..server import few_words
+from ..settings import History, PrepareSettings, SampleSettings
+from . import execute, run_folder
 
 if TYPE_CHECKING:
     from prefect.flows import Flow
 
-    from flows.server.server import LocalServer
+    from ..server.server import LocalServer
 
 
 CLIENT_RETRIES = 3  # 14 s in all; requests to a server that is restarting wait in its socket
@@ -54,7 +54,7 @@ def estimate(settings: PrepareSettings, wanted: SampleSettings) -> JsonObject:
         with logs.silent():  # the flow warns
             check(settings)
         with _recorded(settings.history) as server:
-            from flows.estimate import estimate as flow
+            from ..estimate import estimate as flow
 
             result = _run_flow(flow, server, settings, wanted)
     del result["task_runs"]
@@ -65,12 +65,12 @@ def _with_workers(settings: PrepareSettings, opened: execute.Body, early: bool) 
     """Run on workers, which start in parallel with the server if `early`, else on first use."""
     if settings.history == "none":
         with importing():  # Dask with it
-            from flows.run import cluster_executor  # noqa: F401
+            from . import cluster_executor  # noqa: F401
 
         opened.start_workers()
         return opened.work(lambda job, progress, folder: ProgressObserver(progress, folder))
     with _recorded(settings.history, opened if early else None) as server:
-        from flows.prepare import prepare as flow
+        from ..prepare import prepare as flow
 
         token = execute.current.set(opened)
         try:
@@ -89,8 +89,8 @@ def _recorded(wanted: History, opened: execute.Body | None = None) -> Iterator[L
     with importing(), spawning.environment(few_words.ENVIRONMENT):
         from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-        from flows.server import kept
-        from flows.server.server import LocalServer, check_api, configured_url, using
+        from ..server import kept
+        from ..server.server import LocalServer, check_api, configured_url, using
 
     configured = None if wanted == "own" else configured_url()
     if wanted == "server" and configured is None:
@@ -108,7 +108,7 @@ def _recorded(wanted: History, opened: execute.Body | None = None) -> Iterator[L
             opened.start_workers()
         with waiting("Prefect's server starts"):
             with importing():
-                import flows.prepare  # noqa: F401 - meanwhile
+                from .. import prepare  # noqa: F401 - meanwhile
             url = server.wait_ready()
         patience = temporary_settings({PREFECT_CLIENT_MAX_RETRIES: CLIENT_RETRIES})
         try:
@@ -127,8 +127,8 @@ def _run_flow(
     flow: Flow[..., JsonObject], server: LocalServer | None, *settings: StageSettings
 ) -> JsonObject:
     """Run a flow with these settings; returns its result once Prefect has recorded it."""
-    from flows.server import history
-    from flows.server.server import quiet
+    from ..server import history
+    from ..server.server import quiet
 
     with quiet():
         try:

@@ -11,14 +11,14 @@ from typing import TextIO
 
 import pyarrow as pa
 
-from flows.run import run_folder
-from tasks import storage
-from tasks.base.errors import ConfigError
-from tasks.base.json_types import JsonObject
-from tasks.base.schema import LEDGER
-from tasks.recording import file_kinds
-from tasks.stages.listing.skipped import OTHER_ENDING, Skipped
-from tasks.storage import tables, write_atomic
+from ...tasks import storage
+from ...tasks.base.errors import ConfigError
+from ...tasks.base.json_types import JsonObject
+from ...tasks.base.schema import LEDGER
+from ...tasks.recording import file_kinds
+from ...tasks.stages.listing.skipped import OTHER_ENDING, Skipped
+from ...tasks.storage import tables, write_atomic
+from . import run_folder
 
 NAME = "left_aside.csv"  # in OUT/runs/<id>/
 LEFT_ASIDE = "left_aside"  # outcome of a file that never became an item

@@ -11,13 +11,13 @@ from statistics import median
 
 import pyarrow as pa
 
-from tasks.accounting import metrics
-from tasks.accounting.metrics import Place, Trace
-from tasks.base.json_types import JsonObject
-from tasks.base.logs import log
-from tasks.base.schema import METRICS, MetricRow
-from tasks.settings.job import Cost, Done
-from tasks.storage import owners
+from ...tasks.accounting import metrics
+from ...tasks.accounting.metrics import Place, Trace
+from ...tasks.base.json_types import JsonObject
+from ...tasks.base.logs import log
+from ...tasks.base.schema import METRICS, MetricRow
+from ...tasks.settings.job import Cost, Done
+from ...tasks.storage import owners
 
 SHOWN = 3  # stragglers that are printed
 BATCH = 4096  # rows held as Python objects
@@ -25,22 +25,22 @@ BATCH = 4096  # rows held as Python objects
 
 #: Stage and step of the pipeline's other calls, by module and name.
 STEPS = {
-    "tasks.stages.listing.once.list_branches": ("shard", "list"),
-    "tasks.shard.probe": ("shard", "probe"),
-    "tasks.package.gather": ("package", "gather"),
-    "tasks.publish.outcomes.batch_outcomes.decide": ("package", "decide"),
-    "tasks.publish.choosing.next_version.choose": ("package", "choose"),
-    "tasks.publish.outcome_parts.note": ("package", "note"),
-    "tasks.publish.ledger.layout.plan": ("package", "ledger"),
-    "tasks.publish.ledger.ledger_parts.write": ("package", "ledger"),
-    "tasks.publish.ledger.ledger_parts.link": ("package", "ledger"),
-    "tasks.publish.writing.table_parts.scatter": ("package", "scatter"),
-    "tasks.publish.writing.table_parts.write": ("package", "part"),
-    "tasks.publish.writing.shards.link": ("package", "link"),
-    "tasks.publish.writing.shards.write": ("package", "write"),
-    "tasks.publish.writing.shards.check": ("package", "check"),
-    "tasks.insight.estimating.sample_results.known": ("package", "known"),
-    "tasks.insight.estimating.sample_results.plan": ("package", "plan"),
+    "uttermill.tasks.stages.listing.once.list_branches": ("shard", "list"),
+    "uttermill.tasks.shard.probe": ("shard", "probe"),
+    "uttermill.tasks.package.gather": ("package", "gather"),
+    "uttermill.tasks.publish.outcomes.batch_outcomes.decide": ("package", "decide"),
+    "uttermill.tasks.publish.choosing.next_version.choose": ("package", "choose"),
+    "uttermill.tasks.publish.outcome_parts.note": ("package", "note"),
+    "uttermill.tasks.publish.ledger.layout.plan": ("package", "ledger"),
+    "uttermill.tasks.publish.ledger.ledger_parts.write": ("package", "ledger"),
+    "uttermill.tasks.publish.ledger.ledger_parts.link": ("package", "ledger"),
+    "uttermill.tasks.publish.writing.table_parts.scatter": ("package", "scatter"),
+    "uttermill.tasks.publish.writing.table_parts.write": ("package", "part"),
+    "uttermill.tasks.publish.writing.shards.link": ("package", "link"),
+    "uttermill.tasks.publish.writing.shards.write": ("package", "write"),
+    "uttermill.tasks.publish.writing.shards.check": ("package", "check"),
+    "uttermill.tasks.insight.estimating.sample_results.known": ("package", "known"),
+    "uttermill.tasks.insight.estimating.sample_results.plan": ("package", "plan"),
 }
 
 

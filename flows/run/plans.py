@@ -15,21 +15,21 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flows.run import estimates, run_folder
-from flows.settings import PrepareSettings, parse
-from tasks import storage
-from tasks.accounting import metrics
-from tasks.base import masking
-from tasks.base.errors import ConfigError, RunError
-from tasks.base.json_types import JsonObject
-from tasks.insight import source_languages
-from tasks.insight.estimating import planning
-from tasks.insight.estimating.planning import Amount
-from tasks.settings.job import Job
-from tasks.stages.contract import PER_SHARD, STAGES
-from tasks.stages.listing import overlapping_sources
-from tasks.stages.listing.overlapping_sources import Shared
-from tasks.storage import tables, versions
+from ...tasks import storage
+from ...tasks.accounting import metrics
+from ...tasks.base import masking
+from ...tasks.base.errors import ConfigError, RunError
+from ...tasks.base.json_types import JsonObject
+from ...tasks.insight import source_languages
+from ...tasks.insight.estimating import planning
+from ...tasks.insight.estimating.planning import Amount
+from ...tasks.settings.job import Job
+from ...tasks.stages.contract import PER_SHARD, STAGES
+from ...tasks.stages.listing import overlapping_sources
+from ...tasks.stages.listing.overlapping_sources import Shared
+from ...tasks.storage import tables, versions
+from ..settings import PrepareSettings, parse
+from . import estimates, run_folder
 
 LAST_RUNS = 20  # in which the speed of a stage is sought
 ASKS = 3600.0  # s of audio: a run that would recompute more asks first

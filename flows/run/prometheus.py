@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from tasks import storage
-from tasks.accounting import metrics
-from tasks.base.errors import MillError
-from tasks.base.json_types import JsonObject
-from tasks.base.logs import log
-from tasks.storage import owners, tables
+from ...tasks import storage
+from ...tasks.accounting import metrics
+from ...tasks.base.errors import MillError
+from ...tasks.base.json_types import JsonObject
+from ...tasks.base.logs import log
+from ...tasks.storage import owners, tables
 
 NAME = "uttermill.prom"
 RUN, VERSION = "uttermill_run_", "uttermill_version_"

@@ -18,26 +18,26 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from flows.run import SETTINGS, SUMMARY
-from tasks import storage
-from tasks.base import environment, masking
-from tasks.base.errors import MillError, RunError
-from tasks.base.json_types import JsonObject
-from tasks.base.logs import log
-from tasks.base.schema import LEDGER_FILE
-from tasks.settings.job import Job
-from tasks.storage import owners, versions, write_atomic
+from ...tasks import storage
+from ...tasks.base import environment, masking
+from ...tasks.base.errors import MillError, RunError
+from ...tasks.base.json_types import JsonObject
+from ...tasks.base.logs import log
+from ...tasks.base.schema import LEDGER_FILE
+from ...tasks.settings.job import Job
+from ...tasks.storage import owners, versions, write_atomic
+from . import SETTINGS, SUMMARY
 
 if TYPE_CHECKING:  # imports Dask, which a run with nothing to do avoids
-    from flows.run.cluster_executor import ClusterExecutor
-    from tasks.insight.report import Request
+    from ...tasks.insight.report import Request
+    from .cluster_executor import ClusterExecutor
 
 NAME = "report.html"  # in the run's folder
 TIMEOUT = 900.0  # s; a million utterances take about 20 s
 #: What the separate process runs.
 PROGRAM = (
-    "from tasks.base.process_memory import search_seldom; search_seldom(); "
-    "from flows.run.report import main; main()"
+    "from uttermill.tasks.base.process_memory import search_seldom; search_seldom(); "
+    "from uttermill.flows.run.report import main; main()"
 )
 
 
@@ -71,7 +71,7 @@ def _on_worker(job: Job, folder: Path, executor: ClusterExecutor) -> bool:
 
 def newest(out: Path) -> JsonObject:
     """(Re)build the newest run's report; returns what `report --json` prints."""
-    from flows.run import run_folder
+    from . import run_folder
 
     folder = run_folder.newest(out)
     path = write(run_folder.settings_of(out).job(), folder)
@@ -122,12 +122,12 @@ def request(job: Job, folder: Path) -> Request:
     """The request for a report: on the newest version, or on the work so far if there is none."""
     import pyarrow as pa
 
-    from flows.run import run_folder
-    from tasks.accounting import metrics, summary
-    from tasks.base.schema import LEDGER
-    from tasks.insight import report
-    from tasks.publish import foreseen
-    from tasks.shard_store import manifest
+    from ...tasks.accounting import metrics, summary
+    from ...tasks.base.schema import LEDGER
+    from ...tasks.insight import report
+    from ...tasks.publish import foreseen
+    from ...tasks.shard_store import manifest
+    from . import run_folder
 
     ended = folder / SUMMARY
     facts = run_folder.json_in(ended) if storage.exists(ended) else {}
@@ -162,7 +162,7 @@ def request(job: Job, folder: Path) -> Request:
 
 def before(out: Path, folder: Path) -> Path | None:
     """The newest report of another run than that in `folder`."""
-    from flows.run import run_folder
+    from . import run_folder
 
     others = (run for run in run_folder.having(out, NAME) if run.name != folder.name)
     return next((run / NAME for run in others), None)
@@ -170,7 +170,7 @@ def before(out: Path, folder: Path) -> Path | None:
 
 def make(job: Job, folder: Path) -> None:
     """Write the report of the run in `folder`; RunError where it cannot be written."""
-    from tasks.insight import report
+    from ...tasks.insight import report
 
     with versions.reading(versions.newest(job.out)):
         page = report.build(request(job, folder))
@@ -182,15 +182,15 @@ def make(job: Job, folder: Path) -> None:
 
 def main() -> None:
     """Reads job and folder from standard input, and writes the report."""
-    from tasks.base import process_memory
-    from tasks.stages import spawn_check
+    from ...tasks.base import process_memory
+    from ...tasks.stages import spawn_check
 
     process_memory.without_search_at_exit()
     spawn_check.die_with_parent(int(sys.argv[1]))
     with process_memory.importing():
         process_memory.without_pandas()
         job, folder = pickle.load(sys.stdin.buffer)
-        from tasks.insight import report  # noqa: F401 - `make` imports it
+        from ...tasks.insight import report  # noqa: F401 - `make` imports it
     process_memory.search_as_usual()  # `report.PROGRAM` made it seldom
     try:
         make(job, folder)

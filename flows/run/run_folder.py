@@ -17,17 +17,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from flows.run import SETTINGS as SETTINGS
-from flows.run import SUMMARY as SUMMARY
-from flows.run import prometheus
-from flows.settings import PrepareSettings, parse
-from tasks import storage
-from tasks.base import masking
-from tasks.base.errors import ConfigError, MillError
-from tasks.base.json_types import JsonObject
-from tasks.base.logs import log, sent_to
-from tasks.storage import owners, write_atomic
-from tasks.storage.temporary import scratch as scratch
+from ...tasks import storage
+from ...tasks.base import masking
+from ...tasks.base.errors import ConfigError, MillError
+from ...tasks.base.json_types import JsonObject
+from ...tasks.base.logs import log, sent_to
+from ...tasks.storage import owners, write_atomic
+from ...tasks.storage.temporary import scratch as scratch
+from ..settings import PrepareSettings, parse
+from . import SETTINGS as SETTINGS
+from . import SUMMARY as SUMMARY
+from . import prometheus
 
 ESTIMATE_SETTINGS = "estimate-settings.json"  # in the folder of an estimate, instead of SETTINGS
 ERROR = "error.json"  # in the folder of a run that has failed, instead of SUMMARY

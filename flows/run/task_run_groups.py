@@ -17,17 +17,17 @@ from math import ceil
 from pathlib import Path
 from typing import Protocol, Self
 
-from flows.cluster.call_queue import NotBegun
-from flows.progress import Progress, ProgressObserver
-from flows.server import history, live_artifacts
-from flows.server.artifact_text import escaped, table
-from tasks import prefect_tasks
-from tasks.base.counting import counted
-from tasks.base.errors import CorruptManifest
-from tasks.base.logs import log
-from tasks.runs.executor import Step
-from tasks.settings.job import Done, Job
-from tasks.stages.contract import PER_SHARD
+from ...tasks import prefect_tasks
+from ...tasks.base.counting import counted
+from ...tasks.base.errors import CorruptManifest
+from ...tasks.base.logs import log
+from ...tasks.runs.executor import Step
+from ...tasks.settings.job import Done, Job
+from ...tasks.stages.contract import PER_SHARD
+from ..cluster.call_queue import NotBegun
+from ..progress import Progress, ProgressObserver
+from ..server import history, live_artifacts
+from ..server.artifact_text import escaped, table
 
 #: In one flow run, each with three task runs: a Prefect server on SQLite records some 25 of them a
 #: second, and a person reads some hundred lines.

@@ -19,7 +19,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from flows.server._sleep import Sleeper
+from ._sleep import Sleeper
 
 GRACE_SECONDS = 10.0
 #: How long an event waits for the one that it follows before it counts, and an alert is sent.
@@ -53,13 +53,13 @@ def main(socket_fd: int) -> None:
     sleeper = Sleeper(listener)
     threading.Thread(target=watch_parent, args=(sleeper,), name="watch-parent", daemon=True).start()
 
-    from tasks.base.process_memory import importing
+    from ...tasks.base.process_memory import importing
 
     with importing():
         import uvicorn
 
-        from flows.server._lazy_routes import prepare_late
-        from flows.server.door import Door
+        from ._lazy_routes import prepare_late
+        from .door import Door
 
         prepare_late()
         from prefect.server.api.server import create_app

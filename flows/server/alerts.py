@@ -17,7 +17,7 @@ from prefect.events.actions import CallWebhook
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from prefect.exceptions import ObjectNotFound
 
-from tasks.base.errors import ConfigError
+from ...tasks.base.errors import ConfigError
 
 STATES = ("Failed", "Crashed", "TimedOut", "Late")
 #: JSON that Slack, Mattermost, Teams and their like show as a message, and that programs can read.

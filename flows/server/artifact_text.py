@@ -10,13 +10,20 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from flows import formatting
-from flows.formatting import clock, long_hours, speed_of
-from flows.progress import Standing, left_in_words
-from tasks.base import masking
-from tasks.base.counting import counted
-from tasks.base.errors import CODES, ConfigError, MillError, NothingLeft, OutLocked, TooManyFailed
-from tasks.base.json_types import JsonObject
+from ...tasks.base import masking
+from ...tasks.base.counting import counted
+from ...tasks.base.errors import (
+    CODES,
+    ConfigError,
+    MillError,
+    NothingLeft,
+    OutLocked,
+    TooManyFailed,
+)
+from ...tasks.base.json_types import JsonObject
+from .. import formatting
+from ..formatting import clock, long_hours, speed_of
+from ..progress import Standing, left_in_words
 
 WORST = 10  # reasons that are shown
 DONE = "**Done:"

@@ -28,8 +28,8 @@ from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 from prefect.states import Completed, Crashed
 
-from flows.run import run_folder
-from tasks.base.json_types import JsonObject
+from ...tasks.base.json_types import JsonObject
+from ..run import run_folder
 
 OPEN_STATES = [state.value for state in StateType if state not in TERMINAL_STATES]
 #: A flow run in these states has a process; scheduled, pending and paused ones wait for theirs.

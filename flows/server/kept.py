@@ -26,8 +26,8 @@ from urllib.request import urlopen
 from prefect import __version__
 from prefect.settings import get_current_settings
 
-from flows.server._sleep import DATABASE, FOLDER, SOCKET
-from tasks.base.errors import ConfigError
+from ...tasks.base.errors import ConfigError
+from ._sleep import DATABASE, FOLDER, SOCKET
 
 VARIABLE = "UTTERMILL_KEEP_SERVER"  # minutes; 0: a server ends with its run
 MINUTES = 10.0  # at a terminal, where a person may run again; elsewhere 0

@@ -29,10 +29,10 @@ from prefect.flows import Flow
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.utilities.urls import url_for
 
-from flows.progress import Progress
-from flows.server.artifact_text import DONE, failure, markdown
-from tasks.base.json_types import JsonObject
-from tasks.base.logs import log
+from ...tasks.base.json_types import JsonObject
+from ...tasks.base.logs import log
+from ..progress import Progress
+from .artifact_text import DONE, failure, markdown
 
 KEY = "uttermill-progress"  # Prefect's key of the artifact of the whole run
 ABOUT = "Progress of the run, and its result."

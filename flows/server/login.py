@@ -14,8 +14,8 @@ from pathlib import Path
 
 from prefect.settings import get_current_settings
 
-from flows.server.door import LOGIN
-from tasks.base.errors import ConfigError
+from ...tasks.base.errors import ConfigError
+from .door import LOGIN
 
 USER = "uttermill"
 FILE = "uttermill-login"  # in Prefect's home

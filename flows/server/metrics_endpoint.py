@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from flows.run import prometheus
-from tasks.base.errors import ConfigError, MillError
+from ...tasks.base.errors import ConfigError, MillError
+from ..run import prometheus
 
 HOST = "127.0.0.1"
 NAMES = (HOST, "localhost")

@@ -16,9 +16,9 @@ from typing import IO
 from prefect import __version__
 from prefect.settings import get_current_settings
 
-from flows.machine import NO_THREAD, RAISE
-from flows.server import few_words
-from flows.server.kept import Adopted
+from ..machine import NO_THREAD, RAISE
+from . import few_words
+from .kept import Adopted
 
 STOP_SECONDS = 15.0
 Process = subprocess.Popen[bytes] | Adopted
@@ -96,10 +96,10 @@ def started(
         "PREFECT_SERVER_API_HOST": "127.0.0.1",
         "PREFECT_SERVER_API_PORT": str(listener.getsockname()[1]),
     }
-    child = Path(__file__).with_name("_server_child.py")
+    child = f"{__package__}._server_child"
     return subprocess.Popen(
-        # -P: modules in this file's folder must not shadow those of other packages.
-        [sys.executable, "-P", str(child), str(listener.fileno())],
+        # -P: modules of the current folder must not shadow those of packages.
+        [sys.executable, "-P", "-m", child, str(listener.fileno())],
         env=environment,
         stdin=subprocess.PIPE,
         stdout=log,

@@ -30,12 +30,12 @@ from prefect.settings import (
     temporary_settings,
 )
 
-from flows import machine
-from flows.progress import handlers
-from flows.server import history, kept, login, process
-from flows.server.process import listening
-from tasks.base.errors import MillError, RunError
-from tasks.base.logs import log
+from ...tasks.base.errors import MillError, RunError
+from ...tasks.base.logs import log
+from .. import machine
+from ..progress import handlers
+from . import history, kept, login, process
+from .process import listening
 
 STARTS = 3  # tries, when a server ends while it starts (its database is locked, say)
 THREADS = 40  # that a server, its client in a run and the least cluster start

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.accounting.ledger import SOUND
+from .ledger import SOUND
 
 FIRST = 10  # failed recordings that a run's output names
 COLUMNS = ["recording", "source_path", "outcome", "stage", "reason", "detail"]

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from tasks.base.errors import ConservationError
-from tasks.base.schema import LedgerRow, RecordingRow
-from tasks.recording.tracks import not_read, part_of
-from tasks.shard_store.cuts import Cut
-from tasks.shard_store.shard_view import ShardView
-from tasks.shard_store.utterance import FinalUtterance, Outcome
+from ..base.errors import ConservationError
+from ..base.schema import LedgerRow, RecordingRow
+from ..recording.tracks import not_read, part_of
+from ..shard_store.cuts import Cut
+from ..shard_store.shard_view import ShardView
+from ..shard_store.utterance import FinalUtterance, Outcome
 
 PRECEDENCE = ("packaged", "dropped", "failed", "non_speech", "unsegmented")
 #: Outcome and reason of spans that are still to be computed. No version has it.

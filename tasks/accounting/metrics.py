@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.base.schema import MetricRow
-from tasks.settings.job import Cost
-from tasks.storage import tables, write_atomic
+from ..base.schema import MetricRow
+from ..settings.job import Cost
+from ..storage import tables, write_atomic
 
 NAME = "metrics.parquet"
 

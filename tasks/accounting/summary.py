@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.accounting.ledger import PENDING, PRECEDENCE, SOUND
-from tasks.base.arrays import Float64s
-from tasks.base.json_types import Arrived, HoursBy, Reason, Summary
-from tasks.base.schema import LEDGER_FILE, UTTERANCES_FILE
-from tasks.storage import tables
+from ..base.arrays import Float64s
+from ..base.json_types import Arrived, HoursBy, Reason, Summary
+from ..base.schema import LEDGER_FILE, UTTERANCES_FILE
+from ..storage import tables
+from .ledger import PENDING, PRECEDENCE, SOUND
 
 SCORES = ("words", "word_errors", "chars", "char_errors")
 

@@ -1,3 +1,9 @@
 """Speech recognisers; `tasks.plugins.contracts.asr` is their contract."""
 
-from tasks.plugins.contracts.asr import Abilities, SharedWindow, SpeechClip, Transcript, Word
+from ..plugins.contracts.asr import (
+    Abilities,
+    SharedWindow,
+    SpeechClip,
+    Transcript,
+    Word,
+)

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from tasks.base.errors import shortened
-from tasks.base.logs import log
+from ..base.errors import shortened
+from ..base.logs import log
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

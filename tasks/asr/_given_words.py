@@ -19,10 +19,10 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from tasks.asr import Word
-from tasks.base.arrays import Float32s, Float64s
-from tasks.scoring import UNSPACED, ctc_path
-from tasks.scoring.alphabet import Alphabet, Spelling
+from ..base.arrays import Float32s, Float64s
+from ..scoring import UNSPACED, ctc_path
+from ..scoring.alphabet import Alphabet, Spelling
+from . import Word
 
 LEAST_PROBABILITY = 1e-6
 COSTS = ctc_path.Costs(star=3.0, skip=6.0)  # of words

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from tasks.base.errors import ConfigError
-from tasks.models import model_files
-from tasks.recording import yaml_text
+from ..base.errors import ConfigError
+from ..models import model_files
+from ..recording import yaml_text
 
 MOST_LIST = 1 << 26  # bytes; the largest tokenizers have 35 MB
 _HEADER = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*\n", re.S)

@@ -9,8 +9,8 @@ from math import inf
 
 import numpy as np
 
-from tasks.asr import SpeechClip, Transcript, Word, _batching, _tokens
-from tasks.base.arrays import RATE, Float32s
+from ..base.arrays import RATE, Float32s
+from . import SpeechClip, Transcript, Word, _batching, _tokens
 
 QUIET = RATE // 10  # samples over which quietness is measured
 

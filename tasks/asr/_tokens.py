@@ -9,8 +9,8 @@ import math
 import re
 from collections.abc import Sequence
 
-from tasks.asr import Word
-from tasks.scoring import UNSPACED_CHARACTER
+from ..scoring import UNSPACED_CHARACTER
+from . import Word
 
 
 def words(

@@ -18,15 +18,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field
 
-from tasks.asr import Abilities, SpeechClip, Transcript, _given_words, _model_folder, _pieces
-from tasks.asr._pieces import EngineResult, Piece
-from tasks.asr._tokens import words
-from tasks.base.arrays import RATE, Float32s, Float64s
-from tasks.base.errors import ConfigError
-from tasks.base.json_types import parsed
-from tasks.models import onnx_session
-from tasks.plugins.contracts.asr import SPACES, Alphabet
-from tasks.settings import StageSettings, Transient
+from ..base.arrays import RATE, Float32s, Float64s
+from ..base.errors import ConfigError
+from ..base.json_types import parsed
+from ..models import onnx_session
+from ..plugins.contracts.asr import SPACES, Alphabet
+from ..settings import StageSettings, Transient
+from . import (
+    Abilities,
+    SpeechClip,
+    Transcript,
+    _given_words,
+    _model_folder,
+    _pieces,
+)
+from ._pieces import EngineResult, Piece
+from ._tokens import words
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from pydantic import Field
 
-from tasks.asr import Abilities, SpeechClip, Transcript, Word
-from tasks.settings import StageSettings, base
+from ..settings import StageSettings, base
+from . import Abilities, SpeechClip, Transcript, Word
 
 VERSION = 2
 LISTENS = False  # its texts cast no doubt on a reference

@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tasks.asr import Abilities, SpeechClip, Transcript, _batching, _model_folder, _pieces
-from tasks.asr._given_words import words_of
-from tasks.asr._whisper import given_text, loading, settings
-from tasks.asr._whisper.loading import model_bytes as model_bytes
-from tasks.asr._whisper.loading import weights as weights
-from tasks.asr._whisper.long_clips import Long
-from tasks.asr._whisper.passages import (
+from ..base import language_codes
+from ..base.arrays import RATE
+from . import Abilities, SpeechClip, Transcript, _batching, _model_folder, _pieces
+from ._given_words import words_of
+from ._whisper import given_text, loading, settings
+from ._whisper.loading import model_bytes as model_bytes
+from ._whisper.loading import weights as weights
+from ._whisper.long_clips import Long
+from ._whisper.passages import (
     PASSAGE_SECONDS,
     Request,
     apart,
@@ -33,13 +35,11 @@ from tasks.asr._whisper.passages import (
     requests_of,
     told_after,
 )
-from tasks.asr._whisper.results import Context, Language, Window
-from tasks.asr._whisper.settings import Settings as Settings
-from tasks.asr._whisper.settings import code
-from tasks.asr._whisper.whole_clips import Hearing, begun
-from tasks.asr._whisper.windows import ForcedClip, Windows, tokenizer_of
-from tasks.base import language_codes
-from tasks.base.arrays import RATE
+from ._whisper.results import Context, Language, Window
+from ._whisper.settings import Settings as Settings
+from ._whisper.settings import code
+from ._whisper.whole_clips import Hearing, begun
+from ._whisper.windows import ForcedClip, Windows, tokenizer_of
 
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel
@@ -60,7 +60,7 @@ def wants_gpu(settings: Settings) -> bool:
 
 def gpu_fault(settings: Settings) -> str | None:
     """What CTranslate2 lacks on this machine to use a GPU, or None."""
-    from tasks.plugins import gpu
+    from ..plugins import gpu
 
     return gpu.ctranslate2_fault()
 

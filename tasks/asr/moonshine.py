@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field
 
-from tasks.asr import Abilities, SpeechClip, Transcript, _pieces
-from tasks.asr._pieces import EngineResult, Piece
-from tasks.base import environment, language_codes
-from tasks.base.arrays import RATE, Float32s
-from tasks.base.errors import ConfigError
-from tasks.models import model_files, registry
-from tasks.settings import StageSettings, Transient
+from ..base import environment, language_codes
+from ..base.arrays import RATE, Float32s
+from ..base.errors import ConfigError
+from ..models import model_files, registry
+from ..settings import StageSettings, Transient
+from . import Abilities, SpeechClip, Transcript, _pieces
+from ._pieces import EngineResult, Piece
 
 if TYPE_CHECKING:
     from moonshine_voice.transcriber import Transcriber

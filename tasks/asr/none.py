@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tasks.asr import SpeechClip, Transcript
-from tasks.settings import StageSettings
+from ..settings import StageSettings
+from . import SpeechClip, Transcript
 
 VERSION = 1
 

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from tasks.asr import Abilities, SpeechClip, Transcript, _model_folder, _pieces
-from tasks.asr._pieces import EngineResult, Piece
-from tasks.asr._tokens import mean, words
-from tasks.base import environment, language_codes
-from tasks.base.arrays import RATE
-from tasks.base.errors import ConfigError
-from tasks.base.json_types import parsed
-from tasks.models import onnx_session
-from tasks.settings import StageSettings, Transient
-from tasks.settings.base import WORDS
+from ..base import environment, language_codes
+from ..base.arrays import RATE
+from ..base.errors import ConfigError
+from ..base.json_types import parsed
+from ..models import onnx_session
+from ..settings import StageSettings, Transient
+from ..settings.base import WORDS
+from . import Abilities, SpeechClip, Transcript, _model_folder, _pieces
+from ._pieces import EngineResult, Piece
+from ._tokens import mean, words
 
 if TYPE_CHECKING:
     from onnx_asr.asr import TimestampedResult
@@ -133,7 +133,7 @@ def wants_gpu(settings: Settings) -> bool:
 
 
 def gpu_fault(settings: Settings) -> str | None:
-    from tasks.plugins import gpu
+    from ..plugins import gpu
 
     return gpu.onnxruntime_fault()
 
@@ -262,7 +262,7 @@ def _load(settings: Settings, kind: str) -> Any:
     import onnx_asr
     from onnx_asr.utils import ModelLoadingError
 
-    from tasks.plugins import gpu
+    from ..plugins import gpu
 
     fault = gpu.onnxruntime_fault()
     if settings.device == "cuda" and fault:

@@ -21,15 +21,15 @@ from typing import ClassVar, Literal, Required, TypedDict
 import numpy as np
 from pydantic import Field, SecretStr, model_validator
 
-from tasks.asr import SpeechClip, Transcript, Word, _pieces, _tokens
-from tasks.base import language_codes, masking
-from tasks.base.arrays import RATE, Float32s
-from tasks.base.errors import ConfigError, shortened
-from tasks.served import client
-from tasks.served.client import Body, Client, Failed, Server, Service
-from tasks.settings import SECRET
-from tasks.settings.base import WORDS
-from tasks.settings.servers import ServerSettings
+from ..base import language_codes, masking
+from ..base.arrays import RATE, Float32s
+from ..base.errors import ConfigError, shortened
+from ..served import client
+from ..served.client import Body, Client, Failed, Server, Service
+from ..settings import SECRET
+from ..settings.base import WORDS
+from ..settings.servers import ServerSettings
+from . import SpeechClip, Transcript, Word, _pieces, _tokens
 
 # The answer of a transcription server as a Transcript.
 #
@@ -310,7 +310,7 @@ class Backend:
 
 def wav(samples: Float32s) -> bytes:
     """The clip as a 16-bit WAV file; samples that were int16 / 32768 are restored exactly."""
-    from tasks.audio import write_wav_bytes
+    from ..audio import write_wav_bytes
 
     wide = np.rint(_pieces.padded(samples, SHORTEST) * 32768.0)
     return write_wav_bytes(np.clip(wide, -32768, 32767).astype(np.int16), RATE)

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from tasks.asr import Abilities, SpeechClip, Transcript, _model_folder, _pieces
-from tasks.asr._pieces import EngineResult, Piece
-from tasks.asr._tokens import mean, words
-from tasks.base import language_codes
-from tasks.base.arrays import RATE
-from tasks.base.errors import ConfigError
-from tasks.models import onnx_session
-from tasks.settings import StageSettings, Transient
+from ..base import language_codes
+from ..base.arrays import RATE
+from ..base.errors import ConfigError
+from ..models import onnx_session
+from ..settings import StageSettings, Transient
+from . import Abilities, SpeechClip, Transcript, _model_folder, _pieces
+from ._pieces import EngineResult, Piece
+from ._tokens import mean, words
 
 if TYPE_CHECKING:
     from sherpa_onnx import OfflineRecognizer

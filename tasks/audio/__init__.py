@@ -6,14 +6,14 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tasks.audio.blocks import BLOCK_FRAMES, BLOCK_VALUES
-from tasks.audio.clip import MATERIALISE_SECONDS, Clip
-from tasks.audio.types import Header, Samples
-from tasks.audio.wav import wav_header, write_wav_bytes
-from tasks.recording.container import digest
+from ..recording.container import digest
+from .blocks import BLOCK_FRAMES, BLOCK_VALUES
+from .clip import MATERIALISE_SECONDS, Clip
+from .types import Header, Samples
+from .wav import wav_header, write_wav_bytes
 
 if TYPE_CHECKING:
-    from tasks.audio.encoding import (
+    from .encoding import (
         DELAYS,
         MP3_LEAST,
         MP3_RATES,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         write_opus_bytes,
         write_small_mp3_bytes,
     )
-    from tasks.audio.stream import Stream, open_stream, picked, probe, read_mix, read_span
+    from .stream import Stream, open_stream, picked, probe, read_mix, read_span
 
 _DECODING = {"Stream", "open_stream", "picked", "probe", "read_mix", "read_span"}
 _ENCODING = {
@@ -42,6 +42,6 @@ def __getattr__(name: str) -> Any:
     main process of a run on workers lists, plans and publishes without them."""
     if name not in _DECODING | _ENCODING:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from tasks.audio import encoding, stream
+    from . import encoding, stream
 
     return getattr(stream if name in _DECODING else encoding, name)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from tasks.base.arrays import Float32s, Float64s
+from ..base.arrays import Float32s, Float64s
 
 FRAME = 0.02  # s
 SILENT = 1e-12  # power, -120 dBFS

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from tasks.audio.types import Samples
+from .types import Samples
 
 BLOCK_FRAMES = 65536  # frames of a decoded block
 BLOCK_VALUES = 1 << 21  # frames x channels of a block: 8 MB for any number of channels

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import DTypeLike
 
-from tasks.audio.blocks import energy
-from tasks.audio.types import Weights
-from tasks.base.arrays import Float32s
+from ..base.arrays import Float32s
+from .blocks import energy
+from .types import Weights
 
 #: From this many channels on, numpy adds eight values of a row at once and rounds differently.
 MANY = 8

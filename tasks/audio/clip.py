@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tasks.audio.blocks import BLOCK_FRAMES
-from tasks.audio.types import Samples, Weights
-from tasks.recording import Locator
-from tasks.recording.turns import Turn
+from ..recording import Locator
+from ..recording.turns import Turn
+from .blocks import BLOCK_FRAMES
+from .types import Samples, Weights
 
 MATERIALISE_SECONDS = 600.0
 
@@ -106,7 +106,7 @@ class Clip:
         if self.pieces is not None:
             return self.pieces[0] if len(self.pieces) == 1 else np.concatenate(self.pieces)
         assert self.source is not None
-        from tasks.audio.stream import read_span  # here, as it imports the decoders
+        from .stream import read_span  # here, as it imports the decoders
 
         return read_span(*self.source)
 
@@ -129,6 +129,6 @@ class Clip:
                 for start in range(0, len(piece), frames):
                     yield piece[start : start + frames]
         elif self.source is not None:
-            from tasks.audio.stream import span_blocks
+            from .stream import span_blocks
 
             yield from span_blocks(*self.source)

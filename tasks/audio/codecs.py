@@ -9,7 +9,7 @@ import io
 
 import numpy as np
 
-from tasks.base.arrays import Float32s
+from ..base.arrays import Float32s
 
 HZ = 16000
 SECONDS = 0.5

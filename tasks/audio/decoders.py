@@ -22,20 +22,20 @@ from typing import BinaryIO, cast
 import av
 import soundfile as sf
 
-from tasks.audio import flac_whole
-from tasks.audio.damage import bare_frames, front, mp3, ogg_pages
-from tasks.audio.damage.flac_md5 import flac_info
-from tasks.audio.damage.ogg_pages import MOST_LINKS
-from tasks.audio.damage.promise import promise, uncounted
-from tasks.audio.ffmpeg import FFmpeg
-from tasks.audio.frames import PartConverter
-from tasks.audio.packets import EXTRA_BITS, in_words
-from tasks.audio.sndfile import SoundFile
-from tasks.audio.types import AGAIN, Decoder, Samples
-from tasks.base.errors import ItemError
-from tasks.recording import file_kinds
-from tasks.recording.container import Window, undisturbed
-from tasks.recording.faults import Fault
+from ..base.errors import ItemError
+from ..recording import file_kinds
+from ..recording.container import Window, undisturbed
+from ..recording.faults import Fault
+from . import flac_whole
+from .damage import bare_frames, front, mp3, ogg_pages
+from .damage.flac_md5 import flac_info
+from .damage.ogg_pages import MOST_LINKS
+from .damage.promise import promise, uncounted
+from .ffmpeg import FFmpeg
+from .frames import PartConverter
+from .packets import EXTRA_BITS, in_words
+from .sndfile import SoundFile
+from .types import AGAIN, Decoder, Samples
 
 #: Formats left to FFmpeg. libsndfile reads an MPEG stream only up to a length that it estimates
 #: from the first frames or takes from the Xing header: without an error, it decodes half of a file

@@ -10,10 +10,10 @@ import soundfile as sf
 from av.audio import AudioStream
 from av.container import OutputContainer
 
-from tasks.audio.damage import mp3
-from tasks.audio.decoders import BROKEN
-from tasks.base.arrays import Int16s
-from tasks.base.errors import ItemError
+from ..base.arrays import Int16s
+from ..base.errors import ItemError
+from .damage import mp3
+from .decoders import BROKEN
 
 MP3_RATES = {8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000}  # Hz
 MP3_LEAST = 64_000  # bit/s

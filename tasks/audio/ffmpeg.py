@@ -21,20 +21,28 @@ from av.container import InputContainer
 from av.packet import Packet
 from av.stream import Disposition, Stream
 
-from tasks.audio import layouts
-from tasks.audio.blocks import energy
-from tasks.audio.damage import adts, matroska
-from tasks.audio.damage.flac_md5 import STREAMINFO, Md5, flac_info, info_in
-from tasks.audio.damage.mp3 import has_frame_count
-from tasks.audio.damage.ogg_pages import NO_LEAPS, PAUSE_BYTES
-from tasks.audio.damage.told_end import is_joined, told_end
-from tasks.audio.frames import Assembler, grid
-from tasks.audio.packets import LOOSE_END, Gap, Packets, Timeline, captured, in_words
-from tasks.audio.types import AGAIN, FRAMES_PER_BYTE, Decoder, Header, Nameless, Samples, Weights
-from tasks.base.errors import ItemError
-from tasks.recording.container import undisturbed
-from tasks.recording.faults import Fault
-from tasks.recording.tracks import NOT_READ
+from ..base.errors import ItemError
+from ..recording.container import undisturbed
+from ..recording.faults import Fault
+from ..recording.tracks import NOT_READ
+from . import layouts
+from .blocks import energy
+from .damage import adts, matroska
+from .damage.flac_md5 import STREAMINFO, Md5, flac_info, info_in
+from .damage.mp3 import has_frame_count
+from .damage.ogg_pages import NO_LEAPS, PAUSE_BYTES
+from .damage.told_end import is_joined, told_end
+from .frames import Assembler, grid
+from .packets import LOOSE_END, Gap, Packets, Timeline, captured, in_words
+from .types import (
+    AGAIN,
+    FRAMES_PER_BYTE,
+    Decoder,
+    Header,
+    Nameless,
+    Samples,
+    Weights,
+)
 
 #: Demuxers that read one file of audio (or video). No playlist, script, image or device.
 _FORMATS = (

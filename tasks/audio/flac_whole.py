@@ -16,12 +16,12 @@ import av
 import numpy as np
 from av.audio.codeccontext import AudioCodecContext
 
-from tasks.audio.damage.flac_md5 import INFO_BYTES, StreamInfo, info_in
-from tasks.audio.ffmpeg import DROP_WRONG
-from tasks.audio.types import FRAMES_PER_BYTE, Decoder, Header, Samples
-from tasks.base.arrays import Int32s
-from tasks.recording.container import undisturbed
-from tasks.recording.faults import Fault
+from ..base.arrays import Int32s
+from ..recording.container import undisturbed
+from ..recording.faults import Fault
+from .damage.flac_md5 import INFO_BYTES, StreamInfo, info_in
+from .ffmpeg import DROP_WRONG
+from .types import FRAMES_PER_BYTE, Decoder, Header, Samples
 
 MOST_VALUES = 1 << 21  # samples x channels: 8 MB of float32
 MOST_BYTES = 1 << 23  # pictures and tags included

@@ -11,9 +11,9 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.audio.channels import mean
-from tasks.audio.layouts import weights_of
-from tasks.audio.types import Samples, Weights
+from .channels import mean
+from .layouts import weights_of
+from .types import Samples, Weights
 
 #: PyAV finds the last plane by what follows the planes, which is undefined from eight on.
 MOST_PLANES = 7

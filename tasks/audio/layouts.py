@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from av.audio.layout import AudioLayout
 
-from tasks.audio.types import Weights
+from .types import Weights
 
 _CLOSE, _AROUND = 2**-0.5, 0.5
 #: swresample's share of each position in a centre channel; others (LFE, heights) are left out.

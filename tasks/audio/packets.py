@@ -12,11 +12,11 @@ from av.audio.stream import AudioStream
 from av.container import InputContainer
 from av.packet import Packet
 
-from tasks.audio.damage import adts
-from tasks.audio.damage.mp3 import frame_bytes
-from tasks.audio.types import AGAIN, Header
-from tasks.base.errors import ItemError
-from tasks.recording.faults import Fault, merged
+from ..base.errors import ItemError
+from ..recording.faults import Fault, merged
+from .damage import adts
+from .damage.mp3 import frame_bytes
+from .types import AGAIN, Header
 
 #: FFmpeg's own WavPack encoder writes a wrong checksum of 32-bit samples, and its decoder reports
 #: it.

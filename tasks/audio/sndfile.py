@@ -8,10 +8,10 @@ from typing import BinaryIO
 
 import soundfile as sf
 
-from tasks.audio import ffmpeg, layouts
-from tasks.audio.types import FRAMES_PER_BYTE, Header, Nameless, Samples, Weights
-from tasks.recording.container import undisturbed
-from tasks.recording.faults import Fault
+from ..recording.container import undisturbed
+from ..recording.faults import Fault
+from . import ffmpeg, layouts
+from .types import FRAMES_PER_BYTE, Header, Nameless, Samples, Weights
 
 RETRY_FRAMES = 1024  # per block when the part before a break is read again: most samples lost
 

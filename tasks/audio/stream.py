@@ -9,20 +9,20 @@ from typing import NoReturn, Self
 
 import numpy as np
 
-from tasks.audio.beside import Beside, Unleaked
-from tasks.audio.blocks import BLOCK_FRAMES, BLOCK_VALUES, all_finite
-from tasks.audio.channels import Listened, mean
-from tasks.audio.damage.promise import lost_since, promise
-from tasks.audio.decoders import BROKEN, opened, words_of
-from tasks.audio.types import AGAIN, Header, Samples
-from tasks.base.counting import counted
-from tasks.base.errors import ItemError
-from tasks.recording import Locator
-from tasks.recording.container import as_file, failure, size_of
-from tasks.recording.faults import Fault, merged
-from tasks.recording.limits import Limits
-from tasks.recording.tracks import NOT_READ
-from tasks.recording.unreachable import item_error
+from ..base.counting import counted
+from ..base.errors import ItemError
+from ..recording import Locator
+from ..recording.container import as_file, failure, size_of
+from ..recording.faults import Fault, merged
+from ..recording.limits import Limits
+from ..recording.tracks import NOT_READ
+from ..recording.unreachable import item_error
+from .beside import Beside, Unleaked
+from .blocks import BLOCK_FRAMES, BLOCK_VALUES, all_finite
+from .channels import Listened, mean
+from .damage.promise import lost_since, promise
+from .decoders import BROKEN, opened, words_of
+from .types import AGAIN, Header, Samples
 
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz
 

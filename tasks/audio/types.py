@@ -11,8 +11,8 @@ from typing import BinaryIO, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.recording.faults import Fault
-from tasks.recording.locator import Channels
+from ..recording.faults import Fault
+from ..recording.locator import Channels
 
 Samples = NDArray[np.float32]
 #: The weight of each channel in the mix to mono.

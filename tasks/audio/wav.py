@@ -6,7 +6,7 @@ import struct
 
 import numpy as np
 
-from tasks.base.arrays import Int16s
+from ..base.arrays import Int16s
 
 
 def wav_header(num_samples: int, rate: int) -> bytes:

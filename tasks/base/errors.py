@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tasks.base import masking
-from tasks.base.json_types import Reason
+from . import masking
+from .json_types import Reason
 
 
 class MillError(Exception):

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tasks.base import masking
+from . import masking
 
 log = logging.getLogger("uttermill")
 

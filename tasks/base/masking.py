@@ -14,7 +14,7 @@ import logging
 import re
 from typing import Any
 
-from tasks.base import control_characters
+from . import control_characters
 
 HIDDEN = "***"
 #: Fields of a query that choose what is read and grant nothing.

@@ -19,13 +19,13 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from tasks import plugins
-from tasks.base.schema import AnyRow
-from tasks.plugins.contracts import Measuring
-from tasks.settings import Plugin
-from tasks.settings.job import Job
-from tasks.shard_store.text_values import compared, final_text
-from tasks.shard_store.utterance import FinalUtterance
+from .. import plugins
+from ..base.schema import AnyRow
+from ..plugins.contracts import Measuring
+from ..settings import Plugin
+from ..settings.job import Job
+from ..shard_store.text_values import compared, final_text
+from ..shard_store.utterance import FinalUtterance
 
 ROW = pa.schema(
     {

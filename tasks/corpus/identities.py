@@ -28,14 +28,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.base.arrays import Bools, Float32s, Float64s, Int32s, Int64s, UInt64s
-from tasks.base.schema import SPEAKERS
-from tasks.corpus.voices import BYTES
-from tasks.recording import ids
-from tasks.speech.embedding import SIZE
-from tasks.speech.linkage import linked
-from tasks.storage import long_columns, sorted_keys, tables
-from tasks.storage.sorted_keys import Sorted
+from ..base.arrays import Bools, Float32s, Float64s, Int32s, Int64s, UInt64s
+from ..base.schema import SPEAKERS
+from ..recording import ids
+from ..speech.embedding import SIZE
+from ..speech.linkage import linked
+from ..storage import long_columns, sorted_keys, tables
+from ..storage.sorted_keys import Sorted
+from .voices import BYTES
 
 FILE = "speakers.parquet"
 ENOUGH_S = 30.0  # of speech; an embedding does not improve with more

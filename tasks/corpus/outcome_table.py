@@ -21,21 +21,21 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tasks import plugins, storage
-from tasks.base.errors import CorruptManifest
-from tasks.base.schema import AnyRow
-from tasks.plugins import rules
-from tasks.plugins.rules import Allowed, Limit, Rule, Within
-from tasks.settings import Plugin, role
-from tasks.settings.job import Job
-from tasks.shard_store import annotated, decisions, enhanced, whole_job
-from tasks.shard_store.chosen_rules import rules_of
-from tasks.shard_store.index import Index
-from tasks.shard_store.text_values import text_columns
-from tasks.shard_store.utterance import FinalUtterance
-from tasks.storage import queries, tables
-from tasks.storage.queries import identifier, literal
-from tasks.text import SHARED_COLUMNS
+from .. import plugins, storage
+from ..base.errors import CorruptManifest
+from ..base.schema import AnyRow
+from ..plugins import rules
+from ..plugins.rules import Allowed, Limit, Rule, Within
+from ..settings import Plugin, role
+from ..settings.job import Job
+from ..shard_store import annotated, decisions, enhanced, whole_job
+from ..shard_store.chosen_rules import rules_of
+from ..shard_store.index import Index
+from ..shard_store.text_values import text_columns
+from ..shard_store.utterance import FinalUtterance
+from ..storage import queries, tables
+from ..storage.queries import identifier, literal
+from ..text import SHARED_COLUMNS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks import corpus, plugins
-from tasks.base.arrays import Bools, Float64s, Int64s
-from tasks.base.json_types import JsonObject
-from tasks.plugins.rules import Rejection
-from tasks.settings.job import Job
-from tasks.shard_store import decisions
-from tasks.storage import queries, tables
+from .. import corpus, plugins
+from ..base.arrays import Bools, Float64s, Int64s
+from ..base.json_types import JsonObject
+from ..plugins.rules import Rejection
+from ..settings.job import Job
+from ..shard_store import decisions
+from ..storage import queries, tables
 
 #: Rejections: `at` is the number of a row or of a clip, the other columns say why.
 REJECTED = pa.schema(

@@ -12,12 +12,12 @@ from typing import TypedDict
 import numpy as np
 import pyarrow as pa
 
-from tasks.base.schema import RecordingRow
-from tasks.recording.turns import Turn
-from tasks.shard_store.cuts import segments_of
-from tasks.shard_store.shard_view import ShardView
-from tasks.shard_store.stored_shard import part_of
-from tasks.speech.embedding import SIZE, unit
+from ..base.schema import RecordingRow
+from ..recording.turns import Turn
+from ..shard_store.cuts import segments_of
+from ..shard_store.shard_view import ShardView
+from ..shard_store.stored_shard import part_of
+from ..speech.embedding import SIZE, unit
 
 BYTES = 2 * SIZE
 VOICES = pa.schema(

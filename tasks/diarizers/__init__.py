@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from tasks.plugins.contracts.diarizers import Diarizer
-from tasks.recording.turns import Turn
-from tasks.settings import StageSettings, Threshold
+from ..plugins.contracts.diarizers import Diarizer
+from ..recording.turns import Turn
+from ..settings import StageSettings, Threshold
 
 
 class CuttingSettings(StageSettings):

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tasks.base.arrays import RATE, Bools, Float32s, Float64s, Int64s, UInt8s
-from tasks.models import model_files, registry
-from tasks.models.onnx_session import session
-from tasks.speech import embedding
-from tasks.speech.embedding import BINS, FBANK, fbank
+from ..base.arrays import RATE, Bools, Float32s, Float64s, Int64s, UInt8s
+from ..models import model_files, registry
+from ..models.onnx_session import session
+from ..speech import embedding
+from ..speech.embedding import BINS, FBANK, fbank
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasks.audio.beside import Beside, Unleaked
-from tasks.base.arrays import RATE, Float32s
-from tasks.diarizers import CuttingSettings, Diarizer, Turn
-from tasks.recording import Segment
-from tasks.speech.regions import NEG_THRESHOLD, PAUSE_WINDOWS, THRESHOLD, Hysteresis
-from tasks.speech.silero import SHA256, WINDOW, Probabilities
+from ..audio.beside import Beside, Unleaked
+from ..base.arrays import RATE, Float32s
+from ..recording import Segment
+from ..speech.regions import NEG_THRESHOLD, PAUSE_WINDOWS, THRESHOLD, Hysteresis
+from ..speech.silero import SHA256, WINDOW, Probabilities
+from . import CuttingSettings, Diarizer, Turn
 
 VERSION = 1
 SHORTEST_S = 0.1  # of a turn

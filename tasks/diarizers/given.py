@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tasks.base.arrays import Float32s
-from tasks.diarizers import CuttingSettings, Diarizer, Turn
-from tasks.recording import Segment
+from ..base.arrays import Float32s
+from ..recording import Segment
+from . import CuttingSettings, Diarizer, Turn
 
 VERSION = 1
 USES_SPEAKERS = True

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.diarizers import Diarizer
-from tasks.diarizers.given import Given
-from tasks.recording import Segment
-from tasks.settings import StageSettings
+from ..recording import Segment
+from ..settings import StageSettings
+from . import Diarizer
+from .given import Given
 
 VERSION = 1
 Settings = StageSettings  # none

@@ -18,17 +18,24 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from pydantic import Field
 
-from tasks.audio.channels import Heard
-from tasks.base.arrays import RATE, Float32s, Float64s
-from tasks.diarizers import CuttingSettings, Diarizer, Turn, _windows
-from tasks.diarizers._windows import FRAMES, Stretch, Window, Windows, frame_of_window, stretches
-from tasks.models import registry
-from tasks.recording import Segment
-from tasks.settings import Threshold, Transient
-from tasks.speech import embedding
-from tasks.speech.embedding import unit
-from tasks.speech.linkage import linked
-from tasks.speech.mono_stream import MonoStream
+from ..audio.channels import Heard
+from ..base.arrays import RATE, Float32s, Float64s
+from ..models import registry
+from ..recording import Segment
+from ..settings import Threshold, Transient
+from ..speech import embedding
+from ..speech.embedding import unit
+from ..speech.linkage import linked
+from ..speech.mono_stream import MonoStream
+from . import CuttingSettings, Diarizer, Turn, _windows
+from ._windows import (
+    FRAMES,
+    Stretch,
+    Window,
+    Windows,
+    frame_of_window,
+    stretches,
+)
 
 VERSION = 5
 LISTENS = True

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from tasks.plugins.contracts.enhance import Enhancer
-from tasks.settings import StageSettings, Threshold
+from ..plugins.contracts.enhance import Enhancer
+from ..settings import StageSettings, Threshold
 
 
 class EnhancerSettings(StageSettings):

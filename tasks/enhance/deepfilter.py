@@ -12,10 +12,10 @@ import scipy.fft
 import scipy.signal
 from numpy.typing import NDArray
 
-from tasks.base.arrays import Float32s, Float64s
-from tasks.enhance import Enhancer, EnhancerSettings
-from tasks.models import model_files, onnx_session, registry
-from tasks.settings import Transient
+from ..base.arrays import Float32s, Float64s
+from ..models import model_files, onnx_session, registry
+from ..settings import Transient
+from . import Enhancer, EnhancerSettings
 
 if TYPE_CHECKING:
     import onnxruntime

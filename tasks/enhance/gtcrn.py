@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.fft
 
-from tasks.base.arrays import Float32s
-from tasks.enhance import Enhancer, EnhancerSettings
-from tasks.models import model_files, onnx_session, registry
-from tasks.settings import Transient
+from ..base.arrays import Float32s
+from ..models import model_files, onnx_session, registry
+from ..settings import Transient
+from . import Enhancer, EnhancerSettings
 
 if TYPE_CHECKING:
     import onnxruntime

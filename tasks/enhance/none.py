@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.base.arrays import Float32s
-from tasks.enhance import Enhancer
-from tasks.settings import StageSettings
+from ..base.arrays import Float32s
+from ..settings import StageSettings
+from . import Enhancer
 
 VERSION = 1
 RATE = 16_000

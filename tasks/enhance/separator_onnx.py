@@ -17,12 +17,12 @@ import numpy as np
 import scipy.fft
 from pydantic import Field
 
-from tasks.base.arrays import Float32s, Float64s
-from tasks.base.errors import ConfigError
-from tasks.enhance import Enhancer, EnhancerSettings
-from tasks.models import model_files, onnx_session, registry
-from tasks.settings import Threshold, Transient
-from tasks.settings.base import WORDS
+from ..base.arrays import Float32s, Float64s
+from ..base.errors import ConfigError
+from ..models import model_files, onnx_session, registry
+from ..settings import Threshold, Transient
+from ..settings.base import WORDS
+from . import Enhancer, EnhancerSettings
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -8,9 +8,9 @@ from itertools import repeat
 import numpy as np
 from scipy import fft
 
-from tasks.audio import Clip
-from tasks.base.arrays import Float64s
-from tasks.filters import _derived as derived
+from ..audio import Clip
+from ..base.arrays import Float64s
+from . import _derived as derived
 
 FRAME_SECONDS = 0.032
 BAND = 200.0  # Hz; in one band, noise varies less than speech does

@@ -15,12 +15,12 @@ from typing import TypeVar, cast
 
 import numpy as np
 
-from tasks.audio import BLOCK_FRAMES, BLOCK_VALUES, Clip
-from tasks.audio.blocks import regroup
-from tasks.audio.channels import Heard
-from tasks.base.arrays import RATE, Float32s, Float64s
-from tasks.speech import silero as _silero
-from tasks.speech.mono_stream import MonoStream
+from ..audio import BLOCK_FRAMES, BLOCK_VALUES, Clip
+from ..audio.blocks import regroup
+from ..audio.channels import Heard
+from ..base.arrays import RATE, Float32s, Float64s
+from ..speech import silero as _silero
+from ..speech.mono_stream import MonoStream
 
 T = TypeVar("T")
 

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.fft
 
-from tasks.audio import Clip
-from tasks.base.arrays import RATE, Float32s, Float64s
-from tasks.base.errors import ConfigError
-from tasks.filters import _derived as derived
-from tasks.models import model_files, onnx_graph, onnx_session, registry
-from tasks.settings import StageSettings, Transient
-from tasks.settings.base import WORDS
+from ..audio import Clip
+from ..base.arrays import RATE, Float32s, Float64s
+from ..base.errors import ConfigError
+from ..models import model_files, onnx_graph, onnx_session, registry
+from ..settings import StageSettings, Transient
+from ..settings.base import WORDS
+from . import _derived as derived
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -7,8 +7,8 @@ cut by their text.
 
 from __future__ import annotations
 
-from tasks.audio import Clip
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..settings import StageSettings, Threshold
 
 VERSION = 1
 AFTER_ALL = True

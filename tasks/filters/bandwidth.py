@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.audio import Clip
-from tasks.base.arrays import Float64s
-from tasks.filters._bands import BAND, band_powers
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..base.arrays import Float64s
+from ..settings import StageSettings, Threshold
+from ._bands import BAND, band_powers
 
 VERSION = 1
 COLUMNS = {"bandwidth": ("Hz", "highest frequency with speech")}

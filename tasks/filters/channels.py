@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tasks.audio import Clip
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"channels": ("1", "channels as decoded")}

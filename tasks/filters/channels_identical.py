@@ -8,9 +8,9 @@ one channel and for silence.
 
 from __future__ import annotations
 
-from tasks.audio import Clip
-from tasks.filters._derived import levels
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..settings import StageSettings, Threshold
+from ._derived import levels
 
 VERSION = 1
 COLUMNS = {"channels_identical": ("1", "share of the energy that the mean of the channels keeps")}

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.audio import Clip
-from tasks.base.arrays import Float32s
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..base.arrays import Float32s
+from ..settings import StageSettings, Threshold
 
 VERSION = 1
 MIN_RUN = 3  # samples

@@ -8,9 +8,9 @@ hold much of it.
 
 from __future__ import annotations
 
-from tasks.audio import Clip
-from tasks.audio.beside import LOUDER
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..audio.beside import LOUDER
+from ..settings import StageSettings, Threshold
 
 VERSION = 1
 AFTER_ALL = True

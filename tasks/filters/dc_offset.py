@@ -5,9 +5,9 @@ The worst channel counts, so that offsets of opposite sign do not cancel.
 
 from __future__ import annotations
 
-from tasks.audio import Clip
-from tasks.filters._derived import levels
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..settings import StageSettings, Threshold
+from ._derived import levels
 
 VERSION = 1
 COLUMNS = {"dc_offset": ("1", "largest magnitude of the mean of a channel; full scale is 1")}

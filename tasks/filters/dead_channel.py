@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.audio import Clip
-from tasks.filters._derived import FLOOR_DB, levels
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..settings import StageSettings, Threshold
+from ._derived import FLOOR_DB, levels
 
 VERSION = 1
 COLUMNS = {"dead_channel": ("dB", "level of the strongest channel above the weakest one")}

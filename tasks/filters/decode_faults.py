@@ -9,8 +9,8 @@ fault is unknown, everything after it counts as damaged. Formats without checksu
 
 from __future__ import annotations
 
-from tasks.audio import Clip
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..settings import StageSettings, Threshold
 
 VERSION = 1
 AFTER_ALL = True

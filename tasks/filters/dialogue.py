@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from statistics import median
 
-from tasks.audio import Clip
-from tasks.recording import conversation
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..recording import conversation
+from ..settings import StageSettings, Threshold
 
 VERSION = 1
 AFTER_ALL = True

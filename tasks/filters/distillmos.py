@@ -23,12 +23,12 @@ import numpy as np
 import scipy.fft
 from pydantic import Field
 
-from tasks.audio import Clip
-from tasks.base.arrays import RATE, Float32s
-from tasks.filters._derived import blocks_16k
-from tasks.models import model_files, onnx_session, registry
-from tasks.models.distillmos_graph import BINS, FRAMES
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..base.arrays import RATE, Float32s
+from ..models import model_files, onnx_session, registry
+from ..models.distillmos_graph import BINS, FRAMES
+from ..settings import StageSettings, Threshold
+from ._derived import blocks_16k
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -25,13 +25,13 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from tasks.audio import Clip
-from tasks.base.arrays import RATE, Float32s
-from tasks.filters._derived import KEPT_SECONDS, blocks_16k, mono_16k
-from tasks.filters._dnsmos import networks, scores
-from tasks.models import registry
-from tasks.plugins.rules import Limit, Rule
-from tasks.settings import StageSettings, Threshold, Transient
+from ..audio import Clip
+from ..base.arrays import RATE, Float32s
+from ..models import registry
+from ..plugins.rules import Limit, Rule
+from ..settings import StageSettings, Threshold, Transient
+from ._derived import KEPT_SECONDS, blocks_16k, mono_16k
+from ._dnsmos import networks, scores
 
 VERSION = 2  # 2: windows share more, so last digits differ
 COSTLY = True
@@ -84,7 +84,7 @@ def wants_gpu(settings: Settings) -> bool:
 
 def gpu_fault(settings: Settings) -> str | None:
     """Why ONNX Runtime cannot use a GPU here, or None; see `tasks.plugins.gpu`."""
-    from tasks.plugins import gpu
+    from ..plugins import gpu
 
     return gpu.onnxruntime_fault()
 

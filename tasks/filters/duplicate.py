@@ -22,17 +22,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from tasks.audio import Clip
-from tasks.base.arrays import Float64s
-from tasks.base.json_types import JsonObject
-from tasks.filters._duplicates import fingerprinting
-from tasks.filters._duplicates.fingerprints import Thresholds
-from tasks.plugins.contracts.corpuswide import Rows
-from tasks.plugins.rules import Rejection
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..base.arrays import Float64s
+from ..base.json_types import JsonObject
+from ..plugins.contracts.corpuswide import Rows
+from ..plugins.rules import Rejection
+from ..settings import StageSettings, Threshold
+from ._duplicates import fingerprinting
+from ._duplicates.fingerprints import Thresholds
 
 if TYPE_CHECKING:
-    from tasks.filters._duplicates.search import Copies
+    from ._duplicates.search import Copies
 
 VERSION = 1
 COLUMNS: dict[str, tuple[str, str]] = {}
@@ -105,8 +105,10 @@ def reject(
     rows: Rows, settings: Settings, frozen: JsonObject
 ) -> tuple[Iterable[tuple[int, Rejection]], JsonObject]:
     """Rejects the copies among the kept rows. One of each group stays, a published one first."""
-    from tasks.filters._duplicates.fingerprints import StoredFingerprints
-    from tasks.filters._duplicates.search import find_copies  # SciPy, for the package stage only
+    from ._duplicates.fingerprints import StoredFingerprints
+    from ._duplicates.search import (
+        find_copies,  # SciPy, for the package stage only
+    )
 
     with StoredFingerprints() as prints:
         kept, published, rank = (np.zeros(len(rows), kind) for kind in (bool, bool, np.float64))

@@ -6,8 +6,8 @@ header gives no length.
 
 from __future__ import annotations
 
-from tasks.audio import Clip
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..settings import StageSettings, Threshold
 
 VERSION = 3
 AFTER_ALL = True

@@ -24,12 +24,12 @@ from itertools import repeat
 import numpy as np
 from scipy import fft
 
-from tasks.audio import Clip
-from tasks.base.arrays import Float64s
-from tasks.filters import _derived as derived
-from tasks.filters import bandwidth
-from tasks.filters._bands import BAND, FRAME_SECONDS, band_powers
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..base.arrays import Float64s
+from ..settings import StageSettings, Threshold
+from . import _derived as derived
+from . import bandwidth
+from ._bands import BAND, FRAME_SECONDS, band_powers
 
 VERSION = 1
 COLUMNS = {"effective_rate": ("Hz", "sample rate that the sound needs, the recording's at most")}

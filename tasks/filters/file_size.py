@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from tasks.audio import Clip
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"file_size": ("bytes", "encoded size of the whole recording")}

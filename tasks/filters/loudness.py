@@ -20,10 +20,10 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import signal
 
-from tasks.audio import Clip
-from tasks.base.arrays import Float64s
-from tasks.filters._derived import chunks
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..base.arrays import Float64s
+from ..settings import StageSettings, Threshold
+from ._derived import chunks
 
 VERSION = 1
 COLUMNS = {"loudness": ("LUFS", "integrated loudness by ITU-R BS.1770-4, -70 at least")}

@@ -23,11 +23,11 @@ from itertools import chain, repeat
 import numpy as np
 import scipy.fft
 
-from tasks.audio import MATERIALISE_SECONDS, Clip
-from tasks.base.arrays import Float32s
-from tasks.filters import _derived as derived
-from tasks.filters._derived import mono_blocks
-from tasks.settings import StageSettings, Threshold
+from ..audio import MATERIALISE_SECONDS, Clip
+from ..base.arrays import Float32s
+from ..settings import StageSettings, Threshold
+from . import _derived as derived
+from ._derived import mono_blocks
 
 VERSION = 1
 COSTLY = True

@@ -5,9 +5,9 @@ Null without diarization.
 
 from __future__ import annotations
 
-from tasks.audio import Clip
-from tasks.recording import turns
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..recording import turns
+from ..settings import StageSettings, Threshold
 
 VERSION = 1
 AFTER_ALL = True

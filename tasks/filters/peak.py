@@ -5,9 +5,9 @@ Digital silence is -200. This is not a true peak: peaks between samples are not 
 
 from __future__ import annotations
 
-from tasks.audio import Clip
-from tasks.filters._derived import decibels, levels
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..settings import StageSettings, Threshold
+from ._derived import decibels, levels
 
 VERSION = 1
 COLUMNS = {"peak": ("dBFS", "largest magnitude of a sample of any channel")}

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tasks.audio import Clip
-from tasks.base.arrays import Float32s, Float64s
-from tasks.filters._derived import blocks_16k
-from tasks.models import model_files, onnx_session, registry
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..base.arrays import Float32s, Float64s
+from ..models import model_files, onnx_session, registry
+from ..settings import StageSettings, Threshold
+from ._derived import blocks_16k
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -23,11 +23,11 @@ import math
 import numpy as np
 from scipy import fft, signal
 
-from tasks.audio import Clip
-from tasks.base.arrays import RATE, Float32s, Float64s, Int64s
-from tasks.filters import _derived as derived
-from tasks.models import registry
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..base.arrays import RATE, Float32s, Float64s, Int64s
+from ..models import registry
+from ..settings import StageSettings, Threshold
+from . import _derived as derived
 
 VERSION = 1
 COLUMNS = {

@@ -6,9 +6,9 @@ Digital silence throughout is -200.
 
 from __future__ import annotations
 
-from tasks.audio import Clip
-from tasks.filters._derived import decibels, levels
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..settings import StageSettings, Threshold
+from ._derived import decibels, levels
 
 VERSION = 1
 COLUMNS = {"rms": ("dBFS", "root mean square over all channels; a full-scale sine is -3.01")}

@@ -6,8 +6,8 @@ uses the rate is another question: see `bandwidth`.
 
 from __future__ import annotations
 
-from tasks.audio import Clip
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = {"sample_rate_native": ("Hz", "sample rate of the recording")}

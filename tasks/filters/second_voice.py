@@ -8,9 +8,9 @@ parts out of clips. Null without diarization, and where its turns have no such p
 
 from __future__ import annotations
 
-from tasks.audio import Clip
-from tasks.recording import turns
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..recording import turns
+from ..settings import StageSettings, Threshold
 
 VERSION = 1
 AFTER_ALL = True

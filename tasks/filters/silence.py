@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from tasks.audio import Clip
-from tasks.base.arrays import Float32s, Float64s
-from tasks.filters._derived import chunks
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..base.arrays import Float32s, Float64s
+from ..settings import StageSettings, Threshold
+from ._derived import chunks
 
 VERSION = 3
 FRAME_SECONDS = 0.02

@@ -25,11 +25,11 @@ from itertools import repeat
 import numpy as np
 import scipy.fft
 
-from tasks.audio import Clip
-from tasks.base.arrays import Float32s, Float64s
-from tasks.filters import _derived as derived
-from tasks.models import registry
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..base.arrays import Float32s, Float64s
+from ..models import registry
+from ..settings import StageSettings, Threshold
+from . import _derived as derived
 
 VERSION = 1
 COSTLY = True

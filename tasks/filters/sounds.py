@@ -20,14 +20,14 @@ from itertools import groupby
 import numpy as np
 from pydantic import Field
 
-from tasks.audio import Clip
-from tasks.base.arrays import Float64s
-from tasks.filters import _sounds
-from tasks.filters._sounds import check_weights as check_weights
-from tasks.filters._sounds import identity as identity
-from tasks.filters._sounds import known_models as known_models
-from tasks.plugins.annotation_kinds import Event, Events
-from tasks.settings import Threshold
+from ..audio import Clip
+from ..base.arrays import Float64s
+from ..plugins.annotation_kinds import Event, Events
+from ..settings import Threshold
+from . import _sounds
+from ._sounds import check_weights as check_weights
+from ._sounds import identity as identity
+from ._sounds import known_models as known_models
 
 VERSION = 1
 ENGINES = _sounds.ENGINES

@@ -12,13 +12,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tasks.audio import Clip
-from tasks.base.arrays import RATE, Float32s
-from tasks.filters import _derived as derived
-from tasks.models import registry
-from tasks.settings import StageSettings, Threshold, Transient
-from tasks.speech import embedding
-from tasks.speech.embedding import fbank
+from ..audio import Clip
+from ..base.arrays import RATE, Float32s
+from ..models import registry
+from ..settings import StageSettings, Threshold, Transient
+from ..speech import embedding
+from ..speech.embedding import fbank
+from . import _derived as derived
 
 VERSION = 1
 ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}

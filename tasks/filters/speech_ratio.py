@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from tasks.audio import Clip
-from tasks.filters import _derived as derived
-from tasks.models import registry
-from tasks.settings import StageSettings, Threshold
+from ..audio import Clip
+from ..models import registry
+from ..settings import StageSettings, Threshold
+from . import _derived as derived
 
 VERSION = 1
 COLUMNS = {"speech_ratio": ("1", "share of the 32 ms windows that are speech")}

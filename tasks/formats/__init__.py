@@ -3,7 +3,7 @@
 `tasks.plugins.contracts.formats` says what one has.
 """
 
-from tasks.plugins.contracts.formats import (
+from ..plugins.contracts.formats import (
     FRAMES_PER_SECOND,
     Bound,
     Hashes,

@@ -11,12 +11,12 @@ from typing import Literal
 import numpy as np
 from pydantic import model_validator
 
-from tasks import audio
-from tasks.base.errors import ConfigError, ItemError
-from tasks.base.schema import ClipRow
-from tasks.settings import StageSettings, Threshold
-from tasks.shard_store import blobs
-from tasks.shard_store.blobs import Pcm
+from .. import audio
+from ..base.errors import ConfigError, ItemError
+from ..base.schema import ClipRow
+from ..settings import StageSettings, Threshold
+from ..shard_store import blobs
+from ..shard_store.blobs import Pcm
 
 Lossless = Literal["wav", "flac"]
 Suffix = Literal["wav", "flac", "opus", "mp3"]

@@ -6,9 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import cast
 
-from tasks.base import schema
-from tasks.base.schema import AnyRow, LabelPairs, Published
-from tasks.storage import tables
+from ..base import schema
+from ..base.schema import AnyRow, LabelPairs, Published
+from ..storage import tables
 
 AUDIO_IS, LABELS, TURNS = "audio_is", "labels", "turns"
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasks.formats import Output
+from . import Output
 
 SUFFIX = ".idx"
 

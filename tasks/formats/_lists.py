@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, groupby
 from pathlib import Path
 
-from tasks import storage
-from tasks.base.schema import UTTERANCES_FILE, ClipRow
-from tasks.formats import OutputShard
-from tasks.storage import tables, write_atomic
+from .. import storage
+from ..base.schema import UTTERANCES_FILE, ClipRow
+from ..storage import tables, write_atomic
+from . import OutputShard
 
 NAME = "data.list"
 _SNIPPET = """\

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tasks import plugins
-from tasks.base import shelves
-from tasks.base.schema import UTTERANCES, AnyRow
-from tasks.formats._free import AUDIO_IS
-from tasks.shard_store import enhanced
+from .. import plugins
+from ..base import shelves
+from ..base.schema import UTTERANCES, AnyRow
+from ..shard_store import enhanced
+from ._free import AUDIO_IS
 
 _TRANSCRIPT = (
     *("language_probability", "avg_logprob", "no_speech_probability", "compression_ratio"),

@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import audio
-from tasks.base.arrays import Int64s
-from tasks.base.errors import ConfigError
-from tasks.base.schema import AnyRow, ClipRow
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _free, _measures
-from tasks.storage.atomic import HashedFile
+from .. import audio
+from ..base.arrays import Int64s
+from ..base.errors import ConfigError
+from ..base.schema import AnyRow, ClipRow
+from ..storage.atomic import HashedFile
+from . import Output, OutputShard, ReadPcm, Rows, _clips, _free, _measures
 
 _FACTS = (
     *("source_id", "dataset", "split", "recording", "start", "end"),

@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
-from tasks.base.schema import AnyRow, ClipRow
-from tasks.formats import Rows, _clips, _free, _measures
+from ..base.schema import AnyRow, ClipRow
+from . import Rows, _clips, _free, _measures
 
 #: Columns that are taken from the row as they are.
 SPOKEN = ("text", "language", "speaker")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 
-from tasks.base.arrays import Int64s
-from tasks.formats import Output
+from ..base.arrays import Int64s
+from . import Output
 
 Data = bytes | memoryview
 

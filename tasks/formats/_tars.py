@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.base.schema import ClipRow
-from tasks.formats import Output, ReadPcm, Rows, _clips
-from tasks.formats._tar import BLOCK, RECORD, Tar, header
+from ..base.schema import ClipRow
+from . import Output, ReadPcm, Rows, _clips
+from ._tar import BLOCK, RECORD, Tar, header
 
 #: The members of a row by name, in order, given the suffix of its audio.
 Members = Callable[[ClipRow, _clips.Suffix], Mapping[str, bytes | ClipRow]]

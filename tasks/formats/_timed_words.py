@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.base.schema import ClipRow, WordRow
+from ..base.schema import ClipRow, WordRow
 
 COLUMNS = ("id", "reference_words", "word_times")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips
-from tasks.settings import StageSettings
+from ..settings import StageSettings
+from . import Output, OutputShard, ReadPcm, Rows, _clips
 
 WAV = _clips.Encoding("wav")
 COLUMNS = ("id", *_clips.COLUMNS)  # the texts are in the lists only

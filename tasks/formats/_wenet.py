@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from tasks.base.schema import UTTERANCES_FILE
-from tasks.plugins.contracts.formats import Bound, ReaderLimits
-from tasks.settings.package import REST
-from tasks.storage import tables, write_atomic
+from ..base.schema import UTTERANCES_FILE
+from ..plugins.contracts.formats import Bound, ReaderLimits
+from ..settings.package import REST
+from ..storage import tables, write_atomic
 
 #: WeNet calls `processor.filter` (wenet/dataset/processor.py) on every sample of every data list;
 #: the settings' `dataset_conf.filter_conf` overrides these defaults. The recipes in `examples/`

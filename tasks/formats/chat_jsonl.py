@@ -31,12 +31,12 @@ from typing import Literal, NamedTuple, TextIO
 import pyarrow as pa
 from pydantic import model_validator
 
-from tasks.base.control_characters import json_line
-from tasks.base.json_types import JsonObject
-from tasks.base.schema import UTTERANCES_FILE, AnyRow, ClipRow, ClipTurnRow
-from tasks.formats import OutputShard, _clips, _lists, _wavs
-from tasks.settings import Threshold
-from tasks.storage import long_columns, tables, write_atomic
+from ..base.control_characters import json_line
+from ..base.json_types import JsonObject
+from ..base.schema import UTTERANCES_FILE, AnyRow, ClipRow, ClipTurnRow
+from ..settings import Threshold
+from ..storage import long_columns, tables, write_atomic
+from . import OutputShard, _clips, _lists, _wavs
 
 VERSION = 1
 COLUMNS = _wavs.COLUMNS

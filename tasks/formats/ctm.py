@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _timed_words
-from tasks.settings import StageSettings
+from ..settings import StageSettings
+from . import Output, OutputShard, ReadPcm, Rows, _timed_words
 
 VERSION = 1
 COLUMNS = _timed_words.COLUMNS

@@ -26,12 +26,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import audio
-from tasks.base.arrays import Int64s
-from tasks.base.errors import ConfigError, ItemError
-from tasks.base.json_types import JsonObject
-from tasks.base.schema import UTTERANCES_FILE, AnyRow, ClipRow
-from tasks.formats import (
+from .. import audio
+from ..base.arrays import Int64s
+from ..base.errors import ConfigError, ItemError
+from ..base.json_types import JsonObject
+from ..base.schema import UTTERANCES_FILE, AnyRow, ClipRow
+from ..recording import Locator
+from ..settings import StageSettings, Threshold
+from ..shard_store import enhanced
+from ..storage import long_columns, sorted_keys, tables
+from . import (
     Bound,
     Output,
     OutputShard,
@@ -41,10 +45,6 @@ from tasks.formats import (
     _free,
     _wavs,
 )
-from tasks.recording import Locator
-from tasks.settings import StageSettings, Threshold
-from tasks.shard_store import enhanced
-from tasks.storage import long_columns, sorted_keys, tables
 
 VERSION = 1
 LISTS = (".json",)

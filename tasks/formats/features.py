@@ -26,14 +26,23 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from tasks.base.arrays import RATE, Float32s, Int16s
-from tasks.base.errors import ConfigError
-from tasks.base.json_types import JsonObject
-from tasks.base.schema import ClipRow
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _lists, _tar, _tars, webdataset
-from tasks.models import model_files, onnx_session
-from tasks.settings import StageSettings, Threshold, Transient
-from tasks.speech.fbank import Fbank
+from ..base.arrays import RATE, Float32s, Int16s
+from ..base.errors import ConfigError
+from ..base.json_types import JsonObject
+from ..base.schema import ClipRow
+from ..models import model_files, onnx_session
+from ..settings import StageSettings, Threshold, Transient
+from ..speech.fbank import Fbank
+from . import (
+    Output,
+    OutputShard,
+    ReadPcm,
+    Rows,
+    _lists,
+    _tar,
+    _tars,
+    webdataset,
+)
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -20,9 +20,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.base.schema import ClipRow
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _table
-from tasks.storage.atomic import HashedFile
+from ..base.schema import ClipRow
+from ..storage.atomic import HashedFile
+from . import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _table
 
 VERSION = 2
 COLUMNS = _table.COLUMNS

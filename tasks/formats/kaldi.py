@@ -22,12 +22,12 @@ from typing import NotRequired, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import audio
-from tasks.base.errors import ConfigError
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists
-from tasks.recording import ids
-from tasks.settings import StageSettings
-from tasks.storage import long_columns
+from .. import audio
+from ..base.errors import ConfigError
+from ..recording import ids
+from ..settings import StageSettings
+from ..storage import long_columns
+from . import Output, OutputShard, ReadPcm, Rows, _clips, _lists
 
 VERSION = 1
 COLUMNS = _clips.COLUMNS  # names and texts are in the lists only

@@ -22,9 +22,10 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tasks.base.errors import ConfigError
-from tasks.base.schema import UTTERANCES_FILE, published
-from tasks.formats import (
+from ..base.errors import ConfigError
+from ..base.schema import UTTERANCES_FILE, published
+from ..storage import hashed, tables, write_atomic
+from . import (
     Output,
     OutputShard,
     ReadPcm,
@@ -35,7 +36,6 @@ from tasks.formats import (
     _samples,
     _table,
 )
-from tasks.storage import hashed, tables, write_atomic
 
 VERSION = 1
 COLUMNS = _table.COLUMNS

@@ -28,9 +28,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.base.json_types import JsonObject
-from tasks.base.schema import ClipRow, ClipTurnRow
-from tasks.formats import (
+from ..base.json_types import JsonObject
+from ..base.schema import ClipRow, ClipTurnRow
+from ..settings import Threshold
+from . import (
     Output,
     OutputShard,
     ReadPcm,
@@ -42,7 +43,6 @@ from tasks.formats import (
     _tar,
     _tars,
 )
-from tasks.settings import Threshold
 
 VERSION = 2
 COLUMNS = (

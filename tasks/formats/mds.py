@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.base.json_types import JsonObject
-from tasks.base.schema import UTTERANCES_FILE, ClipRow
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _samples
-from tasks.storage import tables, write_atomic
+from ..base.json_types import JsonObject
+from ..base.schema import UTTERANCES_FILE, ClipRow
+from ..storage import tables, write_atomic
+from . import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _samples
 
 VERSION = 1
 COLUMNS = _samples.COLUMNS

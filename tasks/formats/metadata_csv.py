@@ -39,14 +39,14 @@ from typing import Literal, TextIO
 import pyarrow as pa
 from pydantic import model_validator
 
-from tasks import scoring
-from tasks.base import language_codes
-from tasks.base.control_characters import escaped
-from tasks.base.schema import UTTERANCES_FILE, AnyRow, ClipRow
-from tasks.formats import Bound, OutputShard, ReaderLimits, _clips, _free, _lists, _wavs
-from tasks.recording import ids
-from tasks.settings import Threshold
-from tasks.storage import tables, write_atomic
+from .. import scoring
+from ..base import language_codes
+from ..base.control_characters import escaped
+from ..base.schema import UTTERANCES_FILE, AnyRow, ClipRow
+from ..recording import ids
+from ..settings import Threshold
+from ..storage import tables, write_atomic
+from . import Bound, OutputShard, ReaderLimits, _clips, _free, _lists, _wavs
 
 # The layouts of `metadata_csv`: what each trainer's reader takes, from its own loading code.
 #

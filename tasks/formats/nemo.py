@@ -21,8 +21,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.base.schema import ClipRow
-from tasks.formats import (
+from ..base.schema import ClipRow
+from . import (
     Bound,
     Output,
     OutputShard,

@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks import storage
-from tasks.base.json_types import JsonObject
-from tasks.base.schema import UTTERANCES_FILE, AnyRow, ClipRow
-from tasks.formats import OutputShard, _clips, _free, _lists, _wavs
-from tasks.settings import StageSettings
-from tasks.storage import tables
+from .. import storage
+from ..base.json_types import JsonObject
+from ..base.schema import UTTERANCES_FILE, AnyRow, ClipRow
+from ..settings import StageSettings
+from ..storage import tables
+from . import OutputShard, _clips, _free, _lists, _wavs
 
 VERSION = 1
 LISTS = (".json",)

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.base.schema import ClipRow
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, _lists, _timed_words, _wavs
-from tasks.settings import StageSettings
-from tasks.storage import write_atomic
+from ..base.schema import ClipRow
+from ..settings import StageSettings
+from ..storage import write_atomic
+from . import Output, OutputShard, ReadPcm, Rows, _lists, _timed_words, _wavs
 
 VERSION = 1
 COLUMNS = (*_timed_words.COLUMNS, "text", "num_samples", "sample_rate")

@@ -23,8 +23,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.base.schema import AnyRow, ClipRow
-from tasks.formats import (
+from ..base.schema import AnyRow, ClipRow
+from ..settings import Threshold
+from ..shard_store import blobs
+from ..storage import write_atomic
+from . import (
     Output,
     OutputShard,
     ReadPcm,
@@ -36,9 +39,6 @@ from tasks.formats import (
     _tar,
     _tars,
 )
-from tasks.settings import Threshold
-from tasks.shard_store import blobs
-from tasks.storage import write_atomic
 
 VERSION = 2
 #: Keys of `<key>.json`, in this order, before `seconds`.

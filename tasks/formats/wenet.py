@@ -18,9 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.base.arrays import Int64s
-from tasks.base.schema import ClipRow, published
-from tasks.formats import (
+from ..base.arrays import Int64s
+from ..base.schema import ClipRow, published
+from ..settings import StageSettings, Threshold
+from . import (
     Output,
     OutputShard,
     ReadPcm,
@@ -32,7 +33,6 @@ from tasks.formats import (
     _tars,
     _wenet,
 )
-from tasks.settings import StageSettings, Threshold
 
 VERSION = 1
 COLUMNS = ("id", "text", *_clips.COLUMNS)

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.base.json_types import JsonObject
-from tasks.base.schema import AnyRow
-from tasks.formats import OutputShard, _free, _lists, _wavs, _wenet
-from tasks.settings import StageSettings
+from ..base.json_types import JsonObject
+from ..base.schema import AnyRow
+from ..settings import StageSettings
+from . import OutputShard, _free, _lists, _wavs, _wenet
 
 VERSION = 1
 COLUMNS = _wavs.COLUMNS

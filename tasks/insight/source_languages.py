@@ -10,12 +10,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import plugins
-from tasks.corpus import outcome_table
-from tasks.settings.job import Job
-from tasks.stages.listing import source_notes
-from tasks.stages.listing.source_notes import SourceNotes
-from tasks.storage import tables
+from .. import plugins
+from ..corpus import outcome_table
+from ..settings.job import Job
+from ..stages.listing import source_notes
+from ..stages.listing.source_notes import SourceNotes
+from ..storage import tables
 
 COLUMNS = ["dataset", "language", "language_probability", "seconds"]
 SHOWN = 0.02  # least share that is listed

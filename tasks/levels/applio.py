@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.base.arrays import Float32s
-from tasks.base.errors import ItemError
-from tasks.settings import StageSettings
+from ..base.arrays import Float32s
+from ..base.errors import ItemError
+from ..settings import StageSettings
 
 VERSION = 1
 HIGHEST = 2.5  # full scale is 1

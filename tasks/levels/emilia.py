@@ -16,8 +16,8 @@ import math
 
 import numpy as np
 
-from tasks.base.arrays import Float32s
-from tasks.settings import StageSettings
+from ..base.arrays import Float32s
+from ..settings import StageSettings
 
 VERSION = 1
 TARGET_DB, MOST_DB = -20.0, 3.0  # dBFS, dB

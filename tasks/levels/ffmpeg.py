@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field, field_validator
 
-from tasks.base.arrays import Float32s
-from tasks.base.errors import ItemError
-from tasks.settings import StageSettings
+from ..base.arrays import Float32s
+from ..base.errors import ItemError
+from ..settings import StageSettings
 
 if TYPE_CHECKING:
     from av.filter import Graph

@@ -14,8 +14,8 @@ from typing import Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from tasks.base.arrays import Float32s
-from tasks.settings import StageSettings
+from ..base.arrays import Float32s
+from ..settings import StageSettings
 
 VERSION = 1
 

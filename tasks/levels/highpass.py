@@ -12,8 +12,8 @@ import numpy as np
 from pydantic import Field
 from scipy import signal
 
-from tasks.base.arrays import Float32s, Float64s
-from tasks.settings import StageSettings
+from ..base.arrays import Float32s, Float64s
+from ..settings import StageSettings
 
 VERSION = 1
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from tasks.audio import Clip
-from tasks.base.arrays import Float32s
-from tasks.filters import loudness
-from tasks.settings import StageSettings
+from ..audio import Clip
+from ..base.arrays import Float32s
+from ..filters import loudness
+from ..settings import StageSettings
 
 VERSION = 1
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from tasks.base.arrays import Float32s
-from tasks.settings import StageSettings
+from ..base.arrays import Float32s
+from ..settings import StageSettings
 
 VERSION = 1
 

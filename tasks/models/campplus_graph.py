@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.base.arrays import Float32s
-from tasks.models.onnx_graph import Graph
-from tasks.models.pytorch_checkpoint import Tensors
+from ..base.arrays import Float32s
+from .onnx_graph import Graph
+from .pytorch_checkpoint import Tensors
 
 BLOCKS = ((12, 1), (24, 2), (16, 2))  # layers and dilation of each block
 GROWTH = 32

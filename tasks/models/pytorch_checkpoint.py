@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.base.arrays import Float32s
+from ..base.arrays import Float32s
 
 Tensors = dict[str, Float32s]
 

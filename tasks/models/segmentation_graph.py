@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tasks.base.arrays import RATE, Float32s
-from tasks.models.onnx_graph import Graph
-from tasks.models.pytorch_checkpoint import Tensors
+from ..base.arrays import RATE, Float32s
+from .onnx_graph import Graph
+from .pytorch_checkpoint import Tensors
 
 LAYERS, HIDDEN = 4, 128
 LOWEST, NARROWEST = 50.0, 50.0  # Hz, of the band-pass filters

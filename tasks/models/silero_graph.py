@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tasks.base.arrays import Float32s
-from tasks.models import onnx_graph
-from tasks.models.onnx_graph import Graph
+from ..base.arrays import Float32s
+from . import onnx_graph
+from .onnx_graph import Graph
 
 GIVEN, HOP, FRAME, FRAMES = 576, 128, 256, 4  # samples; frames of a window
 BINS, STATE = 129, 128

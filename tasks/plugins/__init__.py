@@ -1,8 +1,8 @@
 """The kinds of plug-ins: finding, loading and checking them; `contracts` defines the members of
 each."""
 
-from tasks.plugins.complaints import complaints
-from tasks.plugins.loading import (
+from .complaints import complaints
+from .loading import (
     ASR,
     DIARIZERS,
     ENHANCE,

@@ -17,9 +17,9 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 import pyarrow as pa
 
-from tasks.base.errors import ConfigError, RunError
-from tasks.plugins.rules import Allowed, Limit, Rule
-from tasks.recording.turns import merged
+from ..base.errors import ConfigError, RunError
+from ..recording.turns import merged
+from .rules import Allowed, Limit, Rule
 
 EVENT = pa.struct(
     [

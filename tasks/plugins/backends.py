@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tasks.plugins import gpu
-from tasks.plugins.contracts.asr import Backend, WarmedBackend
-from tasks.plugins.loading import ASR
-from tasks.settings import Plugin
+from ..settings import Plugin
+from . import gpu
+from .contracts.asr import Backend, WarmedBackend
+from .loading import ASR
 
 
 def loaded(plugin: Plugin) -> Backend:

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from tasks import settings
-from tasks.base.errors import ConfigError
-from tasks.base.json_types import JsonValue
-from tasks.plugins import explaining
-from tasks.plugins.loading import checked, load, place_in_list, resolve_source
-from tasks.settings.base import Shelf
+from .. import settings
+from ..base.errors import ConfigError
+from ..base.json_types import JsonValue
+from ..settings.base import Shelf
+from . import explaining
+from .loading import checked, load, place_in_list, resolve_source
 
 #: Places of plug-ins in settings, and the plug-ins' kind.
 PLACES = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from tasks.plugins.complaints import PLACES
-from tasks.plugins.loading import load, module
-from tasks.settings import Plugin
-from tasks.settings.job import Job
+from ..settings import Plugin
+from ..settings.job import Job
+from .complaints import PLACES
+from .loading import load, module
 
 
 def chosen(job: Job) -> list[tuple[str, Plugin]]:
@@ -30,7 +30,9 @@ def of(job: Job) -> dict[str, str]:
         if "." not in plugin.use:  # a user's module reports missing libraries itself
             engines[module(shelf, plugin.use).__name__] = "Settings"
     if any(plugin.use != "none" for plugin in job.transcribe.recognisers):
-        engines["tasks.scoring.readings"] = "agreed"  # compares hypotheses with references
+        engines["uttermill.tasks.scoring.readings"] = (
+            "agreed"  # compares hypotheses with references
+        )
     if any(source.options.get("channels") == "auto" for source in job.sources):
         engines["onnxruntime"] = "InferenceSession"
     return engines

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from tasks import plugins
-from tasks.base import environment
-from tasks.plugins import engines
-from tasks.plugins.contracts import LoadedPlugin
-from tasks.settings import StageSettings
-from tasks.settings.job import Job
+from .. import plugins
+from ..base import environment
+from ..settings import StageSettings
+from ..settings.job import Job
+from . import engines
+from .contracts import LoadedPlugin
 
 CUBLAS = "libcublas.so.12"  # PyPI's CTranslate2 opens it at its first matrix product
 #: The stage of each kind whose plug-ins may want a GPU.

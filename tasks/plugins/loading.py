@@ -19,14 +19,14 @@ from typing import Generic, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from tasks import settings
-from tasks.base.errors import ConfigError
-from tasks.base.schema import UTTERANCES
-from tasks.base.shelves import names
-from tasks.plugins import annotation_kinds, contracts, explaining
-from tasks.plugins.annotation_kinds import Annotations
-from tasks.plugins.contracts import members
-from tasks.settings import Plugin, SourceSettings, StageSettings
+from .. import settings
+from ..base.errors import ConfigError
+from ..base.schema import UTTERANCES
+from ..base.shelves import names
+from ..settings import Plugin, SourceSettings, StageSettings
+from . import annotation_kinds, contracts, explaining
+from .annotation_kinds import Annotations
+from .contracts import members
 
 MEASURING: tuple[contracts.Measuring, ...] = ("filters", "text")
 _DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
@@ -170,7 +170,7 @@ def module(shelf: str, use: str) -> ModuleType:
             f"{explaining.meant(use, names(shelf))}known: {', '.join(names(shelf))}"
         )
     try:
-        return import_module(use if dotted else f"tasks.{shelf}.{use}")
+        return import_module(use if dotted else f"uttermill.tasks.{shelf}.{use}")
     except ImportError as error:
         raise ConfigError(f"{shelf}: {use!r} cannot be imported: {error}") from error
 

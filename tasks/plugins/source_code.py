@@ -6,9 +6,9 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-from tasks.plugins import engines
-from tasks.plugins.loading import module
-from tasks.settings.job import Job
+from ..settings.job import Job
+from . import engines
+from .loading import module
 
 
 @cache

@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tasks import corpus, plugins, storage
-from tasks.base.arrays import UInt64s
-from tasks.base.json_types import JsonObject
-from tasks.plugins.contracts import Measuring
-from tasks.publish import row_digests
-from tasks.settings import Plugin
-from tasks.settings.job import Job
-from tasks.shard_store import recipe, whole_job
-from tasks.storage import tables
+from .. import corpus, plugins, storage
+from ..base.arrays import UInt64s
+from ..base.json_types import JsonObject
+from ..plugins.contracts import Measuring
+from ..settings import Plugin
+from ..settings.job import Job
+from ..shard_store import recipe, whole_job
+from ..storage import tables
+from . import row_digests
 
 FILE = "bounds.json"  # in the scratch folder: the frozen state of all plug-ins
 

@@ -16,19 +16,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.accounting.ledger import NOT_PUBLISHED, PENDING
-from tasks.base.arrays import UInt64s
-from tasks.base.schema import LEDGER_FILE, RecordingRow
-from tasks.corpus import rejections
-from tasks.publish import seeded_hash, speakers
-from tasks.publish.choosing import corpus_clips, corpus_rejections, next_version
-from tasks.publish.ledger import rows as ledger_rows
-from tasks.publish.outcomes import batch_outcomes, recording_digests, shard_batches, shard_outcomes
-from tasks.publish.outcomes.shard_batches import ShardBatch
-from tasks.publish.unchanged import UpToDate
-from tasks.settings.job import Job
-from tasks.shard_store.index import Index
-from tasks.storage import owners, sorted_keys, tables, temporary, versions
+from ..accounting.ledger import NOT_PUBLISHED, PENDING
+from ..base.arrays import UInt64s
+from ..base.schema import LEDGER_FILE, RecordingRow
+from ..corpus import rejections
+from ..settings.job import Job
+from ..shard_store.index import Index
+from ..storage import owners, sorted_keys, tables, temporary, versions
+from . import seeded_hash, speakers
+from .choosing import corpus_clips, corpus_rejections, next_version
+from .ledger import rows as ledger_rows
+from .outcomes import (
+    batch_outcomes,
+    recording_digests,
+    shard_batches,
+    shard_outcomes,
+)
+from .outcomes.shard_batches import ShardBatch
+from .unchanged import UpToDate
 
 Listings = Mapping[str, Sequence[RecordingRow]]
 

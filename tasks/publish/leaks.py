@@ -12,17 +12,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tasks import storage
-from tasks.base.schema import UTTERANCES_FILE
-from tasks.publish import speakers
-from tasks.publish.choosing import split_input
-from tasks.publish.choosing.components import KINDS
-from tasks.publish.choosing.split_input import WORDS
-from tasks.publish.name_table import Names
-from tasks.publish.speakers import Speakers
-from tasks.scoring import near_texts
-from tasks.settings.package import REST
-from tasks.storage import queries, tables
+from .. import storage
+from ..base.schema import UTTERANCES_FILE
+from ..scoring import near_texts
+from ..settings.package import REST
+from ..storage import queries, tables
+from . import speakers
+from .choosing import split_input
+from .choosing.components import KINDS
+from .choosing.split_input import WORDS
+from .name_table import Names
+from .speakers import Speakers
 
 COLUMNS = (*split_input.NODES, "split")
 TURNS = "turns"  # column of versions whose clips hold several turns: who else speaks in a clip

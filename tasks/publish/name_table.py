@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.base.arrays import Int32s, Int64s
-from tasks.storage import queries
-from tasks.storage.queries import MEMORY
+from ..base.arrays import Int32s, Int64s
+from ..storage import queries
+from ..storage.queries import MEMORY
 
 SPEAKER = "speaker"  # a kind of names
 #: Further people who speak in a row; `row`: place among the rows of the same call of `Names.add`.

@@ -7,12 +7,12 @@ import hashlib
 import re
 from pathlib import Path
 
-from tasks import storage
-from tasks.corpus import outcome_table, rejections
-from tasks.publish.choosing import corpus_rejections
-from tasks.publish.outcomes import shard_batches
-from tasks.settings.job import Job
-from tasks.storage import tables
+from .. import storage
+from ..corpus import outcome_table, rejections
+from ..settings.job import Job
+from ..storage import tables
+from .choosing import corpus_rejections
+from .outcomes import shard_batches
 
 #: Name of a part: its shard batch's, and a hash of the corpus-wide rejections if there are any.
 PART = re.compile(rf"{shard_batches.KEY_NAME.pattern}(-[0-9a-f]{{16}})?")

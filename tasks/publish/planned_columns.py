@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tasks import plugins
-from tasks.base.schema import CLIP_TURN, LABELLED_TURN, LABELS
-from tasks.settings.job import Job
-from tasks.shard_store import hidden
+from .. import plugins
+from ..base.schema import CLIP_TURN, LABELLED_TURN, LABELS
+from ..settings.job import Job
+from ..shard_store import hidden
 
 #: Where a planned row's PCM is stored; not published.
 SOURCE_COLUMNS = {"work_shard": pa.string(), "blob": pa.string(), "blob_offset": pa.int64()}

@@ -26,18 +26,18 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 import pyarrow as pa
 
-from tasks import storage
-from tasks.base.arrays import UInt64s
-from tasks.base.json_types import DatasetJson
-from tasks.base.schema import UTTERANCES_FILE
-from tasks.formats import OutputShard
-from tasks.publish import row_digests, seeded_hash
-from tasks.publish.dataset import datacard
-from tasks.publish.outcomes.shard_batches import PLACES, arrow_bytes
-from tasks.publish.output_shards import layout, plan
-from tasks.publish.output_shards.layout import PublishedShard
-from tasks.storage import tables, versions
-from tasks.storage.versions import Proved
+from .. import storage
+from ..base.arrays import UInt64s
+from ..base.json_types import DatasetJson
+from ..base.schema import UTTERANCES_FILE
+from ..formats import OutputShard
+from ..storage import tables, versions
+from ..storage.versions import Proved
+from . import row_digests, seeded_hash
+from .dataset import datacard
+from .outcomes.shard_batches import PLACES, arrow_bytes
+from .output_shards import layout, plan
+from .output_shards.layout import PublishedShard
 
 DIGESTS = pa.schema({"high": pa.uint64(), "low": pa.uint64(), "content": pa.uint64()})
 BATCH = 65536  # rows

@@ -10,18 +10,18 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from tasks import plugins
-from tasks.base.errors import ConfigError
-from tasks.base.logs import log
-from tasks.corpus import voices
-from tasks.plugins.annotation_kinds import Annotation, Array, Event
-from tasks.publish.planned_columns import turns_kept
-from tasks.recording import turns
-from tasks.settings.job import Job
-from tasks.shard_store import annotated, recipe
-from tasks.shard_store.annotated import SPOKEN
-from tasks.shard_store.shard_view import ShardView
-from tasks.shard_store.utterance import FinalUtterance
+from .. import plugins
+from ..base.errors import ConfigError
+from ..base.logs import log
+from ..corpus import voices
+from ..plugins.annotation_kinds import Annotation, Array, Event
+from ..recording import turns
+from ..settings.job import Job
+from ..shard_store import annotated, recipe
+from ..shard_store.annotated import SPOKEN
+from ..shard_store.shard_view import ShardView
+from ..shard_store.utterance import FinalUtterance
+from .planned_columns import turns_kept
 
 WORDS = "words"
 #: Columns that exist without `package.publish`, and their names there; `turns` only if clips hold

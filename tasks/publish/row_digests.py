@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.base.arrays import Bools, UInt64s
-from tasks.storage import long_columns
+from ..base.arrays import Bools, UInt64s
+from ..storage import long_columns
 
 #: Columns that earlier versions lack, so only values that are not null change a digest. The numbers
 #: keep equal values in two of the columns apart.

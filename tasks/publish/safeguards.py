@@ -12,20 +12,20 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import plugins
-from tasks.accounting import broken, summary
-from tasks.accounting.broken import Broken, BrokenCount, Unreachable
-from tasks.accounting.summary import Totals
-from tasks.base.counting import counted
-from tasks.base.errors import UNREACHABLE, NothingLeft, RunError, TooManyFailed
-from tasks.base.json_types import Arrived
-from tasks.publish.choosing import clip_choice
-from tasks.publish.ledger.ledger_index import Portion
-from tasks.recording import unreachable
-from tasks.recording.names import REST
-from tasks.settings.job import Job
-from tasks.shard_store import manifest
-from tasks.storage import versions
+from .. import plugins
+from ..accounting import broken, summary
+from ..accounting.broken import Broken, BrokenCount, Unreachable
+from ..accounting.summary import Totals
+from ..base.counting import counted
+from ..base.errors import UNREACHABLE, NothingLeft, RunError, TooManyFailed
+from ..base.json_types import Arrived
+from ..recording import unreachable
+from ..recording.names import REST
+from ..settings.job import Job
+from ..shard_store import manifest
+from ..storage import versions
+from .choosing import clip_choice
+from .ledger.ledger_index import Portion
 
 FEW = 2  # fewer failed new recordings never refuse a version
 MANY = 5  # unreadable recordings from which the source itself counts as unreadable

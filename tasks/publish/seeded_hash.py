@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tasks.base.arrays import UInt64s
-from tasks.storage import sorted_keys
+from ..base.arrays import UInt64s
+from ..storage import sorted_keys
 
 
 def draws(head: str, names: Iterable[str]) -> UInt64s:

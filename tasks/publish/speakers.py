@@ -17,16 +17,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import storage
-from tasks.base.arrays import Int32s, UInt64s
-from tasks.base.schema import SPEAKERS
-from tasks.corpus import identities
-from tasks.corpus.identities import VoiceTables
-from tasks.publish import row_digests, seeded_hash
-from tasks.settings.job import Job
-from tasks.shard_store import recipe
-from tasks.storage import long_columns, sorted_keys, tables
-from tasks.storage.versions import Proved
+from .. import storage
+from ..base.arrays import Int32s, UInt64s
+from ..base.schema import SPEAKERS
+from ..corpus import identities
+from ..corpus.identities import VoiceTables
+from ..settings.job import Job
+from ..shard_store import recipe
+from ..storage import long_columns, sorted_keys, tables
+from ..storage.versions import Proved
+from . import row_digests, seeded_hash
 
 FILE = identities.FILE
 

@@ -13,19 +13,19 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from tasks.base.json_types import Balance, Summary
-from tasks.corpus.outcome_table import measured_rules
-from tasks.plugins import source_code
-from tasks.publish.dataset import datacard
-from tasks.publish.outcomes import shard_outcomes
-from tasks.settings import split_lists
-from tasks.settings.job import Done, Job
-from tasks.shard_store import decisions, whole_job
-from tasks.shard_store.chosen_rules import rules_of
-from tasks.shard_store.index import Index, Notes, digest
-from tasks.shard_store.stored_shard import tells_datasets_apart
-from tasks.stages import stage
-from tasks.storage import versions
+from ..base.json_types import Balance, Summary
+from ..corpus.outcome_table import measured_rules
+from ..plugins import source_code
+from ..settings import split_lists
+from ..settings.job import Done, Job
+from ..shard_store import decisions, whole_job
+from ..shard_store.chosen_rules import rules_of
+from ..shard_store.index import Index, Notes, digest
+from ..shard_store.stored_shard import tells_datasets_apart
+from ..stages import stage
+from ..storage import versions
+from .dataset import datacard
+from .outcomes import shard_outcomes
 
 
 @dataclass(frozen=True, slots=True)

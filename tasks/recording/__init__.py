@@ -1,3 +1,3 @@
 """Recordings as sources list them: identity, names, guards, and their bytes as file objects."""
 
-from tasks.recording.locator import Ignored, Locator, Recording, Segment, TimedWord
+from .locator import Ignored, Locator, Recording, Segment, TimedWord

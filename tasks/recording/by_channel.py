@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterator
 from dataclasses import replace
 
-from tasks.recording.locator import Channels, Recording, Segment
+from .locator import Channels, Recording, Segment
 
 _WORDS = {"left": 0, "l": 0, "right": 1, "r": 1} | {name: n for n, name in enumerate("abcdefgh")}
 

@@ -13,13 +13,13 @@ from typing import BinaryIO, TypeVar, cast
 
 import pyarrow as pa
 
-from tasks import storage
-from tasks.base.errors import ItemError
-from tasks.recording import Locator, stream_copy, zip_member
-from tasks.recording.parquet_tables import Table
-from tasks.recording.patient import PositionedReader
-from tasks.recording.unreachable import item_error
-from tasks.storage import redirects, regular, urls
+from .. import storage
+from ..base.errors import ItemError
+from ..storage import redirects, regular, urls
+from . import Locator, stream_copy, zip_member
+from .parquet_tables import Table
+from .patient import PositionedReader
+from .unreachable import item_error
 
 Read = TypeVar("Read", bound=Callable[..., object])
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tasks.recording.turns import Turn, merged, overlap, voices_in
+from .turns import Turn, merged, overlap, voices_in
 
 JOIN_S = 1.0
 BACKCHANNEL_S = 1.0

@@ -11,10 +11,10 @@ import re
 from functools import partial
 from typing import NamedTuple
 
-from tasks.base.errors import UNREACHABLE, ItemError
-from tasks.recording import unreachable
-from tasks.storage import urls
-from tasks.storage.store_errors import ObjectState
+from ..base.errors import UNREACHABLE, ItemError
+from ..storage import urls
+from ..storage.store_errors import ObjectState
+from . import unreachable
 
 UNPROVEN = "?"  # suffix of a stored guard under which the file was not hashed
 #: A local file's guard (`tasks.storage.local.stat_guard`). Group 1: the part that earlier releases

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tasks.settings import FilterSettings
+from ..settings import FilterSettings
 
 #: Codes of recordings beyond a limit.
 TOO_LONG, EXPANDS = "too_long", "expands"

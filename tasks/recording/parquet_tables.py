@@ -16,10 +16,10 @@ from typing import Any, BinaryIO, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.base.errors import ItemError
-from tasks.recording.names import display_text
-from tasks.storage import bounds
-from tasks.storage.bounds import megabytes
+from ..base.errors import ItemError
+from ..storage import bounds
+from ..storage.bounds import megabytes
+from .names import display_text
 
 MAX_HEADER_BYTES = 1 << 20
 MAX_DEPTH = 16  # of structs in a header

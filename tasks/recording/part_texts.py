@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from tasks.recording.locator import Segment, TimedWord
+from .locator import Segment, TimedWord
 
 SLACK = 0.01  # s; bounds of parts are whole samples
 OPENING = "\"'“‘«„¿¡([{「『《"

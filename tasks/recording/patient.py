@@ -10,9 +10,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import BinaryIO, TypeVar, cast
 
-from tasks.base.errors import ItemError
-from tasks.recording import unreachable
-from tasks.storage import Away, urls
+from ..base.errors import ItemError
+from ..storage import Away, urls
+from . import unreachable
 
 
 class PositionedReader(io.RawIOBase):

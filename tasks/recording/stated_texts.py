@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tasks.recording.locator import Segment
+from .locator import Segment
 
 #: How far a segment may end beyond the recording, s: times are rounded.
 MOST_BEYOND = 0.15

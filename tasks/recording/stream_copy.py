@@ -19,10 +19,10 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from tasks.base.errors import UNREACHABLE, ItemError
-from tasks.recording.patient import PositionedReader
-from tasks.recording.unreachable import item_error
-from tasks.storage import bounds, urls
+from ..base.errors import UNREACHABLE, ItemError
+from ..storage import bounds, urls
+from .patient import PositionedReader
+from .unreachable import item_error
 
 #: Supported compressions, as named by `file_kinds.compression`.
 PACKINGS = ("gzip", "zstd")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from tasks.base.schema import RecordingRow
-from tasks.recording.locator import Channels, Locator
-from tasks.settings import FilterSettings
+from ..base.schema import RecordingRow
+from ..settings import FilterSettings
+from .locator import Channels, Locator
 
 NOT_READ = "its audio track"  # start of the note on a track
 _NOT_READ = re.compile(rf"{NOT_READ} (\d+)")

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from tasks.base.errors import UNREACHABLE, ItemError
-from tasks.storage import Away, redirects
+from ..base.errors import UNREACHABLE, ItemError
+from ..storage import Away, redirects
 
 Result = TypeVar("Result")
 

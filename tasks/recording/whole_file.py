@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tasks.recording.guard import file_state
-from tasks.recording.locator import Locator, Recording, Segment
-from tasks.recording.names import display_text
-from tasks.storage import urls
+from ..storage import urls
+from .guard import file_state
+from .locator import Locator, Recording, Segment
+from .names import display_text
 
 
 def display_path(path: str) -> str:

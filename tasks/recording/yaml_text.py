@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from tasks.base.errors import ConfigError
-from tasks.base.json_types import JsonValue
-from tasks.recording.names import display_text, is_utf8
+from ..base.errors import ConfigError
+from ..base.json_types import JsonValue
+from .names import display_text, is_utf8
 
 MOST_BYTES = 256 << 10
 #: Keys and values, counted again at each alias: ten aliases of ten are a thousand.

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO, cast
 
-from tasks.base.errors import ItemError
-from tasks.recording.locator import Locator
-from tasks.storage.bounds import expanded
+from ..base.errors import ItemError
+from ..storage.bounds import expanded
+from .locator import Locator
 
 _END = struct.Struct("<4s4H2LH")
 _END_64_PLACE = struct.Struct("<4sLQL")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import soxr
 
-from tasks.base.arrays import Float32s
-from tasks.settings import StageSettings
+from ..base.arrays import Float32s
+from ..settings import StageSettings
 
 Settings = StageSettings  # none
 

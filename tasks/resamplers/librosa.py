@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from tasks.base.arrays import Float32s
-from tasks.settings import StageSettings
+from ..base.arrays import Float32s
+from ..settings import StageSettings
 
 VERSION = 1
 ENGINES = {  # before librosa, which may put lazy proxies of them into `sys.modules`

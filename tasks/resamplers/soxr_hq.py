@@ -1,6 +1,6 @@
 """libsoxr, high quality: the default. Stop band below -100 dB, linear phase, fast."""
 
-from tasks.resamplers._soxr import Quality, Settings
+from ._soxr import Quality, Settings
 
 __all__ = ["VERSION", "Settings", "resample", "stream"]
 

@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from tasks.runs.results import Published, Sharded
-from tasks.settings.job import Cost, Done, Job
-from tasks.stages import stage
-from tasks.stages.cost import CostMeter
+from ..settings.job import Cost, Done, Job
+from ..stages import stage
+from ..stages.cost import CostMeter
+from .results import Published, Sharded
 
 Step = TypeVar("Step", Sharded, Done, Published)
 Result = TypeVar("Result")

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Mapping
 from importlib import import_module
 
-from tasks.base import environment
-from tasks.stages.spawn_check import ended
+from ..base import environment
+from ..stages.spawn_check import ended
 
 #: Module, and an attribute whose reading loads it: what every run needs. The stages are here
 #: because importing them would take half a second of each worker's first task.
@@ -21,11 +21,11 @@ ALWAYS = {
     "soxr": "ResampleStream",
     "soundfile": "SoundFile",
     "av": "open",
-    "tasks.audio.stream": "Stream",
-    "tasks.pipeline": "run_here",
-    "tasks.filter": "compute",
-    "tasks.resample": "compute",
-    "tasks.transcribe": "compute",
+    "uttermill.tasks.audio.stream": "Stream",
+    "uttermill.tasks.pipeline": "run_here",
+    "uttermill.tasks.filter": "compute",
+    "uttermill.tasks.resample": "compute",
+    "uttermill.tasks.transcribe": "compute",
 }
 #: What any settings may reach besides; engines come before librosa.
 EVERYTHING = {
@@ -35,7 +35,7 @@ EVERYTHING = {
     "scipy.fft": "rfft",
     "onnxruntime": "InferenceSession",
     "librosa.core.audio": "resample",
-    "tasks.scoring.readings": "agreed",
+    "uttermill.tasks.scoring.readings": "agreed",
 }
 LONGEST_S = 120.0
 

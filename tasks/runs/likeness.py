@@ -8,12 +8,12 @@ import unicodedata
 from collections.abc import Mapping
 from hashlib import sha256
 
-from tasks.audio import codecs
-from tasks.plugins import source_code
-from tasks.publish.dataset import datacard
-from tasks.settings.job import Job
-from tasks.shard_store import whole_job
-from tasks.stages import stage
+from ..audio import codecs
+from ..plugins import source_code
+from ..publish.dataset import datacard
+from ..settings.job import Job
+from ..shard_store import whole_job
+from ..stages import stage
 
 Likeness = Mapping[str, str]
 

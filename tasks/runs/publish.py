@@ -8,25 +8,25 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from tasks import package, storage
-from tasks.base.errors import CorruptManifest, MillError
-from tasks.base.logs import log
-from tasks.formats import OutputShard
-from tasks.publish import outcome_parts
-from tasks.publish.choosing import next_version
-from tasks.publish.ledger import layout as ledger_layout
-from tasks.publish.ledger import ledger_parts
-from tasks.publish.outcomes import batch_outcomes, shard_batches
-from tasks.publish.outcomes.shard_batches import ShardBatch
-from tasks.publish.output_shards import plan
-from tasks.publish.unchanged import UpToDate, Version
-from tasks.publish.writing import shards as output_shards
-from tasks.publish.writing import table_parts as parts
-from tasks.runs.executor import Executor
-from tasks.runs.results import Published
-from tasks.settings.job import Done, Job
-from tasks.shard_store import manifest
-from tasks.storage import publication, versions
+from .. import package, storage
+from ..base.errors import CorruptManifest, MillError
+from ..base.logs import log
+from ..formats import OutputShard
+from ..publish import outcome_parts
+from ..publish.choosing import next_version
+from ..publish.ledger import layout as ledger_layout
+from ..publish.ledger import ledger_parts
+from ..publish.outcomes import batch_outcomes, shard_batches
+from ..publish.outcomes.shard_batches import ShardBatch
+from ..publish.output_shards import plan
+from ..publish.unchanged import UpToDate, Version
+from ..publish.writing import shards as output_shards
+from ..publish.writing import table_parts as parts
+from ..settings.job import Done, Job
+from ..shard_store import manifest
+from ..storage import publication, versions
+from .executor import Executor
+from .results import Published
 
 
 def publish(

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
-from tasks.accounting.broken import BrokenCount, Unreachable
-from tasks.base.json_types import Arrived, Balance, Summary
-from tasks.settings.job import Done
-from tasks.shard_store.index import Index
-from tasks.stages.contract import STAGES
-from tasks.stages.listing.skipped import SkippedEntries
+from ..accounting.broken import BrokenCount, Unreachable
+from ..base.json_types import Arrived, Balance, Summary
+from ..settings.job import Done
+from ..shard_store.index import Index
+from ..stages.contract import STAGES
+from ..stages.listing.skipped import SkippedEntries
 
 
 @dataclass(slots=True)

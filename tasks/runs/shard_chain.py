@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from tasks.base.errors import CorruptManifest, RunError
-from tasks.runs.executor import Executor, Observer
-from tasks.settings.job import Done, Job
-from tasks.shard_store import compaction, manifest
-from tasks.stages import stage
+from ..base.errors import CorruptManifest, RunError
+from ..settings.job import Done, Job
+from ..shard_store import compaction, manifest
+from ..stages import stage
+from .executor import Executor, Observer
 
 REPAIRS = 3  # rounds of making damaged audio again before the disk is called bad
 

@@ -6,17 +6,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tasks import plugins
-from tasks.base.errors import ConfigError
-from tasks.base.logs import log
-from tasks.plugins import Dataset
-from tasks.recording.file_kinds import KNOWN_EXTENSIONS, headerless, rateless
-from tasks.recording.names import display_text
-from tasks.settings.job import Job
-from tasks.shard_store import manifest
-from tasks.sources import table
-from tasks.stages.listing import once
-from tasks.storage import urls
+from .. import plugins
+from ..base.errors import ConfigError
+from ..base.logs import log
+from ..plugins import Dataset
+from ..recording.file_kinds import KNOWN_EXTENSIONS, headerless, rateless
+from ..recording.names import display_text
+from ..settings.job import Job
+from ..shard_store import manifest
+from ..sources import table
+from ..stages.listing import once
+from ..storage import urls
 
 #: The demo keeps its recordings in its OUT, beside the results; no run writes there.
 DEMO = "corpus"

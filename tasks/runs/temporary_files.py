@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks import storage
-from tasks.shard_store.index import ROOTS, Index
-from tasks.storage import versions
+from .. import storage
+from ..shard_store.index import ROOTS, Index
+from ..storage import versions
 
 
 def sweep(out: Path, index: Index | None = None) -> int:

@@ -14,9 +14,9 @@ from itertools import combinations
 
 from rapidfuzz.distance import Levenshtein
 
-from tasks.scoring._plain import UNSPACED
-from tasks.scoring.rates import words
-from tasks.scoring.said import spoken
+from ._plain import UNSPACED
+from .rates import words
+from .said import spoken
 
 _WRITTEN = re.compile(rf"[{UNSPACED}][^\w\s{UNSPACED}]*|[^\s{UNSPACED}]+")
 _SIGNS = re.compile(r"[^\w]+")

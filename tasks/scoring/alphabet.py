@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tasks.scoring.normalisers import training_text
+from .normalisers import training_text
 
 #: Tokens for the space between two words.
 SPACES = ("|", "▁", "<space>", " ")

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.base.arrays import Bools, Float32s, Int64s, UInt8s
+from ..base.arrays import Bools, Float32s, Int64s, UInt8s
 
 STAR = 1.0  # nats a frame below the likeliest token, between sentences
 SKIP = 1.0  # nats a sentence

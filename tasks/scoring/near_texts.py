@@ -29,9 +29,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.base.arrays import Bools, Int32s, Int64s, UInt64s
-from tasks.scoring._plain import UNSPACED
-from tasks.storage import queries
+from ..base.arrays import Bools, Int32s, Int64s, UInt64s
+from ..storage import queries
+from ._plain import UNSPACED
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -16,11 +16,11 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tasks.base.schema import TranscriptRow
-from tasks.scoring._plain import UNSPACED
-from tasks.scoring.cleaning import clean, wordless
-from tasks.scoring.normalisers import LONGEST, VERSION, base, normalise
-from tasks.scoring.said import spoken
+from ..base.schema import TranscriptRow
+from ._plain import UNSPACED
+from .cleaning import clean, wordless
+from .normalisers import LONGEST, VERSION, base, normalise
+from .said import spoken
 
 _WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 _KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa]")
@@ -85,7 +85,7 @@ def score(reference: str, hypothesis: str, language: str) -> Score:
 
 
 def _both(reference: str, hypothesis: str, language: str) -> tuple[str, str]:
-    from tasks.scoring.readings import agreed  # here: runs without texts do not need it
+    from .readings import agreed  # here: runs without texts do not need it
 
     if max(len(reference), len(hypothesis)) > LONGEST:  # the same rule for both
         return normalise(reference, ""), normalise(hypothesis, "")

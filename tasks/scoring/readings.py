@@ -21,9 +21,9 @@ from collections.abc import Iterator
 
 from rapidfuzz.distance import Levenshtein
 
-from tasks.scoring import _plain
-from tasks.scoring._plain import CHAR
-from tasks.scoring.normalisers import base, normalise
+from . import _plain
+from ._plain import CHAR
+from .normalisers import base, normalise
 
 MOST_NUMBERS = 16  # per text to try in a second reading; each costs one normalisation
 LONGEST_ABBREVIATION = 12  # characters

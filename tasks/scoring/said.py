@@ -18,9 +18,16 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from tasks.scoring import _plain
-from tasks.scoring._plain import CHAR
-from tasks.scoring.normalisers import base, figures_to_words, has_words, ordinal, says, signs_read
+from . import _plain
+from ._plain import CHAR
+from .normalisers import (
+    base,
+    figures_to_words,
+    has_words,
+    ordinal,
+    says,
+    signs_read,
+)
 
 #: Up to SPELLED letters an abbreviation is always spelled; a longer one only if it is
 #: unpronounceable (HTML, but not NATO), and none of more than LONGEST letters.

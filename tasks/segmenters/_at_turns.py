@@ -16,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from tasks.base.arrays import Float32s
-from tasks.recording.turns import Range, Voices, doubtful, merged, overlap
-from tasks.segmenters import Kind, Segmenter, Span
-from tasks.segmenters.given import complement
+from ..base.arrays import Float32s
+from ..recording.turns import Range, Voices, doubtful, merged, overlap
+from . import Kind, Segmenter, Span
+from .given import complement
 
 GROW_S = 0.5
 

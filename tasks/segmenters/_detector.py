@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.base.arrays import RATE, Float32s, Float64s
-from tasks.segmenters._speech_settings import SpeechSettings
-from tasks.speech import silero as _silero
-from tasks.speech.regions import Hysteresis
-from tasks.speech.silero import WINDOW
+from ..base.arrays import RATE, Float32s, Float64s
+from ..speech import silero as _silero
+from ..speech.regions import Hysteresis
+from ..speech.silero import WINDOW
+from ._speech_settings import SpeechSettings
 
 # Move the edges of a speech region outwards by level, into the pause beside it.
 #

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import accumulate
 
-from tasks.base.arrays import Float32s
-from tasks.plugins.contracts.segmenters import Span
+from ..base.arrays import Float32s
+from ..plugins.contracts.segmenters import Span
 
 
 class KnownSpans:

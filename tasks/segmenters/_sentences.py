@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from tasks.recording import TimedWord
-from tasks.recording.part_texts import OPENING
+from ..recording import TimedWord
+from ..recording.part_texts import OPENING
 
 SENTENCE_ENDS = ".!?…。！？｡।۔؟։።"
 CLAUSE_ENDS = ",;:，；：、،؛"

@@ -6,10 +6,10 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from tasks.base.arrays import RATE
-from tasks.settings import StageSettings
-from tasks.speech.regions import Hysteresis
-from tasks.speech.silero import WINDOW
+from ..base.arrays import RATE
+from ..settings import StageSettings
+from ..speech.regions import Hysteresis
+from ..speech.silero import WINDOW
 
 
 class SpeechSettings(StageSettings):

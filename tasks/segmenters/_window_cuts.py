@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf, log
 
-from tasks.plugins.contracts.segmenters import Span
+from ..plugins.contracts.segmenters import Span
 
 PAUSE_WORTH = 0.2  # gain of a pause of PAUSE_S or more: makes up for a length 22 % off target
 PAUSE_S = 1.0

@@ -18,18 +18,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tasks import plugins
-from tasks.base.arrays import Float32s
-from tasks.base.errors import ConfigError
-from tasks.base.json_types import JsonObject
-from tasks.plugins.contracts.asr import EmittingBackendClass
-from tasks.plugins.contracts.segmenters import RecordingTranscript
-from tasks.recording import Segment
-from tasks.segmenters import KnownSpans, Segmenter, Span
-from tasks.segmenters._aligned import by_words, forced
-from tasks.settings import Plugin, StageSettings
-from tasks.settings.base import Shelf
-from tasks.shard_store import recipe
+from .. import plugins
+from ..base.arrays import Float32s
+from ..base.errors import ConfigError
+from ..base.json_types import JsonObject
+from ..plugins.contracts.asr import EmittingBackendClass
+from ..plugins.contracts.segmenters import RecordingTranscript
+from ..recording import Segment
+from ..settings import Plugin, StageSettings
+from ..settings.base import Shelf
+from ..shard_store import recipe
+from . import KnownSpans, Segmenter, Span
+from ._aligned import by_words, forced
 
 LISTENS = True
 VERSION = 5  # 5: pauses between sentences are `non_speech`

@@ -24,12 +24,12 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from tasks.audio.channels import Heard
-from tasks.base.arrays import Float32s, Float64s
-from tasks.recording import Segment
-from tasks.segmenters import Segmenter, Span
-from tasks.settings import StageSettings
-from tasks.speech.mono_stream import MonoStream
+from ..audio.channels import Heard
+from ..base.arrays import Float32s, Float64s
+from ..recording import Segment
+from ..settings import StageSettings
+from ..speech.mono_stream import MonoStream
+from . import Segmenter, Span
 
 VERSION = 2
 LISTENS = True

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from tasks.base.arrays import Float32s
-from tasks.base.json_types import JsonObject
-from tasks.recording import Segment
-from tasks.recording.turns import Voices
-from tasks.segmenters import Segmenter, Span, vad
-from tasks.segmenters import given as given_segmenter
-from tasks.segmenters._speech_settings import SpeechSettings
+from ..base.arrays import Float32s
+from ..base.json_types import JsonObject
+from ..recording import Segment
+from ..recording.turns import Voices
+from . import Segmenter, Span, vad
+from . import given as given_segmenter
+from ._speech_settings import SpeechSettings
 
 VERSION = 4
 LISTENS = True

@@ -18,14 +18,14 @@ from typing import NamedTuple, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from tasks.audio.channels import Heard
-from tasks.base.arrays import RATE, Float32s
-from tasks.recording import Segment
-from tasks.recording.turns import Range, Voices, merged
-from tasks.segmenters import Segmenter, Span
-from tasks.segmenters._window_cuts import Lengths, Pause, WindowCuts
-from tasks.settings import StageSettings
-from tasks.speech.silero import SHA256, WINDOW, Probabilities
+from ..audio.channels import Heard
+from ..base.arrays import RATE, Float32s
+from ..recording import Segment
+from ..recording.turns import Range, Voices, merged
+from ..settings import StageSettings
+from ..speech.silero import SHA256, WINDOW, Probabilities
+from . import Segmenter, Span
+from ._window_cuts import Lengths, Pause, WindowCuts
 
 VERSION = 1
 LISTENS = True

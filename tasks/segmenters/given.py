@@ -13,9 +13,9 @@ from itertools import pairwise
 
 from pydantic import Field
 
-from tasks.recording import Segment, part_texts
-from tasks.segmenters import KnownSpans, Span, _sentences
-from tasks.settings import StageSettings
+from ..recording import Segment, part_texts
+from ..settings import StageSettings
+from . import KnownSpans, Span, _sentences
 
 VERSION = 1
 FAR = 1 << 60  # samples: beyond the end of any recording

@@ -17,16 +17,16 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from tasks.audio.channels import Heard
-from tasks.base.arrays import RATE, Float32s
-from tasks.recording import Segment
-from tasks.recording.turns import Voices
-from tasks.segmenters import Kind, Segmenter, Span
-from tasks.segmenters._at_turns import AtTurns, stretches
-from tasks.segmenters._detector import SpeechDetector, levels
-from tasks.segmenters._emilia.one_pass import EmiliaSegmenter
-from tasks.segmenters._speech_settings import SpeechSettings
-from tasks.speech.silero import SHA256, WINDOW, Probabilities
+from ..audio.channels import Heard
+from ..base.arrays import RATE, Float32s
+from ..recording import Segment
+from ..recording.turns import Voices
+from ..speech.silero import SHA256, WINDOW, Probabilities
+from . import Kind, Segmenter, Span
+from ._at_turns import AtTurns, stretches
+from ._detector import SpeechDetector, levels
+from ._emilia.one_pass import EmiliaSegmenter
+from ._speech_settings import SpeechSettings
 
 VERSION = 4
 LISTENS = True

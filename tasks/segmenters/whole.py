@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.base.arrays import Float32s
-from tasks.recording import Segment
-from tasks.segmenters import Span
-from tasks.settings import StageSettings
+from ..base.arrays import Float32s
+from ..recording import Segment
+from ..settings import StageSettings
+from . import Span
 
 VERSION = 1
 Settings = StageSettings  # none

@@ -7,8 +7,8 @@ import json
 import re
 from collections.abc import Sequence
 
-from tasks.base.json_types import JsonObject
-from tasks.served.client import Body
+from ..base.json_types import JsonObject
+from .client import Body
 
 ANSWER = "answer"  # key of a constrained reply
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)

@@ -10,13 +10,13 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tasks import scoring
-from tasks.base import masking
-from tasks.base.errors import shortened
-from tasks.plugins.contracts.text import words
-from tasks.served import chat, client
-from tasks.served.client import Body, Client, Failed, Server, Service
-from tasks.settings.servers import LlmText
+from .. import scoring
+from ..base import masking
+from ..base.errors import shortened
+from ..plugins.contracts.text import words
+from ..settings.servers import LlmText
+from . import chat, client
+from .client import Body, Client, Failed, Server, Service
 
 VERSION = 1  # raise it when the rules for accepting answers change
 WHERE = "transcribe.llm_text"

@@ -1,6 +1,6 @@
 """Settings of every stage: frozen pydantic models."""
 
-from tasks.settings.base import (
+from .base import (
     SECRET,
     THRESHOLD,
     TRANSIENT,
@@ -10,8 +10,8 @@ from tasks.settings.base import (
     Transient,
     role,
 )
-from tasks.settings.package import PackageSettings, Split
-from tasks.settings.stages import (
+from .package import PackageSettings, Split
+from .stages import (
     AnySource,
     Diarizer,
     Enhancer,
@@ -21,4 +21,4 @@ from tasks.settings.stages import (
     Source,
     SourceSettings,
 )
-from tasks.settings.transcribe import TranscribeSettings
+from .transcribe import TranscribeSettings

@@ -42,8 +42,8 @@ from pydantic.config import JsonDict
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from tasks.base import masking, shelves
-from tasks.base.json_types import JsonObject
+from ..base import masking, shelves
+from ..base.json_types import JsonObject
 
 THRESHOLD: JsonDict = {"role": "threshold"}
 TRANSIENT: JsonDict = {"role": "transient"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tasks.settings import (
+from . import (
     FilterSettings,
     PackageSettings,
     Plugin,

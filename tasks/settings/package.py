@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeGuard
 
 from pydantic import BeforeValidator, field_validator
 
-from tasks.settings.base import (
+from .base import (
     WORDS,
     Memory,
     Plugin,

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from tasks.settings.base import WORDS, StageSettings, Transient
+from .base import WORDS, StageSettings, Transient
 
 
 class ServerSettings(StageSettings):

@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from tasks.base.errors import ConfigError
-from tasks.settings.package import PackageSettings, Split
+from ..base.errors import ConfigError
+from .package import PackageSettings, Split
 
 MOST_BYTES = 128 << 20  # of a list: a million names take half of it
 

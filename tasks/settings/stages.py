@@ -12,9 +12,9 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, field_validator
 
-from tasks.base import language_codes
-from tasks.base.json_types import JsonObject
-from tasks.settings.base import (
+from ..base import language_codes
+from ..base.json_types import JsonObject
+from .base import (
     READ,
     WORDS,
     Masked,

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from tasks.settings.base import WORDS, Plugin, Shelf, StageSettings, Threshold, as_data
-from tasks.settings.servers import LlmText
+from .base import WORDS, Plugin, Shelf, StageSettings, Threshold, as_data
+from .servers import LlmText
 
 Backend = Annotated[Plugin, Shelf("asr", "Recogniser")]
 OneOfBackends = Annotated[Plugin, Shelf("asr", "Recogniser", listed=True)]

@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from tasks import plugins
-from tasks.base import shelves
-from tasks.base.errors import ConfigError
-from tasks.base.schema import UTTERANCES
-from tasks.plugins.annotation_kinds import Annotation, Events, Label, Vector, key
-from tasks.plugins.contracts import Measuring
-from tasks.settings import Plugin
-from tasks.settings.job import Job
-from tasks.shard_store.chosen_rules import rules_of
-from tasks.shard_store.utterance import FinalUtterance
-from tasks.speech.embedding import SIZE
+from .. import plugins
+from ..base import shelves
+from ..base.errors import ConfigError
+from ..base.schema import UTTERANCES
+from ..plugins.annotation_kinds import Annotation, Events, Label, Vector, key
+from ..plugins.contracts import Measuring
+from ..settings import Plugin
+from ..settings.job import Job
+from ..speech.embedding import SIZE
+from .chosen_rules import rules_of
+from .utterance import FinalUtterance
 
 #: Annotations from a diarizer's turns; published on request.
 SPOKEN: dict[str, Annotation] = {

@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks import storage
-from tasks.base.errors import CorruptManifest
-from tasks.base.schema import AudioRow, ClipRow, EnhancedRow
-from tasks.shard_store import muting
+from .. import storage
+from ..base.errors import CorruptManifest
+from ..base.schema import AudioRow, ClipRow, EnhancedRow
+from . import muting
 
 Pcm = NDArray[np.int16]
 

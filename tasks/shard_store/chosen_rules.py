@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tasks import plugins
-from tasks.plugins.contracts import Measuring
-from tasks.plugins.rules import Rule
-from tasks.settings import Plugin
+from .. import plugins
+from ..plugins.contracts import Measuring
+from ..plugins.rules import Rule
+from ..settings import Plugin
 
 
 def costly(plugin: Plugin) -> bool:

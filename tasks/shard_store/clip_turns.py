@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks import scoring
-from tasks.base.schema import LabelledTurnRow, LabelPairs, WordRow
-from tasks.recording import conversation, turns
-from tasks.recording.conversation import SpokenTurn
-from tasks.recording.turns import Turn
-from tasks.shard_store import hidden, own_channels
-from tasks.shard_store.shard_view import ShardView
-from tasks.shard_store.utterance import FinalUtterance
+from .. import scoring
+from ..base.schema import LabelledTurnRow, LabelPairs, WordRow
+from ..recording import conversation, turns
+from ..recording.conversation import SpokenTurn
+from ..recording.turns import Turn
+from . import hidden, own_channels
+from .shard_view import ShardView
+from .utterance import FinalUtterance
 
 
 def of(

@@ -21,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import storage
-from tasks.base.schema import EnhancedRow
-from tasks.shard_store import blobs, manifest, passing
-from tasks.shard_store.manifest import HOLDS, Part
+from .. import storage
+from ..base.schema import EnhancedRow
+from . import blobs, manifest, passing
+from .manifest import HOLDS, Part
 
 RECIPE: Final = "recipe"  # footer key: recipe of the settings that made the part
 BLOB_BYTES = 128 << 20  # least size of a blob, unless it is its shard's only one

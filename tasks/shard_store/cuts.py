@@ -9,19 +9,19 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import plugins
-from tasks.base.schema import CutRow, MeasureValue, RecordingRow, SegmentRow
-from tasks.plugins.rules import judge
-from tasks.recording import Segment, TimedWord
-from tasks.recording.faults import Fault, touching
-from tasks.recording.limits import REFUSED, Limits, Refusal
-from tasks.recording.turns import Turn
-from tasks.settings import Plugin
-from tasks.settings.stages import DAMAGE
-from tasks.shard_store import annotated
-from tasks.shard_store.chosen_rules import cheap_rules, costly
-from tasks.shard_store.decision_log import Decision
-from tasks.storage import tables
+from .. import plugins
+from ..base.schema import CutRow, MeasureValue, RecordingRow, SegmentRow
+from ..plugins.rules import judge
+from ..recording import Segment, TimedWord
+from ..recording.faults import Fault, touching
+from ..recording.limits import REFUSED, Limits, Refusal
+from ..recording.turns import Turn
+from ..settings import Plugin
+from ..settings.stages import DAMAGE
+from ..storage import tables
+from . import annotated
+from .chosen_rules import cheap_rules, costly
+from .decision_log import Decision
 
 #: How far a source's segment may end beyond its recording, s: times are rounded, and an AAC header
 #: counts up to 132 ms of padding; words are longer. Kaldi's `extract-segments` allows 0.5 s, Lhotse

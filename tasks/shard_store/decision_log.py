@@ -22,9 +22,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tasks.base.errors import ConfigError
-from tasks.base.json_types import parsed
-from tasks.storage import append_log, containment
+from ..base.errors import ConfigError
+from ..base.json_types import parsed
+from ..storage import append_log, containment
 
 NAME = containment.DECISIONS_FILE
 FOLDER = "reviews"  # in a bucket

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from tasks.base.errors import RunError
-from tasks.base.json_types import Reviews
-from tasks.settings.job import Job, Pinned
-from tasks.shard_store import decision_log
-from tasks.shard_store.decision_log import Decision
+from ..base.errors import RunError
+from ..base.json_types import Reviews
+from ..settings.job import Job, Pinned
+from . import decision_log
+from .decision_log import Decision
 
 
 def pinned(job: Job) -> Job:

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tasks import plugins
-from tasks.base import shelves
-from tasks.base.errors import ConfigError
-from tasks.base.json_types import JsonObject
-from tasks.base.schema import EnhancedRow, MeasureValue
-from tasks.plugins.contracts import Columns
-from tasks.plugins.rules import Limit, Rule, Within, judge
-from tasks.settings import Plugin
-from tasks.settings.job import Job
-from tasks.shard_store import recipe
-from tasks.shard_store.utterance import UNCONVERTED, HeardUtterance, Outcome, failed
+from .. import plugins
+from ..base import shelves
+from ..base.errors import ConfigError
+from ..base.json_types import JsonObject
+from ..base.schema import EnhancedRow, MeasureValue
+from ..plugins.contracts import Columns
+from ..plugins.rules import Limit, Rule, Within, judge
+from ..settings import Plugin
+from ..settings.job import Job
+from . import recipe
+from .utterance import UNCONVERTED, HeardUtterance, Outcome, failed
 
 OVRL = "dnsmos_ovrl"
 Scores = tuple[tuple[str, float | None], ...]  # by column

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from tasks import plugins
-from tasks.base.schema import WordRow
-from tasks.plugins.contracts.text import Hidden, Hide
-from tasks.settings import Plugin, StageSettings
-from tasks.settings.job import Job
-from tasks.shard_store import hypotheses, muting
-from tasks.shard_store.own_channels import HeardTurn
-from tasks.shard_store.utterance import HeardUtterance
+from .. import plugins
+from ..base.schema import WordRow
+from ..plugins.contracts.text import Hidden, Hide
+from ..settings import Plugin, StageSettings
+from ..settings.job import Job
+from . import hypotheses, muting
+from .own_channels import HeardTurn
+from .utterance import HeardUtterance
 
 
 @lru_cache(maxsize=8)

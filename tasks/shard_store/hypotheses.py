@@ -12,14 +12,14 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TypeGuard
 
-from tasks import scoring
-from tasks.base.schema import AnyRow, MeasureValue, TranscriptRow
-from tasks.settings import Plugin, TranscribeSettings
-from tasks.settings.job import Job
-from tasks.settings.transcribe import Bounds
-from tasks.shard_store import language_vote, recipe
-from tasks.shard_store.language_vote import Vote
-from tasks.shard_store.utterance import HeardUtterance
+from .. import scoring
+from ..base.schema import AnyRow, MeasureValue, TranscriptRow
+from ..settings import Plugin, TranscribeSettings
+from ..settings.job import Job
+from ..settings.transcribe import Bounds
+from . import language_vote, recipe
+from .language_vote import Vote
+from .utterance import HeardUtterance
 
 Lookup = Callable[[HeardUtterance], TranscriptRow | None]
 
@@ -89,7 +89,7 @@ def spoken(job: Job, utterance: HeardUtterance) -> str | None:
     first = utterance.transcript.get("text") if utterance.transcript else None
     if job.transcribe.asr == "first" or not utterance.others or first is None:
         return first
-    from tasks.scoring import agreement  # imported late: only several recognisers need it
+    from ..scoring import agreement  # imported late: only several recognisers need it
 
     heard = texts(utterance)
     if job.transcribe.asr == "medoid":

@@ -16,13 +16,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from tasks import storage
-from tasks.base.counting import counted
-from tasks.base.errors import CorruptManifest
-from tasks.base.json_types import JsonObject
-from tasks.base.logs import log
-from tasks.shard_store import manifest
-from tasks.storage.local import is_temporary
+from .. import storage
+from ..base.counting import counted
+from ..base.errors import CorruptManifest
+from ..base.json_types import JsonObject
+from ..base.logs import log
+from ..storage.local import is_temporary
+from . import manifest
 
 FORMAT = 1  # of the file
 STAGES = ("shard", "filter", "resample", "transcribe")

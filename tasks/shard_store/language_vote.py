@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from tasks.base.schema import TranscriptRow
+from ..base.schema import TranscriptRow
 
 LEAST_CLIPS = 3  # for a vote
 LEAST_SHARE = 0.5  # below it, a recording has several languages or no speech

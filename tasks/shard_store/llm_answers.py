@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tasks.settings.job import Job
-from tasks.shard_store import hidden, recipe
-from tasks.shard_store.text_values import final_text
-from tasks.shard_store.utterance import FinalUtterance, HeardUtterance
+from ..settings.job import Job
+from . import hidden, recipe
+from .text_values import final_text
+from .utterance import FinalUtterance, HeardUtterance
 
 TAKEN = "taken"
 

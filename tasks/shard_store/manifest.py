@@ -26,12 +26,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks import storage
-from tasks.base.errors import CorruptManifest
-from tasks.base.logs import log
-from tasks.base.schema import RECORDINGS, AnyRow
-from tasks.shard_store import blobs
-from tasks.storage import tables
+from .. import storage
+from ..base.errors import CorruptManifest
+from ..base.logs import log
+from ..base.schema import RECORDINGS, AnyRow
+from ..storage import tables
+from . import blobs
 
 HOLDS: Final = "holds"  # footer key: (name, rows) of each part in the file
 LISTINGS = 3  # attempts to list a shard whose files are being joined

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from tasks import storage
+from .. import storage
 
 
 def record(out: Path, differences: Iterable[str]) -> None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from tasks import plugins
-from tasks.base.schema import TranscriptRow
-from tasks.plugins.contracts.text import Question
-from tasks.settings import Plugin, TranscribeSettings
-from tasks.shard_store import recipe
+from .. import plugins
+from ..base.schema import TranscriptRow
+from ..plugins.contracts.text import Question
+from ..settings import Plugin, TranscribeSettings
+from . import recipe
 
 
 class Asking(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tasks.base.arrays import Int16s
+from ..base.arrays import Int16s
 
 PAD_S = 0.05  # s added on each side of a word, whose times are not exact
 FADE = 64  # samples

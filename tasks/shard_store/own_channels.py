@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from tasks import plugins
-from tasks.base.counting import counted
-from tasks.base.schema import EnhancedRow, TranscriptRow, WordRow
-from tasks.recording import conversation, turns
-from tasks.recording.conversation import SpokenTurn
-from tasks.recording.turns import Range, Turn
-from tasks.settings import ResampleSettings
-from tasks.settings.job import Job
-from tasks.shard_store import shared_windows
-from tasks.shard_store.shared_windows import Company
+from .. import plugins
+from ..base.counting import counted
+from ..base.schema import EnhancedRow, TranscriptRow, WordRow
+from ..recording import conversation, turns
+from ..recording.conversation import SpokenTurn
+from ..recording.turns import Range, Turn
+from ..settings import ResampleSettings
+from ..settings.job import Job
+from . import shared_windows
+from .shared_windows import Company
 
 BESIDE_S = 0.1  # s of audio added on each side of a turn
 #: The recipe of a span's PCM, by its first sample and its end.

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.base.arrays import Bools
-from tasks.base.errors import PASSING
-from tasks.shard_store.manifest import Part
+from ..base.arrays import Bools
+from ..base.errors import PASSING
+from .manifest import Part
 
 #: The column that identifies a row's item, by stage.
 KEYS = {"filter": "cut", "resample": "audio", "transcribe": "transcript"}

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import repeat
 
-from tasks import plugins
-from tasks.base.json_types import JsonObject
-from tasks.recording import Segment
-from tasks.recording.locator import Channels
-from tasks.served import llm_text
-from tasks.settings import (
+from .. import plugins
+from ..base.json_types import JsonObject
+from ..recording import Segment
+from ..recording.locator import Channels
+from ..served import llm_text
+from ..settings import (
     SECRET,
     TRANSIENT,
     Plugin,
@@ -28,8 +28,8 @@ from tasks.settings import (
     TranscribeSettings,
     role,
 )
-from tasks.settings.job import Job
-from tasks.settings.servers import LlmText
+from ..settings.job import Job
+from ..settings.servers import LlmText
 
 #: Raise it when tasks/audio/ delivers other samples. FILTER_VERSION 2 (streams that change midway,
 #: faults) and 3 (continues after rejected packets, and finds more faults) changed no samples of

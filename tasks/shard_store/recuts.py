@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tasks.base.schema import CutRow, RecordingRow
-from tasks.recording import Segment, ids
-from tasks.shard_store.cuts import Cut, segment_of
-from tasks.shard_store.decision_log import Decision
+from ..base.schema import CutRow, RecordingRow
+from ..recording import Segment, ids
+from .cuts import Cut, segment_of
+from .decision_log import Decision
 
 LEFT = "cut_by_person"  # reason of samples that no clip covers any more
 

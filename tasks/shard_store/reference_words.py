@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tasks import plugins
-from tasks.base.schema import EnhancedRow, TranscriptRow
-from tasks.settings.job import Job
-from tasks.settings.transcribe import TranscribeSettings
-from tasks.shard_store import recipe
-from tasks.shard_store.utterance import HeardUtterance
+from .. import plugins
+from ..base.schema import EnhancedRow, TranscriptRow
+from ..settings.job import Job
+from ..settings.transcribe import TranscribeSettings
+from . import recipe
+from .utterance import HeardUtterance
 
 
 class AlignmentRequest(NamedTuple):

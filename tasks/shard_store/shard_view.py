@@ -12,13 +12,13 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import groupby
 
-from tasks import plugins
-from tasks.base.errors import shortened
-from tasks.base.schema import AnyRow, CutRow, RecordingRow, TranscriptRow
-from tasks.plugins.rules import Judge
-from tasks.recording import Segment, faults, stated_texts, turns
-from tasks.recording.part_texts import PartTexts
-from tasks.shard_store import (
+from .. import plugins
+from ..base.errors import shortened
+from ..base.schema import AnyRow, CutRow, RecordingRow, TranscriptRow
+from ..plugins.rules import Judge
+from ..recording import Segment, faults, stated_texts, turns
+from ..recording.part_texts import PartTexts
+from . import (
     cuts,
     enhanced,
     hidden,
@@ -30,8 +30,8 @@ from tasks.shard_store import (
     reference_words,
     shared_windows,
 )
-from tasks.shard_store.chosen_rules import filter_rules, rules_of
-from tasks.shard_store.cuts import (
+from .chosen_rules import filter_rules, rules_of
+from .cuts import (
     MOST_BEYOND,
     Cut,
     no_samples,
@@ -39,11 +39,11 @@ from tasks.shard_store.cuts import (
     segment_of,
     segments_of,
 )
-from tasks.shard_store.own_channels import ChannelTurn, OwnTurn
-from tasks.shard_store.shared_windows import Company
-from tasks.shard_store.stored_shard import StoredShard, samples_of
-from tasks.shard_store.text_values import TextValues, final_text
-from tasks.shard_store.utterance import (
+from .own_channels import ChannelTurn, OwnTurn
+from .shared_windows import Company
+from .stored_shard import StoredShard, samples_of
+from .text_values import TextValues, final_text
+from .utterance import (
     UNCONVERTED,
     UNHEARD,
     UNMEASURED,

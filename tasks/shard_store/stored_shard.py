@@ -8,16 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 
-from tasks.base.schema import EnhancedRow, RecordingRow, TranscriptRow
-from tasks.recording.limits import Limits
-from tasks.recording.tracks import channels_of, file_channel, may_be_non_finite, track_of
-from tasks.recording.turns import Turn
-from tasks.settings import FilterSettings, Plugin
-from tasks.settings.job import Job
-from tasks.shard_store import blobs, cuts, decisions, hypotheses, manifest, passing, recipe, recuts
-from tasks.shard_store.cuts import Cut, segments_of, speakers_of
-from tasks.shard_store.decision_log import Decision
-from tasks.shard_store.utterance import HeardUtterance
+from ..base.schema import EnhancedRow, RecordingRow, TranscriptRow
+from ..recording.limits import Limits
+from ..recording.tracks import channels_of, file_channel, may_be_non_finite, track_of
+from ..recording.turns import Turn
+from ..settings import FilterSettings, Plugin
+from ..settings.job import Job
+from . import (
+    blobs,
+    cuts,
+    decisions,
+    hypotheses,
+    manifest,
+    passing,
+    recipe,
+    recuts,
+)
+from .cuts import Cut, segments_of, speakers_of
+from .decision_log import Decision
+from .utterance import HeardUtterance
 
 KEPT = 4096  # cached recipes of cuts: more than a shard has recordings
 

@@ -7,18 +7,18 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from tasks import plugins
-from tasks.base.schema import AnyRow, TranscriptRow, WordRow
-from tasks.plugins import annotation_kinds
-from tasks.plugins.annotation_kinds import Annotations, Event, Events, Label
-from tasks.plugins.contracts.text import ScoredTranscript, count_of_words
-from tasks.scoring.cleaning import wordless
-from tasks.scoring.normalisers import base
-from tasks.scoring.said import said
-from tasks.settings import Plugin
-from tasks.settings.job import Job
-from tasks.shard_store import hidden, hypotheses, reference_words
-from tasks.shard_store.utterance import HeardUtterance
+from .. import plugins
+from ..base.schema import AnyRow, TranscriptRow, WordRow
+from ..plugins import annotation_kinds
+from ..plugins.annotation_kinds import Annotations, Event, Events, Label
+from ..plugins.contracts.text import ScoredTranscript, count_of_words
+from ..scoring.cleaning import wordless
+from ..scoring.normalisers import base
+from ..scoring.said import said
+from ..settings import Plugin
+from ..settings.job import Job
+from . import hidden, hypotheses, reference_words
+from .utterance import HeardUtterance
 
 
 def final_text(job: Job, utterance: HeardUtterance) -> tuple[str, str]:

@@ -9,15 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from tasks import scoring
-from tasks.base.frozen import cached_property, dataclass
-from tasks.base.schema import AnyRow, EnhancedRow, MeasureValue, RecordingRow, TranscriptRow
-from tasks.recording import Segment, ids
-from tasks.shard_store.decision_log import Decision
-from tasks.shard_store.language_vote import Vote
-from tasks.shard_store.model_answers import TextRequest
-from tasks.shard_store.own_channels import ChannelTurn
-from tasks.shard_store.shared_windows import Company
+from .. import scoring
+from ..base.frozen import cached_property, dataclass
+from ..base.schema import (
+    AnyRow,
+    EnhancedRow,
+    MeasureValue,
+    RecordingRow,
+    TranscriptRow,
+)
+from ..recording import Segment, ids
+from .decision_log import Decision
+from .language_vote import Vote
+from .model_answers import TextRequest
+from .own_channels import ChannelTurn
+from .shared_windows import Company
 
 
 @dataclass(frozen=True, slots=True)

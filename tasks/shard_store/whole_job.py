@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NotRequired, TypedDict
 
-from tasks import plugins
-from tasks.base.json_types import JsonObject
-from tasks.scoring import normalisers
-from tasks.served import llm_text
-from tasks.settings import Plugin, TranscribeSettings
-from tasks.settings.job import Job
-from tasks.shard_store import model_answers, recipe
+from .. import plugins
+from ..base.json_types import JsonObject
+from ..scoring import normalisers
+from ..served import llm_text
+from ..settings import Plugin, TranscribeSettings
+from ..settings.job import Job
+from . import model_answers, recipe
 
 #: Settings that are left out at these defaults, so that fingerprints of earlier versions stay the
 #: same.

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from tasks.base.errors import UNREACHABLE, ItemError
-from tasks.recording import (
+from ..base.errors import UNREACHABLE, ItemError
+from ..recording import (
     Ignored,
     Locator,
     Recording,
@@ -22,16 +22,16 @@ from tasks.recording import (
     unreachable,
     zip_member,
 )
-from tasks.recording.container import as_file, unpacked
-from tasks.recording.file_kinds import HEAD, compression, known
-from tasks.recording.guard import file_state
-from tasks.recording.names import display_text, safe_name
-from tasks.recording.whole_file import display_path
-from tasks.sources._beside.folders import FolderTexts
-from tasks.sources._by_content import ReadFile, is_recording
-from tasks.sources._lists import Entries, failed, unlisted
-from tasks.sources._paths import skip_reason
-from tasks.sources._tarwalk import members
+from ..recording.container import as_file, unpacked
+from ..recording.file_kinds import HEAD, compression, known
+from ..recording.guard import file_state
+from ..recording.names import display_text, safe_name
+from ..recording.whole_file import display_path
+from ._beside.folders import FolderTexts
+from ._by_content import ReadFile, is_recording
+from ._lists import Entries, failed, unlisted
+from ._paths import skip_reason
+from ._tarwalk import members
 
 ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst")
 MOST = 1_000_000  # members: 300 MB of names and places

@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tasks import storage
-from tasks.base.errors import ItemError
-from tasks.sources._paths import resolve
-from tasks.storage import urls
+from .. import storage
+from ..base.errors import ItemError
+from ..storage import urls
+from ._paths import resolve
 
 #: Folders and extensions to try, first the name as it is.
 FOLDERS = ("", "wavs/", "clips/", "wav/", "audio/", "mp3/", "data/", "../", "../wavs/", "../wav/")

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tasks.base.errors import ItemError
-from tasks.recording.file_kinds import is_transport_stream, known
-from tasks.storage import regular, urls
+from ..base.errors import ItemError
+from ..recording.file_kinds import is_transport_stream, known
+from ..storage import regular, urls
 
 #: Bytes that identify a transport stream.
 _HEAD = 4 * 188

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tasks.base.errors import ConfigError
-from tasks.recording import by_channel
-from tasks.recording.locator import Channels
-from tasks.recording.names import display_text
-from tasks.sources._lists import cell_field
+from ..base.errors import ConfigError
+from ..recording import by_channel
+from ..recording.locator import Channels
+from ..recording.names import display_text
+from ._lists import cell_field
 
 MOST = 64  # channels of a file; a larger number is not a channel
 

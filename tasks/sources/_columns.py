@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tasks.recording.file_kinds import known
+from ..recording.file_kinds import known
 
 #: Names of each role's column, in order of preference; compared in lower case, with `_` for spaces.
 NAMES: dict[str, tuple[str, ...]] = {

@@ -8,13 +8,13 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from tasks import storage
-from tasks.base.errors import ConfigError
-from tasks.recording import Ignored
-from tasks.recording.names import display_text, recording_name
-from tasks.sources._objects import walk
-from tasks.sources._paths import skip_reason, source_root
-from tasks.storage import urls
+from .. import storage
+from ..base.errors import ConfigError
+from ..recording import Ignored
+from ..recording.names import display_text, recording_name
+from ..storage import urls
+from ._objects import walk
+from ._paths import skip_reason, source_root
 
 #: (relative name, absolute path), or a skipped file.
 Entries = Iterator[tuple[str, str] | Ignored]

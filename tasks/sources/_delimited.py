@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from tasks.base.errors import ConfigError, ItemError
-from tasks.recording.file_kinds import known, packing
-from tasks.recording.names import display_text
-from tasks.sources import _columns, _text_encoding
-from tasks.sources._paths import list_file
-from tasks.storage import bounds, urls
+from ..base.errors import ConfigError, ItemError
+from ..recording.file_kinds import known, packing
+from ..recording.names import display_text
+from ..storage import bounds, urls
+from . import _columns, _text_encoding
+from ._paths import list_file
 
 SEPARATORS = {"\t": "tabs", "|": "pipes", ";": "semicolons", ",": "commas"}
 HEAD_BYTES = 1 << 20  # in which the encoding is recognised

@@ -7,12 +7,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tasks.recording.locator import Labels
-from tasks.recording.names import display_text
-from tasks.settings import SourceSettings
-from tasks.settings.base import WORDS
-from tasks.sources import _columns
-from tasks.sources._lists import cell_field
+from ..recording.locator import Labels
+from ..recording.names import display_text
+from ..settings import SourceSettings
+from ..settings.base import WORDS
+from . import _columns
+from ._lists import cell_field
 
 LONGEST = 200  # characters of a value
 

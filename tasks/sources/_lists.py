@@ -15,14 +15,14 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from tasks.base import language_codes
-from tasks.base.errors import UNREACHABLE, ItemError
-from tasks.recording import Ignored, Locator, Recording, TimedWord
-from tasks.recording.names import REST, display_text, is_utf8, recording_name
-from tasks.recording.whole_file import display_path
-from tasks.settings import SourceSettings
-from tasks.settings.base import READ
-from tasks.storage import bounds
+from ..base import language_codes
+from ..base.errors import UNREACHABLE, ItemError
+from ..recording import Ignored, Locator, Recording, TimedWord
+from ..recording.names import REST, display_text, is_utf8, recording_name
+from ..recording.whole_file import display_path
+from ..settings import SourceSettings
+from ..settings.base import READ
+from ..storage import bounds
 
 Entries = Iterator[Recording | Ignored]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from tasks.base.errors import ConfigError
-from tasks.recording.names import display_text
-from tasks.settings import SourceSettings
-from tasks.sources import _columns
-from tasks.sources._lists import cell_field, language_field
+from ..base.errors import ConfigError
+from ..recording.names import display_text
+from ..settings import SourceSettings
+from . import _columns
+from ._lists import cell_field, language_field
 
 Records = Sequence[Mapping[str, object]]
 Roles = Mapping[str, tuple[str, ...]]

@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tasks.base.errors import ConfigError, RunError
-from tasks.recording import Ignored
-from tasks.recording.names import display_text, recording_name
-from tasks.sources._paths import OUT_SIGN, RESULTS, skip_reason
-from tasks.storage import store_errors, urls
-from tasks.storage.containment import OUT_FOLDERS
+from ..base.errors import ConfigError, RunError
+from ..recording import Ignored
+from ..recording.names import display_text, recording_name
+from ..storage import store_errors, urls
+from ..storage.containment import OUT_FOLDERS
+from ._paths import OUT_SIGN, RESULTS, skip_reason
 
 
 class Object(NamedTuple):

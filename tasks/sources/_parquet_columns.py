@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.base.errors import ItemError
-from tasks.recording.parquet_tables import Table
-from tasks.sources._columns import LOOKED
-from tasks.storage import bounds
+from ..base.errors import ItemError
+from ..recording.parquet_tables import Table
+from ..storage import bounds
+from ._columns import LOOKED
 
 #: Names that each role's column may have, in order of preference.
 DEFAULTS = {

@@ -8,12 +8,12 @@ import posixpath
 import re
 import stat
 
-from tasks import storage
-from tasks.base.errors import ConfigError, ItemError, RunError
-from tasks.recording.file_kinds import HEAD, packing
-from tasks.recording.names import display_text, safe_name
-from tasks.storage import bounds, regular, urls
-from tasks.storage.containment import OUT_FOLDERS
+from .. import storage
+from ..base.errors import ConfigError, ItemError, RunError
+from ..recording.file_kinds import HEAD, packing
+from ..recording.names import display_text, safe_name
+from ..storage import bounds, regular, urls
+from ..storage.containment import OUT_FOLDERS
 
 #: Endings (lower case) of files that programs are still writing.
 TEMPORARY = ("~", ".part", ".partial", ".tmp", ".crdownload")

@@ -15,15 +15,17 @@ from itertools import chain
 
 import numpy as np
 
-from tasks.base.arrays import Bools, Int64s
-from tasks.base.errors import ItemError
-from tasks.recording import Ignored, Locator, Recording, Segment, unreachable
-from tasks.recording.names import recording_name
-from tasks.sources._channels import channels_field
-from tasks.sources._labels import LabelSettings, of_record
-from tasks.sources._layouts.folders import audio_below
-from tasks.sources._layouts.rows import Block, Described, FileRow, Found
-from tasks.sources._lists import (
+from ..base.arrays import Bools, Int64s
+from ..base.errors import ItemError
+from ..recording import Ignored, Locator, Recording, Segment, unreachable
+from ..recording.names import recording_name
+from ..storage import bounds
+from ..storage.local import stat_guard
+from ._channels import channels_field
+from ._labels import LabelSettings, of_record
+from ._layouts.folders import audio_below
+from ._layouts.rows import Block, Described, FileRow, Found
+from ._lists import (
     Entries,
     bad_line,
     cell_field,
@@ -33,10 +35,8 @@ from tasks.sources._lists import (
     reference_field,
     seconds_cell,
 )
-from tasks.sources._paths import is_plain, plain_root, resolve
-from tasks.sources._spans import Group, Line
-from tasks.storage import bounds
-from tasks.storage.local import stat_guard
+from ._paths import is_plain, plain_root, resolve
+from ._spans import Group, Line
 
 
 def listed(layout: Found, settings: LabelSettings) -> Entries:

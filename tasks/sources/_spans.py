@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from tasks.base.errors import ItemError
-from tasks.recording import Ignored, Recording, Segment, by_channel
-from tasks.recording.locator import Channels
-from tasks.recording.whole_file import of_file
-from tasks.sources._lists import Entries, again, bad_line, line_name
-from tasks.sources._paths import listed_name
-from tasks.storage import bounds
+from ..base.errors import ItemError
+from ..recording import Ignored, Recording, Segment, by_channel
+from ..recording.locator import Channels
+from ..recording.whole_file import of_file
+from ..storage import bounds
+from ._lists import Entries, again, bad_line, line_name
+from ._paths import listed_name
 
 
 @dataclass(slots=True)  # a frozen one takes three times as long to make

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from tasks.base.errors import ItemError
-from tasks.recording.container import size_of
+from ..base.errors import ItemError
+from ..recording.container import size_of
 
 BLOCK = 512
 

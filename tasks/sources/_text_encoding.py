@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import codecs
 
-from tasks.base.errors import ItemError
-from tasks.recording.names import display_text
+from ..base.errors import ItemError
+from ..recording.names import display_text
 
 BAD_TEXT = "bad_text"
 #: Encodings to show in the message for a text that is not UTF-8, with how it would read.

@@ -12,11 +12,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from tasks.base.errors import ItemError
-from tasks.recording import Ignored
-from tasks.recording.whole_file import of_file
-from tasks.settings.base import WORDS
-from tasks.sources._lists import (
+from ..base.errors import ItemError
+from ..recording import Ignored
+from ..recording.whole_file import of_file
+from ..settings.base import WORDS
+from ..storage import urls
+from ._lists import (
     Entries,
     ListSettings,
     again,
@@ -25,8 +26,7 @@ from tasks.sources._lists import (
     line_name,
     text_field,
 )
-from tasks.sources._paths import list_root, listed_name, resolve, text_list
-from tasks.storage import urls
+from ._paths import list_root, listed_name, resolve, text_list
 
 #: `<__dj__audio>`, `<__dj__image>`, `<__dj__video>` and the end of a chunk `<|__dj__eoc|>`.
 _TOKENS = re.compile(r"\s*(?:<__dj__\w+>|<\|__dj__\w+\|>)\s*")

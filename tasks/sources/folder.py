@@ -20,26 +20,32 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from tasks import storage
-from tasks.base.errors import ConfigError, ItemError
-from tasks.recording import Ignored, Locator, Recording, unreachable
-from tasks.recording.guard import stat_error
-from tasks.recording.names import display_text, recording_name, safe_name
-from tasks.recording.whole_file import of_file
-from tasks.settings import SourceSettings, StageSettings
-from tasks.settings.base import WORDS
-from tasks.sources import _text_encoding
-from tasks.sources._archives import Archive, is_archive
-from tasks.sources._beside import tables
-from tasks.sources._beside.choice import Texts, TextsSettings
-from tasks.sources._beside.folders import AHEAD, FolderTexts
-from tasks.sources._by_content import ReadFile, is_recording
-from tasks.sources._labels import of_record
-from tasks.sources._lists import failed
-from tasks.sources._objects import Object, walk
-from tasks.sources._paths import RESULTS, is_results, results_above, skip_reason, source_root
-from tasks.storage import urls
-from tasks.storage.local import stat_guard
+from .. import storage
+from ..base.errors import ConfigError, ItemError
+from ..recording import Ignored, Locator, Recording, unreachable
+from ..recording.guard import stat_error
+from ..recording.names import display_text, recording_name, safe_name
+from ..recording.whole_file import of_file
+from ..settings import SourceSettings, StageSettings
+from ..settings.base import WORDS
+from ..storage import urls
+from ..storage.local import stat_guard
+from . import _text_encoding
+from ._archives import Archive, is_archive
+from ._beside import tables
+from ._beside.choice import Texts, TextsSettings
+from ._beside.folders import AHEAD, FolderTexts
+from ._by_content import ReadFile, is_recording
+from ._labels import of_record
+from ._lists import failed
+from ._objects import Object, walk
+from ._paths import (
+    RESULTS,
+    is_results,
+    results_above,
+    skip_reason,
+    source_root,
+)
 
 #: Kinds of sources that read one file, by its ending.
 _KINDS = {

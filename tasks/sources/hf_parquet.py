@@ -20,17 +20,18 @@ from typing import Literal
 
 from pydantic import Field
 
-from tasks.base.errors import ConfigError, ItemError
-from tasks.recording import Ignored, Locator, Recording, file_kinds, patient
-from tasks.recording.guard import file_state
-from tasks.recording.locator import Labels
-from tasks.recording.names import display_text, safe_name
-from tasks.recording.parquet_tables import Table
-from tasks.recording.whole_file import display_path
-from tasks.settings.base import READ, WORDS
-from tasks.sources import _labels, _notes
-from tasks.sources._containers import containers
-from tasks.sources._lists import (
+from ..base.errors import ConfigError, ItemError
+from ..recording import Ignored, Locator, Recording, file_kinds, patient
+from ..recording.guard import file_state
+from ..recording.locator import Labels
+from ..recording.names import display_text, safe_name
+from ..recording.parquet_tables import Table
+from ..recording.whole_file import display_path
+from ..settings.base import READ, WORDS
+from ..storage import bounds
+from . import _labels, _notes
+from ._containers import containers
+from ._lists import (
     Entries,
     cell_field,
     language_field,
@@ -38,9 +39,14 @@ from tasks.sources._lists import (
     text_field,
     unlisted,
 )
-from tasks.sources._parquet_columns import DEFAULTS, Columns, find_columns, head_of, values
-from tasks.sources._paths import list_root, resolve
-from tasks.storage import bounds
+from ._parquet_columns import (
+    DEFAULTS,
+    Columns,
+    find_columns,
+    head_of,
+    values,
+)
+from ._paths import list_root, resolve
 
 LOOKED_FILES = 20  # in which unused columns are looked for
 

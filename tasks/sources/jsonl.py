@@ -20,12 +20,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from tasks.recording import Segment
-from tasks.settings import StageSettings
-from tasks.settings.base import WORDS
-from tasks.sources import _channels, _labels, _notes
-from tasks.sources._columns import LOOKED
-from tasks.sources._lists import (
+from ..recording import Segment
+from ..settings import StageSettings
+from ..settings.base import WORDS
+from ..storage import urls
+from . import _channels, _labels, _notes
+from ._columns import LOOKED
+from ._lists import (
     Entries,
     ListSettings,
     cell_field,
@@ -36,9 +37,8 @@ from tasks.sources._lists import (
     seconds_cell,
     timed_words,
 )
-from tasks.sources._paths import list_root, resolve, text_list
-from tasks.sources._spans import Line, grouped
-from tasks.storage import urls
+from ._paths import list_root, resolve, text_list
+from ._spans import Line, grouped
 
 Columns = dict[str, tuple[str, ...]]
 

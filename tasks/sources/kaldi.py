@@ -18,16 +18,17 @@ from typing import BinaryIO, Literal
 
 from pydantic import Field
 
-from tasks.base.errors import ConfigError, ItemError
-from tasks.recording import Ignored, Locator, Recording, Segment, patient
-from tasks.recording.by_channel import side
-from tasks.recording.locator import Channels
-from tasks.recording.names import display_text, recording_name, safe_name
-from tasks.recording.whole_file import display_path, of_file
-from tasks.settings import SourceSettings
-from tasks.settings.base import READ
-from tasks.sources._channels import channels_field
-from tasks.sources._lists import (
+from ..base.errors import ConfigError, ItemError
+from ..recording import Ignored, Locator, Recording, Segment, patient
+from ..recording.by_channel import side
+from ..recording.locator import Channels
+from ..recording.names import display_text, recording_name, safe_name
+from ..recording.whole_file import display_path, of_file
+from ..settings import SourceSettings
+from ..settings.base import READ
+from ..storage import urls
+from ._channels import channels_field
+from ._lists import (
     Entries,
     again,
     bad_line,
@@ -36,8 +37,7 @@ from tasks.sources._lists import (
     seconds_field,
     text_field,
 )
-from tasks.sources._paths import list_file, list_root, resolve, source_root
-from tasks.storage import urls
+from ._paths import list_file, list_root, resolve, source_root
 
 SIDES = "reco2file_and_channel"
 

@@ -23,13 +23,14 @@ from contextlib import suppress
 from itertools import islice
 from typing import BinaryIO, Literal, cast
 
-from tasks.base.errors import ItemError
-from tasks.recording import Segment, TimedWord
-from tasks.recording.locator import Channels
-from tasks.sources import _labels
-from tasks.sources._channels import channels_field
-from tasks.sources._columns import LOOKED
-from tasks.sources._lists import (
+from ..base.errors import ItemError
+from ..recording import Segment, TimedWord
+from ..recording.locator import Channels
+from ..storage import bounds, urls
+from . import _labels
+from ._channels import channels_field
+from ._columns import LOOKED
+from ._lists import (
     Entries,
     ListSettings,
     checked_span,
@@ -39,9 +40,8 @@ from tasks.sources._lists import (
     text_field,
     timed_words,
 )
-from tasks.sources._paths import list_file, list_root, resolve, text_list
-from tasks.sources._spans import Line, grouped
-from tasks.storage import bounds, urls
+from ._paths import list_file, list_root, resolve, text_list
+from ._spans import Line, grouped
 
 ALIGNMENT = "word"
 PACKED = ".jsonl.gz"

@@ -17,14 +17,15 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from tasks import storage
-from tasks.base.errors import ConfigError, ItemError
-from tasks.base.json_types import JsonObject
-from tasks.recording.file_kinds import HEAD, known
-from tasks.recording.names import display_text
-from tasks.settings import SourceSettings, StageSettings
-from tasks.settings.base import WORDS
-from tasks.sources import (
+from .. import storage
+from ..base.errors import ConfigError, ItemError
+from ..base.json_types import JsonObject
+from ..recording.file_kinds import HEAD, known
+from ..recording.names import display_text
+from ..settings import SourceSettings, StageSettings
+from ..settings.base import WORDS
+from ..storage import urls
+from . import (
     _archives,
     _channels,
     _columns,
@@ -34,12 +35,12 @@ from tasks.sources import (
     kaldi,
     lhotse,
 )
-from tasks.sources._audio_places import FOLDERS, LOOKED, is_there, place_of
-from tasks.sources._delimited import SEPARATORS, form_of
-from tasks.sources._layouts import LAYOUTS, found_in
-from tasks.sources._layouts.folders import some_below
-from tasks.sources._layouts.objects import json_list
-from tasks.sources._layouts.rows import (
+from ._audio_places import FOLDERS, LOOKED, is_there, place_of
+from ._delimited import SEPARATORS, form_of
+from ._layouts import LAYOUTS, found_in
+from ._layouts.folders import some_below
+from ._layouts.objects import json_list
+from ._layouts.rows import (
     Described,
     Found,
     Part,
@@ -49,10 +50,9 @@ from tasks.sources._layouts.rows import (
     of_parts,
     placed,
 )
-from tasks.sources._lists import Entries, ListSettings, json_object
-from tasks.sources._paths import list_root, results_above, source_root, text_list
-from tasks.sources._rows import listed
-from tasks.storage import urls
+from ._lists import Entries, ListSettings, json_object
+from ._paths import list_root, results_above, source_root, text_list
+from ._rows import listed
 
 LOOKED_PARTS = 5  # in which unused columns and unreadable languages are looked for
 ENDINGS = (".tsv", ".csv", ".psv")

@@ -14,18 +14,19 @@ from typing import BinaryIO, Literal, cast
 
 from pydantic import Field
 
-from tasks.base.errors import UNREACHABLE, ConfigError, ItemError
-from tasks.recording import Ignored, Locator, Recording, container, patient
-from tasks.recording.file_kinds import compression
-from tasks.recording.guard import file_state
-from tasks.recording.names import display_text, safe_name
-from tasks.recording.stream_copy import PACKINGS
-from tasks.recording.whole_file import display_path
-from tasks.settings import SourceSettings
-from tasks.settings.base import READ
-from tasks.sources._by_content import is_recording
-from tasks.sources._containers import containers
-from tasks.sources._lists import (
+from ..base.errors import UNREACHABLE, ConfigError, ItemError
+from ..recording import Ignored, Locator, Recording, container, patient
+from ..recording.file_kinds import compression
+from ..recording.guard import file_state
+from ..recording.names import display_text, safe_name
+from ..recording.stream_copy import PACKINGS
+from ..recording.whole_file import display_path
+from ..settings import SourceSettings
+from ..settings.base import READ
+from ..storage import bounds, urls
+from ._by_content import is_recording
+from ._containers import containers
+from ._lists import (
     Entries,
     bad_line,
     failed,
@@ -34,9 +35,8 @@ from tasks.sources._lists import (
     text_field,
     unlisted,
 )
-from tasks.sources._paths import list_file, list_root, listed_name, resolve
-from tasks.sources._tarwalk import Member, head, is_tar, members
-from tasks.storage import bounds, urls
+from ._paths import list_file, list_root, listed_name, resolve
+from ._tarwalk import Member, head, is_tar, members
 
 _ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _TEXTS = (".txt", ".json")

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tasks.base.arrays import Float32s
-from tasks.models import model_files, registry
-from tasks.models.onnx_session import session
-from tasks.speech.fbank import Fbank
+from ..base.arrays import Float32s
+from ..models import model_files, registry
+from ..models.onnx_session import session
+from .fbank import Fbank
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tasks.base.arrays import RATE, Float32s, Float64s
+from ..base.arrays import RATE, Float32s, Float64s
 
 EMPHASIS = 0.97
 FLOOR = 1.1920929e-07  # least energy, so that silence has a logarithm

@@ -21,7 +21,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.base.arrays import Float64s, Int32s, Int64s
+from ..base.arrays import Float64s, Int32s, Int64s
 
 Floats = NDArray[np.floating]
 Whole = TypeVar("Whole", bound=np.integer)

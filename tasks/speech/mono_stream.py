@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.base.arrays import RATE, Float32s
+from ..base.arrays import RATE, Float32s
 
 
 class MonoStream:

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tasks.base.arrays import RATE, Float32s
-from tasks.speech.silero import WINDOW, Probabilities
+from ..base.arrays import RATE, Float32s
+from .silero import WINDOW, Probabilities
 
 THRESHOLD, NEG_THRESHOLD = 0.5, 0.35
 PAUSE_WINDOWS = 3  # windows below NEG_THRESHOLD that end a region: 96 ms

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tasks.audio.types import Sides
-from tasks.base.arrays import RATE, Bools, Float32s, Float64s
-from tasks.speech.mono_stream import MonoStream
-from tasks.speech.silero import WINDOW, fresh_probabilities
+from ..audio.types import Sides
+from ..base.arrays import RATE, Bools, Float32s, Float64s
+from .mono_stream import MonoStream
+from .silero import WINDOW, fresh_probabilities
 
 MOST_CHANNELS = 8
 LOOKED = 1800.0  # s of a recording that are analysed

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tasks.audio.channels import mean
-from tasks.base.arrays import Float32s
-from tasks.models import model_files, registry, silero_graph
-from tasks.models.onnx_session import session
-from tasks.speech.mono_stream import MonoStream
+from ..audio.channels import mean
+from ..base.arrays import Float32s
+from ..models import model_files, registry, silero_graph
+from ..models.onnx_session import session
+from .mono_stream import MonoStream
 
 if TYPE_CHECKING:
     import onnxruntime

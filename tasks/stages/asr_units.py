@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.asr import SharedWindow, SpeechClip
-from tasks.base.arrays import Float32s
-from tasks.base.schema import EnhancedRow
-from tasks.shard_store import blobs
-from tasks.shard_store.llm_answers import ModelRequest
-from tasks.shard_store.model_answers import TextRequest
-from tasks.shard_store.shared_windows import Company
+from ..asr import SharedWindow, SpeechClip
+from ..base.arrays import Float32s
+from ..base.schema import EnhancedRow
+from ..shard_store import blobs
+from ..shard_store.llm_answers import ModelRequest
+from ..shard_store.model_answers import TextRequest
+from ..shard_store.shared_windows import Company
 
 CHUNK_SECONDS = 300.0  # audio in memory at once, unless the recogniser wants more
 
@@ -140,7 +140,7 @@ def _samples(shard: str, row: EnhancedRow, out: Path, rate: int) -> Float32s:
     """PCM of a row as float32 [n] at `rate` Hz."""
     samples = blobs.read(out, shard, row).astype(np.float32) / np.float32(32768.0)
     if row["rate"] != rate:
-        import soxr  # imported and warmed by tasks.preload before the first task
+        import soxr  # imported and warmed by uttermill.tasks.preload before the first task
 
         samples = soxr.resample(samples, row["rate"], rate, quality="HQ")
     return samples

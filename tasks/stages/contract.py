@@ -15,11 +15,11 @@ from typing import Protocol, TypeVar, cast
 
 import pyarrow as pa
 
-from tasks.base.schema import AnyRow, RecordingRow
-from tasks.plugins.contracts.members import Filled
-from tasks.settings.job import Job
-from tasks.shard_store.manifest import Footer
-from tasks.shard_store.shard_view import ShardView
+from ..base.schema import AnyRow, RecordingRow
+from ..plugins.contracts.members import Filled
+from ..settings.job import Job
+from ..shard_store.manifest import Footer
+from ..shard_store.shard_view import ShardView
 
 PER_SHARD = ("filter", "resample", "transcribe")
 STAGES = ("shard", *PER_SHARD, "package")  # of a run, in order
@@ -111,11 +111,14 @@ class Stage(StageModule[U], Protocol[U]):
 @cache
 def find(stage: str) -> Stage[Unit]:
     """filter, resample or transcribe, with defaults for members that the module omits."""
-    return cast(Stage[Unit], Filled(import_module(f"tasks.{stage}"), Stage))
+    return cast(Stage[Unit], Filled(import_module(f"uttermill.tasks.{stage}"), Stage))
 
 
 def worker(name: str) -> Worker[Work]:
     """The module of a stage, or of `probe`."""
     return cast(
-        Worker[Work], import_module("tasks.stages.probe" if name == "probe" else f"tasks.{name}")
+        Worker[Work],
+        import_module(
+            "uttermill.tasks.stages.probe" if name == "probe" else f"uttermill.tasks.{name}"
+        ),
     )

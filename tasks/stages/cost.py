@@ -21,8 +21,8 @@ from typing import Self
 
 import psutil
 
-from tasks.base import environment
-from tasks.settings.job import Cost
+from ..base import environment
+from ..settings.job import Cost
 
 GPU_WAIT = 5.0  # s to wait for the last sample
 GPU_EVERY = 0.5  # s between samples of the GPU; NVML's own figure covers 1/6 to 1 s

@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from tasks import audio
-from tasks.audio import Clip
-from tasks.audio.beside import Beside
-from tasks.audio.types import Samples, Weights
-from tasks.base.arrays import Float32s
-from tasks.base.schema import RecordingRow
-from tasks.recording import Locator, unreachable
-from tasks.recording.faults import Fault
-from tasks.recording.guard import UNPROVEN
-from tasks.recording.limits import Limits
-from tasks.segmenters import Segmenter, Span
-from tasks.storage import urls
+from .. import audio
+from ..audio import Clip
+from ..audio.beside import Beside
+from ..audio.types import Samples, Weights
+from ..base.arrays import Float32s
+from ..base.schema import RecordingRow
+from ..recording import Locator, unreachable
+from ..recording.faults import Fault
+from ..recording.guard import UNPROVEN
+from ..recording.limits import Limits
+from ..segmenters import Segmenter, Span
+from ..storage import urls
 
 # A long clip, decoded once while several readers consume it.
 #

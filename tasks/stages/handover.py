@@ -26,12 +26,12 @@ from uuid import uuid4
 import numpy as np
 import psutil
 
-from tasks.audio import Clip
-from tasks.base.arrays import Int16s
-from tasks.settings.job import Job
-from tasks.shard_store import blobs, recipe
-from tasks.stages import pcm
-from tasks.stages.cutting import TooEarly
+from ..audio import Clip
+from ..base.arrays import Int16s
+from ..settings.job import Job
+from ..shard_store import blobs, recipe
+from . import pcm
+from .cutting import TooEarly
 
 PENDING = "-pending"  # suffix of entries of a recording that is still being decoded
 

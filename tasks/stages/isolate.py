@@ -27,14 +27,14 @@ from typing import NamedTuple, TypeVar
 
 import psutil
 
-from tasks.base import environment, memory_limits
-from tasks.base.counting import counted
-from tasks.base.errors import KILLED, KilledFromOutside, MillError, RunError
-from tasks.base.logs import log
-from tasks.base.schema import AnyRow
-from tasks.settings.job import Job
-from tasks.stages import contract, known_good
-from tasks.stages.spawn_check import ended
+from ..base import environment, memory_limits
+from ..base.counting import counted
+from ..base.errors import KILLED, KilledFromOutside, MillError, RunError
+from ..base.logs import log
+from ..base.schema import AnyRow
+from ..settings.job import Job
+from . import contract, known_good
+from .spawn_check import ended
 
 POLL = 0.2  # s between checks of the child's memory
 START = 120.0  # s until a new process must reach its first unit
@@ -185,7 +185,7 @@ class _Child:
         self.answers = Connection(reading, writable=False)
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tasks.stages.isolate", str(os.getpid())],
+                [sys.executable, "-m", "uttermill.tasks.stages.isolate", str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=writing,
                 env=environment.of_child(),
@@ -272,7 +272,7 @@ class _Child:
 
 def main() -> None:
     """The child: units on stdin, rows on stdout."""
-    from tasks.stages import spawn_check
+    from . import spawn_check
 
     spawn_check.die_with_parent(int(sys.argv[1]))
     spawn_check.die_first(spawn_check.OF_ISOLATED)

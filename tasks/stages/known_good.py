@@ -15,22 +15,22 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from tasks import plugins
-from tasks.audio import Clip
-from tasks.base.arrays import RATE, Float32s
-from tasks.base.errors import ItemError, MillError, RunError
-from tasks.base.logs import log
-from tasks.plugins import backends
-from tasks.plugins.contracts.asr import Backend, EmittingBackend, SpeechClip
-from tasks.plugins.contracts.base import LoadedPlugin
-from tasks.plugins.contracts.enhance import EnhancerPlugin
-from tasks.settings import Plugin, StageSettings
-from tasks.settings.job import Job
-from tasks.settings.servers import ServerSettings
-from tasks.shard_store import enhanced
-from tasks.stages import measuring
-from tasks.stages.asr_units import Unit
-from tasks.stages.contract import Work
+from .. import plugins
+from ..audio import Clip
+from ..base.arrays import RATE, Float32s
+from ..base.errors import ItemError, MillError, RunError
+from ..base.logs import log
+from ..plugins import backends
+from ..plugins.contracts.asr import Backend, EmittingBackend, SpeechClip
+from ..plugins.contracts.base import LoadedPlugin
+from ..plugins.contracts.enhance import EnhancerPlugin
+from ..settings import Plugin, StageSettings
+from ..settings.job import Job
+from ..settings.servers import ServerSettings
+from ..shard_store import enhanced
+from . import measuring
+from .asr_units import Unit
+from .contract import Work
 
 SECONDS = 1.87  # s: an unlikely length for an item
 REPEATED = 3  # times: a voice long enough for a diarizer
@@ -115,7 +115,7 @@ def trials(stage: str, job: Job, units: Sequence[Work] | None = None) -> Iterato
     contacted."""
     if stage == "probe":
         if any(source.options.get("channels") == "auto" for source in job.sources):
-            from tasks import speech  # here: the main process does not need it
+            from .. import speech  # here: the main process does not need it
 
             yield Trial("the voice detector", None, partial(speech.spans, sound(RATE)), True)
     elif stage == "filter":
@@ -152,7 +152,7 @@ def _of_filter(job: Job) -> Iterator[Trial]:
     segmenter, settings = plugins.SEGMENTERS.resolve(job.filter.segmenter)
     hears = segmenter.hears(settings)
     if hears is not None:
-        from tasks.stages import whole_transcript
+        from . import whole_transcript
 
         load = partial(whole_transcript.backend_of, hears)
         yield from _recogniser(hears, load, segmenter.wants_emissions(settings))

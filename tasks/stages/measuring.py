@@ -9,23 +9,23 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
-from tasks import plugins
-from tasks.audio import Clip
-from tasks.audio.beside import Beside
-from tasks.base.schema import MeasureValue, RecordingRow
-from tasks.plugins import annotation_kinds
-from tasks.plugins.annotation_kinds import Annotations
-from tasks.plugins.contracts import SegmenterPlugin
-from tasks.plugins.contracts.base import PluginSettings
-from tasks.plugins.rules import Rule, judge
-from tasks.recording import turns
-from tasks.recording.faults import Fault, touching
-from tasks.recording.limits import Limits
-from tasks.recording.turns import Turn
-from tasks.segmenters import Span
-from tasks.settings import Plugin, StageSettings
-from tasks.settings.job import Job
-from tasks.shard_store import chosen_rules
+from .. import plugins
+from ..audio import Clip
+from ..audio.beside import Beside
+from ..base.schema import MeasureValue, RecordingRow
+from ..plugins import annotation_kinds
+from ..plugins.annotation_kinds import Annotations
+from ..plugins.contracts import SegmenterPlugin
+from ..plugins.contracts.base import PluginSettings
+from ..plugins.rules import Rule, judge
+from ..recording import turns
+from ..recording.faults import Fault, touching
+from ..recording.limits import Limits
+from ..recording.turns import Turn
+from ..segmenters import Span
+from ..settings import Plugin, StageSettings
+from ..settings.job import Job
+from ..shard_store import chosen_rules
 
 Result = TypeVar("Result")
 

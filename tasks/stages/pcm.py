@@ -13,15 +13,15 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks import plugins
-from tasks.audio import Clip
-from tasks.audio.blocks import all_finite, energy, regroup
-from tasks.audio.channels import CANCELLED, mean
-from tasks.audio.types import Weights
-from tasks.base.arrays import Float32s, Int16s
-from tasks.base.errors import ItemError
-from tasks.plugins.contracts import Resampler
-from tasks.settings import ResampleSettings, StageSettings
+from .. import plugins
+from ..audio import Clip
+from ..audio.blocks import all_finite, energy, regroup
+from ..audio.channels import CANCELLED, mean
+from ..audio.types import Weights
+from ..base.arrays import Float32s, Int16s
+from ..base.errors import ItemError
+from ..plugins.contracts import Resampler
+from ..settings import ResampleSettings, StageSettings
 
 Sample = TypeVar("Sample", np.float32, np.int16)
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from tasks import audio
-from tasks.base.errors import UNREACHABLE, ItemError, shortened
-from tasks.base.schema import RecordingRow
-from tasks.recording import Locator, unreachable
-from tasks.recording.guard import file_state
-from tasks.settings.job import Job
-from tasks.stages.contract import OfRecording
-from tasks.stages.listing import file_parts
-from tasks.storage import urls
+from .. import audio
+from ..base.errors import UNREACHABLE, ItemError, shortened
+from ..base.schema import RecordingRow
+from ..recording import Locator, unreachable
+from ..recording.guard import file_state
+from ..settings.job import Job
+from ..storage import urls
+from .contract import OfRecording
+from .listing import file_parts
 
 
 def compute(units: list[OfRecording], job: Job) -> Iterator[list[RecordingRow]]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tasks import audio, plugins
-from tasks.base.errors import ItemError
-from tasks.base.schema import CutRow, RecordingRow, TurnRow
-from tasks.plugins.contracts import SegmenterPlugin
-from tasks.recording import Segment
-from tasks.recording.limits import Limits
-from tasks.recording.tracks import locator_of
-from tasks.recording.turns import Turn, Voices, voices_in
-from tasks.segmenters import Segmenter, Span
-from tasks.settings import StageSettings
-from tasks.settings.job import Job
-from tasks.shard_store import cuts
+from .. import audio, plugins
+from ..base.errors import ItemError
+from ..base.schema import CutRow, RecordingRow, TurnRow
+from ..plugins.contracts import SegmenterPlugin
+from ..recording import Segment
+from ..recording.limits import Limits
+from ..recording.tracks import locator_of
+from ..recording.turns import Turn, Voices, voices_in
+from ..segmenters import Segmenter, Span
+from ..settings import StageSettings
+from ..settings.job import Job
+from ..shard_store import cuts
 
 Turns = tuple[Turn, ...]
 

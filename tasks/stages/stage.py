@@ -15,20 +15,20 @@ from typing import Protocol, cast
 
 import numpy as np
 
-from tasks import storage
-from tasks.base import process_memory
-from tasks.base.errors import RunError
-from tasks.base.schema import AnyRow
-from tasks.settings.job import Done, Job, Spent
-from tasks.shard_store import blobs, compaction, manifest, recipe, whole_job
-from tasks.shard_store.blobs import MadeAudio
-from tasks.shard_store.shard_view import ShardView
-from tasks.stages import contract
-from tasks.stages.contract import PER_SHARD as PER_SHARD
-from tasks.stages.contract import Stage, Unit
-from tasks.stages.cost import cpu_seconds
-from tasks.storage.atomic import HashedFile
-from tasks.storage.store import Publish
+from .. import storage
+from ..base import process_memory
+from ..base.errors import RunError
+from ..base.schema import AnyRow
+from ..settings.job import Done, Job, Spent
+from ..shard_store import blobs, compaction, manifest, recipe, whole_job
+from ..shard_store.blobs import MadeAudio
+from ..shard_store.shard_view import ShardView
+from ..storage.atomic import HashedFile
+from ..storage.store import Publish
+from . import contract
+from .contract import PER_SHARD as PER_SHARD
+from .contract import Stage, Unit
+from .cost import cpu_seconds
 
 COMMIT_EVERY = 120.0  # s; a kill loses at most this much work of a long shard
 COMMIT_BYTES = 512 << 20  # approximate bytes of a blob
@@ -132,7 +132,7 @@ def _round(stage: str, job: Job, shard: str, isolate: bool, progress: Progress |
 
 def _load(stage: str, module: Stage[Unit], units: list[Unit], job: Job) -> float:
     """Load the stage's models and try each once; returns the seconds that took."""
-    from tasks.stages import known_good
+    from . import known_good
 
     began = time.monotonic()
     module.load(job)
@@ -177,7 +177,7 @@ def _results(
     stage: str, module: Stage[Unit], units: list[Unit], job: Job, isolate: bool
 ) -> Iterator[Sequence[AnyRow]]:
     if isolate:
-        from tasks.stages import isolate as isolation
+        from . import isolate as isolation
 
         # No handover: an item that kills a resampler must do so in the resample stage.
         return isolation.results(stage, replace(job, scratch=None), units)

@@ -12,21 +12,21 @@ from functools import lru_cache
 import numpy as np
 import soxr
 
-from tasks import speech
-from tasks.asr import SpeechClip
-from tasks.audio import Clip
-from tasks.audio.channels import Heard
-from tasks.base.arrays import Float32s, Float64s
-from tasks.base.errors import ConfigError, ItemError, shortened
-from tasks.plugins import backends
-from tasks.plugins.contracts.asr import Backend, EmittingBackend
-from tasks.plugins.contracts.segmenters import Emissions, RecordingTranscript, Segmenter
-from tasks.recording import Locator, TimedWord
-from tasks.recording.limits import Limits
-from tasks.recording.turns import merged
-from tasks.segmenters import vad
-from tasks.settings import Plugin
-from tasks.stages import cutting
+from .. import speech
+from ..asr import SpeechClip
+from ..audio import Clip
+from ..audio.channels import Heard
+from ..base.arrays import Float32s, Float64s
+from ..base.errors import ConfigError, ItemError, shortened
+from ..plugins import backends
+from ..plugins.contracts.asr import Backend, EmittingBackend
+from ..plugins.contracts.segmenters import Emissions, RecordingTranscript, Segmenter
+from ..recording import Locator, TimedWord
+from ..recording.limits import Limits
+from ..recording.turns import merged
+from ..segmenters import vad
+from ..settings import Plugin
+from . import cutting
 
 BATCH_SECONDS = 300.0
 FRAME = 320  # samples: 20 ms

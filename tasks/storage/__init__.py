@@ -17,17 +17,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tasks.base.errors import ConfigError, RunError, UnsafePlace
-from tasks.base.json_types import parsed
-from tasks.storage.bounds import MAX_JSON_BYTES
-from tasks.storage.containment import check_name as check_name
-from tasks.storage.containment import inside as inside
-from tasks.storage.local import Local
-from tasks.storage.objects import Objects
-from tasks.storage.store import File, Span, Store
-from tasks.storage.store_errors import Archived
-from tasks.storage.store_errors import Away as Away
-from tasks.storage.urls import is_url, place
+from ..base.errors import ConfigError, RunError, UnsafePlace
+from ..base.json_types import parsed
+from .bounds import MAX_JSON_BYTES
+from .containment import check_name as check_name
+from .containment import inside as inside
+from .local import Local
+from .objects import Objects
+from .store import File, Span, Store
+from .store_errors import Archived
+from .store_errors import Away as Away
+from .urls import is_url, place
 
 LOCAL = Local()
 OBJECTS = Objects()

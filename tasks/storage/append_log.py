@@ -15,10 +15,10 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from tasks import storage
-from tasks.base.errors import ConfigError
-from tasks.storage import owners, probe, regular
-from tasks.storage.objects import Objects
+from .. import storage
+from ..base.errors import ConfigError
+from . import owners, probe, regular
+from .objects import Objects
 
 KEPT = 20_000  # objects that a process caches: they never change
 AT_ONCE = 8  # missing objects above which the whole folder is read by one request

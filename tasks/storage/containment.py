@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.base.errors import ConfigError, UnsafePlace
+from ..base.errors import ConfigError, UnsafePlace
 
 #: The folders that a run makes in its OUT.
 OUT_FOLDERS = ("manifests", "audio", "datasets", "runs")

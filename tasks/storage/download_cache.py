@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from tasks.storage.store_errors import FileSystem, protocols
+from .store_errors import FileSystem, protocols
 
 #: Bytes and files that a process caches, besides the last copy.
 CACHED_BYTES, CACHED_FILES = 256 << 20, 64

@@ -25,9 +25,9 @@ from uuid import uuid4
 
 import psutil
 
-from tasks.base.errors import ConfigError, OutLocked, RunError
-from tasks.base.logs import log
-from tasks.storage.objects import Objects
+from ..base.errors import ConfigError, OutLocked, RunError
+from ..base.logs import log
+from .objects import Objects
 
 RENEW = 5.0  # s between renewals
 LEASE = 30.0  # s without a renewal until an owner counts as dead, also to itself

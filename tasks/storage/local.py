@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.base.errors import ConfigError, UnsafePlace
-from tasks.storage import atomic, owners, probe, regular
-from tasks.storage.atomic import HashedFile
-from tasks.storage.containment import OUT_FOLDERS, inside
-from tasks.storage.store import File, Publish, ReadSpan, Span
+from ..base.errors import ConfigError, UnsafePlace
+from . import atomic, owners, probe, regular
+from .atomic import HashedFile
+from .containment import OUT_FOLDERS, inside
+from .store import File, Publish, ReadSpan, Span
 
 OPEN = 128  # files that `spans` keeps open
 LEAST_FREE = 200 << 20  # bytes that OUT's disk must have free before anything starts

@@ -16,10 +16,10 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from tasks import storage
-from tasks.base.errors import ConfigError, OutLocked
-from tasks.storage import lease, owners, probe, regular
-from tasks.storage.lease import check as check
+from .. import storage
+from ..base.errors import ConfigError, OutLocked
+from . import lease, owners, probe, regular
+from .lease import check as check
 
 NAME = ".lock"
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.base.arrays import Int32s
+from ..base.arrays import Int32s
 
 LIMIT = 2**31 - 1  # bytes of an array
 Scalar = TypeVar("Scalar", bound=np.generic)

@@ -21,13 +21,13 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from tasks.base.errors import ConfigError, RunError
-from tasks.storage import download_cache
-from tasks.storage.atomic import HashedFile
-from tasks.storage.containment import inside
-from tasks.storage.local import Local
-from tasks.storage.store import File, Publish, ReadSpan, Span
-from tasks.storage.store_errors import (
+from ..base.errors import ConfigError, RunError
+from . import download_cache
+from .atomic import HashedFile
+from .containment import inside
+from .local import Local
+from .store import File, Publish, ReadSpan, Span
+from .store_errors import (
     Entry,
     asking,
     files_in,

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tasks.base.errors import ConfigError
-from tasks.storage import atomic
+from ..base.errors import ConfigError
+from . import atomic
 
 ELSEWHERE = (
     "put OUT on a local disk or NFS, and copy the dataset from there; give a bucket that is "

@@ -13,14 +13,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tasks import storage
-from tasks.base.errors import ConfigError, RunError
-from tasks.base.json_types import PublishedEntry
-from tasks.base.schema import DATASET_FILE
-from tasks.storage import lock
-from tasks.storage.atomic import fsync
-from tasks.storage.containment import LATEST
-from tasks.storage.objects import Objects
+from .. import storage
+from ..base.errors import ConfigError, RunError
+from ..base.json_types import PublishedEntry
+from ..base.schema import DATASET_FILE
+from . import lock
+from .atomic import fsync
+from .containment import LATEST
+from .objects import Objects
 
 VERSION = re.compile(r"v[0-9]{4,}")  # name of a version's folder
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from tasks.base import process_memory
-from tasks.base.arrays import Int64s
-from tasks.base.errors import ConfigError, RunError
+from ..base import process_memory
+from ..base.arrays import Int64s
+from ..base.errors import ConfigError, RunError
 
 if TYPE_CHECKING:  # it takes tens of MB; only some processes need it
     from duckdb import DuckDBPyConnection

@@ -47,7 +47,7 @@ def options(scheme: str) -> Mapping[str, object]:
     if scheme in ("http", "https"):  # follow a listing's links only to files below it
         return {"get_client": _client, "same_scheme": False}
     if scheme in ("s3", "s3a"):
-        from tasks.storage.s3_session import Staying
+        from .s3_session import Staying
 
         return {"config_kwargs": {"http_session_cls": Staying}}
     return {}

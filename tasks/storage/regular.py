@@ -11,7 +11,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from tasks.base.errors import ConfigError
+from ..base.errors import ConfigError
 
 _KINDS = {
     stat.S_IFLNK: "link",

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks.base.arrays import Bools, FixedBytes, Int64s, UInt64s
-from tasks.storage import long_columns
+from ..base.arrays import Bools, FixedBytes, Int64s, UInt64s
+from . import long_columns
 
 Key = TypeVar("Key", bound=np.generic)
 Value = TypeVar("Value", bound=np.signedinteger)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from tasks.storage.atomic import HashedFile
+from .atomic import HashedFile
 
 if TYPE_CHECKING:
     import pyarrow as pa

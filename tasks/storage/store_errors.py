@@ -10,8 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol, TypeAlias, cast
 
-from tasks.base.errors import RunError
-from tasks.storage import redirects
+from ..base.errors import RunError
+from . import redirects
 
 #: S3's error codes for a condition that fails, and for two conditional puts at the same time.
 _CONDITION = {"PreconditionFailed", "ConditionalRequestConflict"}

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks import storage
-from tasks.base.arrays import Int64s
+from .. import storage
+from ..base.arrays import Int64s
 
 
 def arrow(path: Path) -> AbstractContextManager[pa.NativeFile]:

@@ -19,12 +19,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from tasks.base import masking
-from tasks.base.errors import ConfigError, ItemError
-from tasks.storage import download_cache, redirects, regular
-from tasks.storage.bounds import MAX_LINE_BYTES, megabytes
-from tasks.storage.local import stat_guard
-from tasks.storage.store_errors import FileSystem, ObjectState, state_of, store_errors
+from ..base import masking
+from ..base.errors import ConfigError, ItemError
+from . import download_cache, redirects, regular
+from .bounds import MAX_LINE_BYTES, megabytes
+from .local import stat_guard
+from .store_errors import FileSystem, ObjectState, state_of, store_errors
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 #: Stores that settings may name. Other file systems of fsspec read this machine, or wrap another

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks import storage
-from tasks.base.errors import ConfigError, RunError, UnsafePlace
-from tasks.base.json_types import DatasetJson, PublishedEntry, parsed
-from tasks.base.logs import log
-from tasks.base.schema import DATASET_FILE
-from tasks.storage import publication, tables
-from tasks.storage.publication import VERSION
+from .. import storage
+from ..base.errors import ConfigError, RunError, UnsafePlace
+from ..base.json_types import DatasetJson, PublishedEntry, parsed
+from ..base.logs import log
+from ..base.schema import DATASET_FILE
+from . import publication, tables
+from .publication import VERSION
 
 NEEDED = {"files", "settings"}  # of DatasetJson, in every release
 

@@ -5,9 +5,9 @@ Their contract is `tasks.plugins.contracts.text`.
 
 from __future__ import annotations
 
-from tasks.plugins.contracts.text import ScoredTranscript, words
-from tasks.plugins.rules import Within
-from tasks.settings import StageSettings, Threshold
+from ..plugins.contracts.text import ScoredTranscript, words
+from ..plugins.rules import Within
+from ..settings import StageSettings, Threshold
 
 #: Numbers that every rule may limit, besides `language` and its own columns.
 SHARED_COLUMNS = (

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tasks.plugins.rules import Limit, Rule
-from tasks.scoring import UNSPACED_CHARACTER, agreement
-from tasks.settings import StageSettings, Threshold
-from tasks.settings.base import WORDS
-from tasks.text import ScoredTranscript
+from ..plugins.rules import Limit, Rule
+from ..scoring import UNSPACED_CHARACTER, agreement
+from ..settings import StageSettings, Threshold
+from ..settings.base import WORDS
+from . import ScoredTranscript
 
 COLUMNS = {
     "agreement": ("1", "1 − mean rate of errors between two recognisers, over all pairs"),

@@ -18,12 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.base.arrays import Float64s, Int64s, UInt64s
-from tasks.base.json_types import JsonObject
-from tasks.plugins.contracts.corpuswide import Rows
-from tasks.plugins.rules import Rejection, Rule
-from tasks.scoring import said
-from tasks.settings import StageSettings, Threshold
+from ..base.arrays import Float64s, Int64s, UInt64s
+from ..base.json_types import JsonObject
+from ..plugins.contracts.corpuswide import Rows
+from ..plugins.rules import Rejection, Rule
+from ..scoring import said
+from ..settings import StageSettings, Threshold
 
 LEFT_OUT = str.maketrans("", "", ",.!?\"'，。！？“”‘’ ")
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import re
 
-from tasks.plugins.rules import Limit, Rule
-from tasks.settings import Threshold
-from tasks.text import Exemption, ScoredTranscript
+from ..plugins.rules import Limit, Rule
+from ..settings import Threshold
+from . import Exemption, ScoredTranscript
 
 COLUMNS = {
     "char_rate_alphabetic": ("1/s", "letters a second; null for texts in syllabic scripts"),

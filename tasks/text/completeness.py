@@ -7,9 +7,9 @@ reference. The detail of a text with a hole says where in the clip it begins.
 
 from __future__ import annotations
 
-from tasks.plugins.rules import Limit, Rule
-from tasks.settings import Threshold
-from tasks.text import Exemption
+from ..plugins.rules import Limit, Rule
+from ..settings import Threshold
+from . import Exemption
 
 
 class Settings(Exemption):

@@ -6,9 +6,9 @@ Bytes of UTF-8 over bytes of its zlib stream. Whisper takes more than 2.4 for a 
 
 from __future__ import annotations
 
-from tasks.plugins.rules import Limit, Rule
-from tasks.settings import Threshold
-from tasks.text import Exemption
+from ..plugins.rules import Limit, Rule
+from ..settings import Threshold
+from . import Exemption
 
 
 class Settings(Exemption):

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from math import log
 
-from tasks.plugins.rules import Limit, Rule
-from tasks.settings import Threshold
-from tasks.text import Exemption, ScoredTranscript, words
+from ..plugins.rules import Limit, Rule
+from ..settings import Threshold
+from . import Exemption, ScoredTranscript, words
 
 COLUMNS = {
     "confidence": ("nats", "log-probability of text and speech together; more in short clips")

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from rapidfuzz.distance import Levenshtein
 
-from tasks.plugins.rules import Limit, Rule
-from tasks.scoring import spoken, words
-from tasks.settings import StageSettings, Threshold
-from tasks.text import ScoredTranscript
+from ..plugins.rules import Limit, Rule
+from ..scoring import spoken, words
+from ..settings import StageSettings, Threshold
+from . import ScoredTranscript
 
 COLUMNS = {
     "edge_errors_first": ("words", "missing or extra before the first word that was heard right"),

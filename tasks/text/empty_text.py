@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tasks.plugins.rules import Limit, Rule
-from tasks.settings import StageSettings, Threshold
+from ..plugins.rules import Limit, Rule
+from ..settings import StageSettings, Threshold
 
 
 class Settings(StageSettings):

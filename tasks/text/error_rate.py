@@ -13,10 +13,10 @@ it.
 
 from __future__ import annotations
 
-from tasks.plugins.rules import Limit, Rule
-from tasks.scoring import UNSPACED_CHARACTER, said
-from tasks.settings import StageSettings, Threshold
-from tasks.text import ScoredTranscript, words
+from ..plugins.rules import Limit, Rule
+from ..scoring import UNSPACED_CHARACTER, said
+from ..settings import StageSettings, Threshold
+from . import ScoredTranscript, words
 
 COLUMNS = {
     "error_rate_spaced": ("1", "CER against a reference in a script with spaces"),

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
 
-from tasks.plugins.rules import Limit, Rule
-from tasks.settings import Threshold
-from tasks.text import Exemption, ScoredTranscript, sure, words
+from ..plugins.rules import Limit, Rule
+from ..settings import Threshold
+from . import Exemption, ScoredTranscript, sure, words
 
 COLUMNS = {
     "hallucination_credits": ("1", "1 where the text is a credit or ends with one, else 0"),
@@ -51,7 +51,9 @@ def _lists() -> dict[str, Phrases]:
     """The phrases of each kind."""
     phrases: dict[str, Phrases] = {}
     kind = ""
-    for line in files("tasks.text").joinpath("hallucinations.txt").read_text("utf-8").splitlines():
+    for line in (
+        files("uttermill.tasks.text").joinpath("hallucinations.txt").read_text("utf-8").splitlines()
+    ):
         if line.startswith("["):
             kind = line.strip("[]")
         elif line and not line.startswith("#"):

@@ -24,13 +24,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import field_validator
 
-from tasks.base.arrays import Bools, Float32s, Float64s, Int32s, Int64s
-from tasks.base.json_types import JsonObject
-from tasks.plugins.contracts.corpuswide import Rows
-from tasks.plugins.rules import Allowed, Limit, Rejection, Rule
-from tasks.settings import Threshold
-from tasks.settings.base import WORDS
-from tasks.text import Exemption, sure
+from ..base.arrays import Bools, Float32s, Float64s, Int32s, Int64s
+from ..base.json_types import JsonObject
+from ..plugins.contracts.corpuswide import Rows
+from ..plugins.rules import Allowed, Limit, Rejection, Rule
+from ..settings import Threshold
+from ..settings.base import WORDS
+from . import Exemption, sure
 
 BY_EAR = True
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from tasks.base.errors import ConfigError
-from tasks.plugins.rules import Limit, Rule
-from tasks.scoring.normalisers import base
-from tasks.settings import Threshold
-from tasks.text import Exemption, ScoredTranscript
+from ..base.errors import ConfigError
+from ..plugins.rules import Limit, Rule
+from ..scoring.normalisers import base
+from ..settings import Threshold
+from . import Exemption, ScoredTranscript
 
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier

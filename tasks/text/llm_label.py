@@ -18,19 +18,19 @@ from typing import Self
 import numpy as np
 from pydantic import Field, field_serializer, field_validator, model_validator
 
-from tasks.audio.wav import write_wav_bytes
-from tasks.base import masking
-from tasks.base.arrays import RATE, Float32s
-from tasks.base.errors import ConfigError, shortened
-from tasks.base.json_types import JsonObject
-from tasks.plugins.annotation_kinds import Label
-from tasks.plugins.contracts.text import Answer, Question, ScoredTranscript
-from tasks.plugins.rules import Allowed, Limit, Rule
-from tasks.served import chat, client
-from tasks.served.client import Body, Client, Failed, Server, Service
-from tasks.settings import StageSettings, Threshold
-from tasks.settings.base import WORDS
-from tasks.settings.servers import ChatServer, ChatSettings
+from ..audio.wav import write_wav_bytes
+from ..base import masking
+from ..base.arrays import RATE, Float32s
+from ..base.errors import ConfigError, shortened
+from ..base.json_types import JsonObject
+from ..plugins.annotation_kinds import Label
+from ..plugins.contracts.text import Answer, Question, ScoredTranscript
+from ..plugins.rules import Allowed, Limit, Rule
+from ..served import chat, client
+from ..served.client import Body, Client, Failed, Server, Service
+from ..settings import StageSettings, Threshold
+from ..settings.base import WORDS
+from ..settings.servers import ChatServer, ChatSettings
 
 VERSION = 1  # raise it when other answers are accepted
 WHERE = "transcribe.verdicts.llm_label"

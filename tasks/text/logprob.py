@@ -6,9 +6,9 @@ Mean log-probability of a token, in nats. Whisper decodes a window again if it i
 
 from __future__ import annotations
 
-from tasks.plugins.rules import Limit, Rule
-from tasks.settings import Threshold
-from tasks.text import Exemption
+from ..plugins.rules import Limit, Rule
+from ..settings import Threshold
+from . import Exemption
 
 
 class Settings(Exemption):

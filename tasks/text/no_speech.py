@@ -9,9 +9,9 @@ or more with less detected speech than `min_recording_speech`, unless the source
 
 from __future__ import annotations
 
-from tasks.plugins.rules import Limit, Rule
-from tasks.settings import Threshold
-from tasks.text import Exemption, sure
+from ..plugins.rules import Limit, Rule
+from ..settings import Threshold
+from . import Exemption, sure
 
 
 class Settings(Exemption):

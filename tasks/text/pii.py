@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from tasks.plugins.contracts.text import Hidden
-from tasks.plugins.rules import Limit, Rule
-from tasks.settings import StageSettings, Threshold
-from tasks.settings.base import WORDS
-from tasks.text import ScoredTranscript
-from tasks.text._pii import finding
+from ..plugins.contracts.text import Hidden
+from ..plugins.rules import Limit, Rule
+from ..settings import StageSettings, Threshold
+from ..settings.base import WORDS
+from . import ScoredTranscript
+from ._pii import finding
 
 Kind = Literal["email", "account", "id", "card", "phone"]
 COLUMNS = {

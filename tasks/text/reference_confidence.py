@@ -8,9 +8,9 @@ report's chart of the column before you choose a limit.
 
 from __future__ import annotations
 
-from tasks.plugins.rules import Limit, Rule
-from tasks.settings import StageSettings, Threshold
-from tasks.text import ScoredTranscript
+from ..plugins.rules import Limit, Rule
+from ..settings import StageSettings, Threshold
+from . import ScoredTranscript
 
 DOUBTFUL = 0.1
 COLUMNS = {

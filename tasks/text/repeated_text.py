@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from tasks.base.arrays import Bools, Float64s, Int64s
-from tasks.base.json_types import JsonObject
-from tasks.plugins.contracts.corpuswide import Rows
-from tasks.plugins.rules import Rejection, Rule
-from tasks.scoring import near_texts
-from tasks.settings import StageSettings, Threshold
+from ..base.arrays import Bools, Float64s, Int64s
+from ..base.json_types import JsonObject
+from ..plugins.contracts.corpuswide import Rows
+from ..plugins.rules import Rejection, Rule
+from ..scoring import near_texts
+from ..settings import StageSettings, Threshold
 
 COMPARES = True
 US = 1_000_000  # µs in a second

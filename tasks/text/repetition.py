@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.plugins.rules import Limit, Rule
-from tasks.settings import Threshold
-from tasks.text import Exemption, ScoredTranscript
+from ..plugins.rules import Limit, Rule
+from ..settings import Threshold
+from . import Exemption, ScoredTranscript
 
 COLUMNS = {"repetition": ("1", "share of words in an n-gram said five times or more in a row")}
 LONGEST_NGRAM = 8

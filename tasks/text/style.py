@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 from pydantic import model_validator
 
-from tasks.base.arrays import Float64s
-from tasks.base.json_types import JsonObject
-from tasks.plugins.annotation_kinds import Label
-from tasks.plugins.contracts.corpuswide import Rows
-from tasks.plugins.rules import Rejection, Rule
-from tasks.settings import StageSettings, Threshold
-from tasks.settings.base import WORDS
+from ..base.arrays import Float64s
+from ..base.json_types import JsonObject
+from ..plugins.annotation_kinds import Label
+from ..plugins.contracts.corpuswide import Rows
+from ..plugins.rules import Rejection, Rule
+from ..settings import StageSettings, Threshold
+from ..settings.base import WORDS
 
 STEPS = ("very_low", "low", "middle", "high", "very_high")
 QUANTILES = (10, 30, 70, 90)  # %

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tasks import plugins
-from tasks.asr import SpeechClip, fake, faster_whisper
-from tasks.asr._whisper import loading
-from tasks.base import shelves
-from tasks.base.errors import ConfigError
-from tasks.settings import role
+from uttermill.tasks import plugins
+from uttermill.tasks.asr import SpeechClip, fake, faster_whisper
+from uttermill.tasks.asr._whisper import loading
+from uttermill.tasks.base import shelves
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.settings import role
 
 RATE = 16000
 
@@ -44,7 +44,7 @@ def test_what_a_plugin_is_made_of_is_no_plugin() -> None:
 
 def test_importing_the_shelf_is_light() -> None:
     code = (
-        "import sys, tasks.asr.faster_whisper, tasks.asr.fake; "
+        "import sys, uttermill.tasks.asr.faster_whisper, uttermill.tasks.asr.fake; "
         "print([m for m in ('faster_whisper', 'ctranslate2', 'onnxruntime') if m in sys.modules])"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

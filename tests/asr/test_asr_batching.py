@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.asr import _batching
-from tasks.asr._batching import Limit, batches, shared
+from uttermill.tasks.asr import _batching
+from uttermill.tasks.asr._batching import Limit, batches, shared
 
 OOM = RuntimeError("CUDA failed with error out of memory")
 LEFT_BEHIND = RuntimeError("parallel_for failed: cudaErrorInvalidDevice: invalid device ordinal")

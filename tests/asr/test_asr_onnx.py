@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.asr import SpeechClip, Transcript, onnx_asr, sherpa_onnx
-from tasks.base.errors import ConfigError
-from tasks.models import onnx_session
 from tests.helpers import tiny_onnx
+from uttermill.tasks.asr import SpeechClip, Transcript, onnx_asr, sherpa_onnx
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.models import onnx_session
 
 RATE = 16000
 TRANSDUCERS = ("nemo_transducer", "rnnt", "zipformer")
@@ -259,7 +259,10 @@ def test_errors_of_onnx_runtime_are_known_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("use", ["onnx_asr", "sherpa_onnx"])
 def test_importing_it_is_light(use: str) -> None:
-    code = f"import sys, tasks.asr.{use}; print(json.dumps([n in sys.modules for n in {[use]}]))"
+    code = (
+        f"import sys, uttermill.tasks.asr.{use}; "
+        f"print(json.dumps([n in sys.modules for n in {[use]}]))"
+    )
     command = [sys.executable, "-c", "import json; " + code]
     shown = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(shown.stdout) == [False]

@@ -16,9 +16,11 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.asr import SharedWindow, SpeechClip, Transcript, Word, faster_whisper
-from tasks.asr._whisper import windows
-from tasks.asr._whisper.passages import (
+from tests.helpers import corpus, fuzz
+from tests.helpers.stub_whisper import Ear, Span, StubWhisper, heard
+from uttermill.tasks.asr import SharedWindow, SpeechClip, Transcript, Word, faster_whisper
+from uttermill.tasks.asr._whisper import windows
+from uttermill.tasks.asr._whisper.passages import (
     TOKENS,
     WINDOW_SECONDS,
     apart,
@@ -26,14 +28,12 @@ from tasks.asr._whisper.passages import (
     requests_of,
     told_after,
 )
-from tasks.asr._whisper.results import BeamResult, Context, Language, Window
-from tasks.base.arrays import RATE
-from tasks.insight.estimating import planning
-from tasks.settings.job import Job
-from tasks.shard_store import shared_windows
-from tasks.stages.asr_units import Sharing, Unit, chunks
-from tests.helpers import corpus, fuzz
-from tests.helpers.stub_whisper import Ear, Span, StubWhisper, heard
+from uttermill.tasks.asr._whisper.results import BeamResult, Context, Language, Window
+from uttermill.tasks.base.arrays import RATE
+from uttermill.tasks.insight.estimating import planning
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import shared_windows
+from uttermill.tasks.stages.asr_units import Sharing, Unit, chunks
 
 # --- who shares a window -----------------------------------------------------------------------
 

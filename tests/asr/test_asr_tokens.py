@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from tasks.asr import Word
-from tasks.asr._tokens import aligned, mean, words
+from uttermill.tasks.asr import Word
+from uttermill.tasks.asr._tokens import aligned, mean, words
 
 
 def test_tokens_become_words() -> None:

@@ -16,10 +16,10 @@ import soundfile as sf
 import soxr
 from numpy.typing import NDArray
 
-from tasks import scoring, speech
-from tasks.asr import SharedWindow, SpeechClip, Transcript, faster_whisper
-from tasks.asr._whisper import whole_clips
-from tasks.base.errors import ConfigError
+from uttermill.tasks import scoring, speech
+from uttermill.tasks.asr import SharedWindow, SpeechClip, Transcript, faster_whisper
+from uttermill.tasks.asr._whisper import whole_clips
+from uttermill.tasks.base.errors import ConfigError
 
 RATE = 16000
 BEFORE, AFTER = 0.5, 1.0  # s of silence around the first clip
@@ -38,7 +38,7 @@ def backend() -> faster_whisper.Backend:
 def spoken() -> list[tuple[str, NDArray[np.float32]]]:
     """Sentence and samples, of espeak-ng."""
     pytest.importorskip("espeakng_loader")
-    from flows.demo import corpus as demo
+    from uttermill.flows.demo import corpus as demo
 
     lines = [line for language, line in demo.sentences() if language == "en"][:2]
     voices = demo.speak(lines)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tasks.asr import SpeechClip, Word
-from tasks.asr._whisper import whole_clips
-from tasks.asr._whisper.results import BeamResult, Language, Window
-from tasks.asr._whisper.whole_clips import Hearing, Hole, holes
-from tasks.base.arrays import RATE
-from tasks.text import completeness
 from tests.helpers.stub_whisper import Ear, Span, heard
+from uttermill.tasks.asr import SpeechClip, Word
+from uttermill.tasks.asr._whisper import whole_clips
+from uttermill.tasks.asr._whisper.results import BeamResult, Language, Window
+from uttermill.tasks.asr._whisper.whole_clips import Hearing, Hole, holes
+from uttermill.tasks.base.arrays import RATE
+from uttermill.tasks.text import completeness
 
 
 def clip(seconds: float, *speech: Span) -> SpeechClip:

@@ -11,12 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.asr import SharedWindow, SpeechClip, Transcript, Word, faster_whisper
-from tasks.asr._whisper import loading, long_clips, results, settings, whole_clips, windows
-from tasks.asr._whisper.results import Context
-from tasks.base.errors import ConfigError
-from tasks.plugins import gpu
 from tests.helpers.stub_whisper import LOOP, WORDS, StubWhisper, clip
+from uttermill.tasks.asr import SharedWindow, SpeechClip, Transcript, Word, faster_whisper
+from uttermill.tasks.asr._whisper import (
+    loading,
+    long_clips,
+    results,
+    settings,
+    whole_clips,
+    windows,
+)
+from uttermill.tasks.asr._whisper.results import Context
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.plugins import gpu
 
 RATE = 16000
 

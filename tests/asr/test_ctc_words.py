@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from tasks.asr import SpeechClip, Transcript, _given_words
 from tests.helpers import corpus
 from tests.segmenters import test_ctc
 from tests.segmenters.test_ctc import RATE, backend, model
+from uttermill.tasks.asr import SpeechClip, Transcript, _given_words
 
 STEP = 0.01  # s of a frame, so that pieces of a clip are whole frames
 SAID = "--" + "aab-b-|--c-d-|---d-a-|--b-a-d--"  # abb cd da bad

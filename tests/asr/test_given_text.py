@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import soxr
 
-from flows.demo.corpus import STORY
-from tasks.asr import SpeechClip, Transcript, Word, faster_whisper
-from tasks.asr._given_words import words_of
-from tasks.asr._whisper import given_text
 from tests.helpers import timed_speech
 from tests.helpers.timed_speech import Floats, Line, Spoken
+from uttermill.flows.demo.corpus import STORY
+from uttermill.tasks.asr import SpeechClip, Transcript, Word, faster_whisper
+from uttermill.tasks.asr._given_words import words_of
+from uttermill.tasks.asr._whisper import given_text
 
 RATE = 16_000
 TEXTS = {

@@ -10,16 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from tasks import pipeline, transcribe
-from tasks.plugins.rules import judge
-from tasks.runs.executor import Here
-from tasks.settings import Plugin, TranscribeSettings
-from tasks.settings.job import Job
-from tasks.shard_store import chosen_rules, language_vote, text_values
-from tasks.shard_store.language_vote import SURE_PROBABILITY, SURE_SECONDS, Vote
-from tasks.shard_store.utterance import UNHEARD, CutUtterance, HeardUtterance
-from tasks.stages import stage
 from tests.helpers import corpus
+from uttermill.tasks import pipeline, transcribe
+from uttermill.tasks.plugins.rules import judge
+from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.settings import Plugin, TranscribeSettings
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import chosen_rules, language_vote, text_values
+from uttermill.tasks.shard_store.language_vote import SURE_PROBABILITY, SURE_SECONDS, Vote
+from uttermill.tasks.shard_store.utterance import UNHEARD, CutUtterance, HeardUtterance
+from uttermill.tasks.stages import stage
 
 GUESSING = {"use": "tests.plugins.guessing_asr"}
 

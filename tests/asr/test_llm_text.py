@@ -11,21 +11,21 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flows import checks, settings
-from tasks.base.errors import ConfigError, RunError
-from tasks.insight.estimating import planning
-from tasks.publish.upkeep import prune
-from tasks.publish.upkeep.prune import KeptSettings
-from tasks.publish.upkeep.verify import verify
-from tasks.served.llm_text import CONTROL, Writer, Written, judged
-from tasks.settings.job import Job
-from tasks.settings.servers import LlmText
-from tasks.shard_store import decision_log as reviews
-from tasks.shard_store import manifest, recipe
-from tasks.storage import versions
 from tests.helpers import corpus
 from tests.helpers.chat_server import ChatServer, serving
 from tests.helpers.post_server import Answer
+from uttermill.flows import checks, settings
+from uttermill.tasks.base.errors import ConfigError, RunError
+from uttermill.tasks.insight.estimating import planning
+from uttermill.tasks.publish.upkeep import prune
+from uttermill.tasks.publish.upkeep.prune import KeptSettings
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.served.llm_text import CONTROL, Writer, Written, judged
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.settings.servers import LlmText
+from uttermill.tasks.shard_store import decision_log as reviews
+from uttermill.tasks.shard_store import manifest, recipe
+from uttermill.tasks.storage import versions
 
 SAID = "the bank is closed on mondays"
 KEY = "sk-hunter2-hunter2"

@@ -17,10 +17,10 @@ import psutil
 import pytest
 from numpy.typing import NDArray
 
-from tasks import scoring
-from tasks.asr import SpeechClip, Transcript, _pieces, moonshine
-from tasks.base.errors import ConfigError
-from tasks.models import model_files
+from uttermill.tasks import scoring
+from uttermill.tasks.asr import SpeechClip, Transcript, _pieces, moonshine
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.models import model_files
 
 RATE = 16000
 
@@ -35,7 +35,7 @@ def noise(seconds: float, seed: int = 0, level: float = 0.1) -> NDArray[np.float
 
 def test_importing_it_is_light_and_asks_nobody() -> None:
     code = (
-        "import sys, tasks.asr.moonshine as m; m.weights(m.Settings()); "
+        "import sys, uttermill.tasks.asr.moonshine as m; m.weights(m.Settings()); "
         "print([n for n in ('moonshine_voice', 'requests', 'onnxruntime') if n in sys.modules])"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -95,7 +95,7 @@ def backend() -> moonshine.Backend:
 @pytest.fixture(scope="module")
 def spoken() -> list[tuple[str, NDArray[np.float32]]]:
     """Sentence and samples, of espeak-ng."""
-    from flows.demo import corpus as demo
+    from uttermill.flows.demo import corpus as demo
 
     lines = [line for language, line in demo.sentences() if language == "en"][:2]
     return [

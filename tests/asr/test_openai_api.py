@@ -19,17 +19,17 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from flows import checks, settings
-from flows.run import run_folder
-from tasks import pipeline, plugins
-from tasks.asr import SpeechClip, Transcript, openai_api
-from tasks.base import masking
-from tasks.base.errors import ConfigError, RunError
-from tasks.served import client
-from tasks.settings import Plugin
-from tasks.shard_store import recipe
 from tests.helpers import corpus
 from tests.helpers.post_server import Answer, PostServer
+from uttermill.flows import checks, settings
+from uttermill.flows.run import run_folder
+from uttermill.tasks import pipeline, plugins
+from uttermill.tasks.asr import SpeechClip, Transcript, openai_api
+from uttermill.tasks.base import masking
+from uttermill.tasks.base.errors import ConfigError, RunError
+from uttermill.tasks.served import client
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.shard_store import recipe
 
 RATE = 16000
 KEY = "sk-hunter2-hunter2"

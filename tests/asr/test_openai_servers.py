@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tasks.asr import Transcript, openai_api
-from tasks.served.client import FIRST, Pace
 from tests.asr.test_openai_api import Request, Stub, clip, hear, options
 from tests.helpers.post_server import Answer
+from uttermill.tasks.asr import Transcript, openai_api
+from uttermill.tasks.served.client import FIRST, Pace
 
 TEXT = "Well, hello there."
 

@@ -9,18 +9,18 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flows import checks, settings
-from tasks.base.errors import ConfigError
-from tasks.insight.estimating import planning
-from tasks.publish.upkeep import prune
-from tasks.publish.upkeep.prune import KeptSettings
-from tasks.publish.upkeep.verify import verify
-from tasks.settings import Plugin
-from tasks.settings.job import Job
-from tasks.shard_store import recipe
-from tasks.storage import versions
 from tests.helpers import corpus
 from tests.plugins import doubting_asr
+from uttermill.flows import checks, settings
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.insight.estimating import planning
+from uttermill.tasks.publish.upkeep import prune
+from uttermill.tasks.publish.upkeep.prune import KeptSettings
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import recipe
+from uttermill.tasks.storage import versions
 
 COUNT = 3
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.asr import SpeechClip, faster_whisper
-from tasks.asr._whisper.results import BeamResult
-from tasks.asr._whisper.windows import SHORT_SECONDS, is_short, likeliest
-from tasks.base.arrays import RATE
 from tests.helpers.stub_whisper import StubWhisper
+from uttermill.tasks.asr import SpeechClip, faster_whisper
+from uttermill.tasks.asr._whisper.results import BeamResult
+from uttermill.tasks.asr._whisper.windows import SHORT_SECONDS, is_short, likeliest
+from uttermill.tasks.base.arrays import RATE
 
 #: What Whisper base gives, best first: text, mean log-probability of a token, tokens.
 SIX = [

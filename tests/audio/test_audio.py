@@ -30,12 +30,12 @@ import pytest
 import soundfile as sf
 from numpy.typing import NDArray
 
-from tasks import audio
-from tasks.audio.damage.mp3 import crc16
-from tasks.base.errors import CODES, ItemError
-from tasks.recording import Locator, container
-from tasks.recording.faults import Fault
 from tests.helpers import bombs
+from uttermill.tasks import audio
+from uttermill.tasks.audio.damage.mp3 import crc16
+from uttermill.tasks.base.errors import CODES, ItemError
+from uttermill.tasks.recording import Locator, container
+from uttermill.tasks.recording.faults import Fault
 
 Samples = NDArray[np.float32]
 

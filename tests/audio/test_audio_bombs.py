@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from tasks import filter as stage
-from tasks.audio import decoders, stream
-from tasks.base.schema import RECORDINGS
-from tasks.recording import Locator
-from tasks.settings import FilterSettings
-from tasks.settings.job import Job
 from tests.helpers import bombs, corpus
+from uttermill.tasks import filter as stage
+from uttermill.tasks.audio import decoders, stream
+from uttermill.tasks.base.schema import RECORDINGS
+from uttermill.tasks.recording import Locator
+from uttermill.tasks.settings import FilterSettings
+from uttermill.tasks.settings.job import Job
 
 MEMORY = 420 << 20  # bytes, imports of 30 MB included, files not
 LIKE_ITSELF = {"id3"}  # FFmpeg holds a picture of 255 MB twice
@@ -89,7 +89,7 @@ def test_short_blocks_hold_no_memory_of_whole_ones(tmp_path: Path) -> None:
 
 
 def unit(path: Path) -> stage.Unit:
-    from tasks.storage import urls
+    from uttermill.tasks.storage import urls
 
     row: Any = dict.fromkeys(RECORDINGS.names) | {
         "recording": "c/a", "locator": Locator(str(path)).dumps(), "content": "x",

@@ -13,12 +13,12 @@ import av
 import numpy as np
 import pytest
 
-from tasks import audio
-from tasks.audio import ffmpeg, packets
-from tasks.base.errors import ItemError
-from tasks.recording import Locator
-from tasks.recording.faults import Fault, merged, touching
 from tests.helpers.sounding import HZ, SECONDS, by_sndfile, ogg_pages, sound, whole
+from uttermill.tasks import audio
+from uttermill.tasks.audio import ffmpeg, packets
+from uttermill.tasks.base.errors import ItemError
+from uttermill.tasks.recording import Locator
+from uttermill.tasks.recording.faults import Fault, merged, touching
 
 FRAMES = round(HZ * SECONDS)
 

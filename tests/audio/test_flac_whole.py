@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from tasks import audio
-from tasks.audio import flac_whole
-from tasks.base.errors import ItemError
-from tasks.recording import Locator
+from uttermill.tasks import audio
+from uttermill.tasks.audio import flac_whole
+from uttermill.tasks.base.errors import ItemError
+from uttermill.tasks.recording import Locator
 
 SHAPES = [(16, 1, 64_000, 16_000), (24, 2, 20_000, 44_100), (16, 2, 4096 * 9, 48_000),
           (16, 1, 5000, 37_800), (16, 6, 9000, 48_000)]  # fmt: skip

@@ -14,12 +14,12 @@ import pytest
 import soundfile as sf
 from numpy.typing import NDArray
 
-from tasks import audio
-from tasks.audio.decoders import UNENDED
-from tasks.base.errors import ItemError
-from tasks.recording import Locator
-from tasks.recording.faults import Fault
 from tests.helpers.sounding import KINDS, by_ffmpeg, ogg_pages, sound, whole
+from uttermill.tasks import audio
+from uttermill.tasks.audio.decoders import UNENDED
+from uttermill.tasks.base.errors import ItemError
+from uttermill.tasks.recording import Locator
+from uttermill.tasks.recording.faults import Fault
 
 Samples = NDArray[np.float32]
 RATE = 16_000

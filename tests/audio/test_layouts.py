@@ -11,19 +11,19 @@ import pytest
 import soundfile as sf
 from numpy.typing import NDArray
 
-from tasks import audio
-from tasks.audio import Clip, layouts
-from tasks.audio.channels import Heard, Listened, mean
-from tasks.audio.frames import PartConverter
-from tasks.base.errors import ItemError
-from tasks.filters import loudness
-from tasks.plugins import loading
-from tasks.recording import Locator
-from tasks.segmenters import Span
-from tasks.segmenters._known import KnownSpans
-from tasks.settings import ResampleSettings
-from tasks.shard_store import recipe
-from tasks.stages import cutting, pcm
+from uttermill.tasks import audio
+from uttermill.tasks.audio import Clip, layouts
+from uttermill.tasks.audio.channels import Heard, Listened, mean
+from uttermill.tasks.audio.frames import PartConverter
+from uttermill.tasks.base.errors import ItemError
+from uttermill.tasks.filters import loudness
+from uttermill.tasks.plugins import loading
+from uttermill.tasks.recording import Locator
+from uttermill.tasks.segmenters import Span
+from uttermill.tasks.segmenters._known import KnownSpans
+from uttermill.tasks.settings import ResampleSettings
+from uttermill.tasks.shard_store import recipe
+from uttermill.tasks.stages import cutting, pcm
 
 Samples = NDArray[np.float32]
 RATE = 48_000

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tasks import audio
-from tasks.audio.damage.ogg_pages import opus_samples
-from tasks.recording import Locator
-from tasks.recording.faults import Fault
+from uttermill.tasks import audio
+from uttermill.tasks.audio.damage.ogg_pages import opus_samples
+from uttermill.tasks.recording import Locator
+from uttermill.tasks.recording.faults import Fault
 
 RATE, FRAME, SKIP = 48_000, 960, 312
 SECONDS = 6

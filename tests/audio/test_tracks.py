@@ -13,12 +13,12 @@ import soundfile as sf
 from av.stream import Disposition
 from numpy.typing import NDArray
 
-from tasks import audio
-from tasks.base.errors import ItemError
-from tasks.recording import Locator
-from tasks.recording.tracks import locator_of
-from tasks.settings import FilterSettings
-from tasks.shard_store import recipe
+from uttermill.tasks import audio
+from uttermill.tasks.base.errors import ItemError
+from uttermill.tasks.recording import Locator
+from uttermill.tasks.recording.tracks import locator_of
+from uttermill.tasks.settings import FilterSettings
+from uttermill.tasks.shard_store import recipe
 
 RATE = 48_000
 Samples = NDArray[np.float32]

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.publish.upkeep.verify import verify
-from tasks.recording.limits import FREE_SECONDS, Limits
-from tasks.settings.job import Job
 from tests.helpers import bombs, corpus, sounding
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.recording.limits import FREE_SECONDS, Limits
+from uttermill.tasks.settings.job import Job
 
 #: r09 has 2.2 s, r08 2.0 s; the rest less.
 TWO_SECONDS = 1.9 / 3600

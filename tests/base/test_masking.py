@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, SecretStr
 
-from flows import checks, settings
-from flows.cluster.settings import ClusterSettings
-from flows.run import run_folder
-from tasks import pipeline, plugins
-from tasks.base import errors, masking, shelves
-from tasks.settings import SECRET, Plugin, Source, StageSettings, role
 from tests.helpers import corpus, fuzz
+from uttermill.flows import checks, settings
+from uttermill.flows.cluster.settings import ClusterSettings
+from uttermill.flows.run import run_folder
+from uttermill.tasks import pipeline, plugins
+from uttermill.tasks.base import errors, masking, shelves
+from uttermill.tasks.settings import SECRET, Plugin, Source, StageSettings, role
 
 WORD = "hunter2"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.base import memory_limits
-from tasks.base.memory_limits import Limit
+from uttermill.tasks.base import memory_limits
+from uttermill.tasks.base.memory_limits import Limit
 
 V1 = "32 31 0:29 {top} {place} rw,relatime - cgroup cgroup rw,{controllers}\n"
 V2 = "41 31 0:38 {top} {place} rw,relatime shared:9 - cgroup2 cgroup2 rw\n"
@@ -135,7 +135,7 @@ def test_kills_are_counted_in_every_group(tmp_path: Path) -> None:
 
 def test_limits_of_a_process_are_read() -> None:
     script = (
-        "import resource; from tasks.base import memory_limits as m\n"
+        "import resource; from uttermill.tasks.base import memory_limits as m\n"
         "for kind in (resource.RLIMIT_RSS, resource.RLIMIT_DATA):\n"
         "    resource.setrlimit(kind, (10**8, resource.getrlimit(kind)[1]))\n"
         "print(m.of_process(resource.RLIMIT_DATA), *m.of_run())\n"

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 
-from tasks.base.arrays import RATE
 from tests.bench._conversations import Floats, Piece
+from uttermill.tasks.base.arrays import RATE
 
 Rng = np.random.Generator
 Stereo = NDArray[np.float32]

@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.audio import open_stream
-from tasks.audio.channels import mean
-from tasks.base.arrays import RATE
-from tasks.recording import Locator
-from tasks.speech.mono_stream import MonoStream
+from uttermill.tasks.audio import open_stream
+from uttermill.tasks.audio.channels import mean
+from uttermill.tasks.base.arrays import RATE
+from uttermill.tasks.recording import Locator
+from uttermill.tasks.speech.mono_stream import MonoStream
 
 Floats = NDArray[np.float32]
 FRAME = 160  # samples of a frame of truth: 10 ms

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from tasks.segmenters import vad
 from tests.bench.corpus_speech import RATE, Floats
+from uttermill.tasks.segmenters import vad
 
 Range = tuple[int, int]
 Way = Callable[[Iterable[Floats]], list[Range]]

@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import soundfile as sf
 from rapidfuzz.distance import Levenshtein
 
-from tasks import pipeline, scoring
-from tasks.base.arrays import RATE
-from tasks.settings import Plugin
 from tests.bench import _dialogues
 from tests.bench._dialogues import Asked, Dialogue, Person
 from tests.helpers import corpus
+from uttermill.tasks import pipeline, scoring
+from uttermill.tasks.base.arrays import RATE
+from uttermill.tasks.settings import Plugin
 
 HEARS = {"use": "faster_whisper", "word_timestamps": True}
 

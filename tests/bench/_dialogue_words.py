@@ -10,17 +10,17 @@ from functools import lru_cache
 
 from rapidfuzz.distance import Levenshtein
 
-from tasks import plugins, scoring
-from tasks.asr import SpeechClip, Transcript
-from tasks.base.arrays import RATE
-from tasks.base.schema import WordRow
-from tasks.diarizers import Turn
-from tasks.recording import turns
-from tasks.recording.conversation import SpokenTurn
-from tasks.segmenters import Span
-from tasks.settings import Plugin
-from tasks.shard_store import clip_turns
 from tests.bench._dialogues import Dialogue, Floats
+from uttermill.tasks import plugins, scoring
+from uttermill.tasks.asr import SpeechClip, Transcript
+from uttermill.tasks.base.arrays import RATE
+from uttermill.tasks.base.schema import WordRow
+from uttermill.tasks.diarizers import Turn
+from uttermill.tasks.recording import turns
+from uttermill.tasks.recording.conversation import SpokenTurn
+from uttermill.tasks.segmenters import Span
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.shard_store import clip_turns
 
 WAYS = ("window", "alone", "own channel alone", "own channel's window")
 BESIDE = RATE // 10  # samples added on each side of a turn that is transcribed alone

@@ -21,12 +21,12 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from flows.demo.corpus import ENGLISH, STORY, Line, speak
-from flows.demo.voice import RATE as VOICE_RATE
-from tasks import speech
-from tasks.base.arrays import RATE
-from tasks.recording.turns import merged
 from tests.bench import _conversations
+from uttermill.flows.demo.corpus import ENGLISH, STORY, Line, speak
+from uttermill.flows.demo.voice import RATE as VOICE_RATE
+from uttermill.tasks import speech
+from uttermill.tasks.base.arrays import RATE
+from uttermill.tasks.recording.turns import merged
 
 Floats = NDArray[np.float32]
 #: Voice, pitch and speed of each person.

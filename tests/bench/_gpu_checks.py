@@ -15,18 +15,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from flows.cli import doctor_checks
-from flows.cluster import doctor_facts, gpus
-from flows.cluster.cluster import Cluster
-from flows.cluster.settings import ClusterSettings
-from tasks import scoring
-from tasks.asr import _batching, faster_whisper
-from tasks.asr._whisper import loading
-from tasks.audio import Clip
-from tasks.base.json_types import JsonObject
-from tasks.filters import dnsmos
-from tasks.plugins import gpu
 from tests.bench.transcribe import Said
+from uttermill.flows.cli import doctor_checks
+from uttermill.flows.cluster import doctor_facts, gpus
+from uttermill.flows.cluster.cluster import Cluster
+from uttermill.flows.cluster.settings import ClusterSettings
+from uttermill.tasks import scoring
+from uttermill.tasks.asr import _batching, faster_whisper
+from uttermill.tasks.asr._whisper import loading
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.base.json_types import JsonObject
+from uttermill.tasks.filters import dnsmos
+from uttermill.tasks.plugins import gpu
 
 POINTS = 0.5  # of WER, between CPU and CUDA
 MOS = 0.02  # between CPU and CUDA; tensor cores round to 10 bits

@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import yaml
 
-from flows.cluster import gpus
-from tasks.base.json_types import JsonObject
 from tests.bench import _gpu_speech
 from tests.bench._gpu_speech import Speech
 from tests.bench._gpu_watch import Call, Watch, limit
+from uttermill.flows.cluster import gpus
+from uttermill.tasks.base.json_types import JsonObject
 
 CHAIN = ("filter", "resample", "transcribe")
 
@@ -70,7 +70,9 @@ def _run(
     }
     path = home / f"{name}.yaml"
     path.write_text(yaml.safe_dump(settings))
-    told = _watched([sys.executable, "-m", "flows.cli", "run", str(path), "--json"], until)
+    told = _watched(
+        [sys.executable, "-m", "uttermill.flows.cli", "run", str(path), "--json"], until
+    )
     result, watched, wall = told
     rows = [
         row

@@ -7,11 +7,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from tasks import pipeline
-from tasks.audio import open_stream
-from tasks.recording import Locator
-from tasks.runs.executor import Here, Observer
-from tasks.settings import (
+from tests.bench import _stub_engine
+from uttermill.tasks import pipeline
+from uttermill.tasks.audio import open_stream
+from uttermill.tasks.recording import Locator
+from uttermill.tasks.runs.executor import Here, Observer
+from uttermill.tasks.settings import (
     FilterSettings,
     PackageSettings,
     Plugin,
@@ -19,9 +20,8 @@ from tasks.settings import (
     Source,
     TranscribeSettings,
 )
-from tasks.settings.job import Done, Job
-from tasks.speech import silero
-from tests.bench import _stub_engine
+from uttermill.tasks.settings.job import Done, Job
+from uttermill.tasks.speech import silero
 
 SPEEDS = (150, 500, 1000)  # x real time
 CHEAP = (Plugin(use="duration"), Plugin(use="silence"), Plugin(use="clipping"))

@@ -14,11 +14,11 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from flows.demo.corpus import ENGLISH, Line, encode, speak
-from flows.demo.voice import RATE as VOICE_RATE
-from tasks.asr import SpeechClip
 from tests.bench import transcribe
 from tests.bench.transcribe import Said
+from uttermill.flows.demo.corpus import ENGLISH, Line, encode, speak
+from uttermill.flows.demo.voice import RATE as VOICE_RATE
+from uttermill.tasks.asr import SpeechClip
 
 RATE = 16_000  # Hz
 RECORDING_SECONDS = 600.0

@@ -8,10 +8,10 @@ import json
 import time
 from pathlib import Path
 
-from tasks.plugins.contracts.segmenters import RecordingTranscript
-from tasks.recording import Locator, TimedWord
-from tasks.settings import Plugin
-from tasks.stages import whole_transcript
+from uttermill.tasks.plugins.contracts.segmenters import RecordingTranscript
+from uttermill.tasks.recording import Locator, TimedWord
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.stages import whole_transcript
 
 
 def heard(

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tasks.asr import SpeechClip
-from tasks.asr._whisper import results
-from tasks.asr._whisper.results import BeamResult, Window
-from tasks.asr._whisper.windows import Windows, tokenizer_of
-from tasks.speech import Span
+from uttermill.tasks.asr import SpeechClip
+from uttermill.tasks.asr._whisper import results
+from uttermill.tasks.asr._whisper.results import BeamResult, Window
+from uttermill.tasks.asr._whisper.windows import Windows, tokenizer_of
+from uttermill.tasks.speech import Span
 
 
 class Skipping:

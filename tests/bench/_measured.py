@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.base import process_memory
-from tasks.runs.executor import Here
-from tasks.settings.job import Job
 from tests.helpers import memory
+from uttermill.tasks.base import process_memory
+from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.settings.job import Job
 
 MIB = 2**20
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.signal import fftconvolve
 
-from tasks.base.arrays import RATE
 from tests.bench._conversations import FRAME, Conversation, Floats, Piece
 from tests.bench._conversations import Asked as Wish
+from uttermill.tasks.base.arrays import RATE
 
 
 @dataclass(frozen=True, slots=True)

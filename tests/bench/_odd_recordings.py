@@ -16,12 +16,12 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from flows.demo.corpus import Line, speak
-from flows.demo.voice import RATE as VOICE_RATE
 from tests.bench import _odd_sounds as sounds
 from tests.bench import speech_mixtures
 from tests.bench.corpus_speech import RATE, Floats, read, transcribed
 from tests.bench.speech_mixtures import Mixture, Sentence, joined, levelled
+from uttermill.flows.demo.corpus import Line, speak
+from uttermill.flows.demo.voice import RATE as VOICE_RATE
 
 LANGUAGES = ("en", "de", "es", "zh")
 MUSIC = "noise/moh_manolo_camp.wav"

@@ -12,13 +12,13 @@ import soundfile as sf
 import soxr
 from scipy import signal, stats
 
-from tasks.audio import Clip
-from tasks.audio.encoding import decode_int16, write_opus_bytes, write_small_mp3_bytes
-from tasks.filters import distillmos, dnsmos
 from tests.bench.corpus_speech import RATE, Floats, read
 from tests.bench.sounds import NOISES, part, spoken
 from tests.bench.verdict_sounds import mixed
 from tests.helpers import rooms
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.audio.encoding import decode_int16, write_opus_bytes, write_small_mp3_bytes
+from uttermill.tasks.filters import distillmos, dnsmos
 
 Way = Callable[[Floats, np.random.Generator], Floats]
 CLEAN = "clean"

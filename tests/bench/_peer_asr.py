@@ -94,8 +94,8 @@ def heard_by_peer(out: Path) -> dict[str, str]:
 
 def hear(way: str, paths: list[str]) -> dict[str, str]:
     """The texts of files by name, from faster-whisper in one of its ways."""
-    from tasks.asr import faster_whisper
-    from tasks.asr._whisper import loading
+    from uttermill.tasks.asr import faster_whisper
+    from uttermill.tasks.asr._whisper import loading
 
     model = loading.load(faster_whisper.Settings(device="cpu", threads=1))
     text_of = {

@@ -10,8 +10,8 @@ import av
 import numpy as np
 import soxr
 
-from flows.demo.corpus import encode
 from tests.bench.corpus_speech import RATE, Floats, read, transcribed
+from uttermill.flows.demo.corpus import encode
 
 #: Extension, subtype, rate in Hz, channels of the hour's files, in turn.
 KINDS = (

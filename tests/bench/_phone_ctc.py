@@ -12,10 +12,10 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from tasks.asr import Word, _given_words
-from tasks.asr.ctc import Backend, Settings
 from tests.helpers import timed_speech
 from tests.helpers.timed_speech import Floats, Line
+from uttermill.tasks.asr import Word, _given_words
+from uttermill.tasks.asr.ctc import Backend, Settings
 
 #: espeak-ng's phones that the model writes otherwise.
 OTHERWISE = {"ɚ": "ɝ", "ɜː": "ɝ", "ɐ": "ə", "ᵻ": "ɪ", "tʃ": "t͡ʃ", "dʒ": "d͡ʒ", "ɾ": "t", "ː": ""}

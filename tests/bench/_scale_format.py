@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.formats import Output, OutputShard, ReadPcm, Rows
-from tasks.settings import StageSettings
+from uttermill.tasks.formats import Output, OutputShard, ReadPcm, Rows
+from uttermill.tasks.settings import StageSettings
 
 VERSION = 1
 COLUMNS = ("id", "text", "sha256")

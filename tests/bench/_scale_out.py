@@ -13,26 +13,26 @@ from typing import Any
 
 import numpy as np
 
-from tasks import plugins, scoring, storage
-from tasks.base.json_types import JsonObject
-from tasks.base.schema import RECORDINGS, AnyRow, TranscriptRow
-from tasks.publish import speakers
-from tasks.publish.choosing import splits
-from tasks.publish.unchanged import UpToDate
-from tasks.recording import Locator
-from tasks.settings import (
+from uttermill.tasks import plugins, scoring, storage
+from uttermill.tasks.base.json_types import JsonObject
+from uttermill.tasks.base.schema import RECORDINGS, AnyRow, TranscriptRow
+from uttermill.tasks.publish import speakers
+from uttermill.tasks.publish.choosing import splits
+from uttermill.tasks.publish.unchanged import UpToDate
+from uttermill.tasks.recording import Locator
+from uttermill.tasks.settings import (
     FilterSettings,
     PackageSettings,
     Plugin,
     Source,
     TranscribeSettings,
 )
-from tasks.settings.job import Done, Job
-from tasks.shard_store import blobs, manifest, recipe
-from tasks.shard_store.index import Index
-from tasks.stages import contract
-from tasks.stages.stage import PER_SHARD, weights_of
-from tasks.storage import tables
+from uttermill.tasks.settings.job import Done, Job
+from uttermill.tasks.shard_store import blobs, manifest, recipe
+from uttermill.tasks.shard_store.index import Index
+from uttermill.tasks.stages import contract
+from uttermill.tasks.stages.stage import PER_SHARD, weights_of
+from uttermill.tasks.storage import tables
 
 Row = dict[str, Any]
 RATE = 16_000

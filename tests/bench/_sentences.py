@@ -150,8 +150,8 @@ class _WordTimes:
         from faster_whisper.audio import pad_or_trim
         from faster_whisper.tokenizer import Tokenizer
 
-        from tasks.asr._whisper import loading
-        from tasks.asr.faster_whisper import Settings
+        from uttermill.tasks.asr._whisper import loading
+        from uttermill.tasks.asr.faster_whisper import Settings
 
         if self._model is None:
             self._model = loading.load(Settings(threads=1))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.audio import Clip
-from tasks.filters import music, sounds
 from tests.bench.corpus_speech import RATE, Floats, read
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.filters import music, sounds
 
 THRESHOLDS = (0.2, 0.1, 0.05, 0.02)
 LEAST = 0.1  # of the time, in which a recording's own group is heard

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tasks.asr import SpeechClip, Transcript, fake
-from tasks.settings import StageSettings
+from uttermill.tasks.asr import SpeechClip, Transcript, fake
+from uttermill.tasks.settings import StageSettings
 
 VERSION = 1
 MEL = [0.0]  # CPU s

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from tasks.diarizers import Turn
+from uttermill.tasks.diarizers import Turn
 
 Frames = NDArray[np.bool_]
 COLLAR = 25  # frames

@@ -16,14 +16,14 @@ import soxr
 from numpy.typing import NDArray
 from scipy import signal
 
-from tasks.audio import open_stream
-from tasks.filters import effective_rate
-from tasks.recording import Locator
 from tests.bench import corpus_speech
 from tests.bench._language_sentences import SENTENCES
 from tests.bench._voice_errors import Sum, measured
 from tests.helpers import timed_speech
 from tests.helpers.timed_speech import Line
+from uttermill.tasks.audio import open_stream
+from uttermill.tasks.filters import effective_rate
+from uttermill.tasks.recording import Locator
 
 Wide = NDArray[np.float64]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.audio import Clip
-from tasks.plugins.contracts import FilterModule
 from tests.helpers.timed_speech import Floats
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.plugins.contracts import FilterModule
 
 Measured = tuple[float | None, float]
 """(measured, true)"""

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import soxr
 
-from tasks.audio import Clip
-from tasks.filters import _derived as derived
-from tasks.filters import speech_rate
 from tests.bench import corpus_speech
 from tests.bench._language_sentences import SENTENCES
 from tests.bench._voice_errors import Measured, Sum, measured, percent_errors
 from tests.helpers import timed_speech
 from tests.helpers.timed_speech import Floats, Line
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.filters import _derived as derived
+from uttermill.tasks.filters import speech_rate
 
 LANGUAGES = ("en", "de", "fr", "it", "es", "nl", "pl", "fi", "tr", "ru", "id", "hi", "pt", "el")
 CHINESE = (

@@ -9,12 +9,12 @@ import numpy as np
 import soxr
 from scipy import signal
 
-from tasks.filters import reverberation
 from tests.bench import corpus_speech
 from tests.bench._language_sentences import SENTENCES
 from tests.bench._voice_errors import Measured, Sum, errors, measured, percent_errors
 from tests.helpers import rooms, timed_speech
 from tests.helpers.timed_speech import Floats, Line
+from uttermill.tasks.filters import reverberation
 
 RATE = corpus_speech.RATE
 LANGUAGES = ("en", "de", "fr", "it", "es", "nl", "pl", "tr", "ru", "pt", "el", "hi")

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 import dask.config
 from distributed import Scheduler, Worker, get_worker
 
-from flows.cluster import dask_config
-from flows.cluster import worker as real
-from tasks.settings.job import Cost, Done, Job
+from uttermill.flows.cluster import dask_config
+from uttermill.flows.cluster import worker as real
+from uttermill.tasks.settings.job import Cost, Done, Job
 
 AUDIO = 900.0  # s of a shard; `Job.item_timeout` carries the seconds that a stage takes
 #: Settings that matter only because a thousand workers share two cores.
@@ -62,9 +62,9 @@ async def schedule() -> None:
 
 async def work(address: str, count: int, ready_at: float | None) -> None:
     # Admission looks for the preload, which refuses to be loaded in such a process.
-    preloaded = types.ModuleType("tasks.preload")
+    preloaded = types.ModuleType("uttermill.tasks.preload")
     preloaded.READY_AT = ready_at  # type: ignore[attr-defined]
-    sys.modules["tasks.preload"] = preloaded
+    sys.modules["uttermill.tasks.preload"] = preloaded
     with tempfile.TemporaryDirectory(prefix="uttermill-width-") as home:
         made: list[Worker] = []
         for _ in range(0, count, 20):  # some at a time: each connects, and is answered

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks import scoring
-from tasks.asr import SpeechClip, faster_whisper, moonshine
-from tasks.scoring import Score, agreement
 from tests.bench import corpus_speech
+from uttermill.tasks import scoring
+from uttermill.tasks.asr import SpeechClip, faster_whisper, moonshine
+from uttermill.tasks.scoring import Score, agreement
 
 SHARES = (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
 DOUBTFUL = -0.4  # nats per token: what the second hears, if it hears only doubtful clips

@@ -37,15 +37,15 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.base.json_types import JsonObject
-from tasks.filters import alignment
-from tasks.plugins.contracts.segmenters import RecordingTranscript
-from tasks.recording import TimedWord
-from tasks.segmenters import aligned
-from tasks.segmenters.aligned import Settings, start_heard
 from tests.bench import _heard
 from tests.bench._audiobook import Line, book, other_text
 from tests.bench.corpus_speech import RATE
+from uttermill.tasks.base.json_types import JsonObject
+from uttermill.tasks.filters import alignment
+from uttermill.tasks.plugins.contracts.segmenters import RecordingTranscript
+from uttermill.tasks.recording import TimedWord
+from uttermill.tasks.segmenters import aligned
+from uttermill.tasks.segmenters.aligned import Settings, start_heard
 
 TOLERANCE = 0.2  # s
 MOSTLY = 0.7  # of a span, in which its sentence must be said

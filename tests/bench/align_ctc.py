@@ -19,10 +19,10 @@ import time
 import numpy as np
 import psutil
 
-from tasks.base.json_types import JsonObject
-from tasks.plugins.contracts.asr import Alphabet
-from tasks.plugins.contracts.segmenters import Emissions, RecordingTranscript
-from tasks.segmenters._aligned import forced
+from uttermill.tasks.base.json_types import JsonObject
+from uttermill.tasks.plugins.contracts.asr import Alphabet
+from uttermill.tasks.plugins.contracts.segmenters import Emissions, RecordingTranscript
+from uttermill.tasks.segmenters._aligned import forced
 
 TOKENS = ("<blk>", "|", *string.ascii_lowercase)
 STEP = 0.02  # s

@@ -33,16 +33,16 @@ from typing import NamedTuple
 import numpy as np
 import soxr
 
-from flows.demo.corpus import ENGLISH, STORY
-from tasks.asr import SpeechClip, Word
-from tasks.asr._whisper import results
-from tasks.asr._whisper.windows import tokenizer_of
-from tasks.asr.faster_whisper import Backend, Settings
 from tests.bench import _phone_ctc, corpus_speech
 from tests.bench._language_sentences import SENTENCES
 from tests.bench._sentences import FRAME, active_frames
 from tests.helpers import timed_speech
 from tests.helpers.timed_speech import Floats, Line
+from uttermill.flows.demo.corpus import ENGLISH, STORY
+from uttermill.tasks.asr import SpeechClip, Word
+from uttermill.tasks.asr._whisper import results
+from uttermill.tasks.asr._whisper.windows import tokenizer_of
+from uttermill.tasks.asr.faster_whisper import Backend, Settings
 
 RATE = corpus_speech.RATE
 LANGUAGES = ("en", "de", "fr", "es", "it", "nl", "pl", "ru", "tr", "pt")

@@ -24,16 +24,16 @@ import numpy as np
 import pyarrow.parquet as pq
 import soundfile as sf
 
-from tasks import pipeline, scoring
-from tasks.audio.types import Sides
-from tasks.base.arrays import RATE
-from tasks.filters import cross_talk
-from tasks.settings import FilterSettings, PackageSettings, Source, TranscribeSettings
-from tasks.settings.job import Job
-from tasks.speech import sides
 from tests.bench import _calls, _conversations
 from tests.bench._conversations import Floats
 from tests.bench.corpus_speech import read, transcribed
+from uttermill.tasks import pipeline, scoring
+from uttermill.tasks.audio.types import Sides
+from uttermill.tasks.base.arrays import RATE
+from uttermill.tasks.filters import cross_talk
+from uttermill.tasks.settings import FilterSettings, PackageSettings, Source, TranscribeSettings
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.speech import sides
 
 BLOCK = 65_536
 SEED = 500  # the limit on speech was lowered after two misses on these; try others

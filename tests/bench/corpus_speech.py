@@ -11,8 +11,8 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from tasks.audio import open_stream
-from tasks.recording import Locator
+from uttermill.tasks.audio import open_stream
+from uttermill.tasks.recording import Locator
 
 RATE = 16_000  # Hz
 

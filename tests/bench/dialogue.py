@@ -31,15 +31,15 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from tasks.base.arrays import RATE
-from tasks.diarizers import Turn, channels, segments
-from tasks.plugins.contracts.diarizers import Diarizer
-from tasks.recording import conversation, turns
-from tasks.recording.conversation import SpokenTurn
-from tasks.recording.turns import Voices
-from tasks.segmenters import Span, dialogue
 from tests.bench import _dialogue_calls, _dialogue_words, _dialogues
 from tests.bench._dialogues import Asked, Dialogue, Floats
+from uttermill.tasks.base.arrays import RATE
+from uttermill.tasks.diarizers import Turn, channels, segments
+from uttermill.tasks.plugins.contracts.diarizers import Diarizer
+from uttermill.tasks.recording import conversation, turns
+from uttermill.tasks.recording.conversation import SpokenTurn
+from uttermill.tasks.recording.turns import Voices
+from uttermill.tasks.segmenters import Span, dialogue
 
 BLOCK = 65_536
 

@@ -18,12 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.audio import Clip
-from tasks.base.errors import MillError
-from tasks.base.json_types import JsonObject
-from tasks.filters import dnsmos
 from tests.bench import corpus_speech
 from tests.bench.corpus_speech import RATE, Floats
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.base.errors import MillError
+from uttermill.tasks.base.json_types import JsonObject
+from uttermill.tasks.filters import dnsmos
 
 LIMIT = 3.0  # OVRL: Emilia's
 LONG = 200  # s of a long recording

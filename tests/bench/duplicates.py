@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.filters import duplicate
-from tasks.filters._duplicates import fingerprinting
-from tasks.filters._duplicates.fingerprints import StoredFingerprints
-from tasks.filters._duplicates.search import Copies, find_copies
 from tests.bench._measured import MIB
 from tests.bench.scale import in_process
+from uttermill.tasks.filters import duplicate
+from uttermill.tasks.filters._duplicates import fingerprinting
+from uttermill.tasks.filters._duplicates.fingerprints import StoredFingerprints
+from uttermill.tasks.filters._duplicates.search import Copies, find_copies
 
 COPIES = 0.1
 WRONG = 0.06  # of the bits of a copy

@@ -23,15 +23,15 @@ from typing import Any
 import numpy as np
 import soxr
 
-from tasks import plugins, resample
-from tasks.asr import SpeechClip
-from tasks.audio import Clip
-from tasks.plugins import backends
-from tasks.scoring import rates
-from tasks.settings import Plugin
-from tasks.settings.job import Job
 from tests.bench.corpus_speech import RATE, Floats, read, transcribed
 from tests.helpers.fetched import GTCRN
+from uttermill.tasks import plugins, resample
+from uttermill.tasks.asr import SpeechClip
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.plugins import backends
+from uttermill.tasks.scoring import rates
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.settings.job import Job
 
 KINDS = ("white", "babble", "music", "real")
 SNRS = (0, 5, 10)

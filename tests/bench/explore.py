@@ -23,9 +23,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from starlette.testclient import TestClient
 
-from flows.explore import app
-from flows.explore.corpus import Corpus
-from tasks.base.schema import LEDGER, UTTERANCES
+from uttermill.flows.explore import app
+from uttermill.flows.explore.corpus import Corpus
+from uttermill.tasks.base.schema import LEDGER, UTTERANCES
 
 WORDS = "river stone amber winter island evening journey meadow harbour yellow orchard".split()  # noqa: SIM905
 REASONS = ("too_short", "too_long", "silent", "clipped", "wrong_language", "confidence_low")

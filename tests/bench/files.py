@@ -29,16 +29,16 @@ import numpy as np
 import pyarrow as pa
 import soundfile as sf
 
-from tasks import pipeline
-from tasks.publish.outcomes import shard_batches
-from tasks.publish.output_shards import layout
-from tasks.publish.writing import table_parts
-from tasks.settings import PackageSettings
-from tasks.settings.job import Job
-from tasks.shard_store import compaction
-from tasks.stages import stage
-from tasks.stages.listing import balance
 from tests.helpers import corpus
+from uttermill.tasks import pipeline
+from uttermill.tasks.publish.outcomes import shard_batches
+from uttermill.tasks.publish.output_shards import layout
+from uttermill.tasks.publish.writing import table_parts
+from uttermill.tasks.settings import PackageSettings
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import compaction
+from uttermill.tasks.stages import stage
+from uttermill.tasks.stages.listing import balance
 
 RATE, CLIP, HOUR = 16_000, 20, 3600
 RECORDING = 30 * 60.0  # s; of the corpora that are only computed

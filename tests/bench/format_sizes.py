@@ -21,14 +21,14 @@ import numpy as np
 import pyarrow as pa
 import soundfile as sf
 
-from tasks import plugins
-from tasks.base.arrays import Int16s
-from tasks.base.schema import UTTERANCES
-from tasks.formats import Output, OutputShard
-from tasks.publish.output_shards import format_shards
-from tasks.settings import Plugin
 from tests.helpers import corpus, published
 from tests.helpers.published import Row
+from uttermill.tasks import plugins
+from uttermill.tasks.base.arrays import Int16s
+from uttermill.tasks.base.schema import UTTERANCES
+from uttermill.tasks.formats import Output, OutputShard
+from uttermill.tasks.publish.output_shards import format_shards
+from uttermill.tasks.settings import Plugin
 
 RATE = 16_000
 CODECS = ("wav", "flac", "opus", "mp3")

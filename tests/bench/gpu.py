@@ -52,11 +52,11 @@ from typing import TextIO
 import ctranslate2
 import onnxruntime
 
-from flows.cluster import gpus
-from tasks.base.json_types import JsonObject
-from tasks.plugins import gpu
 from tests.bench import _gpu_checks, _gpu_dag, _gpu_host, _gpu_speech
 from tests.bench._gpu_checks import Skipped
+from uttermill.flows.cluster import gpus
+from uttermill.tasks.base.json_types import JsonObject
+from uttermill.tasks.plugins import gpu
 
 PARTS = ("pins", "texts", "dnsmos", "memory", "dag", "host", "stub")
 CLIPS = 48

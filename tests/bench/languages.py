@@ -35,13 +35,6 @@ import numpy as np
 import pyarrow as pa
 import soxr
 
-from flows.demo.corpus import Line, speak
-from flows.demo.voice import RATE as VOICE_RATE
-from tasks import speech
-from tasks.asr import SpeechClip
-from tasks.corpus import ROW
-from tasks.corpus.rejections import TranscribedRows
-from tasks.text import language
 from tests.bench import verdict_clips
 from tests.bench._language_sentences import SENTENCES, UNKNOWN
 from tests.bench.corpus_speech import RATE, Floats, read
@@ -57,6 +50,13 @@ from tests.bench.verdict_listening import (
 )
 from tests.bench.verdict_sounds import levelled
 from tests.bench.verdict_tables import table
+from uttermill.flows.demo.corpus import Line, speak
+from uttermill.flows.demo.voice import RATE as VOICE_RATE
+from uttermill.tasks import speech
+from uttermill.tasks.asr import SpeechClip
+from uttermill.tasks.corpus import ROW
+from uttermill.tasks.corpus.rejections import TranscribedRows
+from uttermill.tasks.text import language
 
 PACE = 150  # words a minute, of espeak-ng's voices
 FIRST_WORDS = 2

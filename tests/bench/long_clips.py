@@ -42,14 +42,14 @@ from typing import Any
 
 from rapidfuzz.distance import Levenshtein
 
-from tasks import scoring, speech
-from tasks.asr import SpeechClip, Transcript, faster_whisper
-from tasks.asr._whisper import loading, whole_clips
-from tasks.plugins.rules import judge
-from tasks.settings import Plugin
-from tasks.shard_store.chosen_rules import rules_of
 from tests.bench import _holes, long_recordings, speech_mixtures, transcribe
 from tests.bench.speech_mixtures import RATE, Mixture
+from uttermill.tasks import scoring, speech
+from uttermill.tasks.asr import SpeechClip, Transcript, faster_whisper
+from uttermill.tasks.asr._whisper import loading, whole_clips
+from uttermill.tasks.plugins.rules import judge
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.shard_store.chosen_rules import rules_of
 
 PARTS = ("clips", "recordings", "short", "verdict", "holes")
 GONE = 0.25  # of a sentence's words: when fewer are right, nothing was heard for it

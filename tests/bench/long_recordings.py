@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import soundfile as sf
 
-from tasks import pipeline, transcribe
-from tasks.settings import FilterSettings, TranscribeSettings
 from tests.bench import speech_mixtures
 from tests.bench.corpus_speech import read
 from tests.bench.speech_mixtures import RATE, Mixture, Sentence
 from tests.helpers import corpus as small
+from uttermill.tasks import pipeline, transcribe
+from uttermill.tasks.settings import FilterSettings, TranscribeSettings
 
 #: Long files whose segments have texts, and their language.
 REAL = {"aishell_S0150.m4a": "zh", "kerstin_de.opus": "de"}

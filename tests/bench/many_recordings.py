@@ -117,7 +117,7 @@ class Watched:
 def run(source: Path, out: Path, more: Sequence[str]) -> dict[str, object]:
     """One run of the command, watched."""
     sets = [word for each in (*SETTINGS, *more) for word in ("--set", each)]
-    command = [sys.executable, "-m", "flows.cli", "run", "--json"]
+    command = [sys.executable, "-m", "uttermill.flows.cli", "run", "--json"]
     command += ["--source", str(source), "--out", str(out), *sets]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.monotonic()

@@ -15,11 +15,11 @@ import time
 
 import numpy as np
 
-from tasks import plugins
-from tasks.audio import Clip
-from tasks.base import shelves
-from tasks.base.errors import ConfigError
-from tasks.plugins.contracts import FilterModule
+from uttermill.tasks import plugins
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.base import shelves
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.plugins.contracts import FilterModule
 
 SECONDS = 20
 RUNS = 5

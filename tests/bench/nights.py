@@ -32,23 +32,27 @@ from typing import Any
 
 import yaml
 
-from tasks.base import process_memory
-from tasks.runs import publish
-from tasks.runs.executor import Here
-from tasks.settings.job import Job
 from tests.bench import _scale_out
 from tests.bench._measured import MIB, forget_peak
 from tests.helpers import memory
+from uttermill.tasks.base import process_memory
+from uttermill.tasks.runs import publish
+from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.settings.job import Job
 
 #: What a night need not import.
 LOADED = [
     *(
         "pyarrow.parquet",
-        "tasks.runs.publish",
+        "uttermill.tasks.runs.publish",
         "tests.bench._scale_out",
         "tests.bench._scale_format",
     ),
-    *("tasks.filters.duration", "tasks.filters.silence", "tasks.filters.clipping"),
+    *(
+        "uttermill.tasks.filters.duration",
+        "uttermill.tasks.filters.silence",
+        "uttermill.tasks.filters.clipping",
+    ),
 ]
 AROUND = 5  # nights whose median is compared
 WORK = ("cpu_seconds", "user_seconds", "opened", "listed", "read_mb", "written_mb")

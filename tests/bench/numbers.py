@@ -23,18 +23,18 @@ from math import gcd
 import numpy as np
 from scipy.signal import resample_poly
 
-from flows.demo.corpus import Line, speak
-from flows.demo.voice import RATE
-from tasks import plugins, speech
-from tasks.base.arrays import RATE as SPEECH_RATE
-from tasks.base.json_types import JsonObject
-from tasks.plugins.contracts.text import ScoredTranscript, words
-from tasks.plugins.rules import Rule, judge
-from tasks.scoring import Score, said, score, total
-from tasks.scoring import words as compared
-from tasks.scoring.readings import agreed
-from tasks.settings import Plugin
 from tests.bench._numbers import NUMBERS
+from uttermill.flows.demo.corpus import Line, speak
+from uttermill.flows.demo.voice import RATE
+from uttermill.tasks import plugins, speech
+from uttermill.tasks.base.arrays import RATE as SPEECH_RATE
+from uttermill.tasks.base.json_types import JsonObject
+from uttermill.tasks.plugins.contracts.text import ScoredTranscript, words
+from uttermill.tasks.plugins.rules import Rule, judge
+from uttermill.tasks.scoring import Score, said, score, total
+from uttermill.tasks.scoring import words as compared
+from uttermill.tasks.scoring.readings import agreed
+from uttermill.tasks.settings import Plugin
 
 SPEED = 130  # words a minute
 LETTERS_PER_FIGURE = 4

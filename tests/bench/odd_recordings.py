@@ -58,7 +58,16 @@ def make(home: Path, only: Sequence[str]) -> dict[str, Truth]:
 
 def run(source: Path, out: Path, *settings: str) -> list[Row]:
     """The utterances of the version that `uttermill run` makes."""
-    command = [sys.executable, "-m", "flows.cli", "run", "--source", str(source), "--out", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "uttermill.flows.cli",
+        "run",
+        "--source",
+        str(source),
+        "--out",
+        str(out),
+    ]
     for each in (*OURS, *settings):
         command += ["--set", each]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

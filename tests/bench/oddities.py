@@ -38,10 +38,10 @@ import numpy as np
 import soundfile as sf
 from numpy.typing import NDArray
 
-from tasks import audio
-from tasks.base.errors import ItemError
-from tasks.recording import Locator
 from tests.helpers.sounding import HZ, by_ffmpeg, by_sndfile, sound
+from uttermill.tasks import audio
+from uttermill.tasks.base.errors import ItemError
+from uttermill.tasks.recording import Locator
 
 SECONDS = 1.5
 SAME = 2e-4  # largest difference of two decoders of one codec: an 8-bit or lossy one rounds twice

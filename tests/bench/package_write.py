@@ -31,14 +31,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from flows.cluster.dask_config import DASK_CONFIG
-from tasks import audio
-from tasks.publish.outcomes import shard_outcomes
-from tasks.publish.output_shards import layout, plan
-from tasks.publish.writing import shards
-from tasks.settings.job import Job
-from tasks.shard_store import blobs
 from tests.helpers.published import laid_out
+from uttermill.flows.cluster.dask_config import DASK_CONFIG
+from uttermill.tasks import audio
+from uttermill.tasks.publish.outcomes import shard_outcomes
+from uttermill.tasks.publish.output_shards import layout, plan
+from uttermill.tasks.publish.writing import shards
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import blobs
 
 RATE = 16000
 SECONDS = 5.0  # of a clip, about

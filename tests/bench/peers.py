@@ -105,7 +105,15 @@ class Bench:
     def _ours(
         self, row: str, who: str, source: Path, out: Path, sets: Sequence[str], **more: Any
     ) -> Result:
-        command = [sys.executable, "-m", "flows.cli", "run", "--json", "--source", str(source)]
+        command = [
+            sys.executable,
+            "-m",
+            "uttermill.flows.cli",
+            "run",
+            "--json",
+            "--source",
+            str(source),
+        ]
         command += ["--out", str(out)]
         for each in (*PLAIN, *sets):
             command += ["--set", each]

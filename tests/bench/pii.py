@@ -17,8 +17,8 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tasks.scoring.normalisers import figures_to_words
-from tasks.text._pii import finding
+from uttermill.tasks.scoring.normalisers import figures_to_words
+from uttermill.tasks.text._pii import finding
 
 EACH = 40  # texts of a language, a kind and a form
 WORDS = {  # at sign and dot as they are said; what leads to a number; a sentence around it

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tasks.publish.choosing import split_input, splits
-from tasks.settings import PackageSettings
-from tasks.storage import tables
 from tests.bench._measured import MIB, forget_peak
 from tests.bench.scale import in_process
+from uttermill.tasks.publish.choosing import split_input, splits
+from uttermill.tasks.settings import PackageSettings
+from uttermill.tasks.storage import tables
 
 AT_ONCE = 4800  # clips of a group
 COPIED = 10_000  # digests that one clip in a thousand has

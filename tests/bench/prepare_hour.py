@@ -34,19 +34,19 @@ import soundfile as sf
 import soxr
 from prefect import flow
 
-from flows.cluster.cluster import Cluster
-from flows.cluster.settings import ClusterSettings
-from flows.demo.corpus import STORY, Line, encode, speak
-from flows.progress import Progress
-from flows.run.cluster_executor import ClusterExecutor
-from flows.run.execute import result_of
-from flows.run.task_run_groups import TaskRunObserver
-from flows.server.server import LocalServer, using
-from tasks import audio, pipeline
-from tasks.recording import Locator
-from tasks.settings import Plugin, ShardSettings, Source, TranscribeSettings
-from tasks.settings.job import Job
-from tasks.stages.pcm import to_int16, to_mono
+from uttermill.flows.cluster.cluster import Cluster
+from uttermill.flows.cluster.settings import ClusterSettings
+from uttermill.flows.demo.corpus import STORY, Line, encode, speak
+from uttermill.flows.progress import Progress
+from uttermill.flows.run.cluster_executor import ClusterExecutor
+from uttermill.flows.run.execute import result_of
+from uttermill.flows.run.task_run_groups import TaskRunObserver
+from uttermill.flows.server.server import LocalServer, using
+from uttermill.tasks import audio, pipeline
+from uttermill.tasks.recording import Locator
+from uttermill.tasks.settings import Plugin, ShardSettings, Source, TranscribeSettings
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.stages.pcm import to_int16, to_mono
 
 ROUNDS = 3
 HOUR = 3600.0

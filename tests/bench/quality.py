@@ -28,13 +28,13 @@ import soxr
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from flows.demo.corpus import ENGLISH, Line, speak
-from flows.demo.voice import RATE as VOICE_RATE
-from tasks.audio import Clip
-from tasks.filters import dnsmos, nmf_snr, snr
 from tests.bench import _opinions
 from tests.helpers.corpus import speech
 from tests.helpers.plain_quality import plain_dnsmos, plain_nmf_snr, single_threaded
+from uttermill.flows.demo.corpus import ENGLISH, Line, speak
+from uttermill.flows.demo.voice import RATE as VOICE_RATE
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.filters import dnsmos, nmf_snr, snr
 
 MOST = 40  # clips
 MOST_SCORED = 12  # of them by DNSMOS, which takes a second for each

@@ -24,11 +24,11 @@ from typing import Any
 
 import yaml
 
-from tasks.runs import publish
-from tasks.settings.job import Job
-from tasks.shard_store import manifest
 from tests.bench import _scale_out
 from tests.bench._measured import MIB, Measured, Spent, measured
+from uttermill.tasks.runs import publish
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import manifest
 
 Line = dict[str, Any]
 
@@ -50,20 +50,20 @@ def package(job: Job, workers: int, scratch: Path) -> tuple[dict[str, Spent], bo
 
 
 def ledger(job: Job) -> None:
-    from flows.cli import queries
+    from uttermill.flows.cli import queries
 
     queries.ledger(job.out)
 
 
 def status(job: Job) -> None:
-    from flows.cli import queries
+    from uttermill.flows.cli import queries
 
     queries.status(job.out)
 
 
 def verify(job: Job) -> None:
-    from tasks.publish.upkeep import verify
-    from tasks.storage import versions
+    from uttermill.tasks.publish.upkeep import verify
+    from uttermill.tasks.storage import versions
 
     newest = versions.newest(job.out)
     assert newest is not None
@@ -72,7 +72,7 @@ def verify(job: Job) -> None:
 
 
 def prune(job: Job) -> None:
-    from flows.cli import queries
+    from uttermill.flows.cli import queries
 
     queries.prune(job.out, 1)
 
@@ -80,8 +80,8 @@ def prune(job: Job) -> None:
 def what_if(job: Job) -> None:
     from dataclasses import replace
 
-    from tasks.insight.estimating import what_if
-    from tasks.settings import FilterSettings
+    from uttermill.tasks.insight.estimating import what_if
+    from uttermill.tasks.settings import FilterSettings
 
     limits = [{"use": "duration", "min": 1.0}, *job.filter.filters[1:]]
     chosen = {**job.filter.model_dump(), "filters": limits}
@@ -89,8 +89,8 @@ def what_if(job: Job) -> None:
 
 
 def report(job: Job) -> None:
-    from flows.run import report as request
-    from tasks.insight import report as page
+    from uttermill.flows.run import report as request
+    from uttermill.tasks.insight import report as page
 
     run = job.out / "runs" / "bench"
     page.build(request.request(job, run))
@@ -98,10 +98,10 @@ def report(job: Job) -> None:
 
 def estimate(job: Job, workers: int, scratch: Path) -> dict[str, Spent]:
     """What `estimate` does with an OUT beside the work on its sample, of which all is done here."""
-    from flows import estimate as flow
-    from flows.settings import SampleSettings
-    from tasks.insight.estimating import sample, sample_results
-    from tasks.insight.estimating.forecast import Costs, Forecast, Sizes
+    from uttermill.flows import estimate as flow
+    from uttermill.flows.settings import SampleSettings
+    from uttermill.tasks.insight.estimating import sample, sample_results
+    from uttermill.tasks.insight.estimating.forecast import Costs, Forecast, Sizes
 
     caller = Measured(workers, scratch)
     shards = manifest.shards(job.out)
@@ -120,9 +120,9 @@ def estimate(job: Job, workers: int, scratch: Path) -> dict[str, Spent]:
 def note_run(job: Job) -> None:
     """What a run that ended well leaves: its folder, where the commands look for its settings, and
     the recordings that are known."""
-    from flows.settings import parse
-    from tasks.shard_store.index import Index
-    from tasks.stages.listing import known_recordings
+    from uttermill.flows.settings import parse
+    from uttermill.tasks.shard_store.index import Index
+    from uttermill.tasks.stages.listing import known_recordings
 
     index = Index(job.out)
     known = known_recordings.of(job.out, index)

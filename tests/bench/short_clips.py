@@ -27,15 +27,15 @@ import numpy as np
 import soundfile as sf
 import soxr
 
-from flows.demo.corpus import Line, speak
-from flows.demo.voice import RATE as VOICE_RATE
-from tasks.asr import SpeechClip, faster_whisper
-from tasks.asr._whisper import windows
-from tasks.asr._whisper.windows import SHORT_SECONDS
-from tasks.base.arrays import RATE, Float32s
-from tasks.plugins.contracts.text import words
-from tasks.scoring import normalise, said
 from tests.bench._short_words import SHORT_WORDS, TWICE
+from uttermill.flows.demo.corpus import Line, speak
+from uttermill.flows.demo.voice import RATE as VOICE_RATE
+from uttermill.tasks.asr import SpeechClip, faster_whisper
+from uttermill.tasks.asr._whisper import windows
+from uttermill.tasks.asr._whisper.windows import SHORT_SECONDS
+from uttermill.tasks.base.arrays import RATE, Float32s
+from uttermill.tasks.plugins.contracts.text import words
+from uttermill.tasks.scoring import normalise, said
 
 SPEED = 170  # words a minute
 SOUND = 0.02  # of the peak: what is softer is cut off before and after a word

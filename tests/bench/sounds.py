@@ -32,12 +32,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import signal
 
-from tasks.audio import Clip
-from tasks.filters import music, sounds
 from tests.bench import _sound_kinds
 from tests.bench.corpus_speech import RATE, Floats, read, transcribed
 from tests.bench.verdict_sounds import levelled, mixed
 from tests.helpers import rooms
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.filters import music, sounds
 
 MUSIC, NOISES = "moh_manolo_camp.wav", tuple(f"sb_noise{number}.wav" for number in range(1, 6))
 OTHERS = "other pieces"  # than the corpus's

@@ -20,12 +20,12 @@ from typing import Any
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
-from tasks.base.arrays import RATE
-from tasks.corpus import identities, voices
-from tasks.speech import embedding
-from tasks.speech.embedding import fbank
 from tests.bench import _conversations
 from tests.bench.speakers import LEAST_S, through
+from uttermill.tasks.base.arrays import RATE
+from uttermill.tasks.corpus import identities, voices
+from uttermill.tasks.speech import embedding
+from uttermill.tasks.speech.embedding import fbank
 
 Way = tuple[str, str, int] | None
 CLIPS, MOST_S = 5, 8.0

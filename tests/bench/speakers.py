@@ -34,20 +34,20 @@ import soxr
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from tasks import audio
-from tasks.audio import Clip
-from tasks.base.arrays import RATE
-from tasks.corpus import identities, voices
-from tasks.diarizers import Turn, segments
-from tasks.filters import speaker_purity
-from tasks.recording import Locator
-from tasks.recording.turns import Voices
-from tasks.segmenters._at_turns import stretches
-from tasks.speech import embedding
-from tasks.speech.embedding import fbank
 from tests.bench import _conversations, _meetings, _turn_scores
 from tests.bench._conversations import Asked, Conversation, Floats
 from tests.helpers.sounding import by_ffmpeg
+from uttermill.tasks import audio
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.base.arrays import RATE
+from uttermill.tasks.corpus import identities, voices
+from uttermill.tasks.diarizers import Turn, segments
+from uttermill.tasks.filters import speaker_purity
+from uttermill.tasks.recording import Locator
+from uttermill.tasks.recording.turns import Voices
+from uttermill.tasks.segmenters._at_turns import stretches
+from uttermill.tasks.speech import embedding
+from uttermill.tasks.speech.embedding import fbank
 
 BEDS = ("sb_noise1.wav", "sb_noise2.wav", "sb_noise3.wav", "moh_manolo_camp.wav")
 FIRST_SEED = 100  # the settings were chosen on other ones

@@ -22,16 +22,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tasks import shard
-from tasks.base.schema import RECORDINGS
-from tasks.recording import Locator
-from tasks.settings import ShardSettings, Source
-from tasks.settings.job import Job
-from tasks.shard_store import manifest
-from tasks.shard_store.index import Index
-from tasks.stages.listing import fingerprints
-from tasks.storage.local import stat_guard
 from tests.helpers.memory import peak
+from uttermill.tasks import shard
+from uttermill.tasks.base.schema import RECORDINGS
+from uttermill.tasks.recording import Locator
+from uttermill.tasks.settings import ShardSettings, Source
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.shard_store.index import Index
+from uttermill.tasks.stages.listing import fingerprints
+from uttermill.tasks.storage.local import stat_guard
 
 EACH = 1000  # files of a folder, and recordings of a shard
 KNOWN = ("known", "again")
@@ -92,8 +92,8 @@ def _row(path: Path, name: str) -> dict[str, Any]:
 
 
 def step(root: Path, out: Path, name: str) -> dict[str, Any]:
-    from tasks import pipeline
-    from tasks.runs.executor import Here
+    from uttermill.tasks import pipeline
+    from uttermill.tasks.runs.executor import Here
 
     wall, cpu, before = time.monotonic(), time.process_time(), peak()
     job, listing = job_of(root, out, name == "rows"), out / "manifests" / ".listing"

@@ -26,10 +26,10 @@ import psutil
 def measured(count: int, server: int) -> dict[str, float]:
     from prefect import flow
 
-    from flows.cluster.call_queue import map_chains
-    from flows.server import history
-    from tasks import prefect_tasks
-    from tasks.settings.job import Done
+    from uttermill.flows.cluster.call_queue import map_chains
+    from uttermill.flows.server import history
+    from uttermill.tasks import prefect_tasks
+    from uttermill.tasks.settings.job import Done
 
     @flow(persist_result=False)
     def many() -> None:
@@ -74,7 +74,7 @@ def main() -> None:
 
                 served = stack.enter_context(postgres.serving())
                 os.environ["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = served.url
-            from flows.server.server import LocalServer, using
+            from uttermill.flows.server.server import LocalServer, using
 
             server = stack.enter_context(LocalServer())
             stack.enter_context(using(server.wait_ready(), server.auth))

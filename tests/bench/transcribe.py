@@ -33,11 +33,11 @@ from typing import Any
 import numpy as np
 import soundfile as sf
 
-from tasks import pipeline, scoring
-from tasks.asr import SpeechClip, faster_whisper
-from tasks.asr._whisper import loading
-from tasks.settings import Plugin
 from tests.helpers import corpus
+from uttermill.tasks import pipeline, scoring
+from uttermill.tasks.asr import SpeechClip, faster_whisper
+from uttermill.tasks.asr._whisper import loading
+from uttermill.tasks.settings import Plugin
 
 GROUP = 8  # clips that one way takes before the other has its turn
 SIMPLIFIED = "以下是普通话的句子。"

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import soxr
 
-from flows.demo import corpus as demo
-from flows.demo.corpus import Line, speak
-from flows.demo.voice import RATE as VOICE_RATE
 from tests.bench.corpus_speech import RATE, Floats, listed, read, transcribed
 from tests.bench.verdict_sentences import CLOSE
 from tests.bench.verdict_sounds import MADE, babble, levelled, mixed
+from uttermill.flows.demo import corpus as demo
+from uttermill.flows.demo.corpus import Line, speak
+from uttermill.flows.demo.voice import RATE as VOICE_RATE
 
 LONGEST = 30.0  # s: one window of Whisper
 LEVELS = (20, 10, 5, 0, -5)  # dB

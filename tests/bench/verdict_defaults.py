@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from tasks.plugins.rules import Rule
-from tasks.settings import FilterSettings, Plugin, TranscribeSettings
-from tasks.shard_store.chosen_rules import rules_of
 from tests.bench.verdict_listening import Row
 from tests.bench.verdict_tables import Drops, by, of, table
+from uttermill.tasks.plugins.rules import Rule
+from uttermill.tasks.settings import FilterSettings, Plugin, TranscribeSettings
+from uttermill.tasks.shard_store.chosen_rules import rules_of
 
 CLEAN_SHORT = ("digit", "word")
 LOUD = 10  # dB: at this level and above speech is heard well

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.plugins.rules import Limit, Within
-from tasks.settings import TranscribeSettings
 from tests.bench.verdict_defaults import LOUD, all_of, is_short, rates
 from tests.bench.verdict_listening import Row
 from tests.bench.verdict_tables import Drops, by, of, table
+from uttermill.tasks.plugins.rules import Limit, Within
+from uttermill.tasks.settings import TranscribeSettings
 
 LIMITS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 UNLESS = (None, -0.3, -0.5, -0.7)  # avg_logprob from which on a guess is believed

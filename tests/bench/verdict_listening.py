@@ -14,15 +14,15 @@ from typing import Any
 
 from rapidfuzz.distance import Levenshtein
 
-from tasks import plugins, scoring
-from tasks.asr import SpeechClip, Transcript, faster_whisper
-from tasks.audio import Clip
-from tasks.plugins.rules import judge
-from tasks.settings import FilterSettings, Plugin, TranscribeSettings
-from tasks.shard_store.chosen_rules import rules_of
-from tasks.text import ScoredTranscript
 from tests.bench.corpus_speech import RATE
 from tests.bench.verdict_clips import Said
+from uttermill.tasks import plugins, scoring
+from uttermill.tasks.asr import SpeechClip, Transcript, faster_whisper
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.plugins.rules import judge
+from uttermill.tasks.settings import FilterSettings, Plugin, TranscribeSettings
+from uttermill.tasks.shard_store.chosen_rules import rules_of
+from uttermill.tasks.text import ScoredTranscript
 
 Values = dict[str, Any]
 BEAM = 5  # the default

@@ -23,11 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
-from tasks import scoring
-from tasks.asr import SpeechClip
-from tasks.asr._whisper.windows import tokenizer_of
-from tasks.diarizers import _windows as segmentation
-from tasks.enhance import gtcrn
 from tests.bench import verdict_clips
 from tests.bench.verdict_clips import Said
 from tests.bench.verdict_listening import (
@@ -40,6 +35,11 @@ from tests.bench.verdict_listening import (
     text_values,
 )
 from tests.bench.verdict_tables import table
+from uttermill.tasks import scoring
+from uttermill.tasks.asr import SpeechClip
+from uttermill.tasks.asr._whisper.windows import tokenizer_of
+from uttermill.tasks.diarizers import _windows as segmentation
+from uttermill.tasks.enhance import gtcrn
 
 NOISES = {("white", 5), ("white", 0), ("white", -5), ("pink", 0), ("real", 5)}
 COSTS = (0.0, 0.02)  # shares of right texts

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tasks.plugins.rules import Rule, judge
 from tests.bench.verdict_listening import Row, Values
+from uttermill.tasks.plugins.rules import Rule, judge
 
 Drops = Callable[[Values], bool]
 Cells = list[list[str]]

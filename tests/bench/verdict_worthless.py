@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from tasks.plugins.rules import Limit
-from tasks.settings import TranscribeSettings
 from tests.bench import verdict_defaults
 from tests.bench.verdict_clips import KINDS, LEVELS
 from tests.bench.verdict_defaults import BEFORE, all_of
 from tests.bench.verdict_listening import WRONG, Row, Values
 from tests.bench.verdict_tables import Count, Drops, by, count, of, percent, table
+from uttermill.tasks.plugins.rules import Limit
+from uttermill.tasks.settings import TranscribeSettings
 
 FALSE = 0.05  # share of right texts that a measure may cost in the table of measures
 CONFIDENCE = (-0.4, -0.5, -0.6, -0.7, -0.8, -0.9, -1.0)

@@ -24,13 +24,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.base.schema import SPEAKERS
-from tasks.corpus import identities
-from tasks.corpus.identities import VoiceTables
-from tasks.corpus.voices import BYTES, VOICES
-from tasks.diarizers import segments
-from tasks.speech.embedding import SIZE, unit
-from tasks.storage import tables
+from uttermill.tasks.base.schema import SPEAKERS
+from uttermill.tasks.corpus import identities
+from uttermill.tasks.corpus.identities import VoiceTables
+from uttermill.tasks.corpus.voices import BYTES, VOICES
+from uttermill.tasks.diarizers import segments
+from uttermill.tasks.speech.embedding import SIZE, unit
+from uttermill.tasks.storage import tables
 
 PART = 20_000  # voices
 SUBSPACE = 96

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.corpus import outcome_table
-from tasks.insight.estimating import what_if
-from tasks.settings import FilterSettings, Plugin, TranscribeSettings
-from tasks.settings.job import Job
+from uttermill.tasks.corpus import outcome_table
+from uttermill.tasks.insight.estimating import what_if
+from uttermill.tasks.settings import FilterSettings, Plugin, TranscribeSettings
+from uttermill.tasks.settings.job import Job
 
 ROWS = 1_000_000
 

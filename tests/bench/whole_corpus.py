@@ -25,26 +25,26 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks import corpus, package
-from tasks.base import schema
-from tasks.base.schema import LEDGER_FILE
-from tasks.publish import previous_version, seeded_hash
-from tasks.publish.choosing import next_version
-from tasks.publish.choosing.next_version import Choice
-from tasks.publish.dataset import datacard
-from tasks.publish.ledger import layout as ledger_layout
-from tasks.publish.ledger import ledger_index as ledger_notes
-from tasks.publish.ledger.ledger_index import Written
-from tasks.publish.outcomes import recording_digests, shard_batches
-from tasks.publish.outcomes.shard_batches import DIGESTS, ShardBatch
-from tasks.publish.output_shards.layout import PlannedShard
-from tasks.settings import Plugin
-from tasks.settings.job import Job
-from tasks.shard_store import whole_job
-from tasks.storage import tables
 from tests.bench import _scale_out, plan_million
 from tests.bench._measured import MIB
 from tests.bench.scale import in_process
+from uttermill.tasks import corpus, package
+from uttermill.tasks.base import schema
+from uttermill.tasks.base.schema import LEDGER_FILE
+from uttermill.tasks.publish import previous_version, seeded_hash
+from uttermill.tasks.publish.choosing import next_version
+from uttermill.tasks.publish.choosing.next_version import Choice
+from uttermill.tasks.publish.dataset import datacard
+from uttermill.tasks.publish.ledger import layout as ledger_layout
+from uttermill.tasks.publish.ledger import ledger_index as ledger_notes
+from uttermill.tasks.publish.ledger.ledger_index import Written
+from uttermill.tasks.publish.outcomes import recording_digests, shard_batches
+from uttermill.tasks.publish.outcomes.shard_batches import DIGESTS, ShardBatch
+from uttermill.tasks.publish.output_shards.layout import PlannedShard
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import whole_job
+from uttermill.tasks.storage import tables
 
 CLIPS = 4800  # of a group: eight shards of an hour
 RATE = 16_000

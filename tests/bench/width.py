@@ -137,18 +137,18 @@ def measured(
     """Run the chains of so many shards within a flow."""
     from prefect import flow
 
-    from flows.cluster import worker
-    from flows.cluster.settings import ClusterSettings
-    from flows.progress import Progress
-    from flows.run.cluster_executor import opened
-    from flows.run.metrics import Metrics
-    from flows.run.task_run_groups import TaskRunObserver
-    from flows.server import history
-    from tasks.base.schema import RECORDINGS
-    from tasks.runs import shard_chain
-    from tasks.settings.job import Done, Job
-    from tasks.shard_store import manifest
     from tests.bench import _width_workers
+    from uttermill.flows.cluster import worker
+    from uttermill.flows.cluster.settings import ClusterSettings
+    from uttermill.flows.progress import Progress
+    from uttermill.flows.run.cluster_executor import opened
+    from uttermill.flows.run.metrics import Metrics
+    from uttermill.flows.run.task_run_groups import TaskRunObserver
+    from uttermill.flows.server import history
+    from uttermill.tasks.base.schema import RECORDINGS
+    from uttermill.tasks.runs import shard_chain
+    from uttermill.tasks.settings.job import Done, Job
+    from uttermill.tasks.shard_store import manifest
 
     worker.run_stages = _width_workers.run_stages  # type: ignore[assignment]
     out, scratch = home / "out", home / "scratch"
@@ -265,7 +265,7 @@ def main() -> None:
                 database = stack.enter_context(postgres.serving())
                 os.environ["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = database.url
                 roots["database"] = [database.pid]
-            from flows.server.server import LocalServer, using
+            from uttermill.flows.server.server import LocalServer, using
 
             server = stack.enter_context(LocalServer())
             scheduler, address = stack.enter_context(child("scheduler"))

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, model_serializer
 
-from flows import cli
-from flows.cli import command_line, process_setup, queries
-from flows.cli.process_setup import Heard
 from tests.helpers.signals import interruptible, uninterruptible
+from uttermill.flows import cli
+from uttermill.flows.cli import command_line, process_setup, queries
+from uttermill.flows.cli.process_setup import Heard
 
 
 @contextmanager
@@ -148,7 +148,7 @@ class Interrupting(MetaPathFinder):
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 sys.meta_path.insert(0, Interrupting())
-from flows.cli import main
+from uttermill.flows.cli import main
 sys.argv.append("plugins")
 sys.exit(main())
 """
@@ -158,8 +158,8 @@ sys.exit(main())
 @pytest.mark.parametrize(
     "module",
     [
-        "tasks", "flows.cli.process_setup", "flows.cli.arguments", "pyarrow",
-        "flows.cli.run_commands", "tasks.plugins",
+        "tasks", "uttermill.flows.cli.process_setup", "uttermill.flows.cli.arguments", "pyarrow",
+        "uttermill.flows.cli.run_commands", "uttermill.tasks.plugins",
     ],
 )  # fmt: skip
 def test_an_interrupt_while_the_command_still_imports_prints_no_traceback(
@@ -176,8 +176,8 @@ def test_an_interrupt_while_the_command_still_imports_prints_no_traceback(
 
 INTERRUPTED_AFTER = """
 import atexit, signal, sys, threading
-import flows.cli.printing
-from flows.cli import command_line, main
+import uttermill.flows.cli.printing
+from uttermill.flows.cli import command_line, main
 
 moment, number = sys.argv[1], int(sys.argv[2])
 del sys.argv[1:]
@@ -203,7 +203,7 @@ def command(args):
     elif moment == "modules":
         sys.modules["last"] = Last()
     print("done")
-    return flows.cli.printing.Exit(3)
+    return uttermill.flows.cli.printing.Exit(3)
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -239,7 +239,7 @@ def ended_after(moment: str, number: signal.Signals) -> tuple[int, str, str]:
 
 INTERRUPTED_CLASS = """
 import signal, sys
-from flows.cli import command_line, main
+from uttermill.flows.cli import command_line, main
 
 def making_a_class(args):
     exec("signal.raise_signal(signal.SIGINT)")  # as `dataclass` does

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from flows import cli
-from flows.server.server import using
 from tests.faults.command import still_open, task_runs
 from tests.helpers import corpus
 from tests.helpers.shared_server import Server
+from uttermill.flows import cli
+from uttermill.flows.server.server import using
 
 pytestmark = [pytest.mark.cluster, pytest.mark.server]
 
@@ -55,8 +55,8 @@ def prepared(
     (source / "page.wav").write_text("<html>not found</html>")
     (source / "notes.txt").write_text("no audio")
     with using(prefect_server.url):
-        from flows import settings
-        from flows.run import launch
+        from uttermill.flows import settings
+        from uttermill.flows.run import launch
 
         chosen = settings.read(None, [str(source)], str(home / "out"), flags[1::2])
         return Prepared(source, home / "out", launch.run(chosen))
@@ -148,7 +148,7 @@ def test_every_item_is_named(prepared: Prepared, capsys: pytest.CaptureFixture[s
 def test_what_if_ends_without_a_notice_of_duckdb(prepared: Prepared) -> None:
     """DuckDB's binding told of 27 leaked instances at the end of the process."""
     done = subprocess.run(
-        [sys.executable, "-m", "flows.cli", "what-if", str(prepared.out)],
+        [sys.executable, "-m", "uttermill.flows.cli", "what-if", str(prepared.out)],
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert "leaked" not in done.stderr

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import completion
+from uttermill.flows.cli import completion
 
 BASH = shutil.which("bash") or "bash"
 #: Completes the last of the words, split as readline splits them.

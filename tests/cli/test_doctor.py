@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from flows.cli import doctor, doctor_checks
-from flows.cli.doctor_checks import Finding
-from flows.cluster import dask_config, doctor_facts
-from flows.cluster.settings import ClusterSettings
-from tasks.audio import codecs
-from tasks.base import memory_limits
-from tasks.stages.spawn_check import started_afresh
 from tests.cli.test_show import said
+from uttermill.flows.cli import doctor, doctor_checks
+from uttermill.flows.cli.doctor_checks import Finding
+from uttermill.flows.cluster import dask_config, doctor_facts
+from uttermill.flows.cluster.settings import ClusterSettings
+from uttermill.tasks.audio import codecs
+from uttermill.tasks.base import memory_limits
+from uttermill.tasks.stages.spawn_check import started_afresh
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,8 +26,8 @@ ROOT = Path(__file__).parents[2]
 CONTROL = """
 import json, sys, dask.config
 from distributed import Client, LocalCluster
-from flows.cli import doctor_checks
-from flows.cluster import doctor_facts
+from uttermill.flows.cli import doctor_checks
+from uttermill.flows.cluster import doctor_facts
 if __name__ == "__main__":
     setattr(sys, doctor_facts.SENTINEL, True)
     dask.config.set({{

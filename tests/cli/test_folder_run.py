@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from flows import settings
-from flows.cli import folder_run
-from flows.run import run_folder
-from tasks.diarizers import segments
-from tasks.segmenters import auto
 from tests.faults.command import Site
 from tests.helpers import corpus
+from uttermill.flows import settings
+from uttermill.flows.cli import folder_run
+from uttermill.flows.run import run_folder
+from uttermill.tasks.diarizers import segments
+from uttermill.tasks.segmenters import auto
 
 FIT = {"target_seconds": 8, "max_seconds": 10.0, "whole_without_text_up_to": 10.0}
 

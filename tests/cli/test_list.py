@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from flows import cli
 from tests.helpers import corpus
 from tests.plugins import gate
+from uttermill.flows import cli
 
 FORMATS = (
     "nemo", "wenet", "wenet_raw", "webdataset", "kaldi", "emilia", "metadata_csv",

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import soundfile as sf
 
-from tasks.base.errors import RunError
-from tasks.insight.estimating import planning
-from tasks.insight.estimating.expected import Expected
-from tasks.settings import Plugin
-from tasks.settings.job import Job
 from tests.helpers import corpus
+from uttermill.tasks.base.errors import RunError
+from uttermill.tasks.insight.estimating import planning
+from uttermill.tasks.insight.estimating.expected import Expected
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.settings.job import Job
 
 SHARD = {"settle_seconds": 0, "hours": corpus.seconds_of(0) * 4 / 3600}
 STAGES = corpus.STAGES
@@ -216,7 +216,7 @@ def test_other_weights_under_equal_settings_are_named(
     home: Path, monkeypatch: pytest.MonkeyPatch, no_recipe_kept: None
 ) -> None:
     """A folder of a model whose files were replaced."""
-    monkeypatch.setattr("tasks.asr.fake.weights", lambda settings: "0123456789abcdef")
+    monkeypatch.setattr("uttermill.tasks.asr.fake.weights", lambda settings: "0123456789abcdef")
     told, plan = planned(asked(home), asked(home))
     assert told["transcribe"] == (10, 0)
     assert told["resample"] == (0, 10)
@@ -228,7 +228,7 @@ def test_other_weights_under_equal_settings_are_named(
 def test_other_code_of_a_filter_is_named(
     home: Path, monkeypatch: pytest.MonkeyPatch, no_recipe_kept: None
 ) -> None:
-    monkeypatch.setattr("tasks.filters.duration.VERSION", 99)
+    monkeypatch.setattr("uttermill.tasks.filters.duration.VERSION", 99)
     told, plan = planned(asked(home), asked(home))
     assert told["filter"] == (10, 0)
     assert [change.setting for change in plan.changes] == ["filter.filters.duration"]
@@ -271,7 +271,7 @@ def test_a_plan_writes_nothing(home: Path) -> None:
 def test_control_a_plan_with_a_wrong_recipe_is_seen(
     home: Path, monkeypatch: pytest.MonkeyPatch, no_recipe_kept: None
 ) -> None:
-    monkeypatch.setattr("tasks.shard_store.recipe.RESAMPLE_VERSION", 99)
+    monkeypatch.setattr("uttermill.tasks.shard_store.recipe.RESAMPLE_VERSION", 99)
     told, _ = planned(dataclasses.replace(asked(home)), asked(home))
     assert told["resample"] == (10, 0)
 

@@ -15,18 +15,18 @@ import pytest
 import yaml
 from rich import filesize
 
-from flows import checks, cli, settings
-from flows.cli import run_commands
-from flows.cli.show import runs as shown
-from flows.run import launch, plans, run_folder
-from tasks import pipeline
-from tasks.base.errors import NothingLeft, TooManyFailed
-from tasks.filters import peak
-from tasks.insight.estimating import asked_apart
-from tasks.shard_store import decision_log
-from tasks.shard_store.decision_log import Decision
 from tests.cli.test_commands import told
 from tests.helpers import corpus
+from uttermill.flows import checks, cli, settings
+from uttermill.flows.cli import run_commands
+from uttermill.flows.cli.show import runs as shown
+from uttermill.flows.run import launch, plans, run_folder
+from uttermill.tasks import pipeline
+from uttermill.tasks.base.errors import NothingLeft, TooManyFailed
+from uttermill.tasks.filters import peak
+from uttermill.tasks.insight.estimating import asked_apart
+from uttermill.tasks.shard_store import decision_log
+from uttermill.tasks.shard_store.decision_log import Decision
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_run_asks_before_it_computes_much_again(
         return {}
 
     monkeypatch.setattr(launch, "run", started_with)
-    monkeypatch.setattr("flows.cli.show.runs.run", lambda result: ())
+    monkeypatch.setattr("uttermill.flows.cli.show.runs.run", lambda result: ())
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     monkeypatch.setattr(sys, "stderr", said := Terminal())
     monkeypatch.setattr(sys, "stdout", printed := io.StringIO())

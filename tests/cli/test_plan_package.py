@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tasks.insight.estimating import planning
-from tasks.settings.job import Job
 from tests.helpers import corpus
+from uttermill.tasks.insight.estimating import planning
+from uttermill.tasks.settings.job import Job
 
 HELD = {"package": {"formats": [{"use": "hf_parquet"}]}}
 COMPUTED = dict.fromkeys(corpus.STAGES[:-1], (0, 10))

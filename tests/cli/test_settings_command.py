@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from flows import cli, settings
-from flows.cli import setting_listing
-from flows.settings import PrepareSettings
-from tasks.settings import PackageSettings
+from uttermill.flows import cli, settings
+from uttermill.flows.cli import setting_listing
+from uttermill.flows.settings import PrepareSettings
+from uttermill.tasks.settings import PackageSettings
 
 LEAST = {"sources": [{"kind": "folder", "path": "in"}], "out": "out"}
 EVERY = [entry for held in setting_listing.of(None).values() for entry in held]

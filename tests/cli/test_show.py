@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from flows import formatting
-from flows.cli import doctor
-from flows.cli.doctor_checks import Finding
-from flows.cli.show import results, runs, tables
-from flows.cli.show.tables import print_to
-from flows.progress import Progress
-from flows.run.ledger_items import COLUMNS
-from flows.server.server import quiet
+from uttermill.flows import formatting
+from uttermill.flows.cli import doctor
+from uttermill.flows.cli.doctor_checks import Finding
+from uttermill.flows.cli.show import results, runs, tables
+from uttermill.flows.cli.show.tables import print_to
+from uttermill.flows.progress import Progress
+from uttermill.flows.run.ledger_items import COLUMNS
+from uttermill.flows.server.server import quiet
 
 
 def test_names_with_brackets_are_shown_as_they_are() -> None:

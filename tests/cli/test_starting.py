@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from flows import checks, cli, settings
-from flows.cli import init, setting_listing
-from tasks import plugins
-from tasks.base import shelves
 from tests.cli.test_commands import told
 from tests.helpers import corpus
+from uttermill.flows import checks, cli, settings
+from uttermill.flows.cli import init, setting_listing
+from uttermill.tasks import plugins
+from uttermill.tasks.base import shelves
 
 
 @pytest.mark.parametrize("purpose", ["asr", "tts", "vc"])

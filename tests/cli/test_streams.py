@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from flows import cli
 from tests.helpers import tiers
+from uttermill.flows import cli
 
 #: What is done to a stream, by the shell's word for it; none: its reader has ended.
 CLOSED, FULL, UNREAD = ">&-", ">/dev/full", ""
@@ -20,7 +20,7 @@ CLOSED, FULL, UNREAD = ">&-", ">/dev/full", ""
 
 def command(words: str, stream: int, state: str, buffered: bool) -> tuple[int, str]:
     """Exit code, and what the other stream said."""
-    whole = f"exec {sys.executable} -m flows.cli {words} {stream if state else ''}{state}"
+    whole = f"exec {sys.executable} -m uttermill.flows.cli {words} {stream if state else ''}{state}"
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
     environment |= {} if buffered else {"PYTHONUNBUFFERED": "1"}
     with unread() as pipe:
@@ -69,7 +69,10 @@ def test_standard_error(state: str) -> None:
 
 
 def test_no_file_gets_the_number_of_a_closed_stream() -> None:
-    code = "import os; from flows.cli.process_setup import _open_closed as o; o(); print(os.dup(0))"
+    code = (
+        "import os; from uttermill.flows.cli.process_setup import _open_closed as o; "
+        "o(); print(os.dup(0))"
+    )
     whole = f"{sys.executable} -c '{code}' <&- 2>&-"
     done = subprocess.run(["bash", "-c", whole], stdout=subprocess.PIPE, text=True)
     assert int(done.stdout) > 2

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from flows import cli
-from tasks.base.control_characters import escaped, json_line
-from tasks.base.logs import log, sent_to
 from tests.helpers import corpus
+from uttermill.flows import cli
+from uttermill.tasks.base.control_characters import escaped, json_line
+from uttermill.tasks.base.logs import log, sent_to
 
 #: A colour, a title, a line break, a C1 code, turned directions, markup of rich and spreadsheets.
 NAMES = (
@@ -155,7 +155,7 @@ def test_a_traceback_in_a_log_has_none(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_a_bug_tells_no_secret(tmp_path: Path) -> None:
     code = (
-        "import sys; from flows.cli import command_line as c; sys.argv[1:] = ['schema']\n"
+        "import sys; from uttermill.flows.cli import command_line as c; sys.argv[1:] = ['schema']\n"
         "def bug(args): raise ValueError('\\x1b[2J https://u:hunter2@h/x?t=hunter2')\n"
         "c.COMMANDS['schema'] = bug; c.main()"
     )

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from flows import cli, settings
-from flows.cli import arguments
-from flows.run import run_folder
-from tasks import pipeline
-from tasks.publish.upkeep import verify
 from tests.cli.test_commands import told
 from tests.helpers import corpus
+from uttermill.flows import cli, settings
+from uttermill.flows.cli import arguments
+from uttermill.flows.run import run_folder
+from uttermill.tasks import pipeline
+from uttermill.tasks.publish.upkeep import verify
 
 
 @pytest.fixture(scope="module")

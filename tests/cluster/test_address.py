@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import pytest
 from pydantic import ValidationError
 
-from flows.cluster import address, local
-from flows.cluster.cluster import Cluster
-from flows.cluster.settings import ClusterSettings, TlsSettings
-from tasks.base.errors import RunError
 from tests.faults.command import Site, soon
 from tests.helpers import by_hand, corpus, tiers
+from uttermill.flows.cluster import address, local
+from uttermill.flows.cluster.cluster import Cluster
+from uttermill.flows.cluster.settings import ClusterSettings, TlsSettings
+from uttermill.tasks.base.errors import RunError
 
 
 @pytest.mark.parametrize(

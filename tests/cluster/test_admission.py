@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from flows.cluster import admission
-from flows.cluster import worker as on_worker
-from flows.cluster.admission import Admission
-from flows.cluster.cluster import Cluster
-from flows.cluster.settings import ClusterSettings
-from flows.run.cluster_executor import ClusterExecutor
-from tasks.base.errors import RunError
 from tests.helpers import corpus
+from uttermill.flows.cluster import admission
+from uttermill.flows.cluster import worker as on_worker
+from uttermill.flows.cluster.admission import Admission
+from uttermill.flows.cluster.cluster import Cluster
+from uttermill.flows.cluster.settings import ClusterSettings
+from uttermill.flows.run.cluster_executor import ClusterExecutor
+from uttermill.tasks.base.errors import RunError
 
 OURS = version("uttermill")
 
@@ -80,7 +80,7 @@ def test_each_one_is_asked_once_when_it_is_first_seen() -> None:
 
 def test_who_does_not_answer_waits_and_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(now=100.0)
-    monkeypatch.setattr("flows.cluster.admission.monotonic", lambda: clock.now)
+    monkeypatch.setattr("uttermill.flows.cluster.admission.monotonic", lambda: clock.now)
     scheduler = Scheduler(a=GOOD)
     asking = Admission(scheduler)
     assert asking.of(["a", "dying"]) == ["a"]
@@ -98,7 +98,7 @@ def test_who_does_not_answer_waits_and_is_asked_again(monkeypatch: pytest.Monkey
 
 def test_known_workers_are_not_looked_through_again(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(now=100.0)
-    monkeypatch.setattr("flows.cluster.admission.monotonic", lambda: clock.now)
+    monkeypatch.setattr("uttermill.flows.cluster.admission.monotonic", lambda: clock.now)
     scheduler = Scheduler(a=GOOD, b=("9.9", 1.0, True))
     asking = Admission(scheduler)
     both = ("a", "b", "silent")

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from flows.cluster.settings import ClusterSettings
-from flows.progress import ProgressObserver
-from flows.run import cluster_executor, metrics
-from flows.run.task_run_groups import TaskRunObserver
-from tasks import pipeline, shard
-from tasks.base.errors import RunError
-from tasks.insight.estimating import sample_results
-from tasks.publish.outcomes import batch_outcomes, shard_batches
-from tasks.publish.writing import shards as packaged
-from tasks.runs import executor as callers
-from tasks.shard_store.index import Index
-from tasks.stages import isolate
-from tasks.storage import versions
 from tests.helpers import corpus
+from uttermill.flows.cluster.settings import ClusterSettings
+from uttermill.flows.progress import ProgressObserver
+from uttermill.flows.run import cluster_executor, metrics
+from uttermill.flows.run.task_run_groups import TaskRunObserver
+from uttermill.tasks import pipeline, shard
+from uttermill.tasks.base.errors import RunError
+from uttermill.tasks.insight.estimating import sample_results
+from uttermill.tasks.publish.outcomes import batch_outcomes, shard_batches
+from uttermill.tasks.publish.writing import shards as packaged
+from uttermill.tasks.runs import executor as callers
+from uttermill.tasks.shard_store.index import Index
+from uttermill.tasks.stages import isolate
+from uttermill.tasks.storage import versions
 
 
 def allowed(work: Callable[..., Any], *args: Any, isolated: bool = False, **changes: Any) -> float:

@@ -21,22 +21,22 @@ import yaml
 from distributed import KilledWorker
 from pydantic import ValidationError
 
-from flows.cli import doctor_checks
-from flows.cli.command_line import main
-from flows.cluster import dask_config, doctor_facts, worker_counts
-from flows.cluster.cluster import Cluster
-from flows.cluster.dispatcher import Dispatcher
-from flows.cluster.settings import ClusterSettings, cluster_class
-from flows.cluster.worker_counts import CPU, Needs
-from flows.run import run_folder
-from flows.settings import parse
-from tasks.base import memory_limits
-from tasks.base.errors import ConfigError, RunError
-from tasks.base.memory_limits import Limit
-from tasks.settings import role
-from tasks.settings.job import Job
 from tests.helpers import corpus, signals, tiers
 from tests.helpers.on_worker import confined, hold_the_gil, kill_me, say
+from uttermill.flows.cli import doctor_checks
+from uttermill.flows.cli.command_line import main
+from uttermill.flows.cluster import dask_config, doctor_facts, worker_counts
+from uttermill.flows.cluster.cluster import Cluster
+from uttermill.flows.cluster.dispatcher import Dispatcher
+from uttermill.flows.cluster.settings import ClusterSettings, cluster_class
+from uttermill.flows.cluster.worker_counts import CPU, Needs
+from uttermill.flows.run import run_folder
+from uttermill.flows.settings import parse
+from uttermill.tasks.base import memory_limits
+from uttermill.tasks.base.errors import ConfigError, RunError
+from uttermill.tasks.base.memory_limits import Limit
+from uttermill.tasks.settings import role
+from uttermill.tasks.settings.job import Job
 
 ROOT = Path(__file__).parents[2]
 GB = 10**9
@@ -178,8 +178,8 @@ def test_wishes_beyond_the_limit_are_told(
 def test_too_little_address_space_is_refused(tmp_path: Path) -> None:
     script = (
         "import resource, sys; from pathlib import Path\n"
-        "from flows.cluster.worker_counts import Needs\n"
-        "from tasks.base.memory_limits import Limit\n"
+        "from uttermill.flows.cluster.worker_counts import Needs\n"
+        "from uttermill.tasks.base.memory_limits import Limit\n"
         "resource.setrlimit(resource.RLIMIT_AS, (2_300_000_000,) * 2)\n"
         "Needs().check(Limit(10**11, 'a machine'))\n"
     )
@@ -246,13 +246,13 @@ def test_unused_it_starts_nothing(tmp_path: Path) -> None:
 
 
 def test_preload_refuses_a_process_that_is_no_worker() -> None:
-    script = [sys.executable, "-c", "import tasks.preload"]
+    script = [sys.executable, "-c", "import uttermill.tasks.preload"]
     result = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False)
     assert "RunError: this process was forked or is not a Dask worker; set" in result.stderr
 
 
 def test_preload_names_what_is_missing() -> None:
-    code = "from tasks.preload import warm; warm({'nonesuch': 'x'})"
+    code = "from uttermill.tasks.preload import warm; warm({'nonesuch': 'x'})"
     # The last word makes the command line that of a spawned process; it loads no other engines.
     script = [sys.executable, "-c", code, "multiprocessing.spawn import spawn_main"]
     result = subprocess.run(
@@ -451,10 +451,10 @@ SCRIPT = """
 import sys, time
 from pathlib import Path
 import prefect
-from flows.cluster.cluster import Cluster
-from flows.cluster.settings import ClusterSettings, cluster_class
-from flows.run.run_folder import scratch
-from flows.settings import parse
+from uttermill.flows.cluster.cluster import Cluster
+from uttermill.flows.cluster.settings import ClusterSettings, cluster_class
+from uttermill.flows.run.run_folder import scratch
+from uttermill.flows.settings import parse
 sys.path.insert(0, {root!r})
 from tests.helpers.on_worker import confined, hold_the_gil
 settings = ClusterSettings(workers=1)

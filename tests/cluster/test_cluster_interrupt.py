@@ -16,18 +16,18 @@ from typing import Any
 import psutil
 import pytest
 
-from flows.cluster import local, nodes
-from flows.cluster.cluster import Cluster
-from flows.cluster.settings import ClusterSettings
-from flows.cluster.worker_counts import Fleet
-from tasks.base.errors import RunError
 from tests.helpers import signals
+from uttermill.flows.cluster import local, nodes
+from uttermill.flows.cluster.cluster import Cluster
+from uttermill.flows.cluster.settings import ClusterSettings
+from uttermill.flows.cluster.worker_counts import Fleet
+from uttermill.tasks.base.errors import RunError
 
 START = """
 import sys
 from pathlib import Path
-from flows.cluster.cluster import Cluster
-from flows.cluster.settings import ClusterSettings
+from uttermill.flows.cluster.cluster import Cluster
+from uttermill.flows.cluster.settings import ClusterSettings
 try:
     with Cluster(ClusterSettings(workers=2), Path(sys.argv[1]), engines={}) as cluster:
         cluster.client

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from flows.cli import doctor_checks
-from flows.cluster.doctor_facts import Computing
-from tasks.runs import likeness
-from tasks.stages.isolate import Rehearsal
 from tests.faults.command import ROOT, Ended, Site
 from tests.helpers import by_hand, corpus
+from uttermill.flows.cli import doctor_checks
+from uttermill.flows.cluster.doctor_facts import Computing
+from uttermill.tasks.runs import likeness
+from uttermill.tasks.stages.isolate import Rehearsal
 
 OURS = {likeness.CODE: "a", likeness.PLUGINS: "b", "numpy": "2", "the processor": "x86_64"}
 FILES = {"tasks/asr/ctc.py": "1", "tasks/asr/fake.py": "1", "mine/beep.py": "1"}

@@ -17,11 +17,11 @@ import psutil
 import pytest
 from prefect.settings import PREFECT_API_AUTH_STRING, temporary_settings
 
-from flows.cluster.cluster import Cluster
-from flows.cluster.settings import ClusterSettings
 from tests.faults.command import Site
 from tests.helpers import by_hand, corpus, listeners, prefect_database
 from tests.helpers.shared_server import Server
+from uttermill.flows.cluster.cluster import Cluster
+from uttermill.flows.cluster.settings import ClusterSettings
 
 AUTH = "admin:open sesame"
 

@@ -14,24 +14,24 @@ from typing import Any
 
 import pytest
 
-from flows import checks, settings
-from flows.cli import doctor_checks
-from flows.cluster import doctor_facts
-from flows.cluster.call_queue import map_chains
-from flows.cluster.cluster import Cluster
-from flows.cluster.dispatcher import Dispatcher
-from flows.cluster.settings import ClusterSettings
-from flows.cluster.worker_counts import CPU, GPU
-from flows.run.cluster_executor import ClusterExecutor
-from tasks import pipeline
-from tasks.publish.unchanged import UpToDate
-from tasks.runs import publish, shard_chain
-from tasks.runs.executor import Observer
-from tasks.runs.results import Published
-from tasks.settings.job import Done
-from tasks.stages import known_good
 from tests.helpers import corpus, on_worker
 from tests.plugins import seen
+from uttermill.flows import checks, settings
+from uttermill.flows.cli import doctor_checks
+from uttermill.flows.cluster import doctor_facts
+from uttermill.flows.cluster.call_queue import map_chains
+from uttermill.flows.cluster.cluster import Cluster
+from uttermill.flows.cluster.dispatcher import Dispatcher
+from uttermill.flows.cluster.settings import ClusterSettings
+from uttermill.flows.cluster.worker_counts import CPU, GPU
+from uttermill.flows.run.cluster_executor import ClusterExecutor
+from uttermill.tasks import pipeline
+from uttermill.tasks.publish.unchanged import UpToDate
+from uttermill.tasks.runs import publish, shard_chain
+from uttermill.tasks.runs.executor import Observer
+from uttermill.tasks.runs.results import Published
+from uttermill.tasks.settings.job import Done
+from uttermill.tasks.stages import known_good
 
 pytestmark = pytest.mark.cluster
 

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from flows import checks, settings
-from flows.cluster import gpus, worker_counts
-from flows.cluster.cluster import Cluster
-from flows.cluster.settings import ClusterSettings
-from flows.run.cluster_executor import ClusterExecutor
-from tasks.base import memory_limits
-from tasks.base.errors import ConfigError
-from tasks.plugins import gpu
-from tasks.settings.job import Done, Job
 from tests.helpers import corpus
+from uttermill.flows import checks, settings
+from uttermill.flows.cluster import gpus, worker_counts
+from uttermill.flows.cluster.cluster import Cluster
+from uttermill.flows.cluster.settings import ClusterSettings
+from uttermill.flows.run.cluster_executor import ClusterExecutor
+from uttermill.tasks.base import memory_limits
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.plugins import gpu
+from uttermill.tasks.settings.job import Done, Job
 
 SEEN = "tests.plugins.seen_asr"
 

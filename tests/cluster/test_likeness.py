@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from flows.cluster.admission import Admission, Computing
-from tasks.base.errors import ConfigError
-from tasks.runs import likeness
-from tasks.shard_store import mixed
 from tests.faults.command import ROOT, Site
 from tests.helpers import by_hand, corpus
+from uttermill.flows.cluster.admission import Admission, Computing
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.runs import likeness
+from uttermill.tasks.shard_store import mixed
 
 OURS = {likeness.CODE: "a", likeness.WEIGHTS: "b", "numpy": "2.3.1", "the processor": "x86_64"}
 

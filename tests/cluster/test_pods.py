@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
-from flows.cluster import cluster
+from uttermill.flows.cluster import cluster
 
 OURS = "uttermill-a-default-worker-1"
 

@@ -22,17 +22,17 @@ from prefect.client.schemas.filters import FlowRunFilter
 from prefect.runtime import flow_run
 from prefect.states import Completed
 
-from flows.cluster.call_queue import Losses, NotBegun, map_chains
-from flows.cluster.cluster import Cluster
-from flows.cluster.dispatcher import Dispatcher
-from flows.cluster.settings import ClusterSettings
-from flows.cluster.worker_counts import CPU, GPU
-from flows.server import history
-from tasks.base.errors import ItemError, KilledFromOutside, RunError
-from tasks.stages.isolate import alone_now
 from tests.helpers import signals
 from tests.helpers.on_worker import work_on
 from tests.helpers.shared_server import Server
+from uttermill.flows.cluster.call_queue import Losses, NotBegun, map_chains
+from uttermill.flows.cluster.cluster import Cluster
+from uttermill.flows.cluster.dispatcher import Dispatcher
+from uttermill.flows.cluster.settings import ClusterSettings
+from uttermill.flows.cluster.worker_counts import CPU, GPU
+from uttermill.flows.server import history
+from uttermill.tasks.base.errors import ItemError, KilledFromOutside, RunError
+from uttermill.tasks.stages.isolate import alone_now
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows.cluster import local
-from flows.cluster.cluster import Cluster
-from flows.cluster.settings import ClusterSettings
 from tests.faults.command import Site
 from tests.helpers import corpus, listeners
+from uttermill.flows.cluster import local
+from uttermill.flows.cluster.cluster import Cluster
+from uttermill.flows.cluster.settings import ClusterSettings
 
 pytestmark = pytest.mark.cluster
 

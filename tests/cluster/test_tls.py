@@ -15,11 +15,11 @@ import distributed.comm
 import pytest
 from pydantic import ValidationError
 
-from flows import cli, settings
-from flows.cluster.cluster import Cluster
-from flows.cluster.settings import ClusterSettings, TlsSettings
-from tasks.base.errors import ConfigError, RunError
 from tests.helpers import certificates, corpus
+from uttermill.flows import cli, settings
+from uttermill.flows.cluster.cluster import Cluster
+from uttermill.flows.cluster.settings import ClusterSettings, TlsSettings
+from uttermill.tasks.base.errors import ConfigError, RunError
 
 comms: Any = distributed.comm
 

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from flows.cluster import upkeep, worker_list
-from flows.cluster.cluster import Cluster
-from flows.cluster.dispatcher import Dispatcher
-from flows.cluster.settings import ClusterSettings
-from flows.cluster.upkeep import QueuedJob
-from flows.cluster.worker_counts import CPU
-from tasks.base.errors import RunError
 from tests.faults.command import Site, soon
 from tests.helpers import corpus, tiers
+from uttermill.flows.cluster import upkeep, worker_list
+from uttermill.flows.cluster.cluster import Cluster
+from uttermill.flows.cluster.dispatcher import Dispatcher
+from uttermill.flows.cluster.settings import ClusterSettings
+from uttermill.flows.cluster.upkeep import QueuedJob
+from uttermill.flows.cluster.worker_counts import CPU
+from uttermill.tasks.base.errors import RunError
 
 MODULE = "tests.plugins.queued_cluster"
 

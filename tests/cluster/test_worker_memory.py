@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from flows.cluster import dask_config
+from uttermill.flows.cluster import dask_config
 
 LARGEST_BLOCK = 8 * 1500**2 * 4  # bytes: the attention of Whisper base over 30 s, of one layer
 SECOND_TIME = f"""

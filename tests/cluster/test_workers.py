@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from flows.cluster import worker_list
-from flows.cluster import worker_list as placements
-from flows.cluster.worker_counts import CPU, GPU
-from flows.cluster.worker_list import Placement, SchedulerElsewhere, SchedulerHere
+from uttermill.flows.cluster import worker_list
+from uttermill.flows.cluster import worker_list as placements
+from uttermill.flows.cluster.worker_counts import CPU, GPU
+from uttermill.flows.cluster.worker_list import Placement, SchedulerElsewhere, SchedulerHere
 
 
 class Client:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tasks.base.errors import TooManyFailed
-from tasks.base.json_types import Arrived
 from tests.helpers import corpus
+from uttermill.tasks.base.errors import TooManyFailed
+from uttermill.tasks.base.json_types import Arrived
 
 LOOSE = {"max_failed_fraction": 1.0}
 

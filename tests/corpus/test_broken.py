@@ -8,15 +8,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flows import settings
-from flows.cli.show import tables
-from flows.server.artifact_text import failure, markdown
-from tasks.accounting import broken
-from tasks.base.errors import NothingLeft, TooManyFailed
-from tasks.insight import report
-from tasks.insight.report import page as making
-from tasks.stages import stage
 from tests.helpers import corpus
+from uttermill.flows import settings
+from uttermill.flows.cli.show import tables
+from uttermill.flows.server.artifact_text import failure, markdown
+from uttermill.tasks.accounting import broken
+from uttermill.tasks.base.errors import NothingLeft, TooManyFailed
+from uttermill.tasks.insight import report
+from uttermill.tasks.insight.report import page as making
+from uttermill.tasks.stages import stage
 
 
 def break_some(folder: Path, count: int) -> None:

@@ -15,9 +15,9 @@ import soxr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.publish.upkeep.verify import verify
-from tasks.storage import queries
 from tests.helpers import corpus, fuzz
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.storage import queries
 
 COPIES = {"use": "duplicate"}
 RATE = 16000
@@ -150,7 +150,7 @@ def test_frozen_bounds_stay(voices: Path, monkeypatch: pytest.MonkeyPatch) -> No
         seen.append(frozen)
         return [], frozen or {"bound": len(rows)}
 
-    monkeypatch.setattr("tasks.filters.duplicate.reject", reject)
+    monkeypatch.setattr("uttermill.tasks.filters.duplicate.reject", reject)
     first, _ = corpus.run(job(voices, "a"))
     second, _ = corpus.run(job(voices, "a", "b"))
     third, _ = corpus.run(job(voices, "a", "b", package={"refit": True}))

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tasks import storage
-from tasks.corpus import outcome_table
-from tasks.insight import source_languages
-from tasks.insight.estimating import what_if
-from tasks.plugins import rules
-from tasks.plugins.rules import Within
-from tasks.settings import Plugin
 from tests.helpers import corpus, fuzz, tiers
 from tests.helpers.outcomes import passing
+from uttermill.tasks import storage
+from uttermill.tasks.corpus import outcome_table
+from uttermill.tasks.insight import source_languages
+from uttermill.tasks.insight.estimating import what_if
+from uttermill.tasks.plugins import rules
+from uttermill.tasks.plugins.rules import Within
+from uttermill.tasks.settings import Plugin
 
 
 @pytest.fixture(scope="module")

@@ -20,10 +20,10 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import ArtifactFilter, FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, State, StateType, TaskRun
 
-from flows.run import run_folder
-from flows.server.server import using
 from tests.faults.command import ROOT, TOKEN, Site, alive, soon
 from tests.helpers import signals
+from uttermill.flows.run import run_folder
+from uttermill.flows.server.server import using
 
 #: How often a worker and `serve` ask for work, in seconds; 10 and more by default. Each question
 #: costs them and the server 50 ms of CPU.

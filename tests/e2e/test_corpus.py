@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.base.errors import CODES
-from tasks.publish.upkeep.verify import verify
 from tests.faults.command import Site
+from uttermill.tasks.base.errors import CODES
+from uttermill.tasks.publish.upkeep.verify import verify
 
 CORPUS = os.environ.get("UTTERMILL_CORPUS")
 if CORPUS:

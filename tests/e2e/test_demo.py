@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.publish.upkeep.verify import verify
 from tests.faults.command import Site
 from tests.helpers import demo_corpus
 from tests.helpers.shared_server import Server
+from uttermill.tasks.publish.upkeep.verify import verify
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster, pytest.mark.timeout(1500)]
 
@@ -30,7 +30,7 @@ ODD = {
 
 def demo(out: Path, server: Server, *words: str) -> tuple[dict[str, Any], str]:
     done = subprocess.run(
-        [sys.executable, "-m", "flows.cli", "demo", "--out", str(out), "--json", *words],
+        [sys.executable, "-m", "uttermill.flows.cli", "demo", "--out", str(out), "--json", *words],
         env={**os.environ, "PREFECT_API_URL": server.url},
         capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=1400,
     )  # fmt: skip

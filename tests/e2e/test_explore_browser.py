@@ -27,14 +27,14 @@ import pytest
 import soundfile as sf
 import uvicorn
 
-from flows import formatting
-from flows.explore import app
-from flows.explore.corpus import Corpus
-from tasks.shard_store import decision_log
-from tasks.storage import versions
 from tests.e2e.test_report_browser import CHROMIUM, browser
 from tests.helpers import corpus, tiers
 from tests.insight.test_report import EVIL, recorded
+from uttermill.flows import formatting
+from uttermill.flows.explore import app
+from uttermill.flows.explore.corpus import Corpus
+from uttermill.tasks.shard_store import decision_log
+from uttermill.tasks.storage import versions
 
 __all__ = ["browser"]  # a fixture
 pytestmark = [

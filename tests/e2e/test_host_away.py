@@ -17,7 +17,7 @@ from tests.helpers import by_hand
 #: What a supervisor does, as the unit in infra/README.md.
 SUPERVISED = (
     "while :; do {python} -m distributed.cli.dask_worker {scheduler} --host {host} --no-dashboard "
-    "--dashboard-address 127.0.0.1:0 --nthreads 1 --preload-nanny flows.cluster.leaving; "
+    "--dashboard-address 127.0.0.1:0 --nthreads 1 --preload-nanny uttermill.flows.cluster.leaving; "
     "sleep 2; done"
 )
 AWAY_S = 90.0

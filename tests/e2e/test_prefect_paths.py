@@ -15,16 +15,16 @@ import yaml
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.schedules import CronSchedule
 
-from flows.prepare import prepare
-from flows.server import history
-from tasks.base.errors import OutLocked
-from tasks.storage import lock
 from tests.e2e import service
 from tests.e2e.service import Service
 from tests.faults.command import Site, differences, soon
 from tests.helpers import corpus, shared_cluster
 from tests.helpers.shared_server import Server
 from tests.plugins import gate
+from uttermill.flows.prepare import prepare
+from uttermill.flows.server import history
+from uttermill.tasks.base.errors import OutLocked
+from uttermill.tasks.storage import lock
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster]
 
@@ -180,8 +180,8 @@ def test_all_deployments_are_accepted(deployments: None) -> None:
     assert schedule.schedule.cron == "0 2 * * *"
     assert schedule.schedule.timezone
     assert manual.schedules == []
-    assert nightly.entrypoint == manual.entrypoint == "flows.prepare:prepare"
-    assert sample.entrypoint == "flows.estimate:estimate"
+    assert nightly.entrypoint == manual.entrypoint == "uttermill.flows.prepare:prepare"
+    assert sample.entrypoint == "uttermill.flows.estimate:estimate"
     assert sample.schedules == []
     for deployment in (nightly, manual, sample):
         assert deployment.work_pool_name == "default"
@@ -216,7 +216,7 @@ def test_retry_of_a_failed_run_through_a_work_pool(
     retried(site, run, reference)
 
 
-SERVE = "from flows.prepare import prepare; prepare.serve('served')"
+SERVE = "from uttermill.flows.prepare import prepare; prepare.serve('served')"
 
 
 def test_retry_of_a_killed_run_through_serve(site: Site, reference: Path) -> None:

@@ -23,18 +23,18 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter
 from prefect.types.entrypoint import EntrypointType
 
-from flows.prepare import prepare
-from flows.run import launch
-from flows.server.door import KEY
-from flows.server.server import LocalServer, using
-from flows.settings import parse
-from tasks.base import shelves
 from tests.e2e import service
 from tests.e2e.test_report_browser import CHROMIUM, FLAGS
 from tests.faults.command import Site
 from tests.helpers import corpus, prefect_database, tiers
 from tests.helpers.shared_server import Server
 from tests.recording.test_urls import datajuicer, folder, hf_parquet, jsonl, kaldi, tar
+from uttermill.flows.prepare import prepare
+from uttermill.flows.run import launch
+from uttermill.flows.server.door import KEY
+from uttermill.flows.server.server import LocalServer, using
+from uttermill.flows.settings import parse
+from uttermill.tasks.base import shelves
 
 pytestmark = [
     pytest.mark.server,

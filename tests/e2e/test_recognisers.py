@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from flows.demo import corpus
-from flows.demo import voice as demo_voice
-from tasks.publish.upkeep.verify import verify
 from tests.faults.command import Site
+from uttermill.flows.demo import corpus
+from uttermill.flows.demo import voice as demo_voice
+from uttermill.tasks.publish.upkeep.verify import verify
 
 pytestmark = [pytest.mark.cluster]
 

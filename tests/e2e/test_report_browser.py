@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from tasks.insight import report as making
-from tasks.settings import TranscribeSettings
 from tests.helpers import corpus
 from tests.insight.test_report import EVIL, job_of, recorded
+from uttermill.tasks.insight import report as making
+from uttermill.tasks.settings import TranscribeSettings
 
 #: The shell is the same engine without windows and their toolbars, which take each context of the
 #: whole browser half a second of CPU.
@@ -37,7 +37,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report with kept and rejected clips, and names that try to be markup."""
-    from flows.run import report
+    from uttermill.flows.run import report
 
     tmp = tmp_path_factory.mktemp("browser")
     corpus.make(tmp / "in", 6)

@@ -12,17 +12,17 @@ import pytest
 import s3fs
 import yaml
 
-from flows import cli
-from flows.cluster.spawning import environment
-from tasks import storage
-from tasks.publish.upkeep import checkpoints
-from tasks.publish.upkeep.verify import verify
-from tasks.storage import versions
 from tests.faults.command import Ended, Site, Started, packaged, soon
 from tests.faults.kills import gated
 from tests.helpers import corpus
 from tests.helpers.s3_server import BUCKET, S3
 from tests.plugins import gate
+from uttermill.flows import cli
+from uttermill.flows.cluster.spawning import environment
+from uttermill.tasks import storage
+from uttermill.tasks.publish.upkeep import checkpoints
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.storage import versions
 
 pytestmark = [pytest.mark.cluster]
 

@@ -23,11 +23,11 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import DeploymentFilter
 from prefect.client.schemas.objects import FlowRun
 
-from flows.server.server import using
 from tests.e2e import service
 from tests.e2e.test_report_browser import CHROMIUM, FLAGS
 from tests.faults.command import Site, Started, soon
 from tests.helpers import corpus, prefect_database, tiers
+from uttermill.flows.server.server import using
 
 EVIL = "evil.example"  # the browser is told that it is this machine
 pytestmark = [

@@ -22,15 +22,15 @@ from typing import Any
 import psutil
 import pytest
 
-from flows.cluster import admission
-from flows.cluster.cluster import Cluster as Handle
-from flows.cluster.settings import ClusterSettings
 from tests.asr.test_openai_api import Request, Stub
 from tests.e2e import hosts
 from tests.faults.command import Ended, Site, differences, packaged, soon
 from tests.helpers import corpus
 from tests.helpers.shared_server import Server
 from tests.laws.test_names import OTHER_LOCALE
+from uttermill.flows.cluster import admission
+from uttermill.flows.cluster.cluster import Cluster as Handle
+from uttermill.flows.cluster.settings import ClusterSettings
 
 pytestmark = [
     pytest.mark.server, pytest.mark.cluster, pytest.mark.timeout(400),

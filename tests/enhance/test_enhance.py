@@ -14,16 +14,16 @@ import soxr
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from tasks import plugins, resample
-from tasks.audio import Clip
-from tasks.base.errors import ConfigError, ItemError
-from tasks.enhance import Enhancer, deepfilter, gtcrn, separator_onnx
-from tasks.models import onnx_session
-from tasks.settings import Plugin
-from tasks.settings.job import Job
-from tasks.stages import pcm
 from tests.helpers import corpus, tiny_onnx
 from tests.helpers.fetched import needs_gtcrn
+from uttermill.tasks import plugins, resample
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.base.errors import ConfigError, ItemError
+from uttermill.tasks.enhance import Enhancer, deepfilter, gtcrn, separator_onnx
+from uttermill.tasks.models import onnx_session
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.stages import pcm
 
 Floats = NDArray[np.float32]
 CORPUS = Path(os.environ.get("UTTERMILL_CORPUS", ""))
@@ -121,11 +121,11 @@ def test_noise_goes_and_speech_stays_in_its_place(name: str, tmp_path: Path) -> 
 
 @needs_corpus
 def test_chunks_of_deepfilter_are_near_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.enhance.deepfilter.CHUNK", 800)
+    monkeypatch.setattr("uttermill.tasks.enhance.deepfilter.CHUNK", 800)
     clean = spoken(48_000, 14.0)
     clean = clean + 0.2 * noise(4, len(clean))
     made = run(deepfilter.start(deepfilter.Settings()), clean, [])
-    monkeypatch.setattr("tasks.enhance.deepfilter.CHUNK", 10**6)
+    monkeypatch.setattr("uttermill.tasks.enhance.deepfilter.CHUNK", 10**6)
     once = run(deepfilter.start(deepfilter.Settings()), clean, [])
     assert not np.array_equal(made, once)
     assert 10 * np.log10(np.sum(once**2) / np.sum((once - made) ** 2)) > 30

@@ -16,28 +16,28 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from flows import checks, settings
-from flows.explore import clip
-from flows.explore.corpus import Corpus, Run
-from tasks import pipeline, plugins
-from tasks.base import shelves
-from tasks.base.errors import ConfigError
-from tasks.insight import report
-from tasks.insight.estimating import planning
-from tasks.insight.report.samples import Sample, look_up
-from tasks.publish.dataset import datacard
-from tasks.publish.upkeep import verify
-from tasks.publish.upkeep.prune import KeptSettings
-from tasks.publish.upkeep.prune import find_unneeded as unneeded
-from tasks.runs.executor import Here
-from tasks.settings import Plugin
-from tasks.settings.job import Job
-from tasks.shard_store import enhanced
-from tasks.stages import stage
-from tasks.storage import versions
 from tests.helpers import corpus, random_access, tiny_onnx
 from tests.helpers.fetched import needs_gtcrn
 from tests.helpers.published import sha256
+from uttermill.flows import checks, settings
+from uttermill.flows.explore import clip
+from uttermill.flows.explore.corpus import Corpus, Run
+from uttermill.tasks import pipeline, plugins
+from uttermill.tasks.base import shelves
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.insight import report
+from uttermill.tasks.insight.estimating import planning
+from uttermill.tasks.insight.report.samples import Sample, look_up
+from uttermill.tasks.publish.dataset import datacard
+from uttermill.tasks.publish.upkeep import verify
+from uttermill.tasks.publish.upkeep.prune import KeptSettings
+from uttermill.tasks.publish.upkeep.prune import find_unneeded as unneeded
+from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import enhanced
+from uttermill.tasks.stages import stage
+from uttermill.tasks.storage import versions
 
 QUIETER = "tests.plugins.quieter"
 

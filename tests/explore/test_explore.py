@@ -24,13 +24,13 @@ import pytest
 import soundfile as sf
 from starlette.testclient import TestClient
 
-from flows import cli
-from flows.explore import app, charts, clip
-from flows.explore.corpus import Corpus, Ended
-from tasks.shard_store import decision_log
-from tasks.storage import versions
 from tests.helpers import corpus
 from tests.insight.test_report import EVIL, job_of, recorded
+from uttermill.flows import cli
+from uttermill.flows.explore import app, charts, clip
+from uttermill.flows.explore.corpus import Corpus, Ended
+from uttermill.tasks.shard_store import decision_log
+from uttermill.tasks.storage import versions
 
 TOKEN = "a-token"
 HOST = "http://127.0.0.1:8800"
@@ -507,7 +507,7 @@ def test_no_version_yet(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_folder_that_is_no_out_costs_one_line(tmp_path: Path) -> None:
     """DuckDB's binding added fifty of its own."""
-    command = [sys.executable, "-m", "flows.cli", "explore", str(tmp_path)]
+    command = [sys.executable, "-m", "uttermill.flows.cli", "explore", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr == f"uttermill: {tmp_path} is not the OUT of a run: it holds no runs/\n"
@@ -516,7 +516,7 @@ def test_a_folder_that_is_no_out_costs_one_line(tmp_path: Path) -> None:
 @pytest.fixture
 def served(out: Path) -> Iterator[dict[str, Any]]:
     """The real command on a copy of OUT; ended by its signal."""
-    command = [sys.executable, "-m", "flows.cli", "explore", str(out), "--json"]
+    command = [sys.executable, "-m", "uttermill.flows.cli", "explore", str(out), "--json"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     watchdog = threading.Timer(60, child.kill)
     watchdog.start()

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
 
-from flows.cli import main
-from flows.explore import app, serve
-from flows.explore.looking import Looking, alone
-from tasks.storage import versions
 from tests.explore.test_explore import HOST, TOKEN, get, out, whole
 from tests.helpers import hostile
+from uttermill.flows.cli import main
+from uttermill.flows.explore import app, serve
+from uttermill.flows.explore.looking import Looking, alone
+from uttermill.tasks.storage import versions
 
 __all__ = ["out", "whole"]  # fixtures
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from flows import cli
-from flows.explore import clip
-from flows.run import report
-from tasks.insight import report as making
-from tasks.settings.job import Job
 from tests.explore.test_explore import client_of, get
 from tests.helpers import corpus
 from tests.insight.test_report import Page, recorded
+from uttermill.flows import cli
+from uttermill.flows.explore import clip
+from uttermill.flows.run import report
+from uttermill.tasks.insight import report as making
+from uttermill.tasks.settings.job import Job
 
 
 def asked(home: Path) -> Job:

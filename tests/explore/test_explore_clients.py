@@ -25,9 +25,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from flows.explore import access, app, clip, export, responses, sandbox
-from flows.explore.corpus import Corpus, Ended
 from tests.explore.test_explore import TOKEN, client_of, make
+from uttermill.flows.explore import access, app, clip, export, responses, sandbox
+from uttermill.flows.explore.corpus import Corpus, Ended
 
 SECONDS = 0.5  # that these tests give a client
 Serve = Callable[[Any], int]

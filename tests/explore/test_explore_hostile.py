@@ -21,14 +21,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from flows.explore import export, loading, responses
-from flows.explore.corpus import Corpus
-from tasks.base.errors import ConfigError
-from tasks.shard_store import decision_log
-from tasks.storage import queries
 from tests.explore.test_explore import client_of, make
 from tests.helpers import fuzz, tiers
 from tests.laws.test_import_rules import modules, name_of
+from uttermill.flows.explore import export, loading, responses
+from uttermill.flows.explore.corpus import Corpus
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.shard_store import decision_log
+from uttermill.tasks.storage import queries
 
 INJECTED = (
     'a") AS a FROM (SELECT 0 AS item, * FROM ledger) l LEFT JOIN utterances u ON u.id = l.utterance'
@@ -249,7 +249,7 @@ def test_long_texts_are_cut_and_say_so(out: Path, tmp_path: Path) -> None:
 def test_an_answer_has_a_size(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client = client_of(out, tmp_path / "home")
     assert answered(client, "rows") == 200
-    monkeypatch.setattr("flows.explore.corpus.ANSWER", 500)
+    monkeypatch.setattr("uttermill.flows.explore.corpus.ANSWER", 500)
     assert "ask for fewer rows" in client.get("/api/rows").json()["error"]
     assert answered(client, "rows?limit=1") == 200
 

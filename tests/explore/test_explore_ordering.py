@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.explore import query, selection
-from flows.explore.corpus import Corpus
 from tests.bench import explore as bench
+from uttermill.flows.explore import query, selection
+from uttermill.flows.explore.corpus import Corpus
 
 NUMBERS = st.sampled_from([math.nan, -math.inf, math.inf, -1.0, 0.0, -0.0, 2.5, 7.0])
 

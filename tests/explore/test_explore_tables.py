@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
 
-from flows.explore import charts, sandbox
 from tests.bench import explore as bench
 from tests.explore.test_explore import client, client_of, get, out, whole
 from tests.helpers import corpus
 from tests.insight.test_report import job_of, recorded
+from uttermill.flows.explore import charts, sandbox
 
 __all__ = ["client", "out", "whole"]  # fixtures
 

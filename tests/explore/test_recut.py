@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile
 
-from tasks import storage
-from tasks.base.errors import ConfigError
-from tasks.publish.upkeep.verify import verify
-from tasks.settings.job import Job
-from tasks.shard_store import decision_log
-from tasks.storage import versions
 from tests.helpers import corpus
 from tests.helpers.deciding import WHEN
+from uttermill.tasks import storage
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import decision_log
+from uttermill.tasks.storage import versions
 
 
 @pytest.fixture

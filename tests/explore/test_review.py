@@ -12,22 +12,22 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flows import cli
-from flows.cluster.spawning import environment
-from tasks import storage
-from tasks.accounting import summary
-from tasks.base.errors import ConfigError, RunError
-from tasks.insight.estimating import what_if
-from tasks.publish.upkeep.verify import verify
-from tasks.settings.job import Job
-from tasks.shard_store import decision_log, decisions, manifest
-from tasks.shard_store.decision_log import Decision
-from tasks.shard_store.shard_view import ShardView
-from tasks.storage import tables, versions
-from tasks.storage.objects import Objects
 from tests.helpers import corpus
 from tests.helpers.deciding import WHEN, drop_some
 from tests.helpers.s3_server import BUCKET, S3
+from uttermill.flows import cli
+from uttermill.flows.cluster.spawning import environment
+from uttermill.tasks import storage
+from uttermill.tasks.accounting import summary
+from uttermill.tasks.base.errors import ConfigError, RunError
+from uttermill.tasks.insight.estimating import what_if
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import decision_log, decisions, manifest
+from uttermill.tasks.shard_store.decision_log import Decision
+from uttermill.tasks.shard_store.shard_view import ShardView
+from uttermill.tasks.storage import tables, versions
+from uttermill.tasks.storage.objects import Objects
 
 
 @pytest.fixture

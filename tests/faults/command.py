@@ -27,13 +27,13 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from flows import cli
-from flows.checks import check
-from flows.run import run_folder
-from flows.settings import parse
-from tasks import pipeline
 from tests.helpers import corpus, signals
 from tests.plugins import gate
+from uttermill.flows import cli
+from uttermill.flows.checks import check
+from uttermill.flows.run import run_folder
+from uttermill.flows.settings import parse
+from uttermill.tasks import pipeline
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "UTTERMILL_TEST_TOKEN"
@@ -99,7 +99,7 @@ class Started:
         sigint = signals.interruptible() if interruptible else signals.uninterruptible()
         with sigint, self._stdout.open("wb") as out, self._stderr.open("wb") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "flows.cli", *arguments],
+                [sys.executable, "-m", "uttermill.flows.cli", *arguments],
                 cwd="/", stdin=subprocess.DEVNULL, stdout=out, stderr=err,
                 env={**environment, TOKEN: self.token}, start_new_session=True,
             )  # fmt: skip
@@ -247,7 +247,9 @@ class Site:
                 patch.setenv(name, value)
             patch.setattr(tempfile, "tempdir", self._environment["TMPDIR"])
             if self.api:
-                from flows.server.server import using  # it imports Prefect, which takes a second
+                from uttermill.flows.server.server import (
+                    using,  # it imports Prefect, which takes a second
+                )
 
                 scope.enter_context(using(self.api))
             scope.enter_context(redirect_stdout(out))
@@ -326,7 +328,7 @@ def differences(one: Path, other: Path) -> list[str]:
 def _post(api: str, path: str, body: dict[str, Any]) -> list[dict[str, Any]]:
     from prefect.client.orchestration import get_client  # it takes a second
 
-    from flows.server.server import using
+    from uttermill.flows.server.server import using
 
     with using(api), get_client(sync_client=True) as client:
         where: Any = path

@@ -33,9 +33,9 @@ LOAD: tuple[dict[str, str], ...] = (
 
 def resampled(index: int) -> dict[str, Any]:
     """One call of a resampler plug-in, and what its process is like; nothing is caught."""
-    from tasks import plugins
-    from tasks.settings import Plugin
-    from tasks.stages.spawn_check import command_line
+    from uttermill.tasks import plugins
+    from uttermill.tasks.settings import Plugin
+    from uttermill.tasks.stages.spawn_check import command_line
 
     module, settings = plugins.RESAMPLERS.resolve(Plugin.model_validate(LOAD[index % len(LOAD)]))
     tone = np.sin(2 * np.pi * 440 * np.arange(4410) / 44100).astype(np.float32)

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from flows.cli import doctor
-from flows.cluster.settings import ClusterSettings
-from tasks import pipeline
-from tasks.base.errors import RunError
-from tasks.plugins import DIARIZERS
-from tasks.runs import libraries
-from tasks.settings import Plugin
-from tasks.settings.transcribe import TranscribeSettings
-from tasks.stages import isolate, known_good
-from tasks.stages.asr_units import Unit
-from tasks.stages.spawn_check import ended
 from tests.faults.command import Site
 from tests.helpers import corpus, tiers
+from uttermill.flows.cli import doctor
+from uttermill.flows.cluster.settings import ClusterSettings
+from uttermill.tasks import pipeline
+from uttermill.tasks.base.errors import RunError
+from uttermill.tasks.plugins import DIARIZERS
+from uttermill.tasks.runs import libraries
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.settings.transcribe import TranscribeSettings
+from uttermill.tasks.stages import isolate, known_good
+from uttermill.tasks.stages.asr_units import Unit
+from uttermill.tasks.stages.spawn_check import ended
 
 LIBRARY = "tests.plugins.fatal_library"
 NAMED = f"{LIBRARY} ends each process that loads it, by signal 4 (SIGILL)"

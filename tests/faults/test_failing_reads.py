@@ -93,7 +93,8 @@ def run(home: Path, library: Path, failing: str) -> tuple[int, dict[str, Any]]:
     )
     options = [part for each in settings for part in ("--set", each)]
     done = subprocess.run(
-        [sys.executable, "-m", "flows.cli", "run", "--source", home / "in", "--out", home / "out",
+        [sys.executable, "-m", "uttermill.flows.cli", "run",
+         "--source", home / "in", "--out", home / "out",
          "--json", *options],
         env={**os.environ, "LD_PRELOAD": str(library), "FAILING_READS": str(home / "control")},
         cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=240, check=False,

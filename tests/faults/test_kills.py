@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tasks.publish.upkeep.verify import verify
 from tests.faults.command import Site, differences, packaged, soon, still_open
 from tests.faults.kills import end, gated, gated_site
 from tests.helpers import corpus
 from tests.helpers.shared_server import Server
 from tests.plugins import gate
+from uttermill.tasks.publish.upkeep.verify import verify
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster]
 

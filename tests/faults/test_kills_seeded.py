@@ -29,10 +29,6 @@ from uuid import uuid4
 import pyarrow.parquet as pq
 import pytest
 
-from flows.run import run_folder
-from flows.settings import parse
-from tasks import storage
-from tasks.storage import temporary
 from tests.conftest import KILLS, kills
 from tests.faults.command import ROOT, Site, Started, differences, packaged, soon, still_open
 from tests.faults.kills import (
@@ -54,6 +50,10 @@ from tests.faults.kills import (
 )
 from tests.helpers import corpus, tiers
 from tests.helpers.shared_server import Server
+from uttermill.flows.run import run_folder
+from uttermill.flows.settings import parse
+from uttermill.tasks import storage
+from uttermill.tasks.storage import temporary
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster, pytest.mark.kills]
 

@@ -13,12 +13,12 @@ from urllib.request import urlopen
 import psutil
 import pytest
 
-from flows.server.server import LocalServer
 from tests.faults.command import Site, soon
 from tests.faults.kills import database, end, server_of, with_own_server
 from tests.helpers import corpus
 from tests.helpers.shared_server import Server
 from tests.plugins import gate
+from uttermill.flows.server.server import LocalServer
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks import pipeline
 from tests.faults.command import Site, computed, packaged, quarantined, still_open, task_runs
 from tests.helpers import corpus
+from uttermill.tasks import pipeline
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster]
 

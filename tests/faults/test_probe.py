@@ -17,7 +17,7 @@ COUNT, DEADLY = 6, "c/r03.wav"
 #: Every interpreter of the run begins with it.
 FATAL = """
 import os, signal
-from tasks import audio
+from uttermill.tasks import audio
 
 read = audio.probe
 

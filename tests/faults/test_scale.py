@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 import soundfile as sf
 
-from flows.run import task_run_groups
-from tasks.runs import executor
-from tasks.shard_store import manifest
-from tasks.stages.listing import balance
-from tasks.stages.stage import PER_SHARD
 from tests.faults.command import Site, flow_runs, still_open, task_runs
 from tests.helpers import corpus
+from uttermill.flows.run import task_run_groups
+from uttermill.tasks.runs import executor
+from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.stages.listing import balance
+from uttermill.tasks.stages.stage import PER_SHARD
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster]
 

@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 from threadpoolctl import threadpool_limits
 
-from flows.cluster import dask_config, spawning
-from flows.cluster.cluster import Cluster
-from flows.cluster.settings import ClusterSettings
-from tasks.stages.spawn_check import started_afresh
 from tests.faults import seeds
 from tests.helpers import tiers
+from uttermill.flows.cluster import dask_config, spawning
+from uttermill.flows.cluster.cluster import Cluster
+from uttermill.flows.cluster.settings import ClusterSettings
+from uttermill.tasks.stages.spawn_check import started_afresh
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = 2  # calls of each resampler a thread

@@ -13,20 +13,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows import checks
-from flows.settings import PrepareSettings
-from tasks import plugins
-from tasks.api import Array, Event, Events, Label, Vector
-from tasks.base.errors import ConfigError, RunError
-from tasks.corpus import outcome_table
-from tasks.insight.estimating import what_if
-from tasks.plugins import annotation_kinds
-from tasks.publish.upkeep import prune
-from tasks.publish.upkeep.verify import verify
-from tasks.settings.job import Job
-from tasks.shard_store import manifest
 from tests.helpers import corpus
 from tests.plugins import tagging
+from uttermill.flows import checks
+from uttermill.flows.settings import PrepareSettings
+from uttermill.tasks import plugins
+from uttermill.tasks.api import Array, Event, Events, Label, Vector
+from uttermill.tasks.base.errors import ConfigError, RunError
+from uttermill.tasks.corpus import outcome_table
+from uttermill.tasks.insight.estimating import what_if
+from uttermill.tasks.plugins import annotation_kinds
+from uttermill.tasks.publish.upkeep import prune
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import manifest
 
 USE = "tests.plugins.tagging"
 LARGE = ("tagging_voice", "tagging_level", "tagging_sounds", "moods_words")

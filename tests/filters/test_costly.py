@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.corpus import outcome_table
-from tasks.insight.estimating import planning, what_if
 from tests.helpers import corpus
+from uttermill.tasks.corpus import outcome_table
+from uttermill.tasks.insight.estimating import planning, what_if
 
 COSTLY = {"use": "tests.plugins.costly"}
 COUNT = 6  # 0.4, 0.6 ... 1.4 s

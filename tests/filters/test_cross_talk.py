@@ -9,12 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from tasks import audio
-from tasks.audio import Clip
-from tasks.audio.beside import FRAME, Beside
-from tasks.filters import cross_talk
-from tasks.recording import Locator
 from tests.helpers import corpus
+from uttermill.tasks import audio
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.audio.beside import FRAME, Beside
+from uttermill.tasks.filters import cross_talk
+from uttermill.tasks.recording import Locator
 
 RATE = 16_000
 

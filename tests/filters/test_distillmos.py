@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flows import checks
-from flows.settings import PrepareSettings
-from tasks import plugins
-from tasks.audio import Clip
-from tasks.base.arrays import RATE
-from tasks.base.errors import ConfigError
-from tasks.filters import distillmos
-from tasks.filters.distillmos import WINDOW, windows
-from tasks.models import model_files
-from tasks.plugins.rules import judge
 from tests.helpers import corpus
 from tests.helpers.fetched import needs_distillmos
+from uttermill.flows import checks
+from uttermill.flows.settings import PrepareSettings
+from uttermill.tasks import plugins
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.base.arrays import RATE
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.filters import distillmos
+from uttermill.tasks.filters.distillmos import WINDOW, windows
+from uttermill.tasks.models import model_files
+from uttermill.tasks.plugins.rules import judge
 
 CORPUS = os.environ.get("UTTERMILL_CORPUS")
 on_corpus = pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set")

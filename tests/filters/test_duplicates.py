@@ -15,16 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from flows.demo.corpus import ENGLISH, Line, encode, speak
-from tasks.audio import Clip, open_stream
-from tasks.base.arrays import Int64s
-from tasks.filters import duplicate
-from tasks.filters._duplicates import fingerprinting
-from tasks.filters._duplicates.fingerprints import StoredFingerprints, Thresholds
-from tasks.filters._duplicates.search import Copies, find_copies
-from tasks.recording import Locator
 from tests.helpers import fuzz
 from tests.helpers.corpus import speech
+from uttermill.flows.demo.corpus import ENGLISH, Line, encode, speak
+from uttermill.tasks.audio import Clip, open_stream
+from uttermill.tasks.base.arrays import Int64s
+from uttermill.tasks.filters import duplicate
+from uttermill.tasks.filters._duplicates import fingerprinting
+from uttermill.tasks.filters._duplicates.fingerprints import StoredFingerprints, Thresholds
+from uttermill.tasks.filters._duplicates.search import Copies, find_copies
+from uttermill.tasks.recording import Locator
 
 Samples = NDArray[np.float32]
 RATE = 22050
@@ -340,7 +340,7 @@ def _mixed() -> list[bytes]:
 def test_the_corpus_has_these_copies_and_no_others() -> None:
     import json
 
-    from tasks.base.errors import ItemError
+    from uttermill.tasks.base.errors import ItemError
 
     folder = Path(os.environ["UTTERMILL_CORPUS"])
     names, prints = [], []

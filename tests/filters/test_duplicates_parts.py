@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from tasks.filters import duplicate
-from tasks.filters._duplicates import candidates, fingerprinting, fingerprints
-from tasks.filters._duplicates.candidates import Numbered
-from tasks.filters._duplicates.fingerprints import MOST_BLOCKS, Pairs, StoredFingerprints
-from tasks.filters._duplicates.search import Copies
 from tests.filters.test_duplicates import found_among
 from tests.helpers import tiers
+from uttermill.tasks.filters import duplicate
+from uttermill.tasks.filters._duplicates import candidates, fingerprinting, fingerprints
+from uttermill.tasks.filters._duplicates.candidates import Numbered
+from uttermill.tasks.filters._duplicates.fingerprints import MOST_BLOCKS, Pairs, StoredFingerprints
+from uttermill.tasks.filters._duplicates.search import Copies
 
 CLIPS = 600
 #: What was found when all fingerprints were in one process, by seed; clips of one length last.

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from tasks import plugins
-from tasks.audio import Clip
-from tasks.filters import clipping, duration, file_size, silence
-from tasks.plugins.rules import judge
+from uttermill.tasks import plugins
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.filters import clipping, duration, file_size, silence
+from uttermill.tasks.plugins.rules import judge
 
 RATE = 16_000
 Samples = NDArray[np.float32]

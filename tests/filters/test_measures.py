@@ -14,11 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tasks import plugins
-from tasks.audio import Clip
-from tasks.base import shelves
-from tasks.base.schema import UTTERANCES
-from tasks.filters import (
+from tests.filters.test_filters import Cut
+from tests.helpers import fetched
+from uttermill.tasks import plugins
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.base import shelves
+from uttermill.tasks.base.schema import UTTERANCES
+from uttermill.tasks.filters import (
     bandwidth,
     channels,
     channels_identical,
@@ -33,11 +35,9 @@ from tasks.filters import (
     silence,
     speech_ratio,
 )
-from tasks.plugins.contracts import FilterModule
-from tasks.plugins.rules import Limit, Rejection, judge
-from tasks.settings import Plugin
-from tests.filters.test_filters import Cut
-from tests.helpers import fetched
+from uttermill.tasks.plugins.contracts import FilterModule
+from uttermill.tasks.plugins.rules import Limit, Rejection, judge
+from uttermill.tasks.settings import Plugin
 
 Samples = NDArray[np.float32]
 NAMES = shelves.names("filters")
@@ -351,7 +351,7 @@ def test_noise_and_silence_are_no_speech() -> None:
 
 def test_windows_are_counted_by_their_probability(monkeypatch: pytest.MonkeyPatch) -> None:
     found = np.array([0.1, 0.5, 0.49, 0.9], np.float32)
-    monkeypatch.setattr("tasks.filters._derived.speech_probabilities", lambda clip: found)
+    monkeypatch.setattr("uttermill.tasks.filters._derived.speech_probabilities", lambda clip: found)
     clip = Clip.of(noise(0.128), 16_000)
     assert measured(speech_ratio, clip) == {"speech_ratio": 0.5}
     assert measured(speech_ratio, clip, threshold=0.4) == {"speech_ratio": 0.75}

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import signal
 
-from tasks import plugins
-from tasks.audio import Clip
-from tasks.filters import bandwidth
-from tasks.plugins.rules import judge
+from uttermill.tasks import plugins
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.filters import bandwidth
+from uttermill.tasks.plugins.rules import judge
 
 FILTER = plugins.FILTERS.load("bandwidth")
 

@@ -10,13 +10,20 @@ import numpy as np
 import pytest
 import soxr
 
-from tasks import plugins
-from tasks.audio import Clip, open_stream
-from tasks.filters import bandwidth, channels_identical, clipping, dead_channel, loudness, silence
-from tasks.plugins.rules import judge
-from tasks.recording import Locator
 from tests.filters.test_measures import measured, number, reason
 from tests.helpers import fetched
+from uttermill.tasks import plugins
+from uttermill.tasks.audio import Clip, open_stream
+from uttermill.tasks.filters import (
+    bandwidth,
+    channels_identical,
+    clipping,
+    dead_channel,
+    loudness,
+    silence,
+)
+from uttermill.tasks.plugins.rules import judge
+from uttermill.tasks.recording import Locator
 
 CORPUS = Path(os.environ.get("UTTERMILL_CORPUS", ""))
 

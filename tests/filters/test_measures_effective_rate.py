@@ -9,11 +9,11 @@ import pytest
 import soxr
 from scipy import signal
 
-from tasks import plugins
-from tasks.audio import Clip
-from tasks.filters import effective_rate
-from tasks.plugins.rules import judge
 from tests.filters.test_measures_bandwidth import Wide, bits, low_pass, speech, white
+from uttermill.tasks import plugins
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.filters import effective_rate
+from uttermill.tasks.plugins.rules import judge
 
 FILTER = plugins.FILTERS.load("effective_rate")
 

@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import signal
 
-from tasks.audio import Clip
-from tasks.filters import loudness
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.filters import loudness
 
 Wide = NDArray[np.float64]
 

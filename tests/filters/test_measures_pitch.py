@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tasks import plugins
-from tasks.audio import Clip
-from tasks.filters import pitch
-from tasks.plugins.rules import judge
+from uttermill.tasks import plugins
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.filters import pitch
+from uttermill.tasks.plugins.rules import judge
 
 pytest.importorskip("swift_f0", reason="the weights of the filter pitch are not installed")
 FILTER = plugins.FILTERS.load("pitch")

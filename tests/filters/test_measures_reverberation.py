@@ -9,13 +9,13 @@ import pytest
 import soxr
 from scipy import signal
 
-from tasks import plugins
-from tasks.audio import Clip
-from tasks.filters import reverberation
-from tasks.plugins.rules import judge
 from tests.helpers import rooms, timed_speech
 from tests.helpers.no_speech import NO_SPEECH
 from tests.helpers.timed_speech import Floats, Line
+from uttermill.tasks import plugins
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.filters import reverberation
+from uttermill.tasks.plugins.rules import judge
 
 FILTER = plugins.FILTERS.load("reverberation")
 RATE = 16_000

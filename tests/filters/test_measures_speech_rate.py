@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import soxr
 
-from tasks import plugins
-from tasks.audio import Clip
-from tasks.filters import speech_rate
-from tasks.plugins.rules import judge
 from tests.helpers import timed_speech
 from tests.helpers.no_speech import NO_SPEECH
 from tests.helpers.timed_speech import Floats, Line, Spoken
+from uttermill.tasks import plugins
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.filters import speech_rate
+from uttermill.tasks.plugins.rules import judge
 
 FILTER = plugins.FILTERS.load("speech_rate")
 RATE = 16_000

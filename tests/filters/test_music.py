@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import soxr
 
-from flows.demo.corpus import ENGLISH, Line, speak
-from flows.demo.voice import RATE as VOICE_RATE
-from tasks import plugins
-from tasks.audio import Clip
-from tasks.base.errors import ConfigError
-from tasks.filters import _sounds, music, sounds
-from tasks.plugins.rules import judge
 from tests.bench.verdict_sounds import melody, mixed
 from tests.helpers import tiny_onnx
+from uttermill.flows.demo.corpus import ENGLISH, Line, speak
+from uttermill.flows.demo.voice import RATE as VOICE_RATE
+from uttermill.tasks import plugins
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.filters import _sounds, music, sounds
+from uttermill.tasks.plugins.rules import judge
 
 RATE = 16_000
 

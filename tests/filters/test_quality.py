@@ -25,21 +25,21 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 from pydantic import ValidationError
 
-from flows.demo.corpus import ENGLISH, Line, speak
-from flows.demo.voice import RATE as VOICE_RATE
-from tasks import plugins
-from tasks.audio import Clip
-from tasks.base.errors import ConfigError, RunError
-from tasks.filters import _derived as derived
-from tasks.filters import dnsmos, nmf_snr, snr
-from tasks.filters._dnsmos import networks, scores
-from tasks.models import model_files, onnx_graph
-from tasks.plugins.rules import judge
-from tasks.settings import Plugin
-from tasks.shard_store import recipe
 from tests.filters.test_filters import cut
 from tests.helpers import plain_quality, tiers
 from tests.helpers.corpus import speech as syllables
+from uttermill.flows.demo.corpus import ENGLISH, Line, speak
+from uttermill.flows.demo.voice import RATE as VOICE_RATE
+from uttermill.tasks import plugins
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.base.errors import ConfigError, RunError
+from uttermill.tasks.filters import _derived as derived
+from uttermill.tasks.filters import dnsmos, nmf_snr, snr
+from uttermill.tasks.filters._dnsmos import networks, scores
+from uttermill.tasks.models import model_files, onnx_graph
+from uttermill.tasks.plugins.rules import judge
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.shard_store import recipe
 
 RATE = 16_000
 Floats = NDArray[np.float32]

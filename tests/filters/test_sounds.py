@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.fft
 
-from flows import checks
-from flows.settings import PrepareSettings
-from tasks import plugins
-from tasks.audio import Clip
-from tasks.base.errors import ConfigError
-from tasks.filters import _derived, _sounds, sounds
-from tasks.plugins.rules import judge
 from tests.helpers import corpus, tiny_onnx
+from uttermill.flows import checks
+from uttermill.flows.settings import PrepareSettings
+from uttermill.tasks import plugins
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.filters import _derived, _sounds, sounds
+from uttermill.tasks.plugins.rules import judge
 
 RATE = 16_000
 #: Inputs of graphs as they are published: samples, and YAMNet's patches in three layouts.

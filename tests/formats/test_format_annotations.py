@@ -13,15 +13,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks import plugins
-from tasks.base import shelves
-from tasks.insight.estimating import planning
-from tasks.publish import published_columns
-from tasks.publish.upkeep.verify import verify
-from tasks.settings import Plugin
-from tasks.settings.job import Job
 from tests.formats.test_format_hf import datasets  # noqa: F401  (a fixture)
 from tests.helpers import corpus, random_access
+from uttermill.tasks import plugins
+from uttermill.tasks.base import shelves
+from uttermill.tasks.insight.estimating import planning
+from uttermill.tasks.publish import published_columns
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.settings.job import Job
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "wenet": {"facts": True},

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from flows import checks
-from flows.cli import queries
-from flows.settings import PrepareSettings
-from tasks import plugins
-from tasks.base.errors import ConfigError
-from tasks.formats import chat_jsonl
-from tasks.settings import Plugin
 from tests.helpers import corpus, published
 from tests.helpers.published import Row
+from uttermill.flows import checks
+from uttermill.flows.cli import queries
+from uttermill.flows.settings import PrepareSettings
+from uttermill.tasks import plugins
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.formats import chat_jsonl
+from uttermill.tasks.settings import Plugin
 
 PROFILES = ("ms_swift", "llama_factory", "qwen_audio")
 TEXTS = (

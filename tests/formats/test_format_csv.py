@@ -20,15 +20,15 @@ import pytest
 import soundfile as sf
 from scipy.io import wavfile
 
-from flows.cli import queries
-from tasks import plugins
-from tasks.base.errors import ConfigError
-from tasks.formats import metadata_csv
-from tasks.formats.metadata_csv import PROFILES
-from tasks.settings import Plugin
 from tests.formats.test_format_hf import datasets  # noqa: F401  (a fixture)
 from tests.helpers import corpus, published
 from tests.helpers.published import Row
+from uttermill.flows.cli import queries
+from uttermill.tasks import plugins
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.formats import metadata_csv
+from uttermill.tasks.formats.metadata_csv import PROFILES
+from uttermill.tasks.settings import Plugin
 
 PLAIN, HOSTILE = "plain words", 'a|b, "quoted" ; \\ it\'s'
 TEXTS = (

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.publish.upkeep.verify import verify
 from tests.helpers import corpus, talks
+from uttermill.tasks.publish.upkeep.verify import verify
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 COUNT = 2

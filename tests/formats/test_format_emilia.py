@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tasks import audio
-from tasks.base.errors import ConfigError
-from tasks.formats import Output, emilia
-from tasks.recording import Locator
 from tests.helpers import published
 from tests.helpers.published import Row
+from uttermill.tasks import audio
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.formats import Output, emilia
+from uttermill.tasks.recording import Locator
 
 
 def clip(number: int, recording: str, start: float, **changes: Any) -> Row:

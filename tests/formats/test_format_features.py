@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from flows import checks
-from flows.settings import PrepareSettings
-from tasks import audio
-from tasks.base.errors import ConfigError
-from tasks.formats import _tar, features
-from tasks.publish.upkeep.verify import verify
-from tasks.runs.results import Published
-from tasks.speech.fbank import Fbank
 from tests.helpers import corpus
+from uttermill.flows import checks
+from uttermill.flows.settings import PrepareSettings
+from uttermill.tasks import audio
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.formats import _tar, features
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.runs.results import Published
+from uttermill.tasks.speech.fbank import Fbank
 
 onnx = pytest.importorskip("onnx")
 

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.formats import _table
 from tests.helpers import published
 from tests.helpers.published import Row
+from uttermill.tasks.formats import _table
 
 TRAIN = [
     [published.row(0), published.row(1, language=None), published.row(2, speaker="")],

@@ -15,10 +15,10 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.base.errors import ConfigError
-from tasks.formats import kaldi
 from tests.helpers import published
 from tests.helpers.published import Row
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.formats import kaldi
 
 NAMES = {"wav.scp", "segments", "text", "utt2spk", "spk2utt", "utt2dur", "reco2dur", "utt2lang",
          "utt2id"}  # fmt: skip

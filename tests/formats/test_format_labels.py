@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.formats import _table
-from tasks.publish.upkeep import verify
 from tests.formats.test_format_hf import datasets  # noqa: F401  (a fixture)
 from tests.helpers import corpus
+from uttermill.tasks.formats import _table
+from uttermill.tasks.publish.upkeep import verify
 
 FORMATS = ("webdataset", "lhotse_shar", "nemo", "emilia", "hf_parquet", "lance", "litdata", "wenet")
 LABELS: tuple[dict[str, str], ...] = (

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from flows import checks
-from flows.settings import PrepareSettings
-from tasks import plugins
-from tasks.base.errors import ConfigError
-from tasks.formats import _samples
-from tasks.formats import lance as lance_format
-from tasks.settings import Plugin
 from tests.helpers import corpus, published, random_access
+from uttermill.flows import checks
+from uttermill.flows.settings import PrepareSettings
+from uttermill.tasks import plugins
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.formats import _samples
+from uttermill.tasks.formats import lance as lance_format
+from uttermill.tasks.settings import Plugin
 
 TRAIN = [
     [published.row(0), published.row(1, language=None), published.row(2, speaker="")],

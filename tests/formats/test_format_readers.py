@@ -22,9 +22,9 @@ import pytest
 import soundfile as sf
 import yaml
 
-from flows.cli import queries
-from tasks.publish.upkeep import verify
 from tests.helpers import corpus
+from uttermill.flows.cli import queries
+from uttermill.tasks.publish.upkeep import verify
 
 TEXTS = {
     "r00": "plain words", "r01": "广州话 录音", "r02": "with \u2028 a separator and \"quotes\"",

@@ -22,20 +22,20 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks import plugins, storage
-from tasks.base import shelves
-from tasks.formats import Hashes, Output, OutputShard, _clips, _tar, _tars, nemo
-from tasks.publish.dataset import datacard
-from tasks.publish.output_shards import format_shards, layout
-from tasks.publish.upkeep.verify import verify
-from tasks.runs import shard_chain
-from tasks.runs.results import Published
-from tasks.settings import Plugin
-from tasks.shard_store import blobs
-from tasks.storage import versions
 from tests.helpers import corpus, published, tiers
 from tests.laws.test_setting_roles import SHELVES
 from tests.publish.test_verify import reseal
+from uttermill.tasks import plugins, storage
+from uttermill.tasks.base import shelves
+from uttermill.tasks.formats import Hashes, Output, OutputShard, _clips, _tar, _tars, nemo
+from uttermill.tasks.publish.dataset import datacard
+from uttermill.tasks.publish.output_shards import format_shards, layout
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.runs import shard_chain
+from uttermill.tasks.runs.results import Published
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.shard_store import blobs
+from uttermill.tasks.storage import versions
 
 PLACED = "tests.plugins.placed_format"
 FORMATS = [*shelves.names("formats"), PLACED]

@@ -11,17 +11,17 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from flows import checks
-from flows.settings import PrepareSettings
-from tasks import audio, plugins
-from tasks.base.arrays import Int16s
-from tasks.base.errors import ConfigError
-from tasks.formats import Output, _clips
-from tasks.publish.upkeep.verify import verify
-from tasks.recording import Locator
-from tasks.settings import Plugin
-from tasks.shard_store import whole_job
 from tests.helpers import corpus, published, random_access, tiers
+from uttermill.flows import checks
+from uttermill.flows.settings import PrepareSettings
+from uttermill.tasks import audio, plugins
+from uttermill.tasks.base.arrays import Int16s
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.formats import Output, _clips
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.recording import Locator
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.shard_store import whole_job
 
 Write = Callable[..., bytes]
 USES: list[dict[str, Any]] = [

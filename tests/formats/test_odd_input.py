@@ -16,18 +16,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows import checks
-from flows.cli import queries
-from flows.settings import PrepareSettings
-from tasks import audio, plugins
-from tasks.base import shelves
-from tasks.base.errors import ConfigError
-from tasks.formats.metadata_csv import PROFILES
-from tasks.publish.upkeep.verify import verify
-from tasks.settings import Plugin
 from tests.formats import test_format_csv
 from tests.helpers import corpus, published, random_access
 from tests.helpers.published import Row
+from uttermill.flows import checks
+from uttermill.flows.cli import queries
+from uttermill.flows.settings import PrepareSettings
+from uttermill.tasks import audio, plugins
+from uttermill.tasks.base import shelves
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.formats.metadata_csv import PROFILES
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.settings import Plugin
 
 TEXTS = (
     'a|b, "quoted" ; \\ it\'s', "tab\tand\nline\r\nbreak\u2028end", "四 \U00020bb7\U0001f600",

@@ -11,17 +11,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows import cli
-from flows.cli.show import runs
-from flows.server.artifact_text import markdown
-from tasks import plugins
-from tasks.base import shelves
-from tasks.formats import ReaderLimits, nemo, wenet
-from tasks.publish.dataset import reader_drops
-from tasks.settings import Plugin
 from tests.cli.test_show import said
 from tests.helpers import corpus
 from tests.helpers.shared_server import Server
+from uttermill.flows import cli
+from uttermill.flows.cli.show import runs
+from uttermill.flows.server.artifact_text import markdown
+from uttermill.tasks import plugins
+from uttermill.tasks.base import shelves
+from uttermill.tasks.formats import ReaderLimits, nemo, wenet
+from uttermill.tasks.publish.dataset import reader_drops
+from uttermill.tasks.settings import Plugin
 
 AUTO = Plugin(use="auto")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tasks.base.schema import ClipRow, WordRow
-from tasks.formats import ctm, textgrid
+from uttermill.tasks.base.schema import ClipRow, WordRow
+from uttermill.tasks.formats import ctm, textgrid
 
 
 def word(text: str, start: float, end: float, sure: float | None = 0.5) -> WordRow:

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from tasks.formats.metadata_csv import PROFILES
-from tasks.publish.upkeep.verify import verify
-from tasks.storage import versions
 from tests.formats.test_formats import package, shards_of
 from tests.helpers import corpus, tiers
+from uttermill.tasks.formats.metadata_csv import PROFILES
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.storage import versions
 
 _ENCODED = {
     "hf_audiofolder": {"audio": "mp3"}, "f5": {"audio": "flac"}, "piper": {"audio": "opus"},

@@ -20,16 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from tasks import filter as stage
-from tasks.base.schema import RECORDINGS
-from tasks.recording import Locator
-from tasks.settings import FilterSettings
-from tasks.settings.job import Job
-from tasks.shard_store.shard_view import ShardView
-from tasks.stages import probe
-from tasks.stages.contract import OfRecording
-from tasks.storage import urls
 from tests.helpers import memory, sounding
+from uttermill.tasks import filter as stage
+from uttermill.tasks.base.schema import RECORDINGS
+from uttermill.tasks.recording import Locator
+from uttermill.tasks.settings import FilterSettings
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store.shard_view import ShardView
+from uttermill.tasks.stages import probe
+from uttermill.tasks.stages.contract import OfRecording
+from uttermill.tasks.storage import urls
 
 MIB = 1 << 20
 LIMIT = 3 << 29  # bytes of address space beyond the imports

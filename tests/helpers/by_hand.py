@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.faults.command import ROOT, soon
 
-PRELOADS = ("--preload-nanny", "flows.cluster.leaving")
+PRELOADS = ("--preload-nanny", "uttermill.flows.cluster.leaving")
 
 
 @contextmanager

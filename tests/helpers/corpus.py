@@ -14,9 +14,9 @@ import numpy as np
 import soundfile as sf
 from numpy.typing import NDArray
 
-from tasks import pipeline, shard
-from tasks.runs.results import Published
-from tasks.settings import (
+from uttermill.tasks import pipeline, shard
+from uttermill.tasks.runs.results import Published
+from uttermill.tasks.settings import (
     FilterSettings,
     PackageSettings,
     Plugin,
@@ -26,9 +26,9 @@ from tasks.settings import (
     StageSettings,
     TranscribeSettings,
 )
-from tasks.settings.job import Job
-from tasks.shard_store.index import Index
-from tasks.stages.listing.survey import Survey
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store.index import Index
+from uttermill.tasks.stages.listing.survey import Survey
 
 RATES = (8000, 16000, 22050, 44100, 48000)
 FILTERS = ({"use": "duration"}, {"use": "silence"}, {"use": "clipping"})

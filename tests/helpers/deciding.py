@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tasks import storage
-from tasks.shard_store import decision_log
-from tasks.shard_store.decision_log import Decision
+from uttermill.tasks import storage
+from uttermill.tasks.shard_store import decision_log
+from uttermill.tasks.shard_store.decision_log import Decision
 
 WHEN = "2026-01-31T12:00:00Z"
 

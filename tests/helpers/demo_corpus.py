@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.demo import corpus
 from tests.helpers.prefect_database import base, turn
+from uttermill.flows.demo import corpus
 
 
 def give(made: Path, factory: pytest.TempPathFactory) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tasks.base import shelves
-from tasks.models import model_files, registry
+from uttermill.tasks.base import shelves
+from uttermill.tasks.models import model_files, registry
 
 SPEAKERS = all(model_files.state(model) == "ok" for model in registry.fetched("speakers"))
 GTCRN = model_files.state(registry.GTCRN) == "ok"

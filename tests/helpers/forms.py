@@ -14,11 +14,11 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from tasks.base import shelves
-from tasks.base.json_types import JsonObject
-from tasks.plugins.loading import load
-from tasks.settings import Source
-from tasks.settings.base import Plugin
+from uttermill.tasks.base import shelves
+from uttermill.tasks.base.json_types import JsonObject
+from uttermill.tasks.plugins.loading import load
+from uttermill.tasks.settings import Source
+from uttermill.tasks.settings.base import Plugin
 
 DOTTED = r"\."  # in the name of a module of one's own
 #: What a value may be; limits stay out, because a plug-in's own check says more.

@@ -10,14 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tasks import pipeline
-from tasks.base.errors import MillError
-from tasks.publish.upkeep.verify import verify
-from tasks.runs.executor import Here, Observer
-from tasks.settings.job import Job
-from tasks.storage import owners, versions
 from tests.helpers import corpus
 from tests.helpers.own_mounts import mount, resize
+from uttermill.tasks import pipeline
+from uttermill.tasks.base.errors import MillError
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.runs.executor import Here, Observer
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.storage import owners, versions
 
 PAGES = (1, 2, 4, 6, 9, 13, 20, 30, 45)  # of 4 KiB; with the last one, all has room perhaps
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tasks.base.errors import RunError
-from tasks.storage import queries
 from tests.helpers.own_mounts import mount, resize
+from uttermill.tasks.base.errors import RunError
+from uttermill.tasks.storage import queries
 
 ROWS, MEMORY = 300_000, "24MB"
 

@@ -202,9 +202,9 @@ def watch(changed: set[str], forbidden: list[str]) -> Callable[[str, tuple[Any, 
 
 
 def main(path: str) -> dict[str, Any]:
-    from flows import checks, settings
-    from flows.run import run_folder
-    from tasks import pipeline
+    from uttermill.flows import checks, settings
+    from uttermill.flows.run import run_folder
+    from uttermill.tasks import pipeline
 
     chosen = settings.parse(json.loads(Path(path).read_text()))
     changed: set[str] = set()

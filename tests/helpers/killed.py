@@ -25,12 +25,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from tasks import pipeline
-from tasks.base.json_types import JsonObject
-from tasks.formats import _tar
-from tasks.storage import atomic
 from tests.helpers import corpus, talks
 from tests.helpers.signals import forked
+from uttermill.tasks import pipeline
+from uttermill.tasks.base.json_types import JsonObject
+from uttermill.tasks.formats import _tar
+from uttermill.tasks.storage import atomic
 
 CALLS: list[tuple[Any, str]] = [
     (atomic.HashedFile, "write"), (pq, "write_table"), (Path, "write_text"),

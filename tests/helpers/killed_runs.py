@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.publish.upkeep.verify import verify
-from tasks.settings.job import Job
-from tasks.storage import versions
 from tests.helpers import corpus
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.storage import versions
 
 ROOT = Path(__file__).parents[2]
 

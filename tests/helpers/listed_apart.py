@@ -24,7 +24,12 @@ from tests.helpers import memory
 
 ROOT = Path(__file__).parents[2]
 #: What each answer needs, and no measure has in it.
-MODULES = ("pyarrow.parquet", "tasks.plugins", "tasks.recording.container", "tasks.stages.listing")
+MODULES = (
+    "pyarrow.parquet",
+    "uttermill.tasks.plugins",
+    "uttermill.tasks.recording.container",
+    "uttermill.tasks.stages.listing",
+)
 LONGEST = 120  # s; an answer
 LIMIT = 3 << 30  # of address space: what is not refused ends the process, not the machine
 Told = Callable[[dict[str, Any]], dict[str, Any]]
@@ -51,11 +56,11 @@ def telling() -> Iterator[Told]:
 
 
 def listed(asked: dict[str, Any]) -> dict[str, Any]:
-    from tasks.base.errors import ConfigError
-    from tasks.plugins import resolve_source
-    from tasks.settings import Source
-    from tasks.stages.listing import entries
-    from tasks.stages.listing.skipped import SkippedEntries
+    from uttermill.tasks.base.errors import ConfigError
+    from uttermill.tasks.plugins import resolve_source
+    from uttermill.tasks.settings import Source
+    from uttermill.tasks.stages.listing import entries
+    from uttermill.tasks.stages.listing.skipped import SkippedEntries
 
     rows: Counter[str] = Counter()
     details: list[str] = []
@@ -72,9 +77,9 @@ def listed(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def read(asked: dict[str, Any]) -> dict[str, Any]:
-    from tasks.base.errors import ItemError
-    from tasks.recording import Locator
-    from tasks.recording.container import as_file
+    from uttermill.tasks.base.errors import ItemError
+    from uttermill.tasks.recording import Locator
+    from uttermill.tasks.recording.container import as_file
 
     before, size, detail = memory.peak(), 0, ""
     try:

@@ -119,9 +119,9 @@ DAMAGES = (_flip, _flip, _byte, _byte, _lie, _lie, _lie, _cut, _drop, _twice, _n
 
 def decode(path: Path) -> str:
     """What a recording comes to: `good`, or the code of its ItemError. Anything else is raised."""
-    from tasks import audio
-    from tasks.base.errors import CODES, ItemError
-    from tasks.recording import Locator
+    from uttermill.tasks import audio
+    from uttermill.tasks.base.errors import CODES, ItemError
+    from uttermill.tasks.recording import Locator
 
     locator = Locator(str(path))
     try:

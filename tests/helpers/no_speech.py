@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.base.arrays import RATE
+from uttermill.tasks.base.arrays import RATE
 
 NO_SPEECH = {
     "silence": np.zeros(2 * RATE),

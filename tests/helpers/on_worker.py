@@ -13,12 +13,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tasks.base.errors import ItemError
+from uttermill.tasks.base.errors import ItemError
 
 
 def look(dask_worker: Any = None) -> dict[str, Any]:
     """Of this process; with what only a worker has, when Dask's `Client.run` calls it."""
-    from tasks import preload
+    from uttermill.tasks import preload
 
     found: dict[str, Any] = {
         "pid": os.getpid(), "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from tasks.corpus import outcome_table
-from tasks.plugins.rules import Rule
-from tasks.storage import queries
+from uttermill.tasks.corpus import outcome_table
+from uttermill.tasks.plugins.rules import Rule
+from uttermill.tasks.storage import queries
 
 
 def passing(table: pa.Table, rules: Sequence[Rule]) -> list[bool]:

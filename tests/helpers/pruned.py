@@ -15,9 +15,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from flows.cli import queries
-from flows.run import run_folder
 from tests.helpers.signals import forked
+from uttermill.flows.cli import queries
+from uttermill.flows.run import run_folder
 
 EVENTS = {"open", "os.rename", "os.remove", "os.rmdir"}
 

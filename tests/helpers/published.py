@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import soundfile as sf
 
-from tasks import plugins, storage
-from tasks.base.schema import UTTERANCES
-from tasks.formats import Hashes, Output, OutputShard
-from tasks.publish.output_shards import format_shards, layout
-from tasks.publish.planned_columns import TURNS_COLUMN
-from tasks.settings import PackageSettings, Plugin
-from tasks.shard_store.blobs import Pcm
+from uttermill.tasks import plugins, storage
+from uttermill.tasks.base.schema import UTTERANCES
+from uttermill.tasks.formats import Hashes, Output, OutputShard
+from uttermill.tasks.publish.output_shards import format_shards, layout
+from uttermill.tasks.publish.planned_columns import TURNS_COLUMN
+from uttermill.tasks.settings import PackageSettings, Plugin
+from uttermill.tasks.shard_store.blobs import Pcm
 
 RATE = 16000
 MEASURES = {"dnsmos_ovrl": 3.25, "snr": None, "silence_fraction": 0.5, "duration": 9.0}

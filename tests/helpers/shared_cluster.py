@@ -17,8 +17,8 @@ from typing import Any
 
 from distributed import scheduler
 
-from flows.cluster.cluster import Cluster
-from flows.cluster.settings import ClusterSettings
+from uttermill.flows.cluster.cluster import Cluster
+from uttermill.flows.cluster.settings import ClusterSettings
 
 ROOT = Path(__file__).parents[2]
 

@@ -33,7 +33,7 @@ class Server:
 
 def begin() -> Callable[[], None]:
     """Start it, which goes on while the others collect their tests; what ends it."""
-    from flows.server.server import LocalServer
+    from uttermill.flows.server.server import LocalServer
 
     server = LocalServer()
     told = Server(server.url, server.pid, os.environ["PREFECT_HOME"])
@@ -56,7 +56,7 @@ def serving(empty: Path, home: Path) -> Iterator[Server]:
         yield server
         return
 
-    from flows.server.server import LocalServer
+    from uttermill.flows.server.server import LocalServer
 
     with LocalServer() as own:
         own.wait_ready()

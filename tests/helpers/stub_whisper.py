@@ -10,8 +10,8 @@ import ctranslate2
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.asr import SpeechClip, Transcript, Word, faster_whisper
-from tasks.asr._whisper.results import BeamResult, Context, Language, Window
+from uttermill.tasks.asr import SpeechClip, Transcript, Word, faster_whisper
+from uttermill.tasks.asr._whisper.results import BeamResult, Context, Language, Window
 
 Span = tuple[float, float]  # s
 CODES = ["de", "en", "zh"]

@@ -9,9 +9,9 @@ from typing import Any
 
 import soundfile as sf
 
-from tasks.settings import Plugin
-from tasks.settings.job import Job
 from tests.helpers import corpus
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.settings.job import Job
 
 LIST = "talks.jsonl"
 RATE = 8000

@@ -17,17 +17,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from flows import cli, settings
-from flows.explore import clip
-from flows.explore.corpus import Corpus
-from flows.run import report, run_folder
-from tasks import pipeline
-from tasks.base.errors import MillError
-from tasks.publish.dataset import datacard
-from tasks.shard_store import manifest
-from tasks.shard_store.index import digest
-from tasks.storage import tables
 from tests.helpers import corpus
+from uttermill.flows import cli, settings
+from uttermill.flows.explore import clip
+from uttermill.flows.explore.corpus import Corpus
+from uttermill.flows.run import report, run_folder
+from uttermill.tasks import pipeline
+from uttermill.tasks.base.errors import MillError
+from uttermill.tasks.publish.dataset import datacard
+from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.shard_store.index import digest
+from uttermill.tasks.storage import tables
 
 SHARD = "shard-000000"
 SECRET = "years of work\n" * 2000

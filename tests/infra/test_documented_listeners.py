@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 import yaml
 
-from flows.cli.arguments import parser as command_parser
 from tests.faults.command import Site, soon
 from tests.helpers import corpus, prefect_database
 from tests.helpers.listeners import LOOPBACK, Place
 from tests.helpers.namespaces import Network, network
 from tests.infra.test_infra import commands
+from uttermill.flows.cli.arguments import parser as command_parser
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("flows/**/*.md"), *ROOT.glob("infra/**/*.md")})
@@ -131,8 +131,8 @@ def test_machines_by_hand(net: Network, tmp_path: Path) -> None:
         f"sources: [{{kind: folder, path: {tmp_path}}}]\nout: {tmp_path}/out\n{cluster}"
     )
     code = (
-        "import sys; from pathlib import Path; from flows import settings; "
-        "from flows.cluster.cluster import Cluster\n"
+        "import sys; from pathlib import Path; from uttermill.flows import settings; "
+        "from uttermill.flows.cluster.cluster import Cluster\n"
         "chosen = settings.read('settings.yaml', [], None, sys.argv[1:]).cluster\n"
         "with Cluster(chosen, Path('s')) as cluster: print(cluster.submit(abs, -7).result())"
     )

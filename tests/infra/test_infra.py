@@ -30,13 +30,13 @@ import pytest
 import yaml
 from prefect.settings import Settings
 
-from flows import settings
-from flows.cli.arguments import parser as command_parser
-from flows.cluster import leaving
-from flows.cluster.settings import ClusterSettings, cluster_class
 from tests.faults.command import Site, differences, soon
 from tests.helpers import corpus, image, listeners
 from tests.helpers.listeners import Place
+from uttermill.flows import settings
+from uttermill.flows.cli.arguments import parser as command_parser
+from uttermill.flows.cluster import leaving
+from uttermill.flows.cluster.settings import ClusterSettings, cluster_class
 
 ROOT = Path(__file__).parents[2]
 INFRA = ROOT / "infra"
@@ -408,7 +408,8 @@ def test_slurm_job() -> None:
     (worker,) = (line for line in script.splitlines() if "dask_worker" in line)
     assert unknown(["dask", "worker", *worker.split()]) == []
     for words in ("--nthreads 1 ", "--nworkers 8 ", "--nanny", "--local-directory /tmp",
-                  "--preload tasks.preload", "--dashboard-address 127.0.0.1:0"):  # fmt: skip
+                  "--preload uttermill.tasks.preload",
+                  "--dashboard-address 127.0.0.1:0"):  # fmt: skip
         assert words in worker
     assert chosen.workers == 4 * chosen.options["processes"]
 
@@ -472,7 +473,7 @@ import pathlib, signal, sys, time
 home = pathlib.Path({home!r})
 def stop(*_):
     raise KeyboardInterrupt
-signal.signal(signal.SIGTERM, stop)  # as flows.cli does
+signal.signal(signal.SIGTERM, stop)  # as uttermill.flows.cli does
 (home / "arguments").write_text(" ".join(sys.argv[1:]))
 try:
     time.sleep(60)
@@ -538,7 +539,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> image.Image:
 
 
 def test_the_image_holds_the_whole_program(built: image.Image) -> None:
-    code = "import flows, tasks; print(flows.__path__[0]); print(tasks.__path__[0])"
+    code = "from uttermill import flows, tasks; print(flows.__path__[0]); print(tasks.__path__[0])"
     folders = [Path(line) for line in built.run(["python", "-c", code]).split()]
     assert all(folder.is_relative_to(built.venv) for folder in folders)
     for folder in folders:
@@ -592,13 +593,14 @@ def test_the_base_may_be_a_digest_and_the_user_is_not_root() -> None:
 
 @pytest.mark.parametrize(
     ("imported", "kept"),
-    [("flows.cluster.settings.cluster_class('dask_jobqueue.SLURMCluster')", True),
+    [("uttermill.flows.cluster.settings.cluster_class('dask_jobqueue.SLURMCluster')", True),
      ("import dask_jobqueue", False)],
     ids=["ours", "control"],
 )  # fmt: skip
 def test_a_cluster_class_does_not_take_ctrl_c(imported: str, kept: bool) -> None:
     code = (
-        "import signal; import flows.cluster.settings; before = signal.getsignal(signal.SIGINT); "
+        "import signal; import uttermill.flows.cluster.settings; "
+        "before = signal.getsignal(signal.SIGINT); "
         f"{imported}; print(signal.getsignal(signal.SIGINT) is before)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

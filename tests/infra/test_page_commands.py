@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from flows import settings
 from tests.infra.test_infra import INFRA, unknown
+from uttermill.flows import settings
 
 PAGES = sorted(INFRA.rglob("*.md"))
 PROGRAMS = ("uttermill", "dask", "prefect")
@@ -60,7 +60,7 @@ def test_compose_commands_name_the_profile_of_what_they_run() -> None:
 
 
 def parsed(command: list[str]) -> bool:
-    from flows.cli.arguments import parser
+    from uttermill.flows.cli.arguments import parser
 
     if command[0] != "uttermill":
         return unknown(command) == []

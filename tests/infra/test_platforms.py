@@ -31,7 +31,7 @@ NO_FCNTL = "import sys; sys.modules['fcntl'] = None; {}"
 
 
 @pytest.mark.parametrize("without", [WINDOWS, NO_FCNTL])
-@pytest.mark.parametrize("module", ["tasks", "tasks.storage.lock", "tasks.api"])
+@pytest.mark.parametrize("module", ["tasks", "uttermill.tasks.storage.lock", "uttermill.tasks.api"])
 def test_windows_is_told_of_wsl_at_import(module: str, without: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", without.format(f"import {module}")],
@@ -43,7 +43,7 @@ def test_windows_is_told_of_wsl_at_import(module: str, without: str) -> None:
 
 
 def test_the_command_on_windows_is_one_sentence() -> None:
-    code = WINDOWS.format("from flows.cli import main; sys.exit(main(['--version']))")
+    code = WINDOWS.format("from uttermill.flows.cli import main; sys.exit(main(['--version']))")
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False
     )

@@ -13,22 +13,22 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flows import settings
-from flows.cluster.settings import ClusterSettings
-from flows.run import estimates
-from tasks import pipeline
-from tasks.accounting import summary
-from tasks.base.errors import ConfigError
-from tasks.insight.estimating import forecast, sample, sample_results
-from tasks.insight.estimating.forecast import Costs, Forecast, Sizes, Stratum
-from tasks.insight.estimating.sample import Member
-from tasks.insight.estimating.sample_results import SampleResult
-from tasks.publish import foreseen
-from tasks.runs.executor import Here
-from tasks.settings.job import Done, Spent
-from tasks.stages import stage
-from tasks.storage import local
 from tests.helpers import corpus
+from uttermill.flows import settings
+from uttermill.flows.cluster.settings import ClusterSettings
+from uttermill.flows.run import estimates
+from uttermill.tasks import pipeline
+from uttermill.tasks.accounting import summary
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.insight.estimating import forecast, sample, sample_results
+from uttermill.tasks.insight.estimating.forecast import Costs, Forecast, Sizes, Stratum
+from uttermill.tasks.insight.estimating.sample import Member
+from uttermill.tasks.insight.estimating.sample_results import SampleResult
+from uttermill.tasks.publish import foreseen
+from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.settings.job import Done, Spent
+from uttermill.tasks.stages import stage
+from uttermill.tasks.storage import local
 
 
 def members(count: int, seed: int = 0) -> list[Member]:

@@ -12,14 +12,14 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter
 
-from flows import cli
-from flows.run import estimates
-from flows.server import live_artifacts
-from flows.server.server import using
-from flows.settings import SampleSettings
-from tasks.base.schema import METRICS
 from tests.helpers import corpus
 from tests.helpers.shared_server import Server
+from uttermill.flows import cli
+from uttermill.flows.run import estimates
+from uttermill.flows.server import live_artifacts
+from uttermill.flows.server.server import using
+from uttermill.flows.settings import SampleSettings
+from uttermill.tasks.base.schema import METRICS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.server]
 
@@ -50,8 +50,8 @@ def settings_of(home: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def both(prefect_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Both:
-    from flows import settings
-    from flows.run import launch
+    from uttermill.flows import settings
+    from uttermill.flows.run import launch
 
     home = tmp_path_factory.mktemp("estimate")
     corpus.make(home / "in", COUNT)
@@ -79,7 +79,7 @@ def test_the_sample_is_reused_to_the_item(both: Both) -> None:
 
 
 def test_the_dataset_is_that_of_a_run_without_an_estimate(both: Both) -> None:
-    from flows import settings
+    from uttermill.flows import settings
 
     alone = settings.parse({**both.data, "out": str(both.home / "alone")})
     published, _ = corpus.run(alone.job())
@@ -168,7 +168,7 @@ def test_dasks_report_is_written_and_needs_no_network(both: Both) -> None:
 
 def test_the_estimate_is_no_run(both: Both) -> None:
     """What looks at OUT sees its last run, whatever was estimated since."""
-    from flows.run import run_folder
+    from uttermill.flows.run import run_folder
 
     folder = Path(both.estimate["estimate"]).parent
     assert (folder / "metrics.parquet").is_file()
@@ -206,7 +206,7 @@ def test_a_run_that_does_not_fit_ends_with_2(
 ) -> None:
     path = tmp_path / "settings.yaml"
     path.write_text(json.dumps({**both.data, "out": str(tmp_path / "out")}))
-    from flows import settings
+    from uttermill.flows import settings
 
     job = settings.read(str(path), [], None, []).job()
     folder = tmp_path / "out" / "runs" / "20260101T000000.000000Z"
@@ -222,7 +222,7 @@ def test_a_run_that_does_not_fit_ends_with_2(
 
 
 def test_a_new_format_is_written_whole(tmp_path: Path) -> None:
-    from flows.estimate import linked
+    from uttermill.flows.estimate import linked
 
     corpus.make(tmp_path / "in", 2)
     job = corpus.job(tmp_path)

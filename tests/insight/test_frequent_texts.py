@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.run import report as run_report
-from tasks.base.schema import UTTERANCES_FILE
-from tasks.insight import report
-from tasks.insight.report import page
-from tasks.storage import queries
 from tests.helpers import corpus
 from tests.insight.test_report import recorded
 from tests.text.test_near_texts import ADVERT
+from uttermill.flows.run import report as run_report
+from uttermill.tasks.base.schema import UTTERANCES_FILE
+from uttermill.tasks.insight import report
+from uttermill.tasks.insight.report import page
+from uttermill.tasks.storage import queries
 
 
 def write(folder: Path, texts: list[str | None], **more: list[int]) -> None:

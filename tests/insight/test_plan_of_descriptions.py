@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.insight.estimating import planning, rewritten_clips
-from tasks.shard_store import manifest
-from tasks.shard_store.shard_view import ShardView
-from tasks.stages import stage
 from tests.helpers import corpus
+from uttermill.tasks.insight.estimating import planning, rewritten_clips
+from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.shard_store.shard_view import ShardView
+from uttermill.tasks.stages import stage
 
 
 def listed(folder: Path, **changed: str) -> Path:

@@ -21,17 +21,18 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from flows import cli
-from flows.run import report, run_folder
-from flows.settings import PrepareSettings
-from tasks import audio
-from tasks.accounting import metrics
-from tasks.base.errors import RunError
-from tasks.base.schema import LEDGER, METRICS
-from tasks.corpus import outcome_table
-from tasks.insight import report as making
-from tasks.insight.estimating import what_if
-from tasks.insight.report import (
+from tests.helpers import corpus
+from uttermill.flows import cli
+from uttermill.flows.run import report, run_folder
+from uttermill.flows.settings import PrepareSettings
+from uttermill.tasks import audio
+from uttermill.tasks.accounting import metrics
+from uttermill.tasks.base.errors import RunError
+from uttermill.tasks.base.schema import LEDGER, METRICS
+from uttermill.tasks.corpus import outcome_table
+from uttermill.tasks.insight import report as making
+from uttermill.tasks.insight.estimating import what_if
+from uttermill.tasks.insight.report import (
     clips,
     ledger_facts,
     measure_charts,
@@ -40,12 +41,11 @@ from tasks.insight.report import (
     samples,
     worker_time,
 )
-from tasks.insight.report.outcome_columns import Columns, quantiles
-from tasks.insight.report.samples import Sample
-from tasks.recording import Locator
-from tasks.settings.job import Cost, Job
-from tasks.storage import versions
-from tests.helpers import corpus
+from uttermill.tasks.insight.report.outcome_columns import Columns, quantiles
+from uttermill.tasks.insight.report.samples import Sample
+from uttermill.tasks.recording import Locator
+from uttermill.tasks.settings.job import Cost, Job
+from uttermill.tasks.storage import versions
 
 EVIL = "</script><img src=x onerror=alert(1)>\"' & שלום \u202e"
 SECRET = "hunter2secret"
@@ -385,7 +385,7 @@ def table_of(count: int, each: int) -> pa.Table:
 @pytest.mark.parametrize(("count", "each"), [(100, 5), (300, 2), (1, 1), (0, 0)])
 def test_any_number_of_reasons(tmp_path: Path, count: int, each: int) -> None:
     """Nothing published, no table of outcomes, no sources."""
-    from tasks.accounting import summary
+    from uttermill.tasks.accounting import summary
 
     ledger = table_of(count, each)
     request = making.Request(

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.run import report
-from tasks.corpus import outcome_table
-from tasks.insight import report as making
-from tasks.insight.report import measure_charts
-from tasks.insight.report.outcome_columns import Columns
 from tests.helpers import corpus
 from tests.insight.test_report import recorded
 from tests.plugins import erring_asr
+from uttermill.flows.run import report
+from uttermill.tasks.corpus import outcome_table
+from uttermill.tasks.insight import report as making
+from uttermill.tasks.insight.report import measure_charts
+from uttermill.tasks.insight.report.outcome_columns import Columns
 
 VERDICTS = [{"use": "agreement", "min": 0.7}, {"use": "logprob", "min": -0.25}]
 NAN = float("nan")

@@ -16,12 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from flows.run import report
-from tasks import audio
-from tasks.base.schema import LEDGER
-from tasks.corpus import outcome_table
-from tasks.insight import report as making
-from tasks.insight.report import (
+from tests.helpers import corpus
+from tests.insight.test_report import Page, recorded
+from uttermill.flows.run import report
+from uttermill.tasks import audio
+from uttermill.tasks.base.schema import LEDGER
+from uttermill.tasks.corpus import outcome_table
+from uttermill.tasks.insight import report as making
+from uttermill.tasks.insight.report import (
     clip_table,
     clips,
     disagreement,
@@ -31,17 +33,15 @@ from tasks.insight.report import (
     samples,
     uncertain_clips,
 )
-from tasks.insight.report.ledger_facts import Ledger
-from tasks.insight.report.outcome_columns import Columns
-from tasks.insight.report.samples import chosen_rows as choose
-from tasks.insight.report.uncertain_clips import Why
-from tasks.recording import Locator
-from tasks.settings.job import Job
-from tasks.shard_store import manifest
-from tasks.stages.listing import known_recordings
-from tasks.storage import tables
-from tests.helpers import corpus
-from tests.insight.test_report import Page, recorded
+from uttermill.tasks.insight.report.ledger_facts import Ledger
+from uttermill.tasks.insight.report.outcome_columns import Columns
+from uttermill.tasks.insight.report.samples import chosen_rows as choose
+from uttermill.tasks.insight.report.uncertain_clips import Why
+from uttermill.tasks.recording import Locator
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.stages.listing import known_recordings
+from uttermill.tasks.storage import tables
 
 TEXT = "a text that is longer than six hundred characters " * 20
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from flows.run import report
-from tasks.insight import report as making
-from tasks.insight.report import clip_table, disagreement
-from tasks.insight.report.disagreement import PER_KIND, first, kind_of
-from tasks.insight.report.samples import Sample
-from tasks.insight.report.uncertain_clips import DIFFERS, Why
 from tests.helpers import corpus
 from tests.insight.test_report import job_of, recorded
 from tests.insight.test_report_choice import ledger_row
+from uttermill.flows.run import report
+from uttermill.tasks.insight import report as making
+from uttermill.tasks.insight.report import clip_table, disagreement
+from uttermill.tasks.insight.report.disagreement import PER_KIND, first, kind_of
+from uttermill.tasks.insight.report.samples import Sample
+from uttermill.tasks.insight.report.uncertain_clips import DIFFERS, Why
 
 
 def sample(reference: str, heard: str, language: str = "en", **measures: float) -> Sample:

@@ -6,8 +6,8 @@ import ast
 from collections import Counter
 from pathlib import Path
 
-from tasks.base.errors import MOST_DETAIL
-from tasks.base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE
+from uttermill.tasks.base.errors import MOST_DETAIL
+from uttermill.tasks.base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE
 
 ROOT = Path(__file__).parents[2]
 MOST_LINES = 60  # of a function

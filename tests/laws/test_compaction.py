@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks import pipeline, storage
-from tasks.base.schema import AnyRow
-from tasks.publish.upkeep import checkpoints
-from tasks.runs.executor import Here
-from tasks.settings.job import Job
-from tasks.shard_store import blobs, compaction, manifest
-from tasks.shard_store.index import Index
-from tasks.stages import contract, stage
-from tasks.storage import versions
 from tests.helpers import corpus, tiers
+from uttermill.tasks import pipeline, storage
+from uttermill.tasks.base.schema import AnyRow
+from uttermill.tasks.publish.upkeep import checkpoints
+from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import blobs, compaction, manifest
+from uttermill.tasks.shard_store.index import Index
+from uttermill.tasks.stages import contract, stage
+from uttermill.tasks.storage import versions
 
 STAGES = stage.PER_SHARD
 SHARD = "shard-000000"

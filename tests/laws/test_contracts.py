@@ -13,22 +13,22 @@ from typing import Any
 import pytest
 from pydantic import Field
 
-from flows import checks
-from flows.settings import PrepareSettings
-from tasks import filter, plugins, resample, transcribe
-from tasks.base import schema, shelves
-from tasks.base.errors import ConfigError
-from tasks.plugins.annotation_kinds import Events, Label
-from tasks.plugins.contracts import CONTRACTS
-from tasks.plugins.contracts.members import Filled, lacking, members, misspelt
-from tasks.plugins.rules import Limit
-from tasks.publish.planned_columns import LAYOUT_COLUMNS
-from tasks.settings import StageSettings, Threshold, role
-from tasks.settings.job import Job
-from tasks.shard_store import enhanced
-from tasks.stages import contract
-from tasks.stages.contract import Stage, StageModule
 from tests import pages
+from uttermill.flows import checks
+from uttermill.flows.settings import PrepareSettings
+from uttermill.tasks import filter, plugins, resample, transcribe
+from uttermill.tasks.base import schema, shelves
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.plugins.annotation_kinds import Events, Label
+from uttermill.tasks.plugins.contracts import CONTRACTS
+from uttermill.tasks.plugins.contracts.members import Filled, lacking, members, misspelt
+from uttermill.tasks.plugins.rules import Limit
+from uttermill.tasks.publish.planned_columns import LAYOUT_COLUMNS
+from uttermill.tasks.settings import StageSettings, Threshold, role
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import enhanced
+from uttermill.tasks.stages import contract
+from uttermill.tasks.stages.contract import Stage, StageModule
 
 ROOT = Path(__file__).parents[2]
 ON_SHELVES = [(shelf, use) for shelf in shelves.SHELVES for use in shelves.names(shelf)]
@@ -291,7 +291,7 @@ def test_what_a_module_leaves_out_has_a_default() -> None:
 
 @pytest.mark.parametrize("name", STAGES)
 def test_a_stage_has_what_its_contract_asks(name: str) -> None:
-    module = sys.modules[f"tasks.{name}"]
+    module = sys.modules[f"uttermill.tasks.{name}"]
     assert lacking(module, StageModule) == []
     for member in members(StageModule):
         declared = getattr(StageModule, member)

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from tasks.insight.estimating import changes
-from tasks.settings import FilterSettings, Plugin, ResampleSettings
-from tasks.settings.job import Job
 from tests.helpers import corpus
 from tests.helpers.sounding import ogg_pages, whole
+from uttermill.tasks.insight.estimating import changes
+from uttermill.tasks.settings import FilterSettings, Plugin, ResampleSettings
+from uttermill.tasks.settings.job import Job
 
 DAMAGED = {"use": "decode_faults"}
 WINDOWS = {"use": "applio", "mode": "simple"}  # of 3 s, in recordings of any length

@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flows.cli import queries
-from tasks.base.errors import RunError
-from tasks.publish import previous_version
-from tasks.publish.upkeep.verify import verify
 from tests.helpers import corpus, tiers
+from uttermill.flows.cli import queries
+from uttermill.tasks.base.errors import RunError
+from uttermill.tasks.publish import previous_version
+from uttermill.tasks.publish.upkeep.verify import verify
 
 PACKAGE = {
     "table_rows": 2,

@@ -17,17 +17,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks import pipeline
-from tasks.accounting.summary import seconds_of
-from tasks.publish.output_shards import format_shards, layout
-from tasks.publish.output_shards.format_shards import PreviousVersion
-from tasks.publish.upkeep.verify import verify
-from tasks.runs.executor import Here
-from tasks.settings import PackageSettings
-from tasks.shard_store import manifest
-from tasks.stages import stage
 from tests.helpers import corpus, tiers
 from tests.helpers.published import laid_out
+from uttermill.tasks import pipeline
+from uttermill.tasks.accounting.summary import seconds_of
+from uttermill.tasks.publish.output_shards import format_shards, layout
+from uttermill.tasks.publish.output_shards.format_shards import PreviousVersion
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.settings import PackageSettings
+from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.stages import stage
 
 TAR = {"tar_hours": 3.0 / 3600}  # so that ten short recordings fill several tars
 
@@ -207,12 +207,12 @@ def test_a_piece_that_a_dead_worker_linked_is_made_again(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Written through the link, it would change the published version."""
-    from tasks.publish.outcomes import batch_outcomes, shard_batches
-    from tasks.publish.output_shards import plan
-    from tasks.publish.unchanged import UpToDate
-    from tasks.publish.writing import shards
-    from tasks.runs import publish
-    from tasks.shard_store.index import Index
+    from uttermill.tasks.publish.outcomes import batch_outcomes, shard_batches
+    from uttermill.tasks.publish.output_shards import plan
+    from uttermill.tasks.publish.unchanged import UpToDate
+    from uttermill.tasks.publish.writing import shards
+    from uttermill.tasks.runs import publish
+    from uttermill.tasks.shard_store.index import Index
 
     job = corpus.job(own, package=TAR)
     one = own / "out/datasets/v0001"
@@ -262,7 +262,7 @@ def test_uneven_readers_are_dealt_anew(own: Path) -> None:
 def test_another_release_of_a_format_is_written_anew(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.formats.wenet.VERSION", 99)
+    monkeypatch.setattr("uttermill.tasks.formats.wenet.VERSION", 99)
     two, counts = corpus.run(corpus.job(own, package=TAR))
     assert two.new
     assert counts["package"] == (12, 0)

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.publish.upkeep.verify import verify
 from tests.helpers import fuzz, hostile
+from uttermill.tasks.publish.upkeep.verify import verify
 
 ROOT = Path(__file__).parents[2]
 DAMAGED = 200

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.base import errors, shelves
+from uttermill.tasks.base import errors, shelves
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("prefect", "librosa", "soundfile", "onnxruntime", "faster_whisper", "av", "distributed")
@@ -31,20 +31,37 @@ def name_of(path: Path) -> str:
 
 @cache  # most rules look at all files
 def imports(path: Path) -> frozenset[str]:
-    return frozenset(imported(ast.parse(path.read_text())))
+    return frozenset(imported(path))
 
 
-def imported(tree: ast.AST) -> Iterator[str]:
-    """Top-level names of everything that is imported anywhere in a file."""
-    for node in ast.walk(tree):
+def imported(path: Path) -> Iterator[str]:
+    """Top-level names of everything that is imported anywhere in a file; of ours, the folder's."""
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from (alias.name.split(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module.split(".")[0]
+            yield from (top(alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from map(top, (f"{origin(node, path)}.{alias.name}" for alias in node.names))
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
             first = node.args[0] if node.args else None
             if isinstance(first, ast.Constant) and isinstance(first.value, str):
-                yield first.value.split(".")[0]
+                yield top(first.value)
+
+
+def top(module: str) -> str:
+    return ours(module).split(".")[0]
+
+
+def ours(module: str) -> str:
+    """A module's name as its folder spells it, without the name that is installed."""
+    return module.removeprefix("uttermill.")
+
+
+def origin(node: ast.ImportFrom, path: Path) -> str:
+    """The whole name of the module that `from … import` names in a file."""
+    if not node.level:
+        return ours(node.module or "")
+    package = path.relative_to(ROOT).parts[: -node.level]
+    return ".".join([*package, *filter(None, [node.module])])
 
 
 def importers(folder: str, names: set[str]) -> set[str]:
@@ -52,7 +69,14 @@ def importers(folder: str, names: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "module", ["tasks", "tasks.audio", "tasks.settings", "tasks.base.errors", "tasks.base.schema"]
+    "module",
+    [
+        "uttermill.tasks",
+        "uttermill.tasks.audio",
+        "uttermill.tasks.settings",
+        "uttermill.tasks.base.errors",
+        "uttermill.tasks.base.schema",
+    ],
 )
 def test_light_imports(module: str) -> None:
     code = f"import sys, {module}; print(*sorted({{m.split('.')[0] for m in sys.modules}}))"
@@ -61,7 +85,10 @@ def test_light_imports(module: str) -> None:
 
 
 def test_control_heavy_import_is_seen() -> None:
-    code = "import sys, tasks.audio.stream; print(*sorted({m.split('.')[0] for m in sys.modules}))"
+    code = (
+        "import sys, uttermill.tasks.audio.stream; "
+        "print(*sorted({m.split('.')[0] for m in sys.modules}))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) & set(HEAVY) == {"soundfile", "av"}
 
@@ -143,18 +170,18 @@ LEVELS = {name: level for level, line in enumerate(LAYERS) for name in line.spli
 
 def package_of(module: str) -> str:
     """The entry of LAYERS that a module belongs to: its folder, or itself."""
-    return "flows" if module.startswith("flows.") else ".".join(module.split(".")[:2])
+    return "flows" if module.startswith("flows") else ".".join(module.split(".")[:2])
 
 
-def imports_of(module: str, source: str, known: Collection[str]) -> set[str]:
+def imports_of(module: str, path: Path, source: str, known: Collection[str]) -> set[str]:
     """Our modules that a module imports anywhere, in functions and for types too."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            named = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= (named & {*known}) or {node.module}
+            found |= {ours(alias.name) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            named = {f"{origin(node, path)}.{alias.name}" for alias in node.names}
+            found |= (named & {*known}) or {origin(node, path)}
     for argument in loaded_by_name(source):
         if (module, ast.unparse(argument)) not in BY_NAME:
             found |= nameable(argument, known) or set()
@@ -164,20 +191,29 @@ def imports_of(module: str, source: str, known: Collection[str]) -> set[str]:
 #: Calls of `import_module` that lead upwards, or to a module that only the caller knows; why each
 #: may: by module and argument.
 BY_NAME = {
-    ("tasks.base.moved", "name"): "where a module is that a user's plug-in imports by its old name",
-    ("tasks.plugins.loading", "use if dotted else f'tasks.{shelf}.{use}'"): (
+    ("tasks.plugins.loading", "use if dotted else f'uttermill.tasks.{shelf}.{use}'"): (
         "plug-ins use `tasks.plugins`, which finds them by the names that settings give"
     ),
     ("tasks.scoring.normalisers", "name"): "by language: a module of the same folder",
-    ("tasks.stages.contract", "f'tasks.{stage}'"): (
+    ("tasks.stages.contract", "f'uttermill.tasks.{stage}'"): (
         "stages use `tasks.stages`, which finds them by name as `tasks.plugins` finds plug-ins"
     ),
-    ("tasks.stages.contract", "'tasks.stages.probe' if name == 'probe' else f'tasks.{name}'"): (
-        "the same, for what runs isolated"
-    ),
-    ("tasks.runs.libraries", "name"): "the same modules, to see which of them kills who loads it",
-    ("tasks.preload", "name"): "the modules that `tasks.plugins.engines` lists for a job",
-    ("flows.cluster.settings", "module"): "a cluster class of a library, which settings name",
+    (
+        "tasks.stages.contract",
+        "'uttermill.tasks.stages.probe' if name == 'probe' else f'uttermill.tasks.{name}'",
+    ): ("the same, for what runs isolated"),
+    (
+        "tasks.runs.libraries",
+        "name",
+    ): "the same modules, to see which of them kills who loads it",
+    (
+        "tasks.preload",
+        "name",
+    ): "the modules that `tasks.plugins.engines` lists for a job",
+    (
+        "flows.cluster.settings",
+        "module",
+    ): "a cluster class of a library, which settings name",
 }
 
 
@@ -195,7 +231,7 @@ def loaded_by_name(source: str) -> list[ast.expr]:
 def nameable(argument: ast.expr, known: Collection[str]) -> set[str] | None:
     """Our modules that such an argument can name; None if the code does not tell."""
     if isinstance(argument, ast.Constant):
-        return {str(argument.value)} & {*known}
+        return {ours(str(argument.value))} & {*known}
     if isinstance(argument, ast.IfExp):
         either = [nameable(branch, known) for branch in (argument.body, argument.orelse)]
         return None if None in either else set[str]().union(*(names or () for names in either))
@@ -205,7 +241,7 @@ def nameable(argument: ast.expr, known: Collection[str]) -> set[str] | None:
         re.escape(str(each.value)) if isinstance(each, ast.Constant) else "[a-z][a-z0-9_]*"
         for each in argument.values
     ]
-    return {name for name in known if re.fullmatch("".join(parts), name)}
+    return {name for name in known if re.fullmatch(ours("".join(parts)), name)}
 
 
 def circles(edges: Collection[tuple[str, str]]) -> set[frozenset[str]]:
@@ -247,8 +283,12 @@ def dotted(path: Path) -> str:
 
 @pytest.fixture(scope="module")
 def edges() -> set[tuple[str, str]]:
-    sources = {dotted(p): p.read_text() for top in ("tasks", "flows") for p in modules(top)}
-    return {(m, i) for m, text in sources.items() for i in imports_of(m, text, sources.keys())}
+    paths = {dotted(path): path for top in ("tasks", "flows") for path in modules(top)}
+    return {
+        (module, imported)
+        for module, path in paths.items()
+        for imported in imports_of(module, path, path.read_text(), paths.keys())
+    }
 
 
 def test_every_module_has_a_layer(edges: set[tuple[str, str]]) -> None:
@@ -330,15 +370,25 @@ def test_private_modules_are_imported_by_their_own_folder(edges: set[tuple[str, 
 
 
 def test_controls_of_the_layers() -> None:
-    known = {"tasks.package", "tasks.storage", "tasks.filters", "tasks.levels", "tasks.sources"}
+    known = {
+        "tasks.package",
+        "tasks.storage",
+        "tasks.filters",
+        "tasks.levels",
+        "tasks.sources",
+    }
     lazy = "def f():\n    from tasks import package, storage\n    import tasks.levels.peak\n"
-    assert imports_of("tasks.settings.job", lazy, {*known, "tasks.levels.peak"}) == {
+    assert imports_of(
+        "tasks.settings.job", ROOT / "tasks/settings/job.py", lazy, {*known, "tasks.levels.peak"}
+    ) == {
         "tasks.package",
         "tasks.storage",
         "tasks.levels.peak",
     }
     named = 'def f():\n    import_module("tasks.package")\n    m.import_module(f"tasks.{x}.peak")\n'
-    assert imports_of("tasks.settings.job", named, {*known, "tasks.levels.peak"}) == {
+    assert imports_of(
+        "tasks.settings.job", ROOT / "tasks/settings/job.py", named, {*known, "tasks.levels.peak"}
+    ) == {
         "tasks.package",
         "tasks.levels.peak",
     }

@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.run import ledger_items
-from tasks.base.errors import NothingLeft
-from tasks.base.schema import LEDGER
-from tasks.recording import file_kinds
-from tasks.stages.listing.skipped import Skipped
 from tests.helpers import corpus
+from uttermill.flows.run import ledger_items
+from uttermill.tasks.base.errors import NothingLeft
+from uttermill.tasks.base.schema import LEDGER
+from uttermill.tasks.recording import file_kinds
+from uttermill.tasks.stages.listing.skipped import Skipped
 
 
 def odd_folder(folder: Path) -> Path:
@@ -174,7 +174,7 @@ def test_a_name_that_the_locale_cannot_write(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 1)
     out = tmp_path / "\U0001f3a7"
     corpus.run(corpus.job(tmp_path, out=out))
-    command = [sys.executable, "-m", "flows.cli", "list", str(out)]
+    command = [sys.executable, "-m", "uttermill.flows.cli", "list", str(out)]
     kept = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, env=kept, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")

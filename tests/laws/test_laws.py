@@ -24,21 +24,21 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks import pipeline, scoring
-from tasks.accounting import ledger, summary
-from tasks.base.errors import ConservationError, CorruptManifest, MillError, RunError
-from tasks.formats import _tar
-from tasks.publish.unchanged import UpToDate
-from tasks.publish.upkeep.verify import verify
-from tasks.runs import publish, shard_chain, temporary_files
-from tasks.runs.executor import Here
-from tasks.runs.results import Published
-from tasks.settings.job import Job
-from tasks.shard_store import manifest
-from tasks.stages import stage
-from tasks.storage import atomic, versions
 from tests.helpers import corpus, killed_runs, own_mounts, tiers
 from tests.helpers.corpus import STAGES
+from uttermill.tasks import pipeline, scoring
+from uttermill.tasks.accounting import ledger, summary
+from uttermill.tasks.base.errors import ConservationError, CorruptManifest, MillError, RunError
+from uttermill.tasks.formats import _tar
+from uttermill.tasks.publish.unchanged import UpToDate
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.runs import publish, shard_chain, temporary_files
+from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.runs.results import Published
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.stages import stage
+from uttermill.tasks.storage import atomic, versions
 
 FIRST = dict.fromkeys(STAGES, (10, 0))
 NOTHING = dict.fromkeys(STAGES, (0, 10))
@@ -293,7 +293,7 @@ def test_control_recipe_without_version_is_noticed(
 ) -> None:
     """If a recipe forgot the plug-in's identity, the counts above would differ."""
     monkeypatch.setattr(
-        "tasks.shard_store.recipe.of_plugin", lambda shelf, plugin: "always the same"
+        "uttermill.tasks.shard_store.recipe.of_plugin", lambda shelf, plugin: "always the same"
     )
     other = {"backend": {"use": "tests.plugins.other_asr"}}
     _, counts = corpus.run(again(transcribe=other))
@@ -467,7 +467,7 @@ def test_sums_do_not_depend_on_chunks() -> None:
 
 
 def _reversed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tasks.sources import folder
+    from uttermill.tasks.sources import folder
 
     listed = folder.recordings
     monkeypatch.setattr(folder, "recordings", lambda s: iter(list(listed(s))[::-1]))
@@ -752,7 +752,7 @@ def test_a_disk_that_damages_everything_ends_the_run(
     again: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Repairs are bounded: no run goes round for ever."""
-    from tasks.shard_store import blobs
+    from uttermill.tasks.shard_store import blobs
 
     def damaged(data: bytes | None, out: Path, place: Any, proved: bool) -> Any:
         raise CorruptManifest("audio blob is damaged", f"{out}/audio/{place.file}")
@@ -790,7 +790,7 @@ def test_control_damage_is_found_by_the_hash(
     """Without the check of hashes, flipped PCM would be packaged, and only verify sees it."""
     import hashlib
 
-    from tasks.shard_store import blobs
+    from uttermill.tasks.shard_store import blobs
 
     job = again(package={"seed": 1})
     (path,) = corpus.parts(job.out, "audio")
@@ -865,7 +865,7 @@ def test_bad_item_in_resample(base: Path, tmp_path: Path) -> None:
 def test_memory_error_in_resample(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tasks.stages import pcm
+    from uttermill.tasks.stages import pcm
 
     convert = pcm.of_clip
 

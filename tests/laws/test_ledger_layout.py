@@ -14,17 +14,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.accounting.summary import REMOVED
-from tasks.base.errors import RunError
-from tasks.base.schema import LEDGER, LEDGER_FILE
-from tasks.corpus import rejections
-from tasks.publish import previous_version, row_digests
-from tasks.publish.ledger import layout as ledger_layout
-from tasks.publish.ledger import rows as ledger_rows
-from tasks.publish.outcomes import recording_digests
-from tasks.publish.upkeep.verify import verify
-from tasks.storage import versions
 from tests.helpers import corpus
+from uttermill.tasks.accounting.summary import REMOVED
+from uttermill.tasks.base.errors import RunError
+from uttermill.tasks.base.schema import LEDGER, LEDGER_FILE
+from uttermill.tasks.corpus import rejections
+from uttermill.tasks.publish import previous_version, row_digests
+from uttermill.tasks.publish.ledger import layout as ledger_layout
+from uttermill.tasks.publish.ledger import rows as ledger_rows
+from uttermill.tasks.publish.outcomes import recording_digests
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.storage import versions
 
 FEW = {"table_rows": 12, "max_removed_fraction": 1.0, "max_failed_fraction": 1.0}
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from flows import cli, settings
-from flows.cli.run_commands import agreed
-from flows.run import launch, plans
-from tasks import pipeline, plugins
-from tasks.plugins import Dataset
-from tasks.recording import Ignored, Recording
-from tasks.stages.listing import once
 from tests.helpers import corpus
 from tests.helpers.shared_server import Server
+from uttermill.flows import cli, settings
+from uttermill.flows.cli.run_commands import agreed
+from uttermill.flows.run import launch, plans
+from uttermill.tasks import pipeline, plugins
+from uttermill.tasks.plugins import Dataset
+from uttermill.tasks.recording import Ignored, Recording
+from uttermill.tasks.stages.listing import once
 
 COUNT = 4
 

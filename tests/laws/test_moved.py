@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tasks.settings.job import Job
 from tests.helpers import corpus
+from uttermill.tasks.settings.job import Job
 
 COUNT = 6
 WORK = ("filter", "resample", "transcribe")

@@ -19,15 +19,15 @@ import soundfile as sf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows import checks, settings
-from flows.run import run_folder
-from tasks import pipeline
-from tasks.publish.upkeep.verify import verify
-from tasks.recording import ids
-from tasks.recording.names import is_utf8, printable, recording_name
-from tasks.runs.results import Published
 from tests.faults.command import Site, differences
 from tests.helpers import corpus, fuzz
+from uttermill.flows import checks, settings
+from uttermill.flows.run import run_folder
+from uttermill.tasks import pipeline
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.recording import ids
+from uttermill.tasks.recording.names import is_utf8, printable, recording_name
+from uttermill.tasks.runs.results import Published
 
 ROOT = Path(__file__).parents[2]
 NFC, NFD = unicodedata.normalize("NFC", "Café.wav"), unicodedata.normalize("NFD", "Café.wav")
@@ -191,7 +191,7 @@ def test_what_is_published_is_text(done: tuple[Path, dict[str, bytes]]) -> None:
 def test_commands_print_json(done: tuple[Path, dict[str, bytes]], command: str) -> None:
     tmp, paths = done
     ended = subprocess.run(
-        [sys.executable, "-m", "flows.cli", command, str(tmp / "out"), "--json"],
+        [sys.executable, "-m", "uttermill.flows.cli", command, str(tmp / "out"), "--json"],
         cwd=ROOT, capture_output=True, check=True, timeout=60,
     )  # fmt: skip
     found = json.loads(ended.stdout.decode("utf-8"))

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.accounting import summary
-from tasks.stages.listing import balance
 from tests.helpers import corpus
+from uttermill.tasks.accounting import summary
+from uttermill.tasks.stages.listing import balance
 
 NONE = {"backend": {"use": "none"}}
 

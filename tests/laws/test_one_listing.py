@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tasks.publish.outcomes import shard_batches
-from tasks.runs import temporary_files
-from tasks.settings.job import Job
-from tasks.shard_store.index import ROOTS, Index
 from tests.helpers import corpus
+from uttermill.tasks.publish.outcomes import shard_batches
+from uttermill.tasks.runs import temporary_files
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store.index import ROOTS, Index
 
 SHARDS: dict[str, Any] = {"hours": 0.0008, "settle_seconds": 0.0}
 TWICE = "manifests/shard"  # for the names of all shards, and with what is in them

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.base import shelves
-from tasks.settings.base import FORMS
 from tests import pages
+from uttermill.tasks.base import shelves
+from uttermill.tasks.settings.base import FORMS
 
 PAGES = pages.pages()
 

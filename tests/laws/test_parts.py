@@ -11,17 +11,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.base import shelves
-from tasks.publish import previous_version
-from tasks.publish.ledger import layout as ledger_layout
-from tasks.publish.outcomes import shard_batches
-from tasks.publish.upkeep.verify import verify
-from tasks.publish.writing import table_parts
-from tasks.settings import PackageSettings
-from tasks.shard_store.manifest import shards
-from tasks.storage import versions
 from tests.bench import whole_corpus
 from tests.helpers import corpus, tiers
+from uttermill.tasks.base import shelves
+from uttermill.tasks.publish import previous_version
+from uttermill.tasks.publish.ledger import layout as ledger_layout
+from uttermill.tasks.publish.outcomes import shard_batches
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.publish.writing import table_parts
+from uttermill.tasks.settings import PackageSettings
+from uttermill.tasks.shard_store.manifest import shards
+from uttermill.tasks.storage import versions
 
 FEW = {"table_rows": 2, "tar_hours": 2.0 / 3600, "max_removed_fraction": 1.0}
 TABLES = ("utterances.parquet", "ledger.parquet")

@@ -20,10 +20,10 @@ import pytest
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker, PrefectConsoleHandler
 
-from flows import cli
-from flows.cluster import spawning
-from flows.server import history, server
-from flows.server.history import replaced
+from uttermill.flows import cli
+from uttermill.flows.cluster import spawning
+from uttermill.flows.server import history, server
+from uttermill.flows.server.history import replaced
 
 ROOT = Path(__file__).parents[2]
 
@@ -83,7 +83,7 @@ def test_workers_alone_are_spawned_without_the_main_module(
         prepared = multiprocessing.spawn.get_preparation_data
         workers = prepared("Dask Worker process (from Nanny)")
         assert {name: workers[name] for name in spawning.MAIN_KEYS if name in workers} == {
-            "init_main_from_name": "flows.cluster.spawned"
+            "init_main_from_name": "uttermill.flows.cluster.spawned"
         }
         assert set(prepared("a user's own process")) & set(spawning.MAIN_KEYS) == main
     assert multiprocessing.spawn.get_preparation_data is original

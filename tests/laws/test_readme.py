@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks import plugins
-from tasks.base import shelves
-from tasks.formats import FRAMES_PER_SECOND, metadata_csv
-from tasks.insight import report
-from tasks.publish.upkeep.verify import verify
-from tasks.recording import yaml_text
 from tests import pages
 from tests.helpers import corpus
+from uttermill.tasks import plugins
+from uttermill.tasks.base import shelves
+from uttermill.tasks.formats import FRAMES_PER_SECOND, metadata_csv
+from uttermill.tasks.insight import report
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.recording import yaml_text
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = (ROOT / "tasks" / "plugins" / "README.md").read_text()

@@ -10,16 +10,16 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.base.schema import RECORDINGS
-from tasks.publish.upkeep import checkpoints
-from tasks.recording.guard import UNPROVEN, identity
-from tasks.settings.job import Job
-from tasks.shard_store import manifest
-from tasks.stages import probe, stage
-from tasks.stages.listing import rehash
-from tasks.storage import local
 from tests.cli.test_plan import planned
 from tests.helpers import corpus
+from uttermill.tasks.base.schema import RECORDINGS
+from uttermill.tasks.publish.upkeep import checkpoints
+from uttermill.tasks.recording.guard import UNPROVEN, identity
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.stages import probe, stage
+from uttermill.tasks.stages.listing import rehash
+from uttermill.tasks.storage import local
 
 
 def overwrite(path: Path, number: int) -> None:

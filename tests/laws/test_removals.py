@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from tasks.base.errors import RunError
-from tasks.settings.job import Job
-from tasks.shard_store import manifest
-from tasks.sources import folder
 from tests.cli.test_plan import planned
 from tests.helpers import corpus
+from uttermill.tasks.base.errors import RunError
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.sources import folder
 
 SHARD = {"hours": 0.0001, "settle_seconds": 0.0}
 LARGE, SMALL = 12, 2

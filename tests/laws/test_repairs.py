@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from flows.progress import Progress
-from tasks import pipeline
-from tasks.publish.upkeep import checkpoints
-from tasks.publish.upkeep.verify import verify
-from tasks.runs.executor import Here, Observer
-from tasks.settings.job import Done, Job
-from tasks.shard_store import manifest
-from tasks.stages.listing import known_recordings
 from tests.helpers import corpus, tiers
 from tests.laws.test_laws import damage
+from uttermill.flows.progress import Progress
+from uttermill.tasks import pipeline
+from uttermill.tasks.publish.upkeep import checkpoints
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.runs.executor import Here, Observer
+from uttermill.tasks.settings.job import Done, Job
+from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.stages.listing import known_recordings
 
 SHARDS: dict[str, Any] = {"settle_seconds": 0, "hours": 4 * corpus.seconds_of(0) / 3600}
 OTHER_ASR: dict[str, Any] = {"backend": {"use": "tests.plugins.other_asr"}}

@@ -6,9 +6,9 @@ from typing import Annotated, NotRequired, TypedDict, get_type_hints
 
 import pyarrow as pa
 
-from tasks.base import schema
-from tasks.base.schema.columns import about, arrow_type, schema_of
-from tasks.publish import planned_columns
+from uttermill.tasks.base import schema
+from uttermill.tasks.base.schema.columns import about, arrow_type, schema_of
+from uttermill.tasks.publish import planned_columns
 
 
 class Inner(TypedDict):

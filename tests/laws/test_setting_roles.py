@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import pytest
 from pydantic import BaseModel
 
-from flows.cluster.settings import ClusterSettings, TlsSettings
-from tasks import plugins
-from tasks.base import shelves
-from tasks.settings import Plugin, ResampleSettings, role
-from tasks.settings.servers import ServerSettings
-from tasks.shard_store import recipe
 from tests.helpers import corpus
+from uttermill.flows.cluster.settings import ClusterSettings, TlsSettings
+from uttermill.tasks import plugins
+from uttermill.tasks.base import shelves
+from uttermill.tasks.settings import Plugin, ResampleSettings, role
+from uttermill.tasks.settings.servers import ServerSettings
+from uttermill.tasks.shard_store import recipe
 
 RECIPE, THRESHOLD, TRANSIENT = "recipe", "threshold", "transient"
 

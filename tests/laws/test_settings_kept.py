@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from tasks import plugins
-from tasks.base import shelves
-from tasks.base.schema import DATASET_FILE
-from tasks.publish.dataset import datacard
-from tasks.publish.upkeep import prune
-from tasks.settings import Plugin, Source, role
-from tasks.settings.job import Job
-from tasks.shard_store import recipe, whole_job
-from tasks.stages import stage
-from tasks.storage import versions
 from tests.helpers import corpus
 from tests.laws.test_setting_roles import PLUGIN_FIELDS, SHELVES, STAGES, TRANSIENT
+from uttermill.tasks import plugins
+from uttermill.tasks.base import shelves
+from uttermill.tasks.base.schema import DATASET_FILE
+from uttermill.tasks.publish.dataset import datacard
+from uttermill.tasks.publish.upkeep import prune
+from uttermill.tasks.settings import Plugin, Source, role
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import recipe, whole_job
+from uttermill.tasks.stages import stage
+from uttermill.tasks.storage import versions
 
 TWO = ({"use": "fake"}, {"use": "fake", "seed": 1})
 #: Values of what says something only together with others.

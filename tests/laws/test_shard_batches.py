@@ -13,17 +13,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tasks import pipeline
-from tasks.base.errors import RunError
-from tasks.corpus import outcome_table
-from tasks.publish import foreseen
-from tasks.publish.outcomes import batch_outcomes, shard_batches
-from tasks.publish.upkeep import verify
-from tasks.runs.executor import Here
-from tasks.settings.job import Job
-from tasks.shard_store import manifest
-from tasks.storage import versions
 from tests.helpers import corpus, tiers
+from uttermill.tasks import pipeline
+from uttermill.tasks.base.errors import RunError
+from uttermill.tasks.corpus import outcome_table
+from uttermill.tasks.publish import foreseen
+from uttermill.tasks.publish.outcomes import batch_outcomes, shard_batches
+from uttermill.tasks.publish.upkeep import verify
+from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.storage import versions
 
 COUNT = 20
 ONE = {"settle_seconds": 0, "hours": 0.1 / 3600}  # a recording a shard

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.publish.upkeep.verify import verify
-from tasks.storage import versions
 from tests.helpers import corpus, killed_runs, talks, tiers
 from tests.plugins import doubting_asr
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.storage import versions
 
 COUNT = 2
 

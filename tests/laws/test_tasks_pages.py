@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 import soundfile as sf
 
-from flows import cli
-from flows.cli.arguments import parser as command_parser
-from flows.demo import voice
-from flows.demo.corpus import Line, speak
-from flows.run import launch, run_folder
-from flows.settings import PrepareSettings
-from tasks import pipeline
-from tasks.storage import versions
 from tests import pages
 from tests.helpers import corpus
+from uttermill.flows import cli
+from uttermill.flows.cli.arguments import parser as command_parser
+from uttermill.flows.demo import voice
+from uttermill.flows.demo.corpus import Line, speak
+from uttermill.flows.run import launch, run_folder
+from uttermill.flows.settings import PrepareSettings
+from uttermill.tasks import pipeline
+from uttermill.tasks.storage import versions
 
 PAGE = (pages.ROOT / "flows" / "README.md").read_text()
 SECTIONS = dict(
@@ -103,7 +103,7 @@ def test_each_line_of_a_page(
     monkeypatch.chdir(tmp_path)
     MADE[title]()
     monkeypatch.setattr(launch, "run", run_here)
-    monkeypatch.setattr("flows.cli.show.runs.run", lambda result: ())
+    monkeypatch.setattr("uttermill.flows.cli.show.runs.run", lambda result: ())
     outs = set()
     for file, text in steps(SECTIONS[title]):
         if file:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.publish.upkeep.verify import verify
-from tasks.scoring import training_text
 from tests.helpers import corpus
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.scoring import training_text
 
 TEXTS = {
     "r00": ("en", "It's twenty-one, Mr. Smith!", "it's twenty one mr smith"),

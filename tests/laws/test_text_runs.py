@@ -12,16 +12,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from flows.cli import queries
-from tasks.corpus import outcome_table
-from tasks.insight.estimating import what_if
-from tasks.publish import foreseen
-from tasks.settings import Plugin, TranscribeSettings
-from tasks.settings.job import Job
-from tasks.shard_store.manifest import shards
-from tasks.shard_store.text_values import final_text, text_columns
-from tasks.shard_store.utterance import UNHEARD, CutUtterance, HeardUtterance
 from tests.helpers import corpus
+from uttermill.flows.cli import queries
+from uttermill.tasks.corpus import outcome_table
+from uttermill.tasks.insight.estimating import what_if
+from uttermill.tasks.publish import foreseen
+from uttermill.tasks.settings import Plugin, TranscribeSettings
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store.manifest import shards
+from uttermill.tasks.shard_store.text_values import final_text, text_columns
+from uttermill.tasks.shard_store.utterance import UNHEARD, CutUtterance, HeardUtterance
 
 CORPUS = os.environ.get("UTTERMILL_CORPUS")
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from flows.run import run_folder
-from tasks.accounting import broken
-from tasks.base.errors import RunError
 from tests.cli.test_commands import told
 from tests.cli.test_plan_command import prepared
 from tests.helpers import corpus
+from uttermill.flows.run import run_folder
+from uttermill.tasks.accounting import broken
+from uttermill.tasks.base.errors import RunError
 
 #: Stages whose checkpoints the run had not written, by shard of one or more recordings.
 LACKING = ((), ("transcribe",), ("transcribe", "resample"), ("transcribe", "resample", "filter"))

@@ -13,22 +13,22 @@ from typing import Any
 
 import pytest
 
-from tasks import package, pipeline
-from tasks.insight.estimating import planning
-from tasks.plugins import source_code
-from tasks.plugins.rules import Limit
-from tasks.publish import unchanged
-from tasks.publish.dataset import datacard
-from tasks.publish.outcomes import shard_batches
-from tasks.publish.upkeep import prune
-from tasks.publish.upkeep.verify import verify
-from tasks.runs.executor import Here
-from tasks.settings.job import Job
-from tasks.shard_store import index, manifest, recipe
-from tasks.shard_store.shard_view import ShardView
-from tasks.shard_store.stored_shard import StoredShard
-from tasks.stages import contract, cutting, stage
 from tests.helpers import corpus, tiers
+from uttermill.tasks import package, pipeline
+from uttermill.tasks.insight.estimating import planning
+from uttermill.tasks.plugins import source_code
+from uttermill.tasks.plugins.rules import Limit
+from uttermill.tasks.publish import unchanged
+from uttermill.tasks.publish.dataset import datacard
+from uttermill.tasks.publish.outcomes import shard_batches
+from uttermill.tasks.publish.upkeep import prune
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import index, manifest, recipe
+from uttermill.tasks.shard_store.shard_view import ShardView
+from uttermill.tasks.shard_store.stored_shard import StoredShard
+from uttermill.tasks.stages import contract, cutting, stage
 
 SHARDS = 3  # of four recordings each
 TEN = {"settle_seconds": 0, "hours": corpus.seconds_of(0) * 4 / 3600}
@@ -339,7 +339,10 @@ def test_a_helper_of_a_plugin_is_a_part_of_it(
     folder = tmp_path_factory.mktemp("own")
     (folder / "own_limit.py").write_text("LEAST = 1\n")
     (folder / "__init__.py").write_text("")
-    plugin = "from tasks.text.empty_text import *\nfrom tasks.text.empty_text import verdict\n"
+    plugin = (
+        "from uttermill.tasks.text.empty_text import *\n"
+        "from uttermill.tasks.text.empty_text import verdict\n"
+    )
     (folder / "own_text.py").write_text(plugin + "VERSION = 1\nimport own.own_limit\n")
     (folder.parent / "own").symlink_to(folder)
     monkeypatch.syspath_prepend(str(folder.parent))

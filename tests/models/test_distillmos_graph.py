@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tasks.models import distillmos_graph
 from tests.models.test_weights import of_onnx
+from uttermill.tasks.models import distillmos_graph
 
 Floats = NDArray[np.float64]
 CHANNELS = (2, 64, 64, 128, 256, 256, 256)

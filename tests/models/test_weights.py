@@ -18,10 +18,12 @@ import onnxruntime
 import pytest
 from numpy.typing import NDArray
 
-from flows import cli
-from tasks.base import arrays
-from tasks.base.errors import ConfigError, RunError
-from tasks.models import (
+from tests.helpers import corpus
+from tests.helpers.fetched import needs_gtcrn
+from uttermill.flows import cli
+from uttermill.tasks.base import arrays
+from uttermill.tasks.base.errors import ConfigError, RunError
+from uttermill.tasks.models import (
     campplus_graph,
     fetch,
     model_files,
@@ -30,9 +32,7 @@ from tasks.models import (
     registry,
     segmentation_graph,
 )
-from tasks.models.onnx_graph import Graph
-from tests.helpers import corpus
-from tests.helpers.fetched import needs_gtcrn
+from uttermill.tasks.models.onnx_graph import Graph
 
 
 def of_onnx(model: bytes, x: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tasks.audio import Clip
-from tasks.settings import StageSettings
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.settings import StageSettings
 
 VERSION = 1
 COLUMNS = {"broken_filter": ("1", "nothing")}

@@ -6,9 +6,9 @@ import os
 
 from pydantic import Field
 
-from tasks.audio import Clip
-from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.plugins.rules import Limit, Rule
+from uttermill.tasks.settings import THRESHOLD, StageSettings
 
 VERSION = 1
 COSTLY = True

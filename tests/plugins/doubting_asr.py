@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tasks.asr import SpeechClip, Transcript, fake
+from uttermill.tasks.asr import SpeechClip, Transcript, fake
 
 VERSION = 1
 LISTENS = False

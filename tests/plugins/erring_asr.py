@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import Field
 
-from tasks.asr import SpeechClip, Transcript, fake
-from tasks.settings import StageSettings
+from uttermill.tasks.asr import SpeechClip, Transcript, fake
+from uttermill.tasks.settings import StageSettings
 
 VERSION = 1
 LISTENS = False

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tasks.audio import Clip
-from tasks.plugins.rules import Rule
-from tasks.settings import StageSettings
 from tests.plugins import poison
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.plugins.rules import Rule
+from uttermill.tasks.settings import StageSettings
 
 VERSION = 1
 COLUMNS = {"fatal": ("1", "nothing; it is there to be survived")}

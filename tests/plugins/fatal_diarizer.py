@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.diarizers import Turn
-from tasks.recording import Segment
-from tasks.settings import StageSettings
 from tests.plugins import poison
 from tests.plugins.halves import Counting
+from uttermill.tasks.diarizers import Turn
+from uttermill.tasks.recording import Segment
+from uttermill.tasks.settings import StageSettings
 
 VERSION = 1
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tasks.asr import SpeechClip, Transcript, fake
 from tests.plugins import gate
+from uttermill.tasks.asr import SpeechClip, Transcript, fake
 
 VERSION = fake.VERSION
 Settings = fake.Settings

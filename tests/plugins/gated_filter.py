@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tasks import plugins
-from tasks.audio import Clip
-from tasks.filters import duration
 from tests.plugins import gate
+from uttermill.tasks import plugins
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.filters import duration
 
 VERSION = duration.VERSION
 COLUMNS = duration.COLUMNS

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import wave
 
-from tasks import audio
-from tasks.recording import Locator
 from tests.plugins import gate
+from uttermill.tasks import audio
+from uttermill.tasks.recording import Locator
 
 _digest = audio.digest
 

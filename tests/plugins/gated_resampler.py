@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.resamplers import soxr_hq
 from tests.plugins import gate
+from uttermill.tasks.resamplers import soxr_hq
 
 VERSION = soxr_hq.VERSION
 Settings = soxr_hq.Settings

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tasks.base.schema import ClipRow
-from tasks.formats import Output, OutputShard, ReadPcm, Rows, wenet
-from tasks.shard_store.blobs import Pcm
 from tests.plugins import gate
+from uttermill.tasks.base.schema import ClipRow
+from uttermill.tasks.formats import Output, OutputShard, ReadPcm, Rows, wenet
+from uttermill.tasks.shard_store.blobs import Pcm
 
 VERSION = wenet.VERSION
 COLUMNS = wenet.COLUMNS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tasks.asr import SpeechClip, Transcript, fake
+from uttermill.tasks.asr import SpeechClip, Transcript, fake
 
 VERSION = 1
 Settings = fake.Settings

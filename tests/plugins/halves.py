@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from tasks.diarizers import Turn
-from tasks.recording import Segment
-from tasks.settings import THRESHOLD, TRANSIENT, StageSettings
+from uttermill.tasks.diarizers import Turn
+from uttermill.tasks.recording import Segment
+from uttermill.tasks.settings import THRESHOLD, TRANSIENT, StageSettings
 
 VERSION = 1
 T = TypeVar("T", bound=StageSettings)

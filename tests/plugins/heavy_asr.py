@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tasks.asr import SpeechClip, Transcript, fake
-from tasks.settings import StageSettings, Transient
+from uttermill.tasks.asr import SpeechClip, Transcript, fake
+from uttermill.tasks.settings import StageSettings, Transient
 
 VERSION = 1
 MIB = 1 << 20

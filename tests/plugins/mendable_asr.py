@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tasks.asr import SpeechClip, Transcript
-from tasks.base.errors import RunError
 from tests.plugins import gate, gated_asr
+from uttermill.tasks.asr import SpeechClip, Transcript
+from uttermill.tasks.base.errors import RunError
 
 VERSION = gated_asr.VERSION
 Settings = gated_asr.Settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasks.api import (
+from uttermill.tasks.api import (
     Allowed,
     Event,
     Events,

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import soundfile as sf
 
-from tasks.asr import SpeechClip, Transcript, Word
-from tasks.settings import StageSettings
+from uttermill.tasks.asr import SpeechClip, Transcript, Word
+from uttermill.tasks.settings import StageSettings
 
 VERSION = 1
 HEARD: list[float] = []  # seconds of each clip, in this process

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.asr import SpeechClip, Transcript
-from tasks.plugins.contracts.asr import Alphabet
 from tests.plugins import oracle_asr
+from uttermill.tasks.asr import SpeechClip, Transcript
+from uttermill.tasks.plugins.contracts.asr import Alphabet
 
 VERSION = 1
 Settings = oracle_asr.Settings

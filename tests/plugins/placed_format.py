@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 from pydantic import Field
 
-from tasks.base.schema import AnyRow
-from tasks.formats import Output, OutputShard, ReadPcm, Rows
-from tasks.settings import THRESHOLD, StageSettings
+from uttermill.tasks.base.schema import AnyRow
+from uttermill.tasks.formats import Output, OutputShard, ReadPcm, Rows
+from uttermill.tasks.settings import THRESHOLD, StageSettings
 
 VERSION = 1
 COLUMNS = ("id", "text", "place")

@@ -12,10 +12,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from tasks.audio import Clip
-from tasks.base.errors import ItemError
-from tasks.plugins.rules import Limit, Rule
-from tasks.settings import THRESHOLD, StageSettings
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.base.errors import ItemError
+from uttermill.tasks.plugins.rules import Limit, Rule
+from uttermill.tasks.settings import THRESHOLD, StageSettings
 
 VERSION = 1
 COLUMNS = {"poison": ("1", "twice the length")}

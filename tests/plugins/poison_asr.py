@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tasks.asr import SpeechClip, Transcript
 from tests.plugins import poison
+from uttermill.tasks.asr import SpeechClip, Transcript
 
 VERSION = 1
 LISTENS = False

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from tasks.audio import Clip
-from tasks.settings import THRESHOLD
 from tests.plugins import poison
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.settings import THRESHOLD
 
 VERSION = 1
 COLUMNS = {"poison_weights": ("1", "twice the length")}

@@ -40,7 +40,7 @@ class Job(base.ProcessInterface):  # type: ignore[misc]
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "distributed.cli.dask_worker", self.scheduler,
                 "--name", str(self.name), "--nthreads", "1", "--host", "127.0.0.1",
-                "--dashboard-address", "127.0.0.1:0", "--preload", "tasks.preload",
+                "--dashboard-address", "127.0.0.1:0", "--preload", "uttermill.tasks.preload",
                 "--local-directory", str(self._queue), start_new_session=True,
                 stderr=asyncio.subprocess.DEVNULL,
             )  # fmt: skip

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from tasks.enhance import EnhancerSettings
-from tasks.settings import TRANSIENT
 from tests.plugins import poison
+from uttermill.tasks.enhance import EnhancerSettings
+from uttermill.tasks.settings import TRANSIENT
 
 VERSION = 1
 RATE = 16_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.recording import Segment
-from tasks.segmenters import Span, whole
+from uttermill.tasks.recording import Segment
+from uttermill.tasks.segmenters import Span, whole
 
 VERSION = 1
 Settings = whole.Settings

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from tasks.api import Clip, Label, Rejection, StageSettings
-from tasks.base.json_types import JsonObject
-from tasks.plugins.contracts.corpuswide import Rows
+from uttermill.tasks.api import Clip, Label, Rejection, StageSettings
+from uttermill.tasks.base.json_types import JsonObject
+from uttermill.tasks.plugins.contracts.corpuswide import Rows
 
 VERSION = 1
 COLUMNS = {"relative": ("s", "length of the clip")}

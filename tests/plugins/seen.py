@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tasks.audio import Clip
-from tasks.plugins.rules import Rule
-from tasks.settings import StageSettings
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.plugins.rules import Rule
+from uttermill.tasks.settings import StageSettings
 
 VARIABLE = "UTTERMILL_SEEN"
 VERSION = 1

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from tasks.asr import SpeechClip, Transcript, fake
 from tests.plugins import poison, seen
+from uttermill.tasks.asr import SpeechClip, Transcript, fake
 
 VERSION = 1
 

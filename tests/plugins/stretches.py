@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.recording import Segment
-from tasks.recording.turns import Voices
-from tasks.segmenters import Segmenter, whole
-from tasks.segmenters._at_turns import AtTurns
+from uttermill.tasks.recording import Segment
+from uttermill.tasks.recording.turns import Voices
+from uttermill.tasks.segmenters import Segmenter, whole
+from uttermill.tasks.segmenters._at_turns import AtTurns
 
 VERSION = 1
 Settings = whole.Settings

@@ -7,7 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from tasks.api import Array, Clip, Event, Events, Label, StageSettings, Threshold, Transient, Vector
+from uttermill.tasks.api import (
+    Array,
+    Clip,
+    Event,
+    Events,
+    Label,
+    StageSettings,
+    Threshold,
+    Transient,
+    Vector,
+)
 
 VERSION = 1
 COLUMNS = {"tagging_peak": ("1", "largest magnitude")}

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.diarizers import Diarizer, Turn
-from tasks.recording import Segment
-from tasks.settings import StageSettings
+from uttermill.tasks.diarizers import Diarizer, Turn
+from uttermill.tasks.recording import Segment
+from uttermill.tasks.settings import StageSettings
 
 VERSION = 1
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from tasks.diarizers import Turn
-from tasks.recording import Segment
-from tasks.settings import THRESHOLD, TRANSIENT, StageSettings
-from tasks.speech.embedding import SIZE, unit
+from uttermill.tasks.diarizers import Turn
+from uttermill.tasks.recording import Segment
+from uttermill.tasks.settings import THRESHOLD, TRANSIENT, StageSettings
+from uttermill.tasks.speech.embedding import SIZE, unit
 
 VERSION = 1
 

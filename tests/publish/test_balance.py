@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.cli.show import runs
-from tasks.accounting.summary import seconds_of
-from tasks.publish import seeded_hash
-from tasks.publish.output_shards import layout
-from tasks.settings import PackageSettings
 from tests.cli.test_show import said
 from tests.helpers import fuzz
 from tests.helpers.published import laid_out
+from uttermill.flows.cli.show import runs
+from uttermill.tasks.accounting.summary import seconds_of
+from uttermill.tasks.publish import seeded_hash
+from uttermill.tasks.publish.output_shards import layout
+from uttermill.tasks.settings import PackageSettings
 
 LENGTHS = st.lists(st.integers(1, 3000), min_size=1, max_size=40)
 

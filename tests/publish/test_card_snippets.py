@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from tasks import plugins
-from tasks.publish.upkeep.verify import verify
-from tasks.settings import Plugin
 from tests.helpers import corpus
+from uttermill.tasks import plugins
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.settings import Plugin
 
 FORMATS = (
     "wenet", "wenet_raw", "webdataset", "lhotse_shar", "nemo", "kaldi", "emilia", "hf_parquet",
@@ -144,7 +144,7 @@ def test_nemo_names_all_tars_and_no_other(version: Path) -> None:
 
 
 def test_every_format_has_one() -> None:
-    from tasks.base import shelves
+    from uttermill.tasks.base import shelves
 
     for name in shelves.names("formats"):
         module, settings = plugins.FORMATS.resolve(Plugin(use=name))

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.base.errors import ConfigError, NothingLeft
-from tasks.insight.estimating import planning, what_if
-from tasks.publish.choosing import clip_choice, selection
-from tasks.settings.job import Job
 from tests.faults.command import Site
 from tests.helpers import corpus
+from uttermill.tasks.base.errors import ConfigError, NothingLeft
+from uttermill.tasks.insight.estimating import planning, what_if
+from uttermill.tasks.publish.choosing import clip_choice, selection
+from uttermill.tasks.settings.job import Job
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.publish.upkeep.verify import verify
 from tests.helpers import corpus
+from uttermill.tasks.publish.upkeep.verify import verify
 
 PACKAGE = {
     "tar_hours": 2.5 / 3600,

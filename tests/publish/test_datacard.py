@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from tasks.publish.dataset import card_header, card_readme, composition
-from tasks.publish.upkeep.verify import verify
-from tasks.storage import versions
 from tests.helpers import corpus
+from uttermill.tasks.publish.dataset import card_header, card_readme, composition
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.storage import versions
 
 SECRET = "hunter2"
 

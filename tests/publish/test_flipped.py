@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from flows import cli
-from tasks.base import shelves
-from tasks.publish.previous_version import home as notes_home
-from tasks.publish.upkeep import prune
-from tasks.publish.upkeep.prune import KeptSettings
-from tasks.settings.job import Job
-from tasks.shard_store import manifest
 from tests.helpers import corpus, tiers
+from uttermill.flows import cli
+from uttermill.tasks.base import shelves
+from uttermill.tasks.publish.previous_version import home as notes_home
+from uttermill.tasks.publish.upkeep import prune
+from uttermill.tasks.publish.upkeep.prune import KeptSettings
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import manifest
 
 
 def job(home: Path, **changes: Any) -> Job:

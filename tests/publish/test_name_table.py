@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tasks.publish.name_table import Names, Nodes
+from uttermill.tasks.publish.name_table import Names, Nodes
 
 KINDS = ("speaker", "recording", "pcm", "text")
 COUNT = 100_000

@@ -15,23 +15,23 @@ from typing import Any
 
 import pytest
 
-from flows import cli
-from flows.cli import queries
-from flows.run import run_folder
-from flows.settings import PrepareSettings
-from tasks.base.errors import RunError
-from tasks.corpus import outcome_table
-from tasks.publish.upkeep import prune
-from tasks.publish.upkeep.prune import KeptSettings
-from tasks.publish.upkeep.verify import verify
-from tasks.settings import Plugin
-from tasks.settings.job import Job
-from tasks.shard_store import manifest
-from tasks.shard_store.index import Index
-from tasks.storage import versions
 from tests.helpers import corpus
 from tests.helpers.pruned import copied
 from tests.storage.test_lock import end, other_run
+from uttermill.flows import cli
+from uttermill.flows.cli import queries
+from uttermill.flows.run import run_folder
+from uttermill.flows.settings import PrepareSettings
+from uttermill.tasks.base.errors import RunError
+from uttermill.tasks.corpus import outcome_table
+from uttermill.tasks.publish.upkeep import prune
+from uttermill.tasks.publish.upkeep.prune import KeptSettings
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.shard_store.index import Index
+from uttermill.tasks.storage import versions
 
 #: Each recording in a shard of its own, so that a part holds one recording.
 SHARD = {"hours": 0.0001, "settle_seconds": 0.0}

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.base.schema import SPLITS
-from tasks.publish.choosing import split_input, splits
-from tasks.publish.name_table import Names, Nodes
-from tasks.settings import PackageSettings
 from tests.helpers import fuzz
+from uttermill.tasks.base.schema import SPLITS
+from uttermill.tasks.publish.choosing import split_input, splits
+from uttermill.tasks.publish.name_table import Names, Nodes
+from uttermill.tasks.settings import PackageSettings
 
 #: Splits of three corpora, one after another, when rows were one table; by seed.
 WHOLE = {

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from tasks.publish import leaks
-from tasks.publish.upkeep.verify import verify
-from tasks.settings import Plugin
 from tests.helpers import corpus
 from tests.publish.test_splits import Clip, faults_of, parts_of, sides, singles, table
+from uttermill.tasks.publish import leaks
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.settings import Plugin
 
 WINDOWS: dict[str, tuple[str | None, ...]] = {
     "wa": ("anna", "bert"),

@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.cli import queries
-from flows.cli.show import results
-from flows.run import plans
-from flows.settings import PrepareSettings
-from tasks.base.errors import RunError
-from tasks.base.json_types import JsonObject
-from tasks.insight.estimating import what_if
-from tasks.publish import previous_version
-from tasks.publish.upkeep.verify import verify
 from tests.cli.test_show import said
 from tests.helpers import corpus, fuzz
 from tests.insight.test_report import recorded
 from tests.publish.test_splits import NOTHING, Clip, faults_of, hours, sides, table
+from uttermill.flows.cli import queries
+from uttermill.flows.cli.show import results
+from uttermill.flows.run import plans
+from uttermill.flows.settings import PrepareSettings
+from uttermill.tasks.base.errors import RunError
+from uttermill.tasks.base.json_types import JsonObject
+from uttermill.tasks.insight.estimating import what_if
+from uttermill.tasks.publish import previous_version
+from uttermill.tasks.publish.upkeep.verify import verify
 
 STRICT = ["speaker", "recording", "audio", "text"]
 LOOSE = ["speaker", "recording", "audio"]

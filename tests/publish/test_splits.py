@@ -16,22 +16,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows import checks
-from flows import settings as flow_settings
-from tasks.base.errors import ConfigError, RunError
-from tasks.base.json_types import JsonObject
-from tasks.base.schema import SPLITS
-from tasks.corpus import outcome_table, rejections
-from tasks.insight.estimating import what_if
-from tasks.publish import foreseen, leaks
-from tasks.publish.choosing import selection, split_allocation, split_input, splits, weights
-from tasks.publish.choosing.components import SplitTable
-from tasks.publish.upkeep.verify import split_faults, verify
-from tasks.settings import PackageSettings
-from tasks.settings.job import Job
-from tasks.shard_store import manifest
-from tasks.storage import tables
 from tests.helpers import corpus, fuzz
+from uttermill.flows import checks
+from uttermill.flows import settings as flow_settings
+from uttermill.tasks.base.errors import ConfigError, RunError
+from uttermill.tasks.base.json_types import JsonObject
+from uttermill.tasks.base.schema import SPLITS
+from uttermill.tasks.corpus import outcome_table, rejections
+from uttermill.tasks.insight.estimating import what_if
+from uttermill.tasks.publish import foreseen, leaks
+from uttermill.tasks.publish.choosing import (
+    selection,
+    split_allocation,
+    split_input,
+    splits,
+    weights,
+)
+from uttermill.tasks.publish.choosing.components import SplitTable
+from uttermill.tasks.publish.upkeep.verify import split_faults, verify
+from uttermill.tasks.settings import PackageSettings
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.storage import tables
 
 Clip = tuple[str, str, str | None, str, float]  # id, recording, speaker, samples, seconds
 NOTHING = SPLITS.empty_table()

@@ -13,25 +13,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tasks import storage
-from tasks.publish import previous_version, row_digests, seeded_hash
-from tasks.publish.choosing import (
+from tests.bench import _scale_out
+from tests.helpers import tiers
+from tests.publish.test_split_answers import rows
+from uttermill.tasks import storage
+from uttermill.tasks.publish import previous_version, row_digests, seeded_hash
+from uttermill.tasks.publish.choosing import (
     corpus_clips,
     corpus_rejections,
     next_version,
     split_input,
     splits,
 )
-from tasks.publish.dataset import datacard
-from tasks.publish.outcomes import shard_batches
-from tasks.publish.outcomes.shard_batches import DIGESTS, ShardBatch
-from tasks.settings import PackageSettings
-from tasks.settings.job import Job
-from tasks.shard_store import whole_job
-from tasks.storage import versions
-from tests.bench import _scale_out
-from tests.helpers import tiers
-from tests.publish.test_split_answers import rows
+from uttermill.tasks.publish.dataset import datacard
+from uttermill.tasks.publish.outcomes import shard_batches
+from uttermill.tasks.publish.outcomes.shard_batches import DIGESTS, ShardBatch
+from uttermill.tasks.settings import PackageSettings
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import whole_job
+from uttermill.tasks.storage import versions
 
 SPLITS = {"splits": {"dev": 0.05, "test": {"hours": 0.3}}}
 

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows import cli
-from tasks import storage
-from tasks.base.errors import ConfigError, RunError
-from tasks.publish.dataset import datacard
-from tasks.publish.upkeep import verify as verifying
-from tasks.publish.upkeep.verify import side_files, verify
 from tests.helpers import corpus, tiers
+from uttermill.flows import cli
+from uttermill.tasks import storage
+from uttermill.tasks.base.errors import ConfigError, RunError
+from uttermill.tasks.publish.dataset import datacard
+from uttermill.tasks.publish.upkeep import verify as verifying
+from uttermill.tasks.publish.upkeep.verify import side_files, verify
 
 FILES = (
     "dataset.json", "README.md", "croissant.json", "utterances.parquet", "ledger.parquet",

@@ -31,9 +31,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from flows.cli import queries
-from tasks.formats.metadata_csv import PROFILES
 from tests.helpers import corpus
+from uttermill.flows.cli import queries
+from uttermill.tasks.formats.metadata_csv import PROFILES
 
 HERE = Path(__file__).parent
 INSTALL_S, READ_S = 1800, 600

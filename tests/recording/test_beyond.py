@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.settings.job import Job
 from tests.helpers import corpus
+from uttermill.tasks.settings.job import Job
 
 END = 2.2  # s, of r09.wav
 #: Key, start, end, and how far the ledger says that it ends beyond the recording; None: it is kept.

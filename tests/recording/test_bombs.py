@@ -22,16 +22,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows import settings
-from flows.cli import reviews
-from flows.run import run_folder
-from tasks.base.errors import ConfigError, ItemError, RunError
-from tasks.plugins import resolve_source
-from tasks.recording import Recording, parquet_tables, yaml_text
-from tasks.settings import PackageSettings, Source, split_lists
-from tasks.storage import versions
 from tests.helpers import hostile, listed_apart
 from tests.helpers.listed_apart import Told
+from uttermill.flows import settings
+from uttermill.flows.cli import reviews
+from uttermill.flows.run import run_folder
+from uttermill.tasks.base.errors import ConfigError, ItemError, RunError
+from uttermill.tasks.plugins import resolve_source
+from uttermill.tasks.recording import Recording, parquet_tables, yaml_text
+from uttermill.tasks.settings import PackageSettings, Source, split_lists
+from uttermill.tasks.storage import versions
 
 MEMORY = 400 << 20  # bytes, beyond the imports; unbounded, each takes 1 to 10 GB
 AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])

@@ -13,16 +13,16 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from tasks import audio, plugins
-from tasks.base.errors import ConfigError, ItemError
-from tasks.publish.upkeep import verify
-from tasks.recording import Locator, by_channel
-from tasks.settings import Source
-from tasks.shard_store import recipe
-from tasks.stages.listing import entries
-from tasks.stages.listing.rttm import SideFiles
-from tasks.stages.listing.skipped import SkippedEntries
 from tests.helpers import corpus
+from uttermill.tasks import audio, plugins
+from uttermill.tasks.base.errors import ConfigError, ItemError
+from uttermill.tasks.publish.upkeep import verify
+from uttermill.tasks.recording import Locator, by_channel
+from uttermill.tasks.settings import Source
+from uttermill.tasks.shard_store import recipe
+from uttermill.tasks.stages.listing import entries
+from uttermill.tasks.stages.listing.rttm import SideFiles
+from uttermill.tasks.stages.listing.skipped import SkippedEntries
 
 RATE = 16_000
 SECONDS = 2.0

@@ -14,16 +14,16 @@ import pyarrow.parquet as pq
 import pytest
 import s3fs
 
-from flows.cluster.spawning import environment
-from tasks import plugins
-from tasks.asr import SpeechClip, openai_api
-from tasks.base.errors import ConfigError, ItemError, RunError
-from tasks.recording import Ignored, Locator, Recording, container
-from tasks.settings import Source
-from tasks.sources._paths import list_root, resolve
-from tasks.storage import download_cache, urls
 from tests.helpers import corpus
 from tests.helpers.loopback import Web, web
+from uttermill.flows.cluster.spawning import environment
+from uttermill.tasks import plugins
+from uttermill.tasks.asr import SpeechClip, openai_api
+from uttermill.tasks.base.errors import ConfigError, ItemError, RunError
+from uttermill.tasks.recording import Ignored, Locator, Recording, container
+from uttermill.tasks.settings import Source
+from uttermill.tasks.sources._paths import list_root, resolve
+from uttermill.tasks.storage import download_cache, urls
 
 HOSTS = ("127.0.0.1", "localhost", "127.0.0.2")
 

@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.base.errors import ConfigError
-from tasks.recording import Locator, Recording
-from tasks.settings import Plugin
-from tasks.sources import folder
-from tasks.stages.listing import rttm
 from tests.helpers import corpus
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.recording import Locator, Recording
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.sources import folder
+from uttermill.tasks.stages.listing import rttm
 
 
 def line(name: str, start: float, seconds: float, speaker: str) -> str:

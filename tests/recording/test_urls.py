@@ -17,16 +17,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.cluster.spawning import environment
-from tasks import plugins, storage
-from tasks.base.errors import ConfigError, ItemError, RunError
-from tasks.recording import Ignored, Locator, Recording, container, patient
-from tasks.recording.guard import file_state
-from tasks.settings import Source
-from tasks.sources._paths import listed_name, resolve
-from tasks.storage import download_cache, store_errors, urls
 from tests.helpers import corpus
 from tests.helpers.s3_server import BUCKET, S3
+from uttermill.flows.cluster.spawning import environment
+from uttermill.tasks import plugins, storage
+from uttermill.tasks.base.errors import ConfigError, ItemError, RunError
+from uttermill.tasks.recording import Ignored, Locator, Recording, container, patient
+from uttermill.tasks.recording.guard import file_state
+from uttermill.tasks.settings import Source
+from uttermill.tasks.sources._paths import listed_name, resolve
+from uttermill.tasks.storage import download_cache, store_errors, urls
 
 ROOT = f"s3://{BUCKET}/lists"
 
@@ -200,7 +200,7 @@ def test_a_store_that_is_away_is_no_fault_of_the_item(
         raise EndpointConnectionError(endpoint_url="http://nowhere")
 
     monkeypatch.setattr(files, "info", away)
-    monkeypatch.setattr("tasks.storage.urls.files_of", lambda url: (files, url))
+    monkeypatch.setattr("uttermill.tasks.storage.urls.files_of", lambda url: (files, url))
     with pytest.raises(RunError, match="cannot be reached"):
         container.digest(Locator(f"s3://{BUCKET}/x.wav"))
 

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from scipy import signal
 
-from tasks import plugins
-from tasks.audio import Clip
-from tasks.base import shelves
-from tasks.base.errors import ItemError
-from tasks.filters import loudness
-from tasks.levels import ffmpeg, gaussian_noise
-from tasks.settings import Plugin
+from uttermill.tasks import plugins
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.base import shelves
+from uttermill.tasks.base.errors import ItemError
+from uttermill.tasks.filters import loudness
+from uttermill.tasks.levels import ffmpeg, gaussian_noise
+from uttermill.tasks.settings import Plugin
 
 Floats = NDArray[np.float32]
 RATE = 16_000

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tasks import plugins
-from tasks.audio import Clip
-from tasks.base import shelves
-from tasks.resamplers.librosa import Settings as LibrosaSettings
-from tasks.settings import Plugin, ResampleSettings
-from tasks.stages import pcm
 from tests.helpers import tiers
+from uttermill.tasks import plugins
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.base import shelves
+from uttermill.tasks.resamplers.librosa import Settings as LibrosaSettings
+from uttermill.tasks.settings import Plugin, ResampleSettings
+from uttermill.tasks.stages import pcm
 
 RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000, 96000)
 ENGINES = get_args(LibrosaSettings.model_fields["res_type"].annotation)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.demo import corpus as demo
-from tasks import plugins
-from tasks.base.errors import ConfigError
-from tasks.settings import Plugin, Source, TranscribeSettings
 from tests.helpers import demo_corpus
+from uttermill.flows.demo import corpus as demo
+from uttermill.tasks import plugins
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.settings import Plugin, Source, TranscribeSettings
 
 pytest.importorskip("espeakng_loader")
 

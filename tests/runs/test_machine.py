@@ -18,15 +18,15 @@ from pathlib import Path
 
 import pytest
 
-from flows import cli, machine
-from flows.run import metrics, report, run_folder
-from flows.server import login, process, server
-from tasks.accounting import metrics as stored_metrics
-from tasks.base import environment
-from tasks.base.errors import RunError
-from tasks.base.logs import log, sent_to
-from tasks.storage import owners
 from tests.helpers import corpus, tiers
+from uttermill.flows import cli, machine
+from uttermill.flows.run import metrics, report, run_folder
+from uttermill.flows.server import login, process, server
+from uttermill.tasks.accounting import metrics as stored_metrics
+from uttermill.tasks.base import environment
+from uttermill.tasks.base.errors import RunError
+from uttermill.tasks.base.logs import log, sent_to
+from uttermill.tasks.storage import owners
 
 USER = 7710  # whom no list of users has
 WITHOUT = "--set history=none does without it"
@@ -59,7 +59,7 @@ def ran(
     }
     if home is not None:
         variables["HOME"] = str(place / home)
-    command = [*within, sys.executable, "-m", "flows.cli", *words]
+    command = [*within, sys.executable, "-m", "uttermill.flows.cli", *words]
     return subprocess.run(
         command, cwd=place, env=variables, capture_output=True, text=True, timeout=120
     )
@@ -267,7 +267,7 @@ def test_threads_that_are_tried_end(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_thread_that_is_refused_later_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from flows.cli import command_line
+    from uttermill.flows.cli import command_line
 
     def refused(_: object) -> None:
         raise RuntimeError(machine.NO_THREAD)
@@ -299,7 +299,7 @@ def test_what_the_system_refuses_in_words(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from flows.cli import command_line
+    from uttermill.flows.cli import command_line
 
     def refused(_: object) -> None:
         raise error

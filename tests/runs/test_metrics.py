@@ -18,19 +18,19 @@ import pyarrow.parquet as pq
 import pytest
 from distributed.scheduler import KilledWorker
 
-from flows.cluster.dispatcher import Dispatcher
-from flows.cluster.settings import ClusterSettings
-from flows.run import metrics as collecting
-from flows.run.cluster_executor import ClusterExecutor
-from tasks import shard
-from tasks.accounting import metrics
-from tasks.accounting.metrics import Place, Trace
-from tasks.base.errors import ConfigError, RunError
-from tasks.base.schema import METRICS
-from tasks.publish.writing import shards
-from tasks.settings.job import Cost, Done, Job
-from tasks.stages import cost as metering
-from tasks.stages.cost import CostMeter
+from uttermill.flows.cluster.dispatcher import Dispatcher
+from uttermill.flows.cluster.settings import ClusterSettings
+from uttermill.flows.run import metrics as collecting
+from uttermill.flows.run.cluster_executor import ClusterExecutor
+from uttermill.tasks import shard
+from uttermill.tasks.accounting import metrics
+from uttermill.tasks.accounting.metrics import Place, Trace
+from uttermill.tasks.base.errors import ConfigError, RunError
+from uttermill.tasks.base.schema import METRICS
+from uttermill.tasks.publish.writing import shards
+from uttermill.tasks.settings.job import Cost, Done, Job
+from uttermill.tasks.stages import cost as metering
+from uttermill.tasks.stages.cost import CostMeter
 
 
 def cost(wall: float = 1.0, started: float = 100.0, worker: str = "w") -> Cost:
@@ -290,7 +290,7 @@ def test_at_most_three_stragglers_are_told() -> None:
 
 
 def test_a_report_that_cannot_be_drawn_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flows.cluster.settings.find_spec", lambda name: None)
+    monkeypatch.setattr("uttermill.flows.cluster.settings.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"performance_report needs bokeh: pip install"):
         ClusterSettings(performance_report=True).check()
     ClusterSettings().check()

@@ -12,9 +12,9 @@ import time
 
 import pytest
 
-from flows import progress
-from flows.progress import Progress
-from flows.server import artifact_text
+from uttermill.flows import progress
+from uttermill.flows.progress import Progress
+from uttermill.flows.server import artifact_text
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*([A-Za-z])")
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from flows.run import prometheus
-from flows.server import metrics_endpoint
-from tasks.base.errors import ConfigError
 from tests.faults.command import Site
 from tests.helpers import corpus
+from uttermill.flows.run import prometheus
+from uttermill.flows.server import metrics_endpoint
+from uttermill.tasks.base.errors import ConfigError
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from flows import settings
-from flows.run import execute, plans, run_folder
-from tasks import pipeline
-from tasks.base.errors import ConfigError
-from tasks.resamplers import soxr_hq
-from tasks.shard_store import recipe
 from tests.helpers import corpus
+from uttermill.flows import settings
+from uttermill.flows.run import execute, plans, run_folder
+from uttermill.tasks import pipeline
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.resamplers import soxr_hq
+from uttermill.tasks.shard_store import recipe
 
 
 def test_a_run_over_the_limit_does_not_start(

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from flows import settings
-from flows.cluster.cluster import Cluster
-from flows.cluster.settings import ClusterSettings
-from flows.run import launch, run_folder
-from flows.server import server
-from tasks.base.errors import ConfigError
-from tasks.plugins import engines
 from tests.helpers import corpus
+from uttermill.flows import settings
+from uttermill.flows.cluster.cluster import Cluster
+from uttermill.flows.cluster.settings import ClusterSettings
+from uttermill.flows.run import launch, run_folder
+from uttermill.flows.server import server
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.plugins import engines
 
 #: Packages that take long to import, or that a part of a run is meant to do without.
 WATCHED = {
@@ -41,7 +41,7 @@ WORKER = {
 #: Runs the command and prints what this process has imported by then.
 COMMAND = """
 import json, sys
-from flows.cli.command_line import main
+from uttermill.flows.cli.command_line import main
 sys.argv[0] = "uttermill"
 code = main()
 print(json.dumps({"exit": code, "modules": sorted({m.split(".")[0] for m in sys.modules})}))
@@ -154,7 +154,7 @@ def no_flow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def recorded(self: Any) -> None:
         started.append("workers")
 
-    monkeypatch.setattr("flows.run.execute.Body.start_workers", recorded)
+    monkeypatch.setattr("uttermill.flows.run.execute.Body.start_workers", recorded)
     monkeypatch.setattr(server.LocalServer, "__init__", lambda _: started.append("server"))
     return started
 
@@ -173,7 +173,7 @@ def test_what_was_listed_is_not_listed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that looked first, and needs workers then, goes on from there."""
-    from tasks import shard
+    from uttermill.tasks import shard
 
     source = corpus.make(tmp_path / "in", 2)
     sets = [flag.removeprefix("--set=") for flag in FLAGS[1:]]
@@ -195,7 +195,7 @@ def test_what_was_listed_is_not_listed_again(
 
 def test_a_killed_run_is_told_from_one_that_failed(tmp_path: Path) -> None:
     """Prefect would show a killed run as running for ever: the next one has to tell it."""
-    from tasks.storage import write_atomic
+    from uttermill.tasks.storage import write_atomic
 
     chosen = settings.read(None, [str(tmp_path)], str(tmp_path / "out"), [])
     assert not run_folder.was_killed(tmp_path / "out")
@@ -224,7 +224,7 @@ def test_a_killed_run_is_told_from_one_that_failed(tmp_path: Path) -> None:
 #: Makes more cycles than set the collector off, within `importing` and after it.
 COLLECTED = """
 import gc
-from tasks.base.process_memory import importing
+from uttermill.tasks.base.process_memory import importing
 seen = []
 gc.callbacks.append(lambda phase, info: seen.append(phase))
 def cycles():
@@ -253,7 +253,7 @@ def test_imports_are_not_searched_for_garbage(off: bool, told: str) -> None:
 #: Whether a finaliser ran at exit, and whether a cycle was searched for then.
 LEFT = """
 import atexit
-from tasks.base import process_memory as lean
+from uttermill.tasks.base import process_memory as lean
 {first}
 class Loop:
     def __del__(self): print("searched", flush=True)

@@ -15,21 +15,21 @@ import soxr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.demo.corpus import ENGLISH, Line, speak
-from flows.demo.voice import RATE as VOICE_RATE
-from tasks import pipeline
-from tasks.base.errors import ItemError
-from tasks.insight.estimating import what_if
-from tasks.plugins.contracts.segmenters import RecordingTranscript
-from tasks.recording import Locator, TimedWord
-from tasks.segmenters import aligned
-from tasks.segmenters._aligned import by_words, pauses, places
-from tasks.settings import Plugin, Source
-from tasks.settings.job import Job
-from tasks.shard_store import recipe
-from tasks.stages import whole_transcript
 from tests.helpers import corpus
 from tests.plugins import oracle_asr
+from uttermill.flows.demo.corpus import ENGLISH, Line, speak
+from uttermill.flows.demo.voice import RATE as VOICE_RATE
+from uttermill.tasks import pipeline
+from uttermill.tasks.base.errors import ItemError
+from uttermill.tasks.insight.estimating import what_if
+from uttermill.tasks.plugins.contracts.segmenters import RecordingTranscript
+from uttermill.tasks.recording import Locator, TimedWord
+from uttermill.tasks.segmenters import aligned
+from uttermill.tasks.segmenters._aligned import by_words, pauses, places
+from uttermill.tasks.settings import Plugin, Source
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import recipe
+from uttermill.tasks.stages import whole_transcript
 
 RATE = 16_000
 LIST = {"kind": "jsonl", "name": "c", "language": "en"}
@@ -423,7 +423,7 @@ def test_text_and_recogniser_are_in_the_recipe() -> None:
 
 
 def test_sources_take_long_texts(tmp_path: Path) -> None:
-    from tasks import plugins
+    from uttermill.tasks import plugins
 
     text = " ".join(book(100_000))
     line = {"key": "a", "wav": "a.wav", "txt": text}

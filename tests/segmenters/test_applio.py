@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from scipy import signal
 
-from tasks.accounting import ledger
-from tasks.segmenters import Span, applio
 from tests.helpers import corpus, fuzz
 from tests.segmenters.test_segmenters import blank, run
+from uttermill.tasks.accounting import ledger
+from uttermill.tasks.segmenters import Span, applio
 
 Floats = NDArray[np.float32]
 HOP_40K = 600  # samples, 15 ms

@@ -16,22 +16,22 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from tasks import pipeline, plugins
-from tasks.asr import SpeechClip, ctc
-from tasks.base.errors import ConfigError, ItemError
-from tasks.plugins.contracts.asr import Alphabet
-from tasks.plugins.contracts.segmenters import Emissions, RecordingTranscript
-from tasks.recording import Locator
-from tasks.scoring import ctc_path
-from tasks.scoring.alphabet import Spelling
-from tasks.segmenters import aligned
-from tasks.segmenters._aligned import forced
-from tasks.settings import Plugin
-from tasks.shard_store import recipe
-from tasks.stages import whole_transcript
 from tests.helpers import tiny_onnx
 from tests.plugins import oracle_ctc
 from tests.segmenters.test_alignment import job_of, recorded
+from uttermill.tasks import pipeline, plugins
+from uttermill.tasks.asr import SpeechClip, ctc
+from uttermill.tasks.base.errors import ConfigError, ItemError
+from uttermill.tasks.plugins.contracts.asr import Alphabet
+from uttermill.tasks.plugins.contracts.segmenters import Emissions, RecordingTranscript
+from uttermill.tasks.recording import Locator
+from uttermill.tasks.scoring import ctc_path
+from uttermill.tasks.scoring.alphabet import Spelling
+from uttermill.tasks.segmenters import aligned
+from uttermill.tasks.segmenters._aligned import forced
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.shard_store import recipe
+from uttermill.tasks.stages import whole_transcript
 
 Ints = NDArray[np.int64]
 RATE = 16_000

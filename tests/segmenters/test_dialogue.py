@@ -20,24 +20,24 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows import checks
-from flows.settings import PrepareSettings
-from tasks import pipeline
-from tasks.base.arrays import RATE
-from tasks.base.errors import ConfigError
-from tasks.diarizers import channels
-from tasks.insight.estimating import what_if
-from tasks.insight.report import page
-from tasks.publish.upkeep import verify
-from tasks.recording.turns import Turn, Voices
-from tasks.segmenters import Segmenter, Span, dialogue
-from tasks.segmenters._window_cuts import Lengths, Pause, WindowCuts
-from tasks.settings import Plugin, Source
-from tasks.settings.job import Job
-from tasks.shard_store import recipe
 from tests.bench import _dialogues
 from tests.bench._dialogues import Asked, Dialogue
 from tests.helpers import corpus
+from uttermill.flows import checks
+from uttermill.flows.settings import PrepareSettings
+from uttermill.tasks import pipeline
+from uttermill.tasks.base.arrays import RATE
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.diarizers import channels
+from uttermill.tasks.insight.estimating import what_if
+from uttermill.tasks.insight.report import page
+from uttermill.tasks.publish.upkeep import verify
+from uttermill.tasks.recording.turns import Turn, Voices
+from uttermill.tasks.segmenters import Segmenter, Span, dialogue
+from uttermill.tasks.segmenters._window_cuts import Lengths, Pause, WindowCuts
+from uttermill.tasks.settings import Plugin, Source
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import recipe
 
 ORACLE = "tests.plugins.oracle_asr"
 CHAT = [{"use": "chat_jsonl", "tasks": ["dialogue"]}]

@@ -16,13 +16,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tasks.recording import Segment
-from tasks.recording.turns import Turn, Voices
-from tasks.segmenters import Span, auto, vad
-from tasks.segmenters._emilia.turn import LargestGapSplitter, SileroTimestamps
-from tasks.speech import silero as _silero
 from tests.helpers import corpus
 from tests.segmenters.test_segmenters import RATE, Scripted, blank, run, speech
+from uttermill.tasks.recording import Segment
+from uttermill.tasks.recording.turns import Turn, Voices
+from uttermill.tasks.segmenters import Span, auto, vad
+from uttermill.tasks.segmenters._emilia.turn import LargestGapSplitter, SileroTimestamps
+from uttermill.tasks.speech import silero as _silero
 
 Range = tuple[int, int]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tasks import plugins
-from tasks.recording import Ignored, Recording
-from tasks.settings import Source
 from tests.helpers import corpus
+from uttermill.tasks import plugins
+from uttermill.tasks.recording import Ignored, Recording
+from uttermill.tasks.settings import Source
 
 BOTH = [0, 1]
 

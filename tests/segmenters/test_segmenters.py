@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from tasks.audio.channels import STRETCH, Heard, mean
-from tasks.base import arrays
-from tasks.base.errors import ConfigError
-from tasks.models import model_files, onnx_session
-from tasks.recording import Segment
-from tasks.segmenters import Segmenter, Span, applio, auto, vad, whole
-from tasks.segmenters import given as given_segmenter
-from tasks.settings import Plugin
-from tasks.shard_store import recipe
-from tasks.speech import silero as _silero
 from tests.helpers import fuzz
+from uttermill.tasks.audio.channels import STRETCH, Heard, mean
+from uttermill.tasks.base import arrays
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.models import model_files, onnx_session
+from uttermill.tasks.recording import Segment
+from uttermill.tasks.segmenters import Segmenter, Span, applio, auto, vad, whole
+from uttermill.tasks.segmenters import given as given_segmenter
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.shard_store import recipe
+from uttermill.tasks.speech import silero as _silero
 
 RATE = 16_000
 

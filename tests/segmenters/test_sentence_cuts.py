@@ -14,14 +14,14 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks import pipeline, plugins
-from tasks.recording import Recording, Segment, TimedWord
-from tasks.recording.part_texts import PartTexts, spelled
-from tasks.segmenters import _sentences, auto
-from tasks.segmenters import given as given_segmenter
-from tasks.settings import Plugin, Source
-from tasks.shard_store import recipe
 from tests.helpers import corpus
+from uttermill.tasks import pipeline, plugins
+from uttermill.tasks.recording import Recording, Segment, TimedWord
+from uttermill.tasks.recording.part_texts import PartTexts, spelled
+from uttermill.tasks.segmenters import _sentences, auto
+from uttermill.tasks.segmenters import given as given_segmenter
+from uttermill.tasks.settings import Plugin, Source
+from uttermill.tasks.shard_store import recipe
 
 TEXT = (
     "Mr. Hale came in. He sat down, tired, and said nothing! “Where were you?” she asked him "

@@ -19,12 +19,12 @@ from prefect.client.schemas.objects import State, StateType
 from prefect.events import Event, RelatedResource, Resource
 from prefect.events.clients import get_events_client
 
-from flows.server import alerts
-from tasks.base.errors import ConfigError
 from tests.e2e import service
 from tests.faults.command import Site, soon
 from tests.helpers import corpus
 from tests.helpers.shared_server import Server
+from uttermill.flows.server import alerts
+from uttermill.tasks.base.errors import ConfigError
 
 pytestmark = pytest.mark.server
 

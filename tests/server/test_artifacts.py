@@ -11,10 +11,10 @@ import pytest
 from coolname import RandomGenerator
 from prefect.utilities.names import generate_slug
 
-from flows.progress import Progress, Standing
-from flows.server import few_words, history
-from flows.server.artifact_text import STOOD, WORST, escaped, failure, markdown
-from tasks.base.errors import ConfigError, OutLocked, RunError
+from uttermill.flows.progress import Progress, Standing
+from uttermill.flows.server import few_words, history
+from uttermill.flows.server.artifact_text import STOOD, WORST, escaped, failure, markdown
+from uttermill.tasks.base.errors import ConfigError, OutLocked, RunError
 
 OUT = Path("/data/prepared")
 STAGES = (

@@ -14,14 +14,14 @@ from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools.validation import is_valid_schema, validate
 from pydantic import BaseModel, Field
 
-from flows.estimate import estimate
-from flows.flow_parameters import among, takes, values
-from flows.prepare import prepare
-from flows.settings import parse
-from flows.settings_flow import SettingsFlow
-from tasks import plugins
-from tasks.base import shelves
 from tests.helpers import forms
+from uttermill.flows.estimate import estimate
+from uttermill.flows.flow_parameters import among, takes, values
+from uttermill.flows.prepare import prepare
+from uttermill.flows.settings import parse
+from uttermill.flows.settings_flow import SettingsFlow
+from uttermill.tasks import plugins
+from uttermill.tasks.base import shelves
 
 SCHEMA: dict[str, Any] = parameter_schema(prepare).model_dump(mode="json")
 MODELS: dict[str, Any] = SCHEMA["definitions"]

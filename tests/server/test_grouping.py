@@ -14,18 +14,18 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, FlowRunFilter
 from prefect.runtime import flow_run
 
-from flows.cluster.call_queue import NotBegun
-from flows.cluster.cluster import Cluster
-from flows.cluster.settings import ClusterSettings
-from flows.progress import Progress
-from flows.run import task_run_groups
-from flows.run.cluster_executor import ClusterExecutor
-from flows.server import history, live_artifacts
-from tasks.base.errors import CorruptManifest, RunError
-from tasks.runs.executor import Step
-from tasks.settings.job import Done, Job
-from tasks.stages.contract import PER_SHARD
 from tests.helpers.shared_server import Server
+from uttermill.flows.cluster.call_queue import NotBegun
+from uttermill.flows.cluster.cluster import Cluster
+from uttermill.flows.cluster.settings import ClusterSettings
+from uttermill.flows.progress import Progress
+from uttermill.flows.run import task_run_groups
+from uttermill.flows.run.cluster_executor import ClusterExecutor
+from uttermill.flows.server import history, live_artifacts
+from uttermill.tasks.base.errors import CorruptManifest, RunError
+from uttermill.tasks.runs.executor import Step
+from uttermill.tasks.settings.job import Done, Job
+from uttermill.tasks.stages.contract import PER_SHARD
 
 COUNT = 40
 NAMES = [f"shard-{number:06d}" for number in range(COUNT)]

@@ -19,14 +19,14 @@ import psutil
 import pytest
 from prefect.settings import PREFECT_HOME, temporary_settings
 
-from flows.server import kept
-from flows.server._sleep import FOLDER
-from flows.server.server import LocalServer
-from tasks.base.errors import ConfigError
 from tests.faults.command import Site
 from tests.helpers import corpus, prefect_database
 from tests.server.test_server import _runs as runs
 from tests.server.test_server import wait_for
+from uttermill.flows.server import kept
+from uttermill.flows.server._sleep import FOLDER
+from uttermill.flows.server.server import LocalServer
+from uttermill.tasks.base.errors import ConfigError
 
 pytestmark = pytest.mark.server
 HOLD = 5.0  # minutes: longer than a test
@@ -115,7 +115,15 @@ def test_two_runs_share_it_and_a_killed_one_leaves_none(
     monkeypatch.setenv(kept.VARIABLE, str(HOLD))
     site = Site(tmp_path, "")
     corpus.make(site.source, 2)
-    words = [sys.executable, "-m", "flows.cli", "run", "--source", str(site.source), "--out"]
+    words = [
+        sys.executable,
+        "-m",
+        "uttermill.flows.cli",
+        "run",
+        "--source",
+        str(site.source),
+        "--out",
+    ]
     fake = ["--set", "transcribe.backend.use=fake", "--set", "cluster.workers=1"]
     for name in ("one", "two"):
         out = str(tmp_path / name)
@@ -133,7 +141,7 @@ def test_two_runs_share_it_and_a_killed_one_leaves_none(
     with LocalServer(kept_minutes=HOLD) as server:
         pid = server.pid
         code = (
-            "from flows.server.server import LocalServer; import sys, time\n"
+            "from uttermill.flows.server.server import LocalServer; import sys, time\n"
             "server = LocalServer(kept_minutes=5); server.wait_ready()\n"
             "print(server.pid, flush=True); time.sleep(60)"
         )

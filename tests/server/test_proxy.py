@@ -9,7 +9,7 @@ import os
 import httpx
 import pytest
 
-from tasks.base import environment
+from uttermill.tasks.base import environment
 
 #: Nobody listens there, so that whoever asks the proxy fails.
 NOWHERE = "127.0.0.1:9"

@@ -23,17 +23,17 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-from flows import serve
-from flows.cli.command_line import main
-from flows.serve import schedule_of, without_secrets
-from flows.server import server as prefect_client
-from flows.settings import parse
-from tasks.base.errors import ConfigError
 from tests.e2e import service
 from tests.faults.command import ROOT, Site, Started, soon
 from tests.helpers import corpus, prefect_database
 from tests.helpers.shared_server import Server
 from tests.plugins import gate
+from uttermill.flows import serve
+from uttermill.flows.cli.command_line import main
+from uttermill.flows.serve import schedule_of, without_secrets
+from uttermill.flows.server import server as prefect_client
+from uttermill.flows.settings import parse
+from uttermill.tasks.base.errors import ConfigError
 
 COUNT = 3
 LAST = gate.name("transcribe", corpus.seconds_of(COUNT - 1))
@@ -163,7 +163,7 @@ def test_serve(serving: Serving) -> None:
     assert not (serving.home / "uttermill-login").exists()
     with get_client(sync_client=True) as client:
         deployment = client.read_deployment_by_name("prepare/nights")
-    assert deployment.entrypoint == "flows.prepare.prepare"
+    assert deployment.entrypoint == "uttermill.flows.prepare.prepare"
     assert deployment.parameters["out"] == str(site.home / "out")
 
     # The schedule is kept: Prefect plans its runs, at two in Berlin.
@@ -243,7 +243,7 @@ def test_a_pause_stays_when_it_starts_again(tmp_path: Path, prefect_server: Serv
 
 
 def test_a_taken_port_is_no_obstacle() -> None:
-    from flows.server.server import LocalServer
+    from uttermill.flows.server.server import LocalServer
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -24,11 +24,11 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.runtime import flow_run
 
-from flows.cluster.call_queue import map_chains
-from flows.server import history, server
-from flows.server.server import LocalServer, using
-from tasks.base.errors import RunError
 from tests.helpers.shared_server import Server
+from uttermill.flows.cluster.call_queue import map_chains
+from uttermill.flows.server import history, server
+from uttermill.flows.server.server import LocalServer, using
+from uttermill.tasks.base.errors import RunError
 
 # Their servers begin with a database that is made already, in this process's home.
 pytestmark = [pytest.mark.server, pytest.mark.usefixtures("empty_database")]
@@ -95,7 +95,7 @@ def test_two_runs_may_make_the_same_new_database_at_once(
 
 PARENT = """
 import sys, threading, time
-from flows.server.server import LocalServer
+from uttermill.flows.server.server import LocalServer
 started = []
 # Started by a thread that ends: the server must not end with it.
 thread = threading.Thread(target=lambda: started.append(LocalServer()))
@@ -160,9 +160,9 @@ import sys, time
 from pathlib import Path
 from prefect import flow, task
 from prefect.runtime import flow_run
-from flows.cluster.call_queue import map_chains
-from flows.run import run_folder
-from flows.server import history
+from uttermill.flows.cluster.call_queue import map_chains
+from uttermill.flows.run import run_folder
+from uttermill.flows.server import history
 
 @task
 def hang(number):
@@ -255,7 +255,7 @@ import gc, json, os, re, sys
 gc.disable()
 from uuid import UUID
 import prefect.server.models
-from flows.server._lazy_routes import prepare_late
+from uttermill.flows.server._lazy_routes import prepare_late
 assert "prefect.server.api" not in sys.modules
 if child := os.fork():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -30,12 +30,12 @@ from prefect.settings import (
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from flows.server import door, login
-from flows.server.server import LocalServer, using
-from tasks.base.errors import ConfigError
 from tests.faults.command import Site
 from tests.helpers import corpus, prefect_database, tiers
 from tests.server.test_proxy import NOWHERE
+from uttermill.flows.server import door, login
+from uttermill.flows.server.server import LocalServer, using
+from uttermill.tasks.base.errors import ConfigError
 
 FOREIGN = "http://evil.example"
 

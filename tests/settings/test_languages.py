@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from faster_whisper.tokenizer import _LANGUAGE_CODES
 
-from flows import checks, settings
-from tasks import plugins
-from tasks.asr import faster_whisper, moonshine, onnx_asr, sherpa_onnx
-from tasks.base import language_codes
-from tasks.base.errors import ConfigError
-from tasks.settings.job import Job
 from tests.helpers import corpus, tiny_onnx
 from tests.sources.test_sources import listed, recs
+from uttermill.flows import checks, settings
+from uttermill.tasks import plugins
+from uttermill.tasks.asr import faster_whisper, moonshine, onnx_asr, sherpa_onnx
+from uttermill.tasks.base import language_codes
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.settings.job import Job
 
 WHISPER = {"use": "faster_whisper"}
 

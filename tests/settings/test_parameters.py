@@ -16,15 +16,15 @@ import pytest
 from prefect.utilities.callables import parameter_schema
 from pydantic import BaseModel, Field
 
-from flows import flow_parameters, serve
-from flows.flow_parameters import takes_text
-from flows.prepare import prepare
-from flows.settings import PrepareSettings, parse
-from tasks import plugins
-from tasks.base import shelves
-from tasks.base.errors import ConfigError
-from tasks.settings import StageSettings
-from tasks.settings.base import form
+from uttermill.flows import flow_parameters, serve
+from uttermill.flows.flow_parameters import takes_text
+from uttermill.flows.prepare import prepare
+from uttermill.flows.settings import PrepareSettings, parse
+from uttermill.tasks import plugins
+from uttermill.tasks.base import shelves
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.settings import StageSettings
+from uttermill.tasks.settings.base import form
 
 Data = dict[str, Any]
 STRANGE = "tests.plugins.never_imported"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows import settings
-from tasks import plugins
-from tasks.settings import Plugin
 from tests.bench import _peer_juicer, peers
+from uttermill.flows import settings
+from uttermill.tasks import plugins
+from uttermill.tasks.settings import Plugin
 
 RECIPES = sorted((Path(__file__).parents[2] / "infra/recipes").glob("*.yaml"))
 

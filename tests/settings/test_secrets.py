@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from flows import cli, serve, settings
-from flows.cluster.spawning import environment
-from tasks import storage
-from tasks.base import masking
-from tasks.base.errors import ConfigError, MillError
-from tasks.settings import Plugin
-from tasks.storage import download_cache, store_errors
 from tests.helpers import corpus, tiers
 from tests.helpers.loopback import web
+from uttermill.flows import cli, serve, settings
+from uttermill.flows.cluster.spawning import environment
+from uttermill.tasks import storage
+from uttermill.tasks.base import masking
+from uttermill.tasks.base.errors import ConfigError, MillError
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.storage import download_cache, store_errors
 
 WORD = "c4n4ry"
 KEYS = (

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from flows import checks, settings
-from flows.run import run_folder
-from tasks import plugins
-from tasks.base.errors import ConfigError
-from tasks.plugins import explaining
-from tasks.settings import FilterSettings, Plugin, TranscribeSettings
 from tests.helpers import corpus
+from uttermill.flows import checks, settings
+from uttermill.flows.run import run_folder
+from uttermill.tasks import plugins
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.plugins import explaining
+from uttermill.tasks.settings import FilterSettings, Plugin, TranscribeSettings
 
 
 def recordings(tmp_path: Path) -> str:

@@ -13,12 +13,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows import checks, settings
-from tasks import plugins
-from tasks.base import shelves
-from tasks.base.errors import ConfigError
-from tasks.settings import StageSettings
 from tests.helpers import fuzz
+from uttermill.flows import checks, settings
+from uttermill.tasks import plugins
+from uttermill.tasks.base import shelves
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.settings import StageSettings
 
 MEMORY = 64 << 20
 
@@ -42,7 +42,8 @@ OWN = {
 KEYS = st.sampled_from(sorted(names(settings.PrepareSettings) | OWN | {"use", "kind", "path"}))
 WORDS = st.sampled_from([
     *SHELVES, "local", "address", "class", "tls://h:1", "none", "grow", "mean", "auto", "", ".",
-    "..", ".x", "a.", "a..b", "os.path", "tasks.base.errors", "sys", "nan", "\ud800", "a\0b",
+    "..", ".x", "a.", "a..b", "os.path", "uttermill.tasks.base.errors",
+    "sys", "nan", "\ud800", "a\0b",
     "x" * 300,
     "tls://user:hunter2@h:1", "http://u:hunter2@h/?token=hunter2", "4GB", "-1", "1e400",
 ])  # fmt: skip
@@ -183,7 +184,7 @@ def test_what_cannot_be_kept_is_refused(folder: str, key: str, value: Any) -> No
     "tag",
     ["!!python/object/apply:os.mkdir [{path}]", "!!python/object/new:os.mkdir [{path}]",
      "!!python/object/apply:subprocess.check_call [[mkdir, {path}]]", "!!python/name:os.system ''",
-     "!!python/module:os ''", "!!python/object:tasks.base.errors.MillError {{}}"],
+     "!!python/module:os ''", "!!python/object:uttermill.tasks.base.errors.MillError {{}}"],
 )  # fmt: skip
 def test_tags_are_refused_and_never_run(tag: str, tmp_path: Path) -> None:
     text = tag.format(path=tmp_path / "made")

@@ -11,11 +11,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tasks.base.errors import ItemError
-from tasks.recording import Recording
-from tasks.recording.container import as_file
 from tests.helpers import hostile, listed_apart
 from tests.sources.test_sources import codes, ignored, listed, recs
+from uttermill.tasks.base.errors import ItemError
+from uttermill.tasks.recording import Recording
+from uttermill.tasks.recording.container import as_file
 
 WAVS = {"b/two.wav": hostile.wav(2), "a.wav": hostile.wav(1), "../../up.wav": hostile.wav(3)}
 TEXTS = {"a.txt": b"one", "b/two.srt": b"1\n00:00:00,000 --> 00:00:00,400\nsecond words\n"}

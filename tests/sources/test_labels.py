@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tasks import plugins
-from tasks.base.errors import ConfigError
-from tasks.recording import Recording
-from tasks.settings import Source
 from tests.helpers import corpus
+from uttermill.tasks import plugins
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.recording import Recording
+from uttermill.tasks.settings import Source
 
 LONG = "x" * 201
 #: By file: what a list says of it, and the labels that are kept.

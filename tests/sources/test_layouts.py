@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flows import cli
-from tasks.recording import Ignored, Recording
-from tasks.sources import table
 from tests.helpers import corpus, layouts
 from tests.sources.test_sources import ignored, listed, recs
 from tests.sources.test_table import notes
+from uttermill.flows import cli
+from uttermill.tasks.recording import Ignored, Recording
+from uttermill.tasks.sources import table
 
 
 def said(recording: Recording) -> Iterator[tuple[str, layouts.Said]]:
@@ -182,7 +182,7 @@ def test_a_folder_that_is_not_certain_stays_a_folder(tmp_path: Path, spoil: Any)
 
 
 def test_a_layout_that_the_settings_name_and_the_folder_is_not(tmp_path: Path) -> None:
-    from tasks.base.errors import ConfigError
+    from uttermill.tasks.base.errors import ConfigError
 
     layouts.ljspeech(tmp_path)
     with pytest.raises(
@@ -344,7 +344,7 @@ def test_lists_that_are_like_ljspeech(tmp_path: Path) -> None:
 
 def test_a_large_folder_is_looked_at_quickly(tmp_path: Path, monkeypatch: Any) -> None:
     """The first look sees some entries only; a layout that it finds is read as a whole."""
-    from tasks.sources._layouts import folders
+    from uttermill.tasks.sources._layouts import folders
 
     rows = json.dumps([{"text": "x", "speaker": "s", "language": "en"}])
     for number in range(40):

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from flows import checks, settings
-from tasks.base.errors import ConfigError
-from tasks.settings.job import Job
 from tests.helpers import corpus
+from uttermill.flows import checks, settings
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.settings.job import Job
 
 FAKE = ["transcribe.backend.use=fake", "shard.settle_seconds=0"]
 

@@ -20,18 +20,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.base.errors import CODES, ConfigError
-from tasks.base.shelves import names
-from tasks.plugins import resolve_source
-from tasks.recording import Ignored, Locator, Recording, Segment
-from tasks.recording.container import as_file
-from tasks.recording.file_kinds import known
-from tasks.recording.names import recording_name, safe_name
-from tasks.settings import Source
-from tasks.storage import urls
-from tasks.storage.bounds import MAX_LINE_BYTES
-from tasks.storage.local import stat_guard
 from tests.helpers import sounding
+from uttermill.tasks.base.errors import CODES, ConfigError
+from uttermill.tasks.base.shelves import names
+from uttermill.tasks.plugins import resolve_source
+from uttermill.tasks.recording import Ignored, Locator, Recording, Segment
+from uttermill.tasks.recording.container import as_file
+from uttermill.tasks.recording.file_kinds import known
+from uttermill.tasks.recording.names import recording_name, safe_name
+from uttermill.tasks.settings import Source
+from uttermill.tasks.storage import urls
+from uttermill.tasks.storage.bounds import MAX_LINE_BYTES
+from uttermill.tasks.storage.local import stat_guard
 
 Listed = list[Recording | Ignored]
 

@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.base.errors import CODES, ConfigError, ItemError
-from tasks.plugins import resolve_source
-from tasks.recording import Locator, Recording
-from tasks.recording.container import as_file
-from tasks.settings import Source
 from tests.helpers import fuzz
+from uttermill.tasks.base.errors import CODES, ConfigError, ItemError
+from uttermill.tasks.plugins import resolve_source
+from uttermill.tasks.recording import Locator, Recording
+from uttermill.tasks.recording.container import as_file
+from uttermill.tasks.settings import Source
 
 MEMORY_LIMIT, MAX_ITEMS = 32 << 20, 10_000
 

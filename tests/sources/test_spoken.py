@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tasks import scoring
-from tasks.sources._beside.spoken import Said, recurring, said
+from uttermill.tasks import scoring
+from uttermill.tasks.sources._beside.spoken import Said, recurring, said
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.base.errors import ConfigError
-from tasks.plugins import resolve_source
-from tasks.recording import Recording
-from tasks.settings import Source
-from tasks.shard_store import recipe
-from tasks.sources import _paths, _rows
-from tasks.stages.listing import fingerprints
 from tests.helpers import fuzz, listed_apart
 from tests.sources.test_sources import ignored, jsonl, listed, put, recs
 from tests.sources.test_sources_fuzz import check
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.plugins import resolve_source
+from uttermill.tasks.recording import Recording
+from uttermill.tasks.settings import Source
+from uttermill.tasks.shard_store import recipe
+from uttermill.tasks.sources import _paths, _rows
+from uttermill.tasks.stages.listing import fingerprints
 
 AB = ("a.wav", "b.wav")
 

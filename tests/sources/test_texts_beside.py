@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tasks.base.errors import ConfigError, ItemError
-from tasks.plugins import resolve_source
-from tasks.recording import Ignored, Recording, Segment, TimedWord
-from tasks.settings import Source
-from tasks.sources._beside.cues import MOST
-from tasks.sources._text_encoding import decode
+from uttermill.tasks.base.errors import ConfigError, ItemError
+from uttermill.tasks.plugins import resolve_source
+from uttermill.tasks.recording import Ignored, Recording, Segment, TimedWord
+from uttermill.tasks.settings import Source
+from uttermill.tasks.sources._beside.cues import MOST
+from uttermill.tasks.sources._text_encoding import decode
 
 RUSSIAN, CHINESE = "Привет, мир", "今天天气很好"
 

@@ -11,18 +11,18 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flows.cluster.spawning import environment
-from tasks import pipeline, shard
-from tasks.insight.estimating import planning
-from tasks.plugins import resolve_source
-from tasks.recording import Ignored, Recording
-from tasks.runs.executor import Here
-from tasks.runs.results import Published
-from tasks.settings import Source
-from tasks.shard_store.index import Index
-from tasks.storage import download_cache
 from tests.helpers import corpus
 from tests.helpers.s3_server import BUCKET, S3
+from uttermill.flows.cluster.spawning import environment
+from uttermill.tasks import pipeline, shard
+from uttermill.tasks.insight.estimating import planning
+from uttermill.tasks.plugins import resolve_source
+from uttermill.tasks.recording import Ignored, Recording
+from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.runs.results import Published
+from uttermill.tasks.settings import Source
+from uttermill.tasks.shard_store.index import Index
+from uttermill.tasks.storage import download_cache
 
 AUTO = {"segmenter": {"use": "auto"}, "filters": corpus.FILTERS}
 SRT = "1\n00:00:00,200 --> 00:00:01,000\n{}\n\n2\n00:00:01,000 --> 00:00:09,000\nbeyond\n"

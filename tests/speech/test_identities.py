@@ -15,19 +15,19 @@ import soundfile as sf
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
-from tasks.base.schema import SPEAKERS
-from tasks.corpus import identities
-from tasks.corpus.voices import VOICES
-from tasks.insight.estimating import planning, what_if
-from tasks.publish import seeded_hash
-from tasks.publish.choosing import split_allocation, weights
-from tasks.publish.choosing.components import speakers_in
-from tasks.publish.upkeep import verify
-from tasks.settings import Plugin
-from tasks.speech import linkage as linking
-from tasks.storage import sorted_keys, tables
 from tests.helpers import corpus
 from tests.plugins import voiced
+from uttermill.tasks.base.schema import SPEAKERS
+from uttermill.tasks.corpus import identities
+from uttermill.tasks.corpus.voices import VOICES
+from uttermill.tasks.insight.estimating import planning, what_if
+from uttermill.tasks.publish import seeded_hash
+from uttermill.tasks.publish.choosing import split_allocation, weights
+from uttermill.tasks.publish.choosing.components import speakers_in
+from uttermill.tasks.publish.upkeep import verify
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.speech import linkage as linking
+from uttermill.tasks.storage import sorted_keys, tables
 
 NOTHING = SPEAKERS.empty_table()
 

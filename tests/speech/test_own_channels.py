@@ -11,19 +11,19 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from tasks.base.schema import CutRow
-from tasks.filter import SCHEMA
-from tasks.insight.estimating import planning
-from tasks.insight.report import page
-from tasks.publish.upkeep import prune
-from tasks.publish.upkeep.verify import verify
-from tasks.recording import tracks
-from tasks.settings import Plugin
-from tasks.settings.job import Job
-from tasks.shard_store import manifest
-from tasks.stages import recording_turns, stage
 from tests.helpers import corpus
 from tests.plugins import oracle_asr
+from uttermill.tasks.base.schema import CutRow
+from uttermill.tasks.filter import SCHEMA
+from uttermill.tasks.insight.estimating import planning
+from uttermill.tasks.insight.report import page
+from uttermill.tasks.publish.upkeep import prune
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.recording import tracks
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.stages import recording_turns, stage
 
 RATE = 16_000
 SECONDS = 40

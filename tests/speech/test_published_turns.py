@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from tasks.publish.upkeep.verify import verify
-from tasks.settings import Plugin
 from tests.helpers import corpus
 from tests.plugins import voiced
 from tests.speech.test_identities import job, recording
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.settings import Plugin
 
 PUBLISH = {"publish": ["turns", "speaker_embedding"], "formats": ["webdataset"]}
 

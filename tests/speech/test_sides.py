@@ -14,14 +14,14 @@ import pytest
 import soundfile as sf
 import soxr
 
-from flows.demo.corpus import ENGLISH, Line, speak
-from flows.demo.voice import RATE as VOICE_RATE
-from tasks.audio.types import Sides
-from tasks.base.arrays import RATE, Float32s
-from tasks.insight.estimating import asked_apart, planning
-from tasks.speech import sides
 from tests.bench import _calls
 from tests.helpers import corpus
+from uttermill.flows.demo.corpus import ENGLISH, Line, speak
+from uttermill.flows.demo.voice import RATE as VOICE_RATE
+from uttermill.tasks.audio.types import Sides
+from uttermill.tasks.base.arrays import RATE, Float32s
+from uttermill.tasks.insight.estimating import asked_apart, planning
+from uttermill.tasks.speech import sides
 
 QUIET = np.random.default_rng(3)
 

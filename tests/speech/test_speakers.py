@@ -16,26 +16,26 @@ import soundfile as sf
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
-from flows import checks, settings
-from tasks import plugins
-from tasks.audio import Clip
-from tasks.base.errors import ConfigError
-from tasks.base.schema.tables import TURN
-from tasks.diarizers import Turn, _windows, given, segments
-from tasks.filters import overlap as overlap_filter
-from tasks.filters import second_voice, speaker_purity, speakers
-from tasks.models import registry
-from tasks.plugins.rules import judge
-from tasks.recording import Segment, turns
-from tasks.recording.turns import Voices
-from tasks.segmenters import Segmenter, Span, vad, whole
-from tasks.segmenters._at_turns import GROW_S, AtTurns, stretches
-from tasks.settings import Plugin
-from tasks.shard_store import cuts, recipe, whole_job
-from tasks.speech.embedding import fbank, unit
 from tests.bench import _conversations, _turn_scores
 from tests.helpers import corpus
 from tests.helpers.fetched import needs_speakers
+from uttermill.flows import checks, settings
+from uttermill.tasks import plugins
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.base.schema.tables import TURN
+from uttermill.tasks.diarizers import Turn, _windows, given, segments
+from uttermill.tasks.filters import overlap as overlap_filter
+from uttermill.tasks.filters import second_voice, speaker_purity, speakers
+from uttermill.tasks.models import registry
+from uttermill.tasks.plugins.rules import judge
+from uttermill.tasks.recording import Segment, turns
+from uttermill.tasks.recording.turns import Voices
+from uttermill.tasks.segmenters import Segmenter, Span, vad, whole
+from uttermill.tasks.segmenters._at_turns import GROW_S, AtTurns, stretches
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.shard_store import cuts, recipe, whole_job
+from uttermill.tasks.speech.embedding import fbank, unit
 
 CORPUS = Path(os.environ.get("UTTERMILL_CORPUS", ""))
 RECIPES = Path(__file__).parents[2] / "infra" / "recipes"

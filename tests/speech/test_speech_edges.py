@@ -10,13 +10,13 @@ import pytest
 import soxr
 from numpy.typing import NDArray
 
-from tasks import audio
-from tasks.base.arrays import RATE
-from tasks.recording import Locator
-from tasks.segmenters import Span, _detector, vad
-from tasks.segmenters._detector import DOUBT, SpeechDetector
-from tasks.speech import silero as _silero
-from tasks.speech.silero import WINDOW
+from uttermill.tasks import audio
+from uttermill.tasks.base.arrays import RATE
+from uttermill.tasks.recording import Locator
+from uttermill.tasks.segmenters import Span, _detector, vad
+from uttermill.tasks.segmenters._detector import DOUBT, SpeechDetector
+from uttermill.tasks.speech import silero as _silero
+from uttermill.tasks.speech.silero import WINDOW
 
 CORPUS = os.environ.get("UTTERMILL_CORPUS")
 on_corpus = pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set")

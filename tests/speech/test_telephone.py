@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from tasks.insight.estimating import asked_apart
 from tests.faults.command import Site
+from uttermill.tasks.insight.estimating import asked_apart
 
 WORDS = "may give a person heard in both two names"
 VOICES = {"use": "tests.plugins.voiced"}

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from tasks.audio import Clip, stream
-from tasks.base.errors import ItemError
-from tasks.settings.job import Job
-from tasks.stages import cutting
 from tests.helpers import corpus
+from uttermill.tasks.audio import Clip, stream
+from uttermill.tasks.base.errors import ItemError
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.stages import cutting
 
 RATE = 8_000
 SECONDS = 150.0  # more than `cutting.HELD_SECONDS`

@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks import pipeline
-from tasks.base.schema import LedgerRow
-from tasks.insight.estimating import planning
-from tasks.runs.executor import Here
-from tasks.settings.job import Job
-from tasks.stages.listing.copies import former, mark
 from tests.helpers import corpus
+from uttermill.tasks import pipeline
+from uttermill.tasks.base.schema import LedgerRow
+from uttermill.tasks.insight.estimating import planning
+from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.stages.listing.copies import former, mark
 
 
 def ledger(job: Job) -> list[LedgerRow]:

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from flows.cli.show import results
-from flows.run import ledger_items
-from tasks.settings import Plugin, Source
 from tests.audio.test_tracks import film, tone
 from tests.helpers import corpus
+from uttermill.flows.cli.show import results
+from uttermill.flows.run import ledger_items
+from uttermill.tasks.settings import Plugin, Source
 
 RATE = 16_000
 STAGES = ("shard", "filter", "resample", "transcribe")
@@ -160,8 +160,8 @@ def test_every_track_is_a_recording(tmp_path: Path) -> None:
     ("option", "value"), [("channels", "left"), ("channels", -1), ("track", "every"), ("track", -1)]
 )
 def test_other_values_are_refused(tmp_path: Path, option: str, value: object) -> None:
-    from tasks import plugins
-    from tasks.base.errors import ConfigError
+    from uttermill.tasks import plugins
+    from uttermill.tasks.base.errors import ConfigError
 
     with pytest.raises(ConfigError, match=option):
         plugins.resolve_source(

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks import audio, filter, pipeline
-from tasks.audio import Clip
-from tasks.base.errors import ItemError
-from tasks.recording import Locator
-from tasks.recording.limits import Limits
-from tasks.runs.executor import Here
-from tasks.settings.job import Job
-from tasks.shard_store import manifest, recipe
-from tasks.stages import handover, pcm, stage
-from tasks.stages.handover import PENDING, DiskBudget
 from tests.helpers import corpus, tiers
+from uttermill.tasks import audio, filter, pipeline
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.base.errors import ItemError
+from uttermill.tasks.recording import Locator
+from uttermill.tasks.recording.limits import Limits
+from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import manifest, recipe
+from uttermill.tasks.stages import handover, pcm, stage
+from uttermill.tasks.stages.handover import PENDING, DiskBudget
 
 SHARD = "shard-000000"
 Decodes = Callable[[], int]

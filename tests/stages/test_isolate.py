@@ -19,15 +19,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks import pipeline
-from tasks.base import memory_limits
-from tasks.base.errors import KILLED, KilledFromOutside, RunError
-from tasks.runs.executor import Here
-from tasks.settings import Plugin
-from tasks.settings.job import Job
-from tasks.shard_store import manifest
-from tasks.stages import isolate, stage
 from tests.helpers import corpus, tiers
+from uttermill.tasks import pipeline
+from uttermill.tasks.base import memory_limits
+from uttermill.tasks.base.errors import KILLED, KilledFromOutside, RunError
+from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.stages import isolate, stage
 
 SHARD = "shard-000000"
 COUNT = 4

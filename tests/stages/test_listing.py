@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tasks import pipeline
-from tasks.publish.upkeep import checkpoints, prune
-from tasks.runs.executor import Here, Observer
-from tasks.shard_store import manifest, recipe
-from tasks.stages.listing import balance, fingerprints, once, row_files, shard_choice
-from tasks.stages.listing import known_recordings as known
-from tasks.stages.listing.skipped import Skipped, SkippedEntries
 from tests.helpers import corpus
+from uttermill.tasks import pipeline
+from uttermill.tasks.publish.upkeep import checkpoints, prune
+from uttermill.tasks.runs.executor import Here, Observer
+from uttermill.tasks.shard_store import manifest, recipe
+from uttermill.tasks.stages.listing import balance, fingerprints, once, row_files, shard_choice
+from uttermill.tasks.stages.listing import known_recordings as known
+from uttermill.tasks.stages.listing.skipped import Skipped, SkippedEntries
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_many_rows_go_to_their_shards_by_way_of_the_disk(
 def test_a_recording_that_is_listed_twice_is_left_aside_once(
     tmp_path: Path, noted: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tasks.sources import folder
+    from uttermill.tasks.sources import folder
 
     corpus.make(tmp_path / "in", 3)
     real = folder.recordings

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.audio import Clip, channels
-from tasks.base.errors import ItemError
-from tasks.settings import ResampleSettings
-from tasks.stages import pcm
-from tasks.stages.pcm import to_int16
+from uttermill.tasks.audio import Clip, channels
+from uttermill.tasks.base.errors import ItemError
+from uttermill.tasks.settings import ResampleSettings
+from uttermill.tasks.stages import pcm
+from uttermill.tasks.stages.pcm import to_int16
 
 
 def settings(**values: Any) -> ResampleSettings:
@@ -162,7 +162,7 @@ def test_a_long_clip_is_streamed_to_the_same_length_and_wave(
 
 
 def test_a_plug_in_of_the_wrong_length_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tasks.resamplers import soxr_hq
+    from uttermill.tasks.resamplers import soxr_hq
 
     monkeypatch.setattr(soxr_hq, "resample", lambda x, src, dst, s: x)
     with pytest.raises(AssertionError, match="soxr_hq gave 4410 samples where 1600 are due"):

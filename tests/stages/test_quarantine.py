@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 import soundfile as sf
 
-from tasks import pipeline
-from tasks.base import errors
-from tasks.base.errors import KILLED
-from tasks.base.schema import AnyRow
-from tasks.runs.executor import Here
-from tasks.settings.job import Job
-from tasks.shard_store import manifest
-from tasks.stages import contract, isolate, pcm, stage
-from tasks.stages.contract import OfRecording
 from tests.helpers import corpus, tiers
+from uttermill.tasks import pipeline
+from uttermill.tasks.base import errors
+from uttermill.tasks.base.errors import KILLED
+from uttermill.tasks.base.schema import AnyRow
+from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.stages import contract, isolate, pcm, stage
+from uttermill.tasks.stages.contract import OfRecording
 
 RETRY = {"shard": {"retry": True}}
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from flows import checks, settings
-from flows.cli.show import runs as shown
-from flows.run import plans
-from tasks.base.errors import ConfigError
-from tasks.settings.job import Job
 from tests.cli.test_show import said
 from tests.helpers import corpus
+from uttermill.flows import checks, settings
+from uttermill.flows.cli.show import runs as shown
+from uttermill.flows.run import plans
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.settings.job import Job
 
 FAKE = {"backend": {"use": "fake"}}
 

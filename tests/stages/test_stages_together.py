@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from distributed.scheduler import KilledWorker
 
-from flows.cluster import worker
-from flows.cluster.settings import ClusterSettings
-from flows.run.cluster_executor import ClusterExecutor
-from tasks import pipeline
-from tasks.base.errors import CorruptManifest, RunError
-from tasks.runs.executor import Here
-from tasks.settings import Plugin, TranscribeSettings
-from tasks.settings.job import Done, Job
-from tasks.stages import stage
 from tests.helpers import corpus
+from uttermill.flows.cluster import worker
+from uttermill.flows.cluster.settings import ClusterSettings
+from uttermill.flows.run.cluster_executor import ClusterExecutor
+from uttermill.tasks import pipeline
+from uttermill.tasks.base.errors import CorruptManifest, RunError
+from uttermill.tasks.runs.executor import Here
+from uttermill.tasks.settings import Plugin, TranscribeSettings
+from uttermill.tasks.settings.job import Done, Job
+from uttermill.tasks.stages import stage
 
 SHARD = "shard-000000"
 BOTH = ("filter", "resample")

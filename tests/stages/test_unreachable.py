@@ -17,19 +17,19 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from flows.cli.show import runs as shown
-from flows.run import execute
-from tasks import audio, pipeline
-from tasks.base.errors import ItemError, RunError
-from tasks.base.schema import CUTS, RECORDINGS
-from tasks.recording import Locator, container, guard, unreachable
-from tasks.runs.executor import Here, Observer
-from tasks.settings.job import Job
-from tasks.shard_store import manifest
-from tasks.stages import stage
-from tasks.storage import Away, store_errors, urls
 from tests.cli.test_plan import planned
 from tests.helpers import corpus, tiers
+from uttermill.flows.cli.show import runs as shown
+from uttermill.flows.run import execute
+from uttermill.tasks import audio, pipeline
+from uttermill.tasks.base.errors import ItemError, RunError
+from uttermill.tasks.base.schema import CUTS, RECORDINGS
+from uttermill.tasks.recording import Locator, container, guard, unreachable
+from uttermill.tasks.runs.executor import Here, Observer
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.stages import stage
+from uttermill.tasks.storage import Away, store_errors, urls
 
 SPARED = {"package": {"max_failed_fraction": 1.0}}
 Opens = Callable[..., io.FileIO]
@@ -39,7 +39,7 @@ Opens = Callable[..., io.FileIO]
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Pauses are noted instead of made."""
     made: list[float] = []
-    monkeypatch.setattr("tasks.recording.unreachable.time.sleep", made.append)
+    monkeypatch.setattr("uttermill.tasks.recording.unreachable.time.sleep", made.append)
     monkeypatch.setattr(unreachable, "patience", unreachable.Patience())
     return made
 
@@ -454,6 +454,6 @@ def test_a_folder_that_blinks_is_listed_again(
             raise errors.pop()
         return scan(path)
 
-    monkeypatch.setattr("tasks.sources.folder.os.scandir", scanned)
+    monkeypatch.setattr("uttermill.tasks.sources.folder.os.scandir", scanned)
     assert run(corpus.job(tmp_path))[0]["recordings"] == {"in": 6, "failed": 0}
     assert pauses == [0.5, 1.0]

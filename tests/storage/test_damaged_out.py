@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from flows import cli
-from flows.cli import queries
-from flows.explore.corpus import Corpus
-from flows.run import ledger_items, report, run_folder
-from tasks import storage
-from tasks.accounting import metrics
-from tasks.base.errors import ConfigError, RunError
-from tasks.insight.estimating import what_if
-from tasks.publish.upkeep import prune
-from tasks.publish.upkeep.verify import verify
-from tasks.storage import tables, versions
-from tasks.storage.local import Local
 from tests.helpers import corpus, tampered
+from uttermill.flows import cli
+from uttermill.flows.cli import queries
+from uttermill.flows.explore.corpus import Corpus
+from uttermill.flows.run import ledger_items, report, run_folder
+from uttermill.tasks import storage
+from uttermill.tasks.accounting import metrics
+from uttermill.tasks.base.errors import ConfigError, RunError
+from uttermill.tasks.insight.estimating import what_if
+from uttermill.tasks.publish.upkeep import prune
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.storage import tables, versions
+from uttermill.tasks.storage.local import Local
 
 RESTORE = "restore the file, or remove {}, and the next run builds on the version before"
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from flows import checks, cli, settings
-from tasks import storage
-from tasks.base.errors import ConfigError
-from tasks.settings.job import Job
-from tasks.storage import append_log, atomic, lock, probe, versions
 from tests.helpers import corpus
+from uttermill.flows import checks, cli, settings
+from uttermill.tasks import storage
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.storage import append_log, atomic, lock, probe, versions
 
 
 def failing(code: int, only: Callable[..., bool] = lambda *_: True, real: Any = None) -> Any:

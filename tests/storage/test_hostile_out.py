@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tasks.base.errors import ConfigError, MillError, UnsafePlace
-from tasks.publish.upkeep.verify import verify
-from tasks.shard_store import blobs, manifest
-from tasks.storage import containment, place
 from tests.helpers import corpus, tampered, tiers
+from uttermill.tasks.base.errors import ConfigError, MillError, UnsafePlace
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.shard_store import blobs, manifest
+from uttermill.tasks.storage import containment, place
 
 WAYS = {**tampered.IN_FILES, **tampered.LINKS}
 #: A link where each kind of thing lies: in a version and beside it, in and above each kind of part.

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from tasks.base.errors import ConfigError, OutLocked
-from tasks.storage import owners
-from tasks.storage.lock import hold, refuse_held
+from uttermill.tasks.base.errors import ConfigError, OutLocked
+from uttermill.tasks.storage import owners
+from uttermill.tasks.storage.lock import hold, refuse_held
 
 OWNER = """
 import sys, time
 from pathlib import Path
-from tasks.storage.lock import hold
+from uttermill.tasks.storage.lock import hold
 with hold(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tasks.corpus import identities
-from tasks.corpus.voices import VOICES
-from tasks.formats import emilia, kaldi
-from tasks.insight.report.ledger_facts import Ledger
-from tasks.publish import row_digests
-from tasks.publish.choosing import corpus_clips
-from tasks.publish.outcomes import recording_digests
-from tasks.storage import long_columns
+from uttermill.tasks.corpus import identities
+from uttermill.tasks.corpus.voices import VOICES
+from uttermill.tasks.formats import emilia, kaldi
+from uttermill.tasks.insight.report.ledger_facts import Ledger
+from uttermill.tasks.publish import row_digests
+from uttermill.tasks.publish.choosing import corpus_clips
+from uttermill.tasks.publish.outcomes import recording_digests
+from uttermill.tasks.storage import long_columns
 
 ROWS, LONG, CHUNKS = 64, 1 << 20, 34  # 2.1 GiB in all
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from flows import cli
-from flows.run import run_folder
-from tasks.base.errors import CorruptManifest
-from tasks.publish.upkeep.verify import verify
-from tasks.shard_store import manifest
 from tests.helpers import corpus, tampered
 from tests.helpers.tampered import SHARD
+from uttermill.flows import cli
+from uttermill.flows.run import run_folder
+from uttermill.tasks.base.errors import CorruptManifest
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.shard_store import manifest
 
 
 @pytest.fixture(scope="module")

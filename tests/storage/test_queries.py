@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.base.errors import RunError
-from tasks.publish.name_table import Names, Nodes
-from tasks.storage import queries
 from tests.helpers import own_mounts
+from uttermill.tasks.base.errors import RunError
+from uttermill.tasks.publish.name_table import Names, Nodes
+from uttermill.tasks.storage import queries
 
 ROWS = 300_000
 

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.command_line import main
-from flows.run import run_folder
-from flows.settings import PrepareSettings, parse
-from tasks import storage
-from tasks.base.errors import ConfigError, UnsafePlace
-from tasks.recording import patient
-from tasks.shard_store import decision_log
-from tasks.shard_store.decision_log import Decision
-from tasks.storage import LOCAL, append_log, lock, regular, urls
 from tests.helpers import corpus, tiers
+from uttermill.flows.cli.command_line import main
+from uttermill.flows.run import run_folder
+from uttermill.flows.settings import PrepareSettings, parse
+from uttermill.tasks import storage
+from uttermill.tasks.base.errors import ConfigError, UnsafePlace
+from uttermill.tasks.recording import patient
+from uttermill.tasks.shard_store import decision_log
+from uttermill.tasks.shard_store.decision_log import Decision
+from uttermill.tasks.storage import LOCAL, append_log, lock, regular, urls
 
 SAID = "precious\n"
 
@@ -239,7 +239,9 @@ def test_control_a_run_in_a_plain_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("plant", "stage"),  # a link to another recording is one that changed
-    tiers.covering(OTHERS[1:], ["tasks.stages.probe.compute", "tasks.filter.compute"]),
+    tiers.covering(
+        OTHERS[1:], ["uttermill.tasks.stages.probe.compute", "uttermill.tasks.filter.compute"]
+    ),
 )
 def test_a_recording_that_became_something_else_costs_itself(
     tmp_path: Path, plant: Plant, stage: str, monkeypatch: pytest.MonkeyPatch

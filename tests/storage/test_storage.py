@@ -16,21 +16,30 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from flows.cluster.spawning import environment
-from tasks import package, storage
-from tasks.base.errors import ConfigError, OutLocked, RunError
-from tasks.publish.outcomes import shard_batches
-from tasks.publish.upkeep import checkpoints, prune
-from tasks.publish.upkeep.prune import KeptSettings
-from tasks.publish.upkeep.verify import verify
-from tasks.settings import PackageSettings
-from tasks.settings.job import Job
-from tasks.shard_store import manifest
-from tasks.storage import OBJECTS, download_cache, lease, lock, objects, tables, urls, versions
-from tasks.storage.lock import hold
-from tasks.storage.objects import Objects, read_spans
 from tests.helpers import corpus, tiers
 from tests.helpers.s3_server import BUCKET, S3
+from uttermill.flows.cluster.spawning import environment
+from uttermill.tasks import package, storage
+from uttermill.tasks.base.errors import ConfigError, OutLocked, RunError
+from uttermill.tasks.publish.outcomes import shard_batches
+from uttermill.tasks.publish.upkeep import checkpoints, prune
+from uttermill.tasks.publish.upkeep.prune import KeptSettings
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.settings import PackageSettings
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.storage import (
+    OBJECTS,
+    download_cache,
+    lease,
+    lock,
+    objects,
+    tables,
+    urls,
+    versions,
+)
+from uttermill.tasks.storage.lock import hold
+from uttermill.tasks.storage.objects import Objects, read_spans
 
 FORMATS = ("wenet", "lhotse_shar", "nemo", "kaldi", "emilia", "hf_parquet", "wenet_raw",
            "webdataset", "mds", "litdata", "lance")  # fmt: skip
@@ -101,7 +110,10 @@ def test_without_the_extra_the_sentence_names_it(monkeypatch: pytest.MonkeyPatch
 
 
 def test_local_work_imports_nothing_remote() -> None:
-    code = "import sys, tasks.pipeline, flows.cli.command_line, flows.settings; print(*sys.modules)"
+    code = (
+        "import sys, uttermill.tasks.pipeline, uttermill.flows.cli.command_line; "
+        "import uttermill.flows.settings; print(*sys.modules)"
+    )
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
@@ -271,7 +283,7 @@ def test_a_damaged_checkpoint_is_made_again(s3: S3, url: str, job: Job, what: st
     assert any("does not match its hash" in fault for fault in checkpoints.verify(there.out).faults)
     for left in s3.files().find(f"{url}/datasets"):
         s3.files().rm_file(left)
-    from tasks.shard_store import manifest
+    from uttermill.tasks.shard_store import manifest
 
     manifest._parts.clear()  # as another process
     corpus.run(there)
@@ -484,7 +496,8 @@ def test_one_at_a_time_and_one_after_another(url: str) -> None:
 def test_a_dead_process_of_this_machine_holds_nothing(url: str) -> None:
     out = storage.place(url)
     code = (
-        "import sys, time\nfrom tasks.storage.lock import hold\nfrom tasks import storage\n"
+        "import sys, time\nfrom uttermill.tasks.storage.lock import hold\n"
+        "from uttermill.tasks import storage\n"
         "with hold(storage.place(sys.argv[1])):\n print('held', flush=True)\n time.sleep(60)"
     )
     owner = subprocess.Popen([sys.executable, "-c", code, url], stdout=subprocess.PIPE, text=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.storage import temporary
-from tasks.storage.temporary import LOCK, MARK, PREFIX, scratch
+from uttermill.tasks.storage import temporary
+from uttermill.tasks.storage.temporary import LOCK, MARK, PREFIX, scratch
 
 NOBODY = 65534
 DEAD = f"{PREFIX}dead"
@@ -150,7 +150,7 @@ def test_folders_are_removed_without_following_links() -> None:
 
 SWEEP_AS = """
 import os, sys, tempfile
-from tasks.storage.temporary import scratch
+from uttermill.tasks.storage.temporary import scratch
 os.setgroups([]); os.setgid(int(sys.argv[1])); os.setuid(int(sys.argv[1]))
 with scratch() as folder:
     print(folder.stat().st_uid)

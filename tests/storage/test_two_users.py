@@ -43,7 +43,7 @@ def home() -> Iterator[Path]:
 def act(user: int, umask: int, *words: str, group: int = GROUP) -> subprocess.CompletedProcess[str]:
     """The command `uttermill`, by a user."""
     who = ["setpriv", "--reuid", str(user), "--regid", str(group), "--clear-groups", *READS, "--"]
-    command = [*who, sys.executable, "-m", "flows.cli", *words]
+    command = [*who, sys.executable, "-m", "uttermill.flows.cli", *words]
     with tempfile.TemporaryDirectory(dir="/tmp") as own:
         os.chown(own, user, group)
         environment = {**os.environ, "HOME": own, "TMPDIR": own}

@@ -10,19 +10,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.base.errors import ConfigError
-from tasks.insight.estimating import what_if
-from tasks.plugins.contracts.text import ScoredTranscript
-from tasks.plugins.rules import judge
-from tasks.publish.upkeep.verify import verify
-from tasks.scoring import agreement
-from tasks.settings import TranscribeSettings
-from tasks.settings.job import Job
-from tasks.shard_store import annotated, recipe, whole_job
-from tasks.text import agreement as verdict
 from tests.helpers import corpus
 from tests.helpers.outcomes import passing
 from tests.plugins import erring_asr
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.insight.estimating import what_if
+from uttermill.tasks.plugins.contracts.text import ScoredTranscript
+from uttermill.tasks.plugins.rules import judge
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.scoring import agreement
+from uttermill.tasks.settings import TranscribeSettings
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import annotated, recipe, whole_job
+from uttermill.tasks.text import agreement as verdict
 
 ERRING = "tests.plugins.erring_asr"
 

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.base.json_types import JsonObject
-from tasks.corpus import ROW
-from tasks.corpus.rejections import TranscribedRows
-from tasks.plugins.rules import Rejection
-from tasks.text import char_duration
-from tasks.text.char_duration import Settings
+from uttermill.tasks.base.json_types import JsonObject
+from uttermill.tasks.corpus import ROW
+from uttermill.tasks.corpus.rejections import TranscribedRows
+from uttermill.tasks.plugins.rules import Rejection
+from uttermill.tasks.text import char_duration
+from uttermill.tasks.text.char_duration import Settings
 
 
 def table(rows: list[tuple[str, float, str]], **more: Any) -> pa.Table:

@@ -8,9 +8,9 @@ from math import log
 import numpy as np
 import pytest
 
-from tasks.settings import Plugin
-from tasks.text import ScoredTranscript, confidence
 from tests.text.test_text import reason
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.text import ScoredTranscript, confidence
 
 on_corpus = pytest.mark.skipif(
     "UTTERMILL_CORPUS" not in os.environ, reason="UTTERMILL_CORPUS is not set"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tasks.base.errors import ConfigError
-from tasks.plugins import engines
-from tasks.plugins.rules import judge
-from tasks.text import ScoredTranscript, language_agrees
 from tests.bench import corpus_speech
 from tests.helpers import corpus
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.plugins import engines
+from uttermill.tasks.plugins.rules import judge
+from uttermill.tasks.text import ScoredTranscript, language_agrees
 
 TEXTS = {
     "en": "Please bring two bottles of water and a warm coat.",

@@ -13,23 +13,23 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from flows import checks, settings
-from tasks.audio.encoding import decode_int16
-from tasks.base.errors import ConfigError, RunError
-from tasks.corpus import outcome_table
-from tasks.insight.estimating import planning, what_if
-from tasks.publish.upkeep import prune
-from tasks.publish.upkeep.prune import KeptSettings
-from tasks.publish.upkeep.verify import verify
-from tasks.recording import yaml_text
-from tasks.settings import Plugin, TranscribeSettings
-from tasks.settings.job import Job
-from tasks.shard_store import model_answers, recipe, whole_job
-from tasks.storage import versions
-from tasks.text import llm_label
-from tasks.text.llm_label import judged
 from tests.helpers import corpus
 from tests.helpers.chat_server import ChatServer, serving
+from uttermill.flows import checks, settings
+from uttermill.tasks.audio.encoding import decode_int16
+from uttermill.tasks.base.errors import ConfigError, RunError
+from uttermill.tasks.corpus import outcome_table
+from uttermill.tasks.insight.estimating import planning, what_if
+from uttermill.tasks.publish.upkeep import prune
+from uttermill.tasks.publish.upkeep.prune import KeptSettings
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.recording import yaml_text
+from uttermill.tasks.settings import Plugin, TranscribeSettings
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import model_answers, recipe, whole_job
+from uttermill.tasks.storage import versions
+from uttermill.tasks.text import llm_label
+from uttermill.tasks.text.llm_label import judged
 
 TOPIC = {"ask": "What is it about?", "answers": ["news", "sport", "other"]}
 LENGTH = {"ask": "Is it long?", "answers": ["short", "long"]}

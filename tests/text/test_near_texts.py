@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.scoring import near_texts
+from uttermill.tasks.scoring import near_texts
 
 ADVERT = "this show is brought to you by the finest coffee of the whole wide town order it today"
 LONG = [f"word{n}" for n in range(40)]

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.scoring.cleaning import MOST_MARKS, clean
-from tasks.scoring.normalisers import LONGEST, normalise
+from uttermill.tasks.scoring.cleaning import MOST_MARKS, clean
+from uttermill.tasks.scoring.normalisers import LONGEST, normalise
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_english_is_whispers_rule() -> None:
 def test_a_run_without_figures_imports_no_rules() -> None:
     """The libraries behind the languages are loaded when a text needs them, in well under 0.3 s."""
     code = (
-        "import json, sys, time; from tasks import scoring; libs = "
+        "import json, sys, time; from uttermill.tasks import scoring; libs = "
         "{'whisper_normalizer', 'unicode_rbnf', 'opencc', 'text_to_num', 'regex'}; "
         "before = sorted(libs & set(sys.modules)); t = time.process_time(); "
         "[scoring.normalise('in 25 Jahren', l) for l in ('en', 'de', 'zh')]; "

@@ -13,15 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from tasks.asr import fake
-from tasks.plugins.contracts.asr import Word
-from tasks.plugins.rules import Limit
-from tasks.publish.upkeep.verify import verify
-from tasks.settings import Plugin
-from tasks.shard_store import hidden
-from tasks.text import ScoredTranscript, pii
-from tasks.text._pii import finding
 from tests.helpers import corpus
+from uttermill.tasks.asr import fake
+from uttermill.tasks.plugins.contracts.asr import Word
+from uttermill.tasks.plugins.rules import Limit
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.shard_store import hidden
+from uttermill.tasks.text import ScoredTranscript, pii
+from uttermill.tasks.text._pii import finding
 
 FOUND = [
     ("en", "email", "write to [john dot smith at gmail dot com] please"),

@@ -20,20 +20,20 @@ import pytest
 import soundfile as sf
 from starlette.testclient import TestClient
 
-from flows import cli
-from flows.run import report
-from tasks.asr import fake
-from tasks.base import shelves
-from tasks.insight import report as making
-from tasks.insight.report import clip_table, clips, samples
-from tasks.plugins.contracts.asr import Word
-from tasks.publish.upkeep.verify import verify
-from tasks.settings import Plugin
-from tasks.settings.job import Job
-from tasks.shard_store import decision_log
 from tests.explore.test_explore import client_of, get
 from tests.helpers import corpus
 from tests.insight.test_report import recorded
+from uttermill.flows import cli
+from uttermill.flows.run import report
+from uttermill.tasks.asr import fake
+from uttermill.tasks.base import shelves
+from uttermill.tasks.insight import report as making
+from uttermill.tasks.insight.report import clip_table, clips, samples
+from uttermill.tasks.plugins.contracts.asr import Word
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import decision_log
 
 SAID = ["call", "four", "one", *["five"] * 4, "two", "six", "seven", "one", "now"]
 SECRETS = ("two six seven one", "two, six", '"seven"', " seven", "555-2671", "5552671", "2671")

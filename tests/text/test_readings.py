@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.scoring import score
-from tasks.scoring.readings import agreed
+from uttermill.tasks.scoring import score
+from uttermill.tasks.scoring.readings import agreed
 
 SAME = [
     ("三九九六零", "3,9,9,6,0", "zh"),

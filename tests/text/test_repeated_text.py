@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.corpus import rejections
-from tasks.insight.estimating import what_if
-from tasks.settings import Plugin
-from tasks.text import repeated_text
 from tests.helpers import corpus
 from tests.text.test_near_texts import ADVERT
+from uttermill.tasks.corpus import rejections
+from uttermill.tasks.insight.estimating import what_if
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.text import repeated_text
 
 COLUMNS = ("id", "normalised", "seconds", "kept")
 

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks import plugins
-from tasks.plugins.contracts.text import words
-from tasks.plugins.rules import judge
-from tasks.scoring import Score, agreement, normalise, said, score, spoken
-from tasks.settings import Plugin
-from tasks.settings.job import Job
-from tasks.shard_store.text_values import TextValues
-from tasks.shard_store.utterance import UNHEARD, CutUtterance, HeardUtterance
-from tasks.text import char_duration
 from tests.text.test_text_measures import heard, value
+from uttermill.tasks import plugins
+from uttermill.tasks.plugins.contracts.text import words
+from uttermill.tasks.plugins.rules import judge
+from uttermill.tasks.scoring import Score, agreement, normalise, said, score, spoken
+from uttermill.tasks.settings import Plugin
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store.text_values import TextValues
+from uttermill.tasks.shard_store.utterance import UNHEARD, CutUtterance, HeardUtterance
+from uttermill.tasks.text import char_duration
 
 
 @pytest.mark.parametrize(

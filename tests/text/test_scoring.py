@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.base.schema import TranscriptRow
-from tasks.scoring import Score, language_of, normalise, score, scored, total, words
-from tasks.scoring.normalisers import LONGEST, VERSION
+from uttermill.tasks.base.schema import TranscriptRow
+from uttermill.tasks.scoring import Score, language_of, normalise, score, scored, total, words
+from uttermill.tasks.scoring.normalisers import LONGEST, VERSION
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.corpus import ROW
-from tasks.insight import source_languages
-from tasks.text.language import SourceLanguages
 from tests.helpers import corpus
+from uttermill.tasks.corpus import ROW
+from uttermill.tasks.insight import source_languages
+from uttermill.tasks.text.language import SourceLanguages
 
 GUESSING = {"backend": {"use": "tests.plugins.guessing_asr"}}
 Clip = tuple[str, float | None, float]  # language, its probability, s

@@ -6,8 +6,8 @@ import unicodedata
 
 import pytest
 
-from tasks.scoring import score
-from tasks.scoring.normalisers import normalise
+from uttermill.tasks.scoring import score
+from uttermill.tasks.scoring.normalisers import normalise
 
 PAIRS = [
     # vowel marks and tatweel
@@ -153,7 +153,7 @@ def test_a_persian_space_still_parts_words() -> None:
 
 
 def test_each_table_folds_to_letters_that_it_leaves() -> None:
-    from tasks.scoring.normalisers import _spellings
+    from uttermill.tasks.scoring.normalisers import _spellings
 
     for spelling in _spellings.SPELLINGS.values():
         letters = dict(spelling.letters)

@@ -13,17 +13,17 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from flows import checks
-from flows.run import report
-from flows.settings import PrepareSettings
-from tasks.base.errors import ConfigError
-from tasks.insight import report as making
-from tasks.plugins import checked
-from tasks.publish.upkeep.verify import verify
-from tasks.settings.job import Job
-from tasks.text import style
 from tests.helpers import corpus
 from tests.insight.test_report import recorded
+from uttermill.flows import checks
+from uttermill.flows.run import report
+from uttermill.flows.settings import PrepareSettings
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.insight import report as making
+from uttermill.tasks.plugins import checked
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.text import style
 
 TEMPLATE = "{pitch} and {noise}"
 STYLE = {"use": "style", "pitch": "rms", "rate": [], "noise": "peak", "template": TEMPLATE}

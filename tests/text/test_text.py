@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from tasks import plugins
-from tasks.asr import SpeechClip, fake
-from tasks.base import shelves
-from tasks.base.errors import ConfigError
-from tasks.base.schema import TRANSCRIPTS
-from tasks.plugins.rules import Limit, Rejection, Rule, Within, columns, judge
-from tasks.settings import Plugin, TranscribeSettings, role
-from tasks.shard_store.text_values import DERIVED
-from tasks.text import ScoredTranscript, words
+from uttermill.tasks import plugins
+from uttermill.tasks.asr import SpeechClip, fake
+from uttermill.tasks.base import shelves
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.base.schema import TRANSCRIPTS
+from uttermill.tasks.plugins.rules import Limit, Rejection, Rule, Within, columns, judge
+from uttermill.tasks.settings import Plugin, TranscribeSettings, role
+from uttermill.tasks.shard_store.text_values import DERIVED
+from uttermill.tasks.text import ScoredTranscript, words
 
 NAMES = shelves.names("text")
 DEFAULT = TranscribeSettings().verdicts

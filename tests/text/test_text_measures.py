@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks import plugins
-from tasks.base import shelves
-from tasks.scoring import normalise, score
-from tasks.settings import Plugin, TranscribeSettings
-from tasks.text import ScoredTranscript, words
 from tests.text.test_text import DEFAULT, measured, reason
+from uttermill.tasks import plugins
+from uttermill.tasks.base import shelves
+from uttermill.tasks.scoring import normalise, score
+from uttermill.tasks.settings import Plugin, TranscribeSettings
+from uttermill.tasks.text import ScoredTranscript, words
 
 SPEECH = "he should make inquiries as to symptoms and to the time at which food was taken"
 CHINESE = "想听歌曲老男孩"

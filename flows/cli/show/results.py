@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from flows.cli.show import runs
-from flows.cli.show.tables import Line, funnel, table
-from flows.formatting import clock
-from tasks.base.counting import counted
-from tasks.base.json_types import JsonObject
-from tasks.recording import yaml_text
+from ....tasks.base.counting import counted
+from ....tasks.base.json_types import JsonObject
+from ....tasks.recording import yaml_text
+from ...formatting import clock
+from . import runs
+from .tables import Line, funnel, table
 
 
 def status(result: JsonObject) -> Iterator[Line]:

@@ -7,13 +7,20 @@ from collections.abc import Iterator
 from rich import filesize
 from rich.text import Text
 
-from flows import formatting
-from flows.cli.show.tables import Line, broken, funnel, table
-from flows.formatting import clock, error_rates, forecast, gigabytes, long_hours, new_in_words
-from flows.run import metrics
-from tasks.base.counting import counted
-from tasks.base.json_types import JsonObject, JsonValue
-from tasks.recording import yaml_text
+from ....tasks.base.counting import counted
+from ....tasks.base.json_types import JsonObject, JsonValue
+from ....tasks.recording import yaml_text
+from ... import formatting
+from ...formatting import (
+    clock,
+    error_rates,
+    forecast,
+    gigabytes,
+    long_hours,
+    new_in_words,
+)
+from ...run import metrics
+from .tables import Line, broken, funnel, table
 
 UNEXPLAINED = (
     "an earlier run did not finish, some of its files are gone or damaged, or another release "

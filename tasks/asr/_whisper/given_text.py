@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from rapidfuzz.distance import LCSseq
 
-from tasks.asr import Transcript, Word, _pieces
-from tasks.asr._given_words import LEAST_PROBABILITY, words_of
-from tasks.asr._whisper.results import HOP, LEAST_FRAMES, ordered
-from tasks.base.arrays import RATE, Float32s, Float64s
+from ...base.arrays import RATE, Float32s, Float64s
+from .. import Transcript, Word, _pieces
+from .._given_words import LEAST_PROBABILITY, words_of
+from .results import HOP, LEAST_FRAMES, ordered
 
 if TYPE_CHECKING:
     from ctranslate2 import StorageView

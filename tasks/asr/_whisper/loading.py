@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tasks.asr import _model_folder
-from tasks.asr._whisper.settings import Settings, code
-from tasks.base import environment, language_codes
-from tasks.base.errors import ConfigError
-from tasks.base.logs import log
-from tasks.models import model_files, registry
-from tasks.storage.atomic import fsync
+from ...base import environment, language_codes
+from ...base.errors import ConfigError
+from ...base.logs import log
+from ...models import model_files, registry
+from ...storage.atomic import fsync
+from .. import _model_folder
+from .settings import Settings, code
 
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel
@@ -124,7 +124,7 @@ def load(settings: Settings) -> WhisperModel:
 
 def device_of(wanted: str) -> str:
     """`cpu` or `cuda`. Where a visible GPU cannot be used, a warning or ConfigError says why."""
-    from tasks.plugins import gpu
+    from ...plugins import gpu
 
     if wanted == "cpu":
         return "cpu"

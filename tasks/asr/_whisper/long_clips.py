@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tasks.asr import SpeechClip, Word
-from tasks.asr._whisper.results import APPENDED, PREPENDED, BeamResult, Language, ordered
-from tasks.asr._whisper.settings import Settings
-from tasks.asr._whisper.whole_clips import Hearing
-from tasks.asr._whisper.windows import LOOP_RATIO, LOOP_RETRY, SECONDS
-from tasks.base.arrays import RATE, Float32s
+from ...base.arrays import RATE, Float32s
+from .. import SpeechClip, Word
+from .results import APPENDED, PREPENDED, BeamResult, Language, ordered
+from .settings import Settings
+from .whole_clips import Hearing
+from .windows import LOOP_RATIO, LOOP_RETRY, SECONDS
 
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel

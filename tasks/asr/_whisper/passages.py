@@ -19,12 +19,12 @@ from math import log
 
 import numpy as np
 
-from tasks.asr import SharedWindow, SpeechClip, Transcript, Word
-from tasks.asr._whisper.results import SILENCE_LOGPROB, BeamResult, Context, Window
-from tasks.asr._whisper.whole_clips import Hearing
-from tasks.asr._whisper.windows import LOOP_RATIO, SECONDS, ForcedClip
-from tasks.base.arrays import RATE, Float32s
-from tasks.speech import Span
+from ...base.arrays import RATE, Float32s
+from ...speech import Span
+from .. import SharedWindow, SpeechClip, Transcript, Word
+from .results import SILENCE_LOGPROB, BeamResult, Context, Window
+from .whole_clips import Hearing
+from .windows import LOOP_RATIO, SECONDS, ForcedClip
 
 #: Most audio of a window of several utterances, s: 30 less the silence that follows it.
 WINDOW_SECONDS = 29.0

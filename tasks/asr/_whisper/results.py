@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
-from tasks.asr import Word
-from tasks.base.arrays import RATE
+from ...base.arrays import RATE
+from .. import Word
 
 if TYPE_CHECKING:
     from ctranslate2 import StorageView

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from pydantic import Field
 
-from tasks.asr import Transcript, Word
-from tasks.base import language_codes
-from tasks.settings import StageSettings, Transient
-from tasks.settings.base import WORDS
+from ...base import language_codes
+from ...settings import StageSettings, Transient
+from ...settings.base import WORDS
+from .. import Transcript, Word
 
 if TYPE_CHECKING:
     from opencc import OpenCC

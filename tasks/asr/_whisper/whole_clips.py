@@ -17,12 +17,18 @@ from statistics import median
 
 import numpy as np
 
-from tasks import speech
-from tasks.asr import SpeechClip, Transcript, Word
-from tasks.asr._whisper.results import SILENCE_LOGPROB, BeamResult, Language, Window, ordered
-from tasks.asr._whisper.windows import LOOP_RATIO, SECONDS
-from tasks.base.arrays import RATE
-from tasks.speech import Span
+from ... import speech
+from ...base.arrays import RATE
+from ...speech import Span
+from .. import SpeechClip, Transcript, Word
+from .results import (
+    SILENCE_LOGPROB,
+    BeamResult,
+    Language,
+    Window,
+    ordered,
+)
+from .windows import LOOP_RATIO, SECONDS
 
 WIDEST_SECONDS = 25.0  # that are transcribed again for one hole
 PAUSE_SECONDS = 0.2  # shortest pause at which a text is parted

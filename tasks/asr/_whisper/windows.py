@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tasks import speech
-from tasks.asr import SharedWindow, SpeechClip, Word
-from tasks.asr._whisper import loading, results
-from tasks.asr._whisper.results import BeamResult, Context, Language, Window
-from tasks.asr._whisper.settings import Settings
-from tasks.base.arrays import RATE, Float32s
-from tasks.plugins.contracts.text import words
-from tasks.scoring import said
+from ... import speech
+from ...base.arrays import RATE, Float32s
+from ...plugins.contracts.text import words
+from ...scoring import said
+from .. import SharedWindow, SpeechClip, Word
+from . import loading, results
+from .results import BeamResult, Context, Language, Window
+from .settings import Settings
 
 if TYPE_CHECKING:
     from ctranslate2 import StorageView

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
-from tasks.audio.damage.mp3 import id3_length
-from tasks.recording.container import undisturbed
+from ...recording.container import undisturbed
+from .mp3 import id3_length
 
 _HEADER = 7
 _BLOCK = 1 << 20

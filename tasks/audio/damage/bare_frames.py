@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import BinaryIO, NamedTuple
 
-from tasks.audio.damage import adts, mp3
-from tasks.audio.damage.told_end import told_end
-from tasks.recording.container import undisturbed
+from ...recording.container import undisturbed
+from . import adts, mp3
+from .told_end import told_end
 
 MOST = 1 << 20  # bytes searched at either end
 _IN_A_ROW = 3  # consecutive frames: one seems to begin every few thousand bytes by chance

@@ -8,9 +8,9 @@ from typing import BinaryIO
 
 import numpy as np
 
-from tasks.audio.damage.mp3 import id3_length
-from tasks.base.arrays import Float32s
-from tasks.recording.container import undisturbed
+from ...base.arrays import Float32s
+from ...recording.container import undisturbed
+from .mp3 import id3_length
 
 INFO_BYTES = 42  # of a FLAC stream, up to the end of STREAMINFO
 STREAMINFO = b"fLaC\0\0\0\x22"  # its start, if more metadata follow

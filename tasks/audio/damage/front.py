@@ -7,11 +7,11 @@ import re
 from itertools import islice
 from typing import BinaryIO
 
-from tasks.audio.damage import ogg_pages
-from tasks.audio.damage.flac_md5 import INFO_BYTES, STREAMINFO, info_in
-from tasks.audio.damage.mp3 import id3_length
-from tasks.recording import file_kinds
-from tasks.recording.container import undisturbed
+from ...recording import file_kinds
+from ...recording.container import undisturbed
+from . import ogg_pages
+from .flac_md5 import INFO_BYTES, STREAMINFO, info_in
+from .mp3 import id3_length
 
 MOST_BEFORE = 1 << 20  # bytes searched
 _MOST_PLACES = 8  # places that look like the start of a container

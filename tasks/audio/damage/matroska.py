@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from tasks.recording.container import undisturbed
+from ...recording.container import undisturbed
 
 _EBML, _SEGMENT, _INFO, _CLUSTER = 0x1A45DFA3, 0x18538067, 0x1549A966, 0x1F43B675
 _CRC, _SCALE, _TIME = 0xBF, 0x2AD7B1, 0xE7

@@ -7,8 +7,8 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from tasks.base.arrays import UInt16s
-from tasks.recording.container import undisturbed
+from ...base.arrays import UInt16s
+from ...recording.container import undisturbed
 
 _ID3 = 10
 FRAME = 1152  # most samples in a frame of layer III

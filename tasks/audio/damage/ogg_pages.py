@@ -14,7 +14,7 @@ from io import BytesIO
 from types import MappingProxyType
 from typing import BinaryIO, cast
 
-from tasks.recording.container import Window, undisturbed
+from ...recording.container import Window, undisturbed
 
 MAGIC = b"OggS"
 OPUS = b"OpusHead"

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from tasks.recording.container import size_of, undisturbed
+from ...recording.container import size_of, undisturbed
 
 UNCOUNTED = 1 << 16  # bytes after the audio that cannot be just padding and tags
 STREAMING_SLACK = 4096  # bytes by which a streaming header may differ from the largest size

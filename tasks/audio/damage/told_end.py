@@ -6,7 +6,7 @@ from __future__ import annotations
 import struct
 from typing import BinaryIO
 
-from tasks.recording.container import undisturbed
+from ...recording.container import undisturbed
 
 MOST = 1 << 20  # bytes searched at the end
 _ASF = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")

@@ -1,7 +1,7 @@
 """Every column of every table: name, type, unit and meaning. `uttermill schema` prints them."""
 
-from tasks.base.schema.columns import about, published
-from tasks.base.schema.rows import (
+from .columns import about, published
+from .rows import (
     AnyRow,
     AudioRow,
     ClipRow,
@@ -25,7 +25,7 @@ from tasks.base.schema.rows import (
     UtteranceRow,
     WordRow,
 )
-from tasks.base.schema.tables import (
+from .tables import (
     AUDIO,
     CLIP_TURN,
     CUTS,

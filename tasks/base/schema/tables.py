@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tasks.base.schema import rows
-from tasks.base.schema.columns import arrow_type, schema_of
+from . import rows
+from .columns import arrow_type, schema_of
 
 #: The type of a row of each table.
 ROWS: dict[str, type] = {

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tasks.base.arrays import Float32s
-from tasks.base.errors import RunError
-from tasks.models import model_files, onnx_graph, onnx_session, registry
+from ...base.arrays import Float32s
+from ...base.errors import RunError
+from ...models import model_files, onnx_graph, onnx_session, registry
 
 if TYPE_CHECKING:
     import onnxruntime

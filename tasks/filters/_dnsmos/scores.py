@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from tasks.base.arrays import RATE, Float32s
-from tasks.filters._dnsmos import networks
+from ...base.arrays import RATE, Float32s
+from . import networks
 
 WINDOW = 144_160  # samples: 9.01 s; windows begin a second apart
 

@@ -12,9 +12,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tasks.base.arrays import Float32s, Float64s, Int32s, Int64s, UInt16s, UInt32s, UInt64s
-from tasks.filters._duplicates import fingerprinting
-from tasks.filters._duplicates.fingerprints import (
+from ...base.arrays import (
+    Float32s,
+    Float64s,
+    Int32s,
+    Int64s,
+    UInt16s,
+    UInt32s,
+    UInt64s,
+)
+from ...storage.sorted_keys import first_of_runs
+from . import fingerprinting
+from .fingerprints import (
     KEY_PARTS,
     SORTED_BITS,
     Fingerprints,
@@ -24,7 +33,6 @@ from tasks.filters._duplicates.fingerprints import (
     Thresholds,
     numbers,
 )
-from tasks.storage.sorted_keys import first_of_runs
 
 NEIGHBOURS = 12  # keys after each one, in either order, that it is paired with
 #: Frames compared and the highest bit error rate that passes; two unlike clips have 0.46.

@@ -31,9 +31,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.audio import Clip
-from tasks.base.arrays import RATE, Float32s, Float64s, UInt16s
-from tasks.filters import _derived as derived
+from ...audio import Clip
+from ...base.arrays import RATE, Float32s, Float64s, UInt16s
+from .. import _derived as derived
 
 LAYOUT = 1
 HEADER = struct.Struct("<BBHII16s")

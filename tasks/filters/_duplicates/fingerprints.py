@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
-from tasks.base.arrays import Bools, Float64s, Int32s, Int64s, UInt16s, UInt32s, UInt64s
-from tasks.filters._duplicates import fingerprinting
-from tasks.storage.sorted_keys import first_of_runs
+from ...base.arrays import Bools, Float64s, Int32s, Int64s, UInt16s, UInt32s, UInt64s
+from ...storage.sorted_keys import first_of_runs
+from . import fingerprinting
 
 # Fingerprints as arrays, and pairs of clips to compare.
 #

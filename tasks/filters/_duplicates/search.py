@@ -23,10 +23,11 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from tasks.base.arrays import Bools, Float64s, Int32s, Int64s, UInt16s
-from tasks.filters._duplicates import fingerprinting
-from tasks.filters._duplicates.candidates import Numbered, aligned, candidates
-from tasks.filters._duplicates.fingerprints import (
+from ...base.arrays import Bools, Float64s, Int32s, Int64s, UInt16s
+from ...storage.sorted_keys import first_of_runs
+from . import fingerprinting
+from .candidates import Numbered, aligned, candidates
+from .fingerprints import (
     ALIGN_FRAMES,
     Fingerprints,
     Pairs,
@@ -34,7 +35,6 @@ from tasks.filters._duplicates.fingerprints import (
     Thresholds,
     numbers,
 )
-from tasks.storage.sorted_keys import first_of_runs
 
 MAX_ROUNDS = 32
 

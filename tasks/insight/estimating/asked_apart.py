@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypedDict, cast
 
-from tasks import audio
-from tasks.base import environment
-from tasks.base.errors import ItemError
-from tasks.base.json_types import JsonValue
-from tasks.recording import Locator
+from ... import audio
+from ...base import environment
+from ...base.errors import ItemError
+from ...base.json_types import JsonValue
+from ...recording import Locator
 
 PATIENCE = 10.0  # s for all recordings of a call
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tasks import plugins
-from tasks.base.json_types import DatasetJson, JsonValue, Reviews
-from tasks.publish.choosing import clip_choice
-from tasks.settings import THRESHOLD, role
-from tasks.settings.job import Job
-from tasks.shard_store import decisions, whole_job
+from ... import plugins
+from ...base.json_types import DatasetJson, JsonValue, Reviews
+from ...publish.choosing import clip_choice
+from ...settings import THRESHOLD, role
+from ...settings.job import Job
+from ...shard_store import decisions, whole_job
 
 
 class Change(NamedTuple):

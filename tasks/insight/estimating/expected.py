@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from tasks import plugins
-from tasks.base.schema import RecordingRow
-from tasks.insight.estimating import asked_apart
-from tasks.recording import Segment
-from tasks.settings.job import Job
-from tasks.shard_store.cuts import segments_of
-from tasks.shard_store.utterance import FinalUtterance
-from tasks.stages.listing.balance import seconds_of
+from ... import plugins
+from ...base.schema import RecordingRow
+from ...recording import Segment
+from ...settings.job import Job
+from ...shard_store.cuts import segments_of
+from ...shard_store.utterance import FinalUtterance
+from ...stages.listing.balance import seconds_of
+from . import asked_apart
 
 HEADERS = 500  # new recordings whose headers are read; other lengths are estimated from these
 USUAL = 10.0  # s; assumed length of an utterance while none is known

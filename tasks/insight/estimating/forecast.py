@@ -14,11 +14,11 @@ from itertools import chain
 
 import numpy as np
 
-from tasks.base.arrays import Float64s
-from tasks.base.json_types import JsonObject
-from tasks.insight.estimating.sample import Key, Member
-from tasks.insight.estimating.sample_results import SampleResult
-from tasks.settings.job import Done, Spent
+from ...base.arrays import Float64s
+from ...base.json_types import JsonObject
+from ...settings.job import Done, Spent
+from .sample import Key, Member
+from .sample_results import SampleResult
 
 # Extrapolates totals from a sample to the corpus, with 90 % intervals.
 #

@@ -9,15 +9,15 @@ from typing import TypedDict, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import audio
-from tasks.base.counting import counted
-from tasks.base.errors import ItemError
-from tasks.base.schema import RecordingRow
-from tasks.insight.estimating import asked_apart
-from tasks.plugins import Dataset
-from tasks.publish.dataset import speaker_warnings
-from tasks.recording import Locator
-from tasks.stages.listing import file_parts
+from ... import audio
+from ...base.counting import counted
+from ...base.errors import ItemError
+from ...base.schema import RecordingRow
+from ...plugins import Dataset
+from ...publish.dataset import speaker_warnings
+from ...recording import Locator
+from ...stages.listing import file_parts
+from . import asked_apart
 
 DECODED = 6  # files of a source whose channels are compared
 HEADERS = 60  # files of all sources whose sample rates are read

@@ -16,37 +16,42 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
-from tasks import audio, corpus, plugins, shard
-from tasks.accounting.broken import Broken
-from tasks.base.arrays import FixedBytes
-from tasks.base.errors import ItemError
-from tasks.base.schema import RecordingRow
-from tasks.filter import todo as cuts_lacking
-from tasks.insight.estimating import new_files, refusals, rewritten_clips
-from tasks.insight.estimating.changes import Causes, Change, found_since, may_choose_others
-from tasks.insight.estimating.expected import Expected, lengths
-from tasks.publish import foreseen, safeguards
-from tasks.publish.choosing import clip_choice
-from tasks.publish.dataset import speaker_warnings
-from tasks.publish.unchanged import UpToDate
-from tasks.recording import Locator
-from tasks.settings.job import Job
-from tasks.shard_store import enhanced, manifest, recipe, whole_job
-from tasks.shard_store.index import Index
-from tasks.shard_store.shard_view import ShardView
-from tasks.shard_store.stored_shard import samples_of
-from tasks.shard_store.utterance import UNMEASURED, FinalUtterance, Outcome
-from tasks.stages import stage
-from tasks.stages.contract import STAGES
-from tasks.stages.listing import copies, file_parts, fingerprints, shard_choice
-from tasks.stages.listing.copies import NewCopy
-from tasks.stages.listing.known_recordings import KnownRecordings
-from tasks.stages.listing.overlapping_sources import Shared
-from tasks.stages.listing.pending_listing import AsListed
-from tasks.stages.listing.survey import Survey
-from tasks.storage import owners, temporary, versions
-from tasks.storage.urls import is_url
-from tasks.transcribe import lacking
+from ... import audio, corpus, plugins, shard
+from ...accounting.broken import Broken
+from ...base.arrays import FixedBytes
+from ...base.errors import ItemError
+from ...base.schema import RecordingRow
+from ...filter import todo as cuts_lacking
+from ...publish import foreseen, safeguards
+from ...publish.choosing import clip_choice
+from ...publish.dataset import speaker_warnings
+from ...publish.unchanged import UpToDate
+from ...recording import Locator
+from ...settings.job import Job
+from ...shard_store import enhanced, manifest, recipe, whole_job
+from ...shard_store.index import Index
+from ...shard_store.shard_view import ShardView
+from ...shard_store.stored_shard import samples_of
+from ...shard_store.utterance import UNMEASURED, FinalUtterance, Outcome
+from ...stages import stage
+from ...stages.contract import STAGES
+from ...stages.listing import copies, file_parts, fingerprints, shard_choice
+from ...stages.listing.copies import NewCopy
+from ...stages.listing.known_recordings import KnownRecordings
+from ...stages.listing.overlapping_sources import Shared
+from ...stages.listing.pending_listing import AsListed
+from ...stages.listing.survey import Survey
+from ...storage import owners, temporary, versions
+from ...storage.urls import is_url
+from ...transcribe import lacking
+from . import new_files, refusals, rewritten_clips
+from .changes import (
+    Causes,
+    Change,
+    found_since,
+    may_choose_others,
+)
+from .expected import Expected, lengths
 
 #: The stages that decide which clips exist; while they have work, the plan of `package` is a
 #: prediction.

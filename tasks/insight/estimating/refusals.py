@@ -8,17 +8,17 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks import plugins, shard
-from tasks.accounting import summary
-from tasks.accounting.broken import Broken, BrokenCount
-from tasks.base.errors import TooManyFailed
-from tasks.publish import safeguards
-from tasks.settings.job import Job
-from tasks.shard_store import decisions, manifest
-from tasks.stages.listing import fingerprints
-from tasks.stages.listing.known_recordings import PRESENT
-from tasks.stages.listing.pending_listing import AsListed
-from tasks.stages.listing.survey import Survey
+from ... import plugins, shard
+from ...accounting import summary
+from ...accounting.broken import Broken, BrokenCount
+from ...base.errors import TooManyFailed
+from ...publish import safeguards
+from ...settings.job import Job
+from ...shard_store import decisions, manifest
+from ...stages.listing import fingerprints
+from ...stages.listing.known_recordings import PRESENT
+from ...stages.listing.pending_listing import AsListed
+from ...stages.listing.survey import Survey
 
 
 def of_failures(

@@ -10,20 +10,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import plugins, scoring
-from tasks.accounting import summary
-from tasks.base.arrays import Bools
-from tasks.base.json_types import JsonValue
-from tasks.base.schema import UTTERANCES_FILE
-from tasks.publish.outcomes import shard_outcomes
-from tasks.publish.output_shards import format_shards
-from tasks.publish.output_shards.layout import LAYOUT_SETTINGS
-from tasks.settings.job import Job
-from tasks.shard_store import decision_log, decisions, recipe, whole_job
-from tasks.shard_store.shard_view import ShardView
-from tasks.shard_store.utterance import FinalUtterance
-from tasks.storage import long_columns, tables, versions
-from tasks.storage.versions import Proved
+from ... import plugins, scoring
+from ...accounting import summary
+from ...base.arrays import Bools
+from ...base.json_types import JsonValue
+from ...base.schema import UTTERANCES_FILE
+from ...publish.outcomes import shard_outcomes
+from ...publish.output_shards import format_shards
+from ...publish.output_shards.layout import LAYOUT_SETTINGS
+from ...settings.job import Job
+from ...shard_store import decision_log, decisions, recipe, whole_job
+from ...shard_store.shard_view import ShardView
+from ...shard_store.utterance import FinalUtterance
+from ...storage import long_columns, tables, versions
+from ...storage.versions import Proved
 
 #: Columns of a version that follow from what sources say of a recording.
 DESCRIBED = ("source_id", "text", "text_source", "speaker", "language", "labels")

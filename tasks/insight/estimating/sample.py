@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from tasks.base.schema import RecordingRow
-from tasks.stages.listing.balance import seconds_of
+from ...base.schema import RecordingRow
+from ...stages.listing.balance import seconds_of
 
 LENGTHS = (5.0, 30.0, 600.0)  # s: bounds of the length classes
 EACH = 2  # recordings of every stratum, at least, if it has them

@@ -15,20 +15,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import storage
-from tasks.accounting import ledger, summary
-from tasks.base.json_types import Reason
-from tasks.insight.estimating.sample import Member, member
-from tasks.publish import foreseen
-from tasks.publish.choosing import clip_choice, weights
-from tasks.publish.outcomes import shard_outcomes
-from tasks.publish.output_shards import format_shards, layout
-from tasks.publish.output_shards import plan as packaging_plan
-from tasks.settings.job import Job
-from tasks.shard_store import manifest
-from tasks.stages import contract, stage
-from tasks.stages.stage import view_of
-from tasks.storage import tables
+from ... import storage
+from ...accounting import ledger, summary
+from ...base.json_types import Reason
+from ...publish import foreseen
+from ...publish.choosing import clip_choice, weights
+from ...publish.outcomes import shard_outcomes
+from ...publish.output_shards import format_shards, layout
+from ...publish.output_shards import plan as packaging_plan
+from ...settings.job import Job
+from ...shard_store import manifest
+from ...stages import contract, stage
+from ...stages.stage import view_of
+from ...storage import tables
+from .sample import Member, member
 
 PACKAGED = 3600.0  # s of the sample, approximately, that are packaged on trial
 FRAME = [

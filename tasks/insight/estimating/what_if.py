@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import corpus
-from tasks.accounting.ledger import PENDING
-from tasks.base import logs
-from tasks.base.errors import CorruptManifest
-from tasks.corpus import outcome_table
-from tasks.publish import foreseen, leaks, speakers
-from tasks.publish.choosing import clip_choice, components
-from tasks.settings.job import Job
-from tasks.shard_store import manifest, recipe
-from tasks.shard_store.chosen_rules import rules_of
+from ... import corpus
+from ...accounting.ledger import PENDING
+from ...base import logs
+from ...base.errors import CorruptManifest
+from ...corpus import outcome_table
+from ...publish import foreseen, leaks, speakers
+from ...publish.choosing import clip_choice, components
+from ...settings.job import Job
+from ...shard_store import manifest, recipe
+from ...shard_store.chosen_rules import rules_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -16,4 +16,4 @@ keyboard.
     page.py             everything as one file (page.html, page.css, page.js)
 """
 
-from tasks.insight.report.page import BYTES, Request, build
+from .page import BYTES, Request, build

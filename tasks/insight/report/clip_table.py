@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
-from tasks import storage
-from tasks.base import masking
-from tasks.base.json_types import Summary
-from tasks.insight.report import clips, disagreement, measure_charts, number_words
-from tasks.insight.report.samples import Sample
-from tasks.insight.report.uncertain_clips import CERTAINTY, DIFFERS, PACKAGED, Why
-from tasks.recording.guard import file_state
-from tasks.settings.job import Job
+from ... import storage
+from ...base import masking
+from ...base.json_types import Summary
+from ...recording.guard import file_state
+from ...settings.job import Job
+from . import clips, disagreement, measure_charts, number_words
+from .samples import Sample
+from .uncertain_clips import CERTAINTY, DIFFERS, PACKAGED, Why
 
 NAME = 600  # characters shown of a name
 TEXT = 8000  # characters shown of a text; no clip that fits into the file has more

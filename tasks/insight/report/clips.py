@@ -19,16 +19,16 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks import audio
-from tasks.audio import Samples
-from tasks.audio.channels import mean
-from tasks.base.arrays import Float32s, UInt8s
-from tasks.base.errors import CorruptManifest, ItemError
-from tasks.insight.report import number_words
-from tasks.insight.report.samples import Sample
-from tasks.recording import Locator
-from tasks.recording.guard import file_state
-from tasks.shard_store import blobs, muting
+from ... import audio
+from ...audio import Samples
+from ...audio.channels import mean
+from ...base.arrays import Float32s, UInt8s
+from ...base.errors import CorruptManifest, ItemError
+from ...recording import Locator
+from ...recording.guard import file_state
+from ...shard_store import blobs, muting
+from . import number_words
+from .samples import Sample
 
 RATE = 16_000  # Hz
 BIT_RATE = 24_000  # bit/s

@@ -17,9 +17,9 @@ from typing import Literal, NamedTuple
 
 from rapidfuzz.distance import Levenshtein
 
-from tasks import scoring
-from tasks.insight.report.samples import Sample
-from tasks.insight.report.uncertain_clips import DIFFERS, Why
+from ... import scoring
+from .samples import Sample
+from .uncertain_clips import DIFFERS, Why
 
 Kind = Literal["language", "cut", "numbers", "names", "noise", "words"]
 #: In the order of certainty: the first kind that fits is used.

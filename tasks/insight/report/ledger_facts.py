@@ -11,18 +11,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.accounting import summary
-from tasks.accounting.ledger import (
+from ...accounting import summary
+from ...accounting.ledger import (
     NOT_PUBLISHED,
     NOT_PUBLISHED_MEANS,
     PENDING,
     PENDING_MEANS,
 )
-from tasks.accounting.summary import REMOVED, REMOVED_MEANS
-from tasks.base.errors import CODES
-from tasks.base.json_types import Reason, Summary
-from tasks.base.schema import LedgerRow
-from tasks.storage import tables
+from ...accounting.summary import REMOVED, REMOVED_MEANS
+from ...base.errors import CODES
+from ...base.json_types import Reason, Summary
+from ...base.schema import LedgerRow
+from ...storage import tables
 
 LARGE = 8  # reasons that the funnel shows; smaller ones are folded
 SUMMED_BY = ("dataset", "language", "outcome", "reason", "sample_rate")

@@ -15,10 +15,16 @@ from typing import Literal, NamedTuple, TypedDict
 
 import numpy as np
 
-from tasks.base.arrays import Bools, Float64s, Int32s, Int64s, UInt8s
-from tasks.corpus import outcome_table
-from tasks.insight.report.outcome_columns import BLOCK, SPREAD, Columns, ShelfRule, quantiles
-from tasks.plugins.rules import Limit
+from ...base.arrays import Bools, Float64s, Int32s, Int64s, UInt8s
+from ...corpus import outcome_table
+from ...plugins.rules import Limit
+from .outcome_columns import (
+    BLOCK,
+    SPREAD,
+    Columns,
+    ShelfRule,
+    quantiles,
+)
 
 BINS = 40
 NO_BAR = 2 * BINS  # bin of utterances without a value, after those of other and of kept ones

@@ -21,15 +21,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks.base import schema
-from tasks.base.arrays import Bools, Float64s, Int32s, UInt8s
-from tasks.corpus import outcome_table
-from tasks.plugins.rules import Rule, Within
-from tasks.settings.job import Job
-from tasks.shard_store import enhanced
-from tasks.shard_store.chosen_rules import rules_of
-from tasks.shard_store.text_values import text_columns
-from tasks.storage import queries, tables
+from ...base import schema
+from ...base.arrays import Bools, Float64s, Int32s, UInt8s
+from ...corpus import outcome_table
+from ...plugins.rules import Rule, Within
+from ...settings.job import Job
+from ...shard_store import enhanced
+from ...shard_store.chosen_rules import rules_of
+from ...shard_store.text_values import text_columns
+from ...storage import queries, tables
 
 VALUES = 30  # shown of a label
 BLOCK = 1 << 16  # rows, approximately; intermediate results fit the processor's cache

@@ -18,18 +18,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.accounting import broken
-from tasks.accounting.broken import Broken
-from tasks.base import masking
-from tasks.base.arrays import Bools, Int64s
-from tasks.base.counting import counted
-from tasks.base.errors import CorruptManifest
-from tasks.base.json_types import Dialogues, JsonObject, Summary
-from tasks.base.logs import log
-from tasks.base.schema import UTTERANCES_FILE
-from tasks.corpus import outcome_table
-from tasks.insight import source_languages
-from tasks.insight.report import (
+from ...accounting import broken
+from ...accounting.broken import Broken
+from ...base import masking
+from ...base.arrays import Bools, Int64s
+from ...base.counting import counted
+from ...base.errors import CorruptManifest
+from ...base.json_types import Dialogues, JsonObject, Summary
+from ...base.logs import log
+from ...base.schema import UTTERANCES_FILE
+from ...corpus import outcome_table
+from ...plugins.rules import Limit
+from ...publish.dataset import dialogues
+from ...scoring import near_texts
+from ...settings.job import Job
+from ...storage import queries, tables, versions
+from .. import source_languages
+from . import (
     clip_table,
     clips,
     disagreement,
@@ -39,13 +44,8 @@ from tasks.insight.report import (
     samples,
     worker_time,
 )
-from tasks.insight.report.ledger_facts import Ledger
-from tasks.insight.report.outcome_columns import Columns, LabelHours, shelf_rules, units
-from tasks.plugins.rules import Limit
-from tasks.publish.dataset import dialogues
-from tasks.scoring import near_texts
-from tasks.settings.job import Job
-from tasks.storage import queries, tables, versions
+from .ledger_facts import Ledger
+from .outcome_columns import Columns, LabelHours, shelf_rules, units
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -358,7 +358,7 @@ def _inert(data: str) -> str:
 
 
 def _file(name: str) -> str:
-    return (resources.files("tasks.insight.report") / name).read_text(encoding="utf-8")
+    return (resources.files("uttermill.tasks.insight.report") / name).read_text(encoding="utf-8")
 
 
 # The most frequent texts of packaged clips, such as prompts, adverts and jingles; near-equal texts

@@ -10,23 +10,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks.accounting.summary import REMOVED
-from tasks.base.arrays import Bools, Float64s
-from tasks.base.schema import EnhancedRow, LedgerRow
-from tasks.insight.report import uncertain_clips
-from tasks.insight.report.ledger_facts import Ledger
-from tasks.insight.report.outcome_columns import Columns, flags_of, numbers_of
-from tasks.insight.report.uncertain_clips import DIFFERS, PACKAGED, Side, Why, least
-from tasks.recording import Locator
-from tasks.recording.tracks import locator_of
-from tasks.settings.job import Job
-from tasks.shard_store import hidden
-from tasks.shard_store.index import Index
-from tasks.shard_store.text_values import final_text
-from tasks.shard_store.utterance import FinalUtterance
-from tasks.stages.listing import fingerprints, known_recordings
-from tasks.stages.stage import view_of
-from tasks.storage import long_columns
+from ...accounting.summary import REMOVED
+from ...base.arrays import Bools, Float64s
+from ...base.schema import EnhancedRow, LedgerRow
+from ...recording import Locator
+from ...recording.tracks import locator_of
+from ...settings.job import Job
+from ...shard_store import hidden
+from ...shard_store.index import Index
+from ...shard_store.text_values import final_text
+from ...shard_store.utterance import FinalUtterance
+from ...stages.listing import fingerprints, known_recordings
+from ...stages.stage import view_of
+from ...storage import long_columns
+from . import uncertain_clips
+from .ledger_facts import Ledger
+from .outcome_columns import Columns, flags_of, numbers_of
+from .uncertain_clips import DIFFERS, PACKAGED, Side, Why, least
 
 
 @dataclass(slots=True)

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tasks.base.arrays import Bools, Float64s
-from tasks.insight.report.outcome_columns import Columns
-from tasks.plugins.rules import Limit
+from ...base.arrays import Bools, Float64s
+from ...plugins.rules import Limit
+from .outcome_columns import Columns
 
 PACKAGED = "packaged"
 DIFFERS = "differs most"

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks.accounting import metrics
-from tasks.base.arrays import Bools, Float64s, Int64s
-from tasks.stages.contract import STAGES
+from ...accounting import metrics
+from ...base.arrays import Bools, Float64s, Int64s
+from ...stages.contract import STAGES
 
 SLOWEST = 12  # shards in the list
 BINS = 120  # steps of time

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from tasks.plugins.contracts.asr import Recogniser, RecogniserModule
-from tasks.plugins.contracts.base import Columns, LoadedPlugin
-from tasks.plugins.contracts.diarizers import DiarizerModule, DiarizerPlugin
-from tasks.plugins.contracts.enhance import EnhancerModule, EnhancerPlugin
-from tasks.plugins.contracts.filters import Filter, FilterModule, limits
-from tasks.plugins.contracts.formats import Format, FormatModule
-from tasks.plugins.contracts.levels import Level, LevelModule
-from tasks.plugins.contracts.resamplers import Resampler, ResamplerModule
-from tasks.plugins.contracts.segmenters import SegmenterModule, SegmenterPlugin
-from tasks.plugins.contracts.sources import Source, SourceModule
-from tasks.plugins.contracts.text import TextVerdict, TextVerdictModule
+from .asr import Recogniser, RecogniserModule
+from .base import Columns, LoadedPlugin
+from .diarizers import DiarizerModule, DiarizerPlugin
+from .enhance import EnhancerModule, EnhancerPlugin
+from .filters import Filter, FilterModule, limits
+from .formats import Format, FormatModule
+from .levels import Level, LevelModule
+from .resamplers import Resampler, ResamplerModule
+from .segmenters import SegmenterModule, SegmenterPlugin
+from .sources import Source, SourceModule
+from .text import TextVerdict, TextVerdictModule
 
 #: Kinds whose plug-ins have columns and rules.
 Measuring = Literal["filters", "text"]

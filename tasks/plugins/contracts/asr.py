@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
-from tasks.scoring.alphabet import SPACES as SPACES
-from tasks.scoring.alphabet import Alphabet as Alphabet
+from ...scoring.alphabet import SPACES as SPACES
+from ...scoring.alphabet import Alphabet as Alphabet
+from .base import LoadedPlugin, PluginSettings, VersionedModule
 
 if TYPE_CHECKING:
-    from tasks import speech
-    from tasks.base.arrays import Float32s
+    from ... import speech
+    from ...base.arrays import Float32s
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +40,7 @@ class SpeechClip:
     @cached_property
     def speech(self) -> tuple[speech.Span, ...]:
         """Spans of speech, in seconds; only if RATE is 16 kHz."""
-        from tasks import speech  # here: it imports the decoders
+        from ... import speech  # here: it imports the decoders
 
         return speech.spans(self.samples)
 

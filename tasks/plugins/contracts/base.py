@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
-from tasks.models.registry import Model
-from tasks.settings import StageSettings
+from ...models.registry import Model
+from ...settings import StageSettings
 
 #: An instance of the receiving module's `Settings`; a Protocol cannot express that type.
 PluginSettings: TypeAlias = Any

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from tasks.base.json_types import JsonObject
-from tasks.plugins.contracts.base import PluginSettings
+from ...base.json_types import JsonObject
+from .base import PluginSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tasks.base.arrays import Bools, Int64s
-    from tasks.plugins.rules import Rejection
+    from ...base.arrays import Bools, Int64s
+    from ..rules import Rejection
 
 
 class Rows(Protocol):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
+from .base import LoadedPlugin, PluginSettings, VersionedModule
 
 if TYPE_CHECKING:
-    from tasks.base.arrays import Float32s
-    from tasks.recording import Segment
-    from tasks.recording.turns import Turn
+    from ...base.arrays import Float32s
+    from ...recording import Segment
+    from ...recording.turns import Turn
 
 
 class Diarizer(Protocol):

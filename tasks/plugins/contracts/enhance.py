@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
+from .base import LoadedPlugin, PluginSettings, VersionedModule
 
 if TYPE_CHECKING:
-    from tasks.base.arrays import Float32s
+    from ...base.arrays import Float32s
 
 
 class Enhancer(Protocol):

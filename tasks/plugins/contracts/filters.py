@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
-from tasks.plugins.contracts.corpuswide import CorpusWide
+from .base import LoadedPlugin, PluginSettings, VersionedModule
+from .corpuswide import CorpusWide
 
 if TYPE_CHECKING:
-    from tasks.audio import Clip
-    from tasks.plugins.annotation_kinds import Annotations
-    from tasks.plugins.rules import Rule
+    from ...audio import Clip
+    from ..annotation_kinds import Annotations
+    from ..rules import Rule
 
 
 class FilterModule(VersionedModule, Protocol):
@@ -52,8 +52,8 @@ class Filter(FilterModule, CorpusWide, LoadedPlugin, Protocol):
     def verdict(self, settings: PluginSettings) -> tuple[Rule, ...]:
         """Limits on its columns, from the settings alone. Default: those that the contract names,
         if its settings have them. Override only where these do not fit."""
-        from tasks.plugins import annotation_kinds
-        from tasks.plugins.rules import Limit
+        from .. import annotation_kinds
+        from ..rules import Limit
 
         values = dict(settings)
         rules = annotation_kinds.rules(self.__name__, self.ANNOTATIONS, self.REASONS, values)

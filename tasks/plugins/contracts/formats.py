@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, Protocol
 
-from tasks import storage
-from tasks.base.json_types import JsonObject
-from tasks.base.schema import ClipRow
-from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
+from ... import storage
+from ...base.json_types import JsonObject
+from ...base.schema import ClipRow
+from .base import LoadedPlugin, PluginSettings, VersionedModule
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tasks.base.arrays import Int16s, Int64s
+    from ...base.arrays import Int16s, Int64s
 
 Hashes = dict[str, tuple[str, int]]  # (sha256, bytes) of files, by path
 Rows = Sequence[ClipRow]  # of one output shard

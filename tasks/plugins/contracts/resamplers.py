@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
+from .base import LoadedPlugin, PluginSettings, VersionedModule
 
 if TYPE_CHECKING:
-    from tasks.base.arrays import Float32s
+    from ...base.arrays import Float32s
 
     Blocks = Iterator[Float32s]
 

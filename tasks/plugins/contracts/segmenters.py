@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from tasks.plugins.contracts.base import LoadedPlugin, PluginSettings, VersionedModule
+from .base import LoadedPlugin, PluginSettings, VersionedModule
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tasks.base.arrays import Float32s
-    from tasks.plugins.contracts.asr import Alphabet
-    from tasks.recording import Segment, TimedWord
-    from tasks.recording.turns import Voices
-    from tasks.settings import Plugin
+    from ...base.arrays import Float32s
+    from ...recording import Segment, TimedWord
+    from ...recording.turns import Voices
+    from ...settings import Plugin
+    from .asr import Alphabet
 
 Kind = Literal["utterance", "non_speech", "unsegmented"]
 

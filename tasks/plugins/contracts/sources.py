@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from tasks.plugins.contracts.base import LoadedPlugin, PluginModule, PluginSettings
-from tasks.settings import SourceSettings
+from ...settings import SourceSettings
+from .base import LoadedPlugin, PluginModule, PluginSettings
 
 #: A source's description of one of its branches: small and picklable.
 SourceBranch = tuple[str | int | bool, ...]
 
 if TYPE_CHECKING:
-    from tasks.recording import Ignored, Recording
+    from ...recording import Ignored, Recording
 
 
 class SourceModule(PluginModule, Protocol):

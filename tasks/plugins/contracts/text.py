@@ -9,15 +9,20 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from tasks.base.frozen import cached_property, dataclass
-from tasks.plugins.contracts.base import Columns, LoadedPlugin, PluginModule, PluginSettings
-from tasks.plugins.contracts.corpuswide import CorpusWide
-from tasks.scoring import MARKS, UNSPACED, said
+from ...base.frozen import cached_property, dataclass
+from ...scoring import MARKS, UNSPACED, said
+from .base import (
+    Columns,
+    LoadedPlugin,
+    PluginModule,
+    PluginSettings,
+)
+from .corpuswide import CorpusWide
 
 if TYPE_CHECKING:
-    from tasks.base.arrays import Float32s
-    from tasks.plugins.annotation_kinds import Annotations
-    from tasks.plugins.rules import Rule
+    from ...base.arrays import Float32s
+    from ..annotation_kinds import Annotations
+    from ..rules import Rule
 
 _WORD = re.compile(rf"[{UNSPACED}]|(?:[^\W_{UNSPACED}]|[{MARKS}]|(?<=\w)['’](?=\w))+")
 _PLAIN_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*", re.ASCII)  # _WORD for ASCII, at half the cost

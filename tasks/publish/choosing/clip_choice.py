@@ -13,16 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import plugins
-from tasks.base import language_codes
-from tasks.base.arrays import Bools
-from tasks.base.errors import ConfigError
-from tasks.base.json_types import JsonObject
-from tasks.publish.choosing.components import speakers_in
-from tasks.publish.planned_columns import labels_kept
-from tasks.settings import PackageSettings
-from tasks.settings.job import Job
-from tasks.settings.package import ClipChoice
+from ... import plugins
+from ...base import language_codes
+from ...base.arrays import Bools
+from ...base.errors import ConfigError
+from ...base.json_types import JsonObject
+from ...settings import PackageSettings
+from ...settings.job import Job
+from ...settings.package import ClipChoice
+from ..planned_columns import labels_kept
+from .components import speakers_in
 
 REASON = "not_chosen"
 COLUMNS = ("dataset", "speaker", "language")

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks.base.arrays import Bools, Int32s
-from tasks.publish.name_table import Nodes
-from tasks.recording import ids
-from tasks.storage import sorted_keys
+from ...base.arrays import Bools, Int32s
+from ...recording import ids
+from ...storage import sorted_keys
+from ..name_table import Nodes
 
 KINDS = ("speaker", "recording", "pcm", "text")
 SPEAKING, RECORDING, PCM, TEXT = range(len(KINDS))

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tasks import storage
-from tasks.base.arrays import Float64s, Int16s, Int32s, Int64s, UInt64s
-from tasks.base.errors import RunError
-from tasks.publish.outcomes.shard_batches import VOICE, ShardBatch
-from tasks.publish.speakers import Speakers
-from tasks.storage import long_columns, tables
+from ... import storage
+from ...base.arrays import Float64s, Int16s, Int32s, Int64s, UInt64s
+from ...base.errors import RunError
+from ...storage import long_columns, tables
+from ..outcomes.shard_batches import VOICE, ShardBatch
+from ..speakers import Speakers
 
 CHOSEN = "chosen.arrow"
 BATCH = 1 << 20  # clips handled at a time, so that no whole column is copied

@@ -13,16 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import corpus, storage
-from tasks.base.arrays import Int64s
-from tasks.base.json_types import JsonObject
-from tasks.corpus import rejections
-from tasks.publish.choosing import selection
-from tasks.publish.outcomes import recording_digests
-from tasks.publish.outcomes.recording_digests import ACCOUNT, ACCOUNTED, KEY
-from tasks.publish.outcomes.shard_batches import ShardBatch
-from tasks.settings.job import Job
-from tasks.storage import tables, versions
+from ... import corpus, storage
+from ...base.arrays import Int64s
+from ...base.json_types import JsonObject
+from ...corpus import rejections
+from ...settings.job import Job
+from ...storage import tables, versions
+from ..outcomes import recording_digests
+from ..outcomes.recording_digests import ACCOUNT, ACCOUNTED, KEY
+from ..outcomes.shard_batches import ShardBatch
+from . import selection
 
 #: Corpus-wide rejections as outcomes, with the digests of their clips' rows in the ledger.
 SAVED = pa.schema(

@@ -16,12 +16,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks import storage
-from tasks.base.arrays import Bools, Int64s, UInt64s
-from tasks.base.json_types import JsonObject
-from tasks.base.logs import log
-from tasks.publish import corpus_labels, previous_version, seeded_hash, speakers
-from tasks.publish.choosing import (
+from ... import storage
+from ...base.arrays import Bools, Int64s, UInt64s
+from ...base.json_types import JsonObject
+from ...base.logs import log
+from ...settings import Split
+from ...settings.job import Job
+from ...settings.package import REST
+from ...storage import sorted_keys, tables, versions
+from .. import corpus_labels, previous_version, seeded_hash, speakers
+from ..outcomes import shard_batches
+from ..outcomes.shard_batches import VOICE, ShardBatch
+from ..previous_version import Published
+from ..speakers import Speakers
+from . import (
     clip_choice,
     corpus_clips,
     corpus_rejections,
@@ -30,17 +38,9 @@ from tasks.publish.choosing import (
     split_input,
     splits,
 )
-from tasks.publish.choosing.components import Sides
-from tasks.publish.choosing.selection import Selection
-from tasks.publish.choosing.split_by_list import ListDescriptions
-from tasks.publish.outcomes import shard_batches
-from tasks.publish.outcomes.shard_batches import VOICE, ShardBatch
-from tasks.publish.previous_version import Published
-from tasks.publish.speakers import Speakers
-from tasks.settings import Split
-from tasks.settings.job import Job
-from tasks.settings.package import REST
-from tasks.storage import sorted_keys, tables, versions
+from .components import Sides
+from .selection import Selection
+from .split_by_list import ListDescriptions
 
 
 @dataclass(frozen=True, slots=True)

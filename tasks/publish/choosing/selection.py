@@ -13,19 +13,19 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tasks import storage
-from tasks.base.arrays import Bools, Int32s, UInt64s
-from tasks.base.logs import log
-from tasks.corpus import rejections
-from tasks.publish import previous_version, seeded_hash
-from tasks.publish.choosing import clip_choice, splits, weights
-from tasks.publish.choosing.components import Sides
-from tasks.publish.choosing.split_by_list import ListDescriptions
-from tasks.publish.choosing.split_input import Candidates
-from tasks.settings import split_lists
-from tasks.settings.job import Job
-from tasks.settings.package import REST
-from tasks.storage import sorted_keys, versions
+from ... import storage
+from ...base.arrays import Bools, Int32s, UInt64s
+from ...base.logs import log
+from ...corpus import rejections
+from ...settings import split_lists
+from ...settings.job import Job
+from ...settings.package import REST
+from ...storage import sorted_keys, versions
+from .. import previous_version, seeded_hash
+from . import clip_choice, splits, weights
+from .components import Sides
+from .split_by_list import ListDescriptions
+from .split_input import Candidates
 
 
 class Selection(NamedTuple):

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.base.arrays import Bools, Int32s, Int64s
-from tasks.publish import seeded_hash
-from tasks.publish.choosing.components import KINDS, PCM, RECORDING, SPEAKING, Sides
-from tasks.publish.name_table import Nodes
-from tasks.settings import PackageSettings, Split
+from ...base.arrays import Bools, Int32s, Int64s
+from ...settings import PackageSettings, Split
+from .. import seeded_hash
+from ..name_table import Nodes
+from .components import KINDS, PCM, RECORDING, SPEAKING, Sides
 
 HOUR = 3_600_000_000  # µs
 BATCH = 1 << 18  # names hashed together

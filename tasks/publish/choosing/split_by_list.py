@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.base.arrays import Bools, Int32s
-from tasks.base.counting import counted
-from tasks.base.errors import RunError
-from tasks.base.json_types import ListDescription
-from tasks.publish.choosing import components
-from tasks.publish.choosing.components import Sides
-from tasks.settings.split_lists import SplitList
+from ...base.arrays import Bools, Int32s
+from ...base.counting import counted
+from ...base.errors import RunError
+from ...base.json_types import ListDescription
+from ...settings.split_lists import SplitList
+from . import components
+from .components import Sides
 
 ListDescriptions = dict[str, ListDescription]  # by split: `split_lists` of dataset.json
 

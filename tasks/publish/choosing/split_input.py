@@ -12,16 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.base.arrays import Bools, Int32s, Int64s, UInt64s
-from tasks.corpus import rejections
-from tasks.publish import seeded_hash
-from tasks.publish.choosing import clip_choice, split_allocation, weights
-from tasks.publish.choosing.components import KINDS, speakers_in
-from tasks.publish.choosing.split_by_list import MatchedList
-from tasks.publish.name_table import TALKING, Names
-from tasks.publish.speakers import Speakers
-from tasks.settings import PackageSettings, split_lists
-from tasks.storage.long_columns import joined
+from ...base.arrays import Bools, Int32s, Int64s, UInt64s
+from ...corpus import rejections
+from ...settings import PackageSettings, split_lists
+from ...storage.long_columns import joined
+from .. import seeded_hash
+from ..name_table import TALKING, Names
+from ..speakers import Speakers
+from . import clip_choice, split_allocation, weights
+from .components import KINDS, speakers_in
+from .split_by_list import MatchedList
 
 #: Columns that choice, weights and splits read; `labels` only if a source keeps labels, `turns`
 #: only if clips hold several turns.

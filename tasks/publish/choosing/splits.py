@@ -39,20 +39,32 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import storage
-from tasks.base.arrays import Bools, Int32s, Int64s
-from tasks.base.counting import counted
-from tasks.base.errors import RunError
-from tasks.base.schema import SPLITS
-from tasks.publish.choosing import components, split_allocation, split_by_list, text_splits
-from tasks.publish.choosing.components import KINDS, PCM, RECORDING, TEXT, Sides, SplitTable
-from tasks.publish.choosing.split_allocation import BATCH, HOUR
-from tasks.publish.choosing.split_input import Candidates
-from tasks.publish.name_table import SPEAKER, Nodes
-from tasks.settings import PackageSettings, Split
-from tasks.settings.package import REST
-from tasks.storage import tables
-from tasks.storage.versions import Proved
+from ... import storage
+from ...base.arrays import Bools, Int32s, Int64s
+from ...base.counting import counted
+from ...base.errors import RunError
+from ...base.schema import SPLITS
+from ...settings import PackageSettings, Split
+from ...settings.package import REST
+from ...storage import tables
+from ...storage.versions import Proved
+from ..name_table import SPEAKER, Nodes
+from . import (
+    components,
+    split_allocation,
+    split_by_list,
+    text_splits,
+)
+from .components import (
+    KINDS,
+    PCM,
+    RECORDING,
+    TEXT,
+    Sides,
+    SplitTable,
+)
+from .split_allocation import BATCH, HOUR
+from .split_input import Candidates
 
 FILE = "splits.parquet"
 DEFAULT = ("speaker", "recording", "pcm")  # for read speech also texts

@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.base.arrays import Bools, Float64s, Int32s, Int64s
-from tasks.publish.choosing.components import Sides, agreed
-from tasks.publish.choosing.split_input import WORDS, Candidates
-from tasks.scoring import near_texts
+from ...base.arrays import Bools, Float64s, Int32s, Int64s
+from ...scoring import near_texts
+from .components import Sides, agreed
+from .split_input import WORDS, Candidates
 
 #: Speech counts as read if at least this share of its time has texts that occur in several
 #: recordings, and if there are at least LEAST_TEXTS texts for each split: one wake word in every

@@ -12,12 +12,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from tasks.base.arrays import Bools, Float64s, Int32s, Int64s, UInt64s
-from tasks.publish import seeded_hash
-from tasks.publish.choosing.split_allocation import HOUR
-from tasks.settings import PackageSettings
-from tasks.storage import long_columns
-from tasks.storage.sorted_keys import first_of_runs
+from ...base.arrays import Bools, Float64s, Int32s, Int64s, UInt64s
+from ...settings import PackageSettings
+from ...storage import long_columns
+from ...storage.sorted_keys import first_of_runs
+from .. import seeded_hash
+from .split_allocation import HOUR
 
 
 def draws(settings: PackageSettings, rows: pa.Table) -> tuple[Float64s, ...]:

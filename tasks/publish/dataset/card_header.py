@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from tasks.base.json_types import DatasetJson, JsonObject
+from ...base.json_types import DatasetJson, JsonObject
 
 TASKS = ("automatic-speech-recognition", "text-to-speech")
 #: Bounds of the Hub's size categories, in utterances: powers of ten from 1000 on.

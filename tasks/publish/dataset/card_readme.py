@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-from tasks import plugins
-from tasks.base import masking
-from tasks.base.counting import counted
-from tasks.base.errors import CODES
-from tasks.base.json_types import (
+from ... import plugins
+from ...base import masking
+from ...base.counting import counted
+from ...base.errors import CODES
+from ...base.json_types import (
     DatasetJson,
     Dialogues,
     Durations,
@@ -28,9 +28,9 @@ from tasks.base.json_types import (
     SpeakerHours,
     SplitFacts,
 )
-from tasks.base.schema import about
-from tasks.publish.dataset import card_header, speaker_warnings
-from tasks.settings import Plugin
+from ...base.schema import about
+from ...settings import Plugin
+from . import card_header, speaker_warnings
 
 AMOUNTS = ("utterances", "hours")  # of `_amounts`
 LENGTHS = ("shortest, s", "mean, s", "median, s", "longest, s")  # of `_lengths`

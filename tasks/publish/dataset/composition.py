@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.accounting import summary
-from tasks.base.arrays import Float64s
-from tasks.base.json_types import (
+from ...accounting import summary
+from ...base.arrays import Float64s
+from ...base.json_types import (
     Composition,
     Durations,
     HoursBy,
@@ -23,8 +23,8 @@ from tasks.base.json_types import (
     SpeakerHours,
     Speakers,
 )
-from tasks.recording import ids
-from tasks.storage import tables
+from ...recording import ids
+from ...storage import tables
 
 #: Lower edges of the histogram of durations, s; a bin ends where the next begins.
 EDGES = (0.0, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 60.0)

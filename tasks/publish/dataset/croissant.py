@@ -12,10 +12,10 @@ from pathlib import PurePosixPath
 
 import pyarrow as pa
 
-from tasks.base import masking
-from tasks.base.json_types import DatasetJson, JsonObject, PublishedEntry
-from tasks.base.schema import UTTERANCES_FILE, about
-from tasks.publish.dataset import card_header
+from ...base import masking
+from ...base.json_types import DatasetJson, JsonObject, PublishedEntry
+from ...base.schema import UTTERANCES_FILE, about
+from . import card_header
 
 FILE = "croissant.json"
 SPEC = "http://mlcommons.org/croissant/1.1"

@@ -12,11 +12,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from tasks import plugins, storage
-from tasks.accounting import summary
-from tasks.accounting.summary import Totals
-from tasks.base import masking
-from tasks.base.json_types import (
+from ... import plugins, storage
+from ...accounting import summary
+from ...accounting.summary import Totals
+from ...base import masking
+from ...base.json_types import (
     Balance,
     DatasetJson,
     JsonObject,
@@ -25,14 +25,14 @@ from tasks.base.json_types import (
     PublishedEntry,
     Summary,
 )
-from tasks.base.schema import DATASET_FILE, UTTERANCES_FILE
-from tasks.publish import leaks
-from tasks.publish.dataset import card_readme, composition, croissant, dialogues
-from tasks.publish.planned_columns import labels_kept, turns_kept
-from tasks.settings import Plugin
-from tasks.settings.job import Job
-from tasks.shard_store import decisions, enhanced, mixed, recipe, whole_job
-from tasks.storage import tables
+from ...base.schema import DATASET_FILE, UTTERANCES_FILE
+from ...settings import Plugin
+from ...settings.job import Job
+from ...shard_store import decisions, enhanced, mixed, recipe, whole_job
+from ...storage import tables
+from .. import leaks
+from ..planned_columns import labels_kept, turns_kept
+from . import card_readme, composition, croissant, dialogues
 
 LIBRARIES = (
     *("uttermill", "numpy", "scipy", "soundfile", "av", "soxr", "samplerate", "resampy", "librosa"),

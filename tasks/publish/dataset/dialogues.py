@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.base.arrays import Bools, Float64s, Int64s
-from tasks.base.json_types import Dialogues, TimeSpread
+from ...base.arrays import Bools, Float64s, Int64s
+from ...base.json_types import Dialogues, TimeSpread
 
 COLUMNS = ("turns", "num_samples", "sample_rate", "dialogue_overlap", "dialogue_silence")
 STEP = 0.01  # s

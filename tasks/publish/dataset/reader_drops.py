@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import plugins
-from tasks.base import language_codes
-from tasks.base.arrays import Bools, Float64s, Int64s
-from tasks.base.counting import counted
-from tasks.base.schema import UTTERANCES_FILE
-from tasks.plugins.contracts.formats import FRAMES_PER_SECOND, Bound, ReaderLimits
-from tasks.settings import Plugin
-from tasks.storage import tables
+from ... import plugins
+from ...base import language_codes
+from ...base.arrays import Bools, Float64s, Int64s
+from ...base.counting import counted
+from ...base.schema import UTTERANCES_FILE
+from ...plugins.contracts.formats import FRAMES_PER_SECOND, Bound, ReaderLimits
+from ...settings import Plugin
+from ...storage import tables
 
 BATCH = 65536  # rows
 COLUMNS = ("split", "text", "num_samples", "sample_rate", "language")

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from tasks.base.counting import counted
-from tasks.base.json_types import DatasetJson
-from tasks.base.schema import LEDGER_FILE, UTTERANCES_FILE
-from tasks.recording import ids
-from tasks.settings.job import Job
-from tasks.settings.package import keeps_speakers_apart
-from tasks.shard_store import recipe
-from tasks.storage import tables
+from ...base.counting import counted
+from ...base.json_types import DatasetJson
+from ...base.schema import LEDGER_FILE, UTTERANCES_FILE
+from ...recording import ids
+from ...settings.job import Job
+from ...settings.package import keeps_speakers_apart
+from ...shard_store import recipe
+from ...storage import tables
 
 WIDE = 16_000  # Hz; voices in recordings of a lower rate do not match those in wider ones well
 

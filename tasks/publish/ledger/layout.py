@@ -28,18 +28,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import storage
-from tasks.base.arrays import Bools, Int32s, Int64s, UInt64s
-from tasks.base.schema import LEDGER_FILE
-from tasks.publish.choosing import corpus_rejections
-from tasks.publish.ledger import ledger_index as ledger_notes
-from tasks.publish.ledger import rows as ledger_rows
-from tasks.publish.ledger.ledger_index import LedgerPart
-from tasks.publish.outcomes import recording_digests, shard_batches
-from tasks.publish.outcomes.recording_digests import KEY
-from tasks.publish.outcomes.shard_batches import ShardBatch
-from tasks.settings.job import Job
-from tasks.storage import sorted_keys, tables, versions
+from ... import storage
+from ...base.arrays import Bools, Int32s, Int64s, UInt64s
+from ...base.schema import LEDGER_FILE
+from ...settings.job import Job
+from ...storage import sorted_keys, tables, versions
+from ..choosing import corpus_rejections
+from ..outcomes import recording_digests, shard_batches
+from ..outcomes.recording_digests import KEY
+from ..outcomes.shard_batches import ShardBatch
+from . import ledger_index as ledger_notes
+from . import rows as ledger_rows
+from .ledger_index import LedgerPart
 
 FAN_BITS = 3  # 2**3 parts of similar size are joined
 WANTED, NEW = "ledger/wanted.arrow", "ledger/new.arrow"

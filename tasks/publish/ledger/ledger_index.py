@@ -19,16 +19,16 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import storage
-from tasks.accounting import broken, summary
-from tasks.accounting.broken import Broken
-from tasks.accounting.summary import Totals
-from tasks.base.json_types import DatasetJson, JsonObject
-from tasks.base.schema import LEDGER, LEDGER_FILE
-from tasks.publish import previous_version
-from tasks.publish.outcomes import recording_digests, shard_batches
-from tasks.storage import tables
-from tasks.storage.versions import Proved
+from ... import storage
+from ...accounting import broken, summary
+from ...accounting.broken import Broken
+from ...accounting.summary import Totals
+from ...base.json_types import DatasetJson, JsonObject
+from ...base.schema import LEDGER, LEDGER_FILE
+from ...storage import tables
+from ...storage.versions import Proved
+from .. import previous_version
+from ..outcomes import recording_digests, shard_batches
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,23 +14,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tasks import storage
-from tasks.base.errors import RunError
-from tasks.base.schema import LEDGER
-from tasks.publish import previous_version
-from tasks.publish.choosing import corpus_rejections
-from tasks.publish.ledger import layout
-from tasks.publish.ledger import ledger_index as ledger_notes
-from tasks.publish.ledger import rows as ledger_rows
-from tasks.publish.ledger.layout import Task
-from tasks.publish.ledger.ledger_index import Written
-from tasks.publish.outcomes import recording_digests, shard_batches
-from tasks.publish.outcomes.recording_digests import KEY
-from tasks.publish.outcomes.shard_batches import KEYED
-from tasks.settings.job import Job
-from tasks.storage import long_columns, tables, versions
-from tasks.storage.atomic import HashedFile
-from tasks.storage.versions import Proved
+from ... import storage
+from ...base.errors import RunError
+from ...base.schema import LEDGER
+from ...settings.job import Job
+from ...storage import long_columns, tables, versions
+from ...storage.atomic import HashedFile
+from ...storage.versions import Proved
+from .. import previous_version
+from ..choosing import corpus_rejections
+from ..outcomes import recording_digests, shard_batches
+from ..outcomes.recording_digests import KEY
+from ..outcomes.shard_batches import KEYED
+from . import layout
+from . import ledger_index as ledger_notes
+from . import rows as ledger_rows
+from .layout import Task
+from .ledger_index import Written
 
 LINKED = 64  # parts that one call links
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.accounting import ledger
-from tasks.accounting.summary import REMOVED
-from tasks.base.arrays import Int64s
-from tasks.base.schema import LEDGER, LedgerRow
-from tasks.corpus import rejections
-from tasks.storage import long_columns
+from ...accounting import ledger
+from ...accounting.summary import REMOVED
+from ...base.arrays import Int64s
+from ...base.schema import LEDGER, LedgerRow
+from ...corpus import rejections
+from ...storage import long_columns
 
 #: Columns that the row of a removed recording keeps.
 NAMES = ("recording", "source_path", "dataset", "channel", "track", "sample_rate")

@@ -11,16 +11,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import corpus, storage
-from tasks.base import process_memory
-from tasks.base.arrays import UInt64s
-from tasks.base.errors import PASSING
-from tasks.base.schema import RecordingRow
-from tasks.filter import todo as cuts_lacking
-from tasks.publish import row_digests, seeded_hash, speakers
-from tasks.publish.outcomes import recording_digests, shard_outcomes
-from tasks.publish.outcomes.recording_digests import ACCOUNT, ACCOUNTED, KEY, RowDigests
-from tasks.publish.outcomes.shard_batches import (
+from ... import corpus, storage
+from ...base import process_memory
+from ...base.arrays import UInt64s
+from ...base.errors import PASSING
+from ...base.schema import RecordingRow
+from ...filter import todo as cuts_lacking
+from ...settings.job import Job
+from ...shard_store import manifest, recipe
+from ...shard_store.shard_view import ShardView
+from ...stages.stage import weights_of
+from ...storage import tables
+from .. import row_digests, seeded_hash, speakers
+from . import recording_digests, shard_outcomes
+from .recording_digests import ACCOUNT, ACCOUNTED, KEY, RowDigests
+from .shard_batches import (
     DIGESTS,
     KEYED,
     OUTCOMES,
@@ -32,11 +37,6 @@ from tasks.publish.outcomes.shard_batches import (
     arrow_bytes,
     slice_of,
 )
-from tasks.settings.job import Job
-from tasks.shard_store import manifest, recipe
-from tasks.shard_store.shard_view import ShardView
-from tasks.stages.stage import weights_of
-from tasks.storage import tables
 
 
 @process_memory.uncollected()

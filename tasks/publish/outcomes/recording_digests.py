@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.accounting.ledger import PENDING
-from tasks.accounting.summary import REMOVED
-from tasks.base.arrays import UInt64s
-from tasks.base.schema import LEDGER
-from tasks.corpus import rejections
-from tasks.publish import row_digests, seeded_hash
-from tasks.storage import long_columns
+from ...accounting.ledger import PENDING
+from ...accounting.summary import REMOVED
+from ...base.arrays import UInt64s
+from ...base.schema import LEDGER
+from ...corpus import rejections
+from ...storage import long_columns
+from .. import row_digests, seeded_hash
 
 KEY = "key"  # hash of a row's recording
 ACCOUNT, ACCOUNTED = "account", "accounted"  # digests of a clip's row without and with its outcome

@@ -31,13 +31,15 @@ from typing import NotRequired, TypedDict
 import numpy as np
 import pyarrow as pa
 
-from tasks import corpus, storage
-from tasks.base.arrays import Int64s, UInt64s
-from tasks.base.errors import CorruptManifest
-from tasks.base.schema import LEDGER
-from tasks.publish.outcomes import shard_outcomes
-from tasks.publish.outcomes.recording_digests import ACCOUNT, ACCOUNTED, KEY
-from tasks.publish.planned_columns import (
+from ... import corpus, storage
+from ...base.arrays import Int64s, UInt64s
+from ...base.errors import CorruptManifest
+from ...base.schema import LEDGER
+from ...settings.job import Job
+from ...shard_store import blobs, recipe
+from ...shard_store.recipe import digest
+from ...storage import tables
+from ..planned_columns import (
     BESIDE_COLUMNS,
     LAYOUT_COLUMNS,
     MUTED_COLUMNS,
@@ -45,10 +47,8 @@ from tasks.publish.planned_columns import (
     labels_kept,
     turns_kept,
 )
-from tasks.settings.job import Job
-from tasks.shard_store import blobs, recipe
-from tasks.shard_store.recipe import digest
-from tasks.storage import tables
+from . import shard_outcomes
+from .recording_digests import ACCOUNT, ACCOUNTED, KEY
 
 FORMAT = 4  # of these files
 AT_ONCE = 8  # shards in a batch

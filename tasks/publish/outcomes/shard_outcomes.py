@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tasks import corpus, scoring
-from tasks.accounting import ledger
-from tasks.base.schema import (
+from ... import corpus, scoring
+from ...accounting import ledger
+from ...base.schema import (
     LEDGER,
     REFERENCE_WORDS,
     UTTERANCES,
@@ -18,20 +18,10 @@ from tasks.base.schema import (
     EnhancedRow,
     TranscriptRow,
 )
-from tasks.corpus import outcome_table, voices
-from tasks.publish import published_columns
-from tasks.publish.planned_columns import (
-    LABELS_COLUMN,
-    LAYOUT_COLUMNS,
-    MUTED_COLUMNS,
-    labels_kept,
-    sources_of,
-    turns_column,
-    turns_kept,
-)
-from tasks.recording.tracks import channel_of
-from tasks.settings.job import Job
-from tasks.shard_store import (
+from ...corpus import outcome_table, voices
+from ...recording.tracks import channel_of
+from ...settings.job import Job
+from ...shard_store import (
     blobs,
     clip_turns,
     enhanced,
@@ -42,9 +32,19 @@ from tasks.shard_store import (
     reference_words,
     text_values,
 )
-from tasks.shard_store.shard_view import ShardView
-from tasks.shard_store.utterance import FinalUtterance, Outcome
-from tasks.storage import tables
+from ...shard_store.shard_view import ShardView
+from ...shard_store.utterance import FinalUtterance, Outcome
+from ...storage import tables
+from .. import published_columns
+from ..planned_columns import (
+    LABELS_COLUMN,
+    LAYOUT_COLUMNS,
+    MUTED_COLUMNS,
+    labels_kept,
+    sources_of,
+    turns_column,
+    turns_kept,
+)
 
 VERSION = 2  # raise it when a change gives other outcomes for the same checkpoints
 

@@ -10,18 +10,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks import plugins, storage
-from tasks.base.errors import ConfigError, UnsafePlace
-from tasks.base.json_types import PublishedEntry
-from tasks.base.schema import UTTERANCES_FILE, AnyRow, ClipRow, Published, published
-from tasks.formats import OutputShard, PublishedFile
-from tasks.plugins.contracts import Format
-from tasks.publish.dataset import datacard
-from tasks.publish.output_shards.layout import PlannedShard
-from tasks.settings import Plugin, StageSettings
-from tasks.settings.job import Job
-from tasks.shard_store import whole_job
-from tasks.storage import tables
+from ... import plugins, storage
+from ...base.errors import ConfigError, UnsafePlace
+from ...base.json_types import PublishedEntry
+from ...base.schema import UTTERANCES_FILE, AnyRow, ClipRow, Published, published
+from ...formats import OutputShard, PublishedFile
+from ...plugins.contracts import Format
+from ...settings import Plugin, StageSettings
+from ...settings.job import Job
+from ...shard_store import whole_job
+from ...storage import tables
+from ..dataset import datacard
+from .layout import PlannedShard
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks.accounting import summary
-from tasks.base.arrays import Bools, Float64s, Int64s, UInt64s
-from tasks.publish import seeded_hash
-from tasks.settings import PackageSettings
-from tasks.storage import long_columns
+from ...accounting import summary
+from ...base.arrays import Bools, Float64s, Int64s, UInt64s
+from ...settings import PackageSettings
+from ...storage import long_columns
+from .. import seeded_hash
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 

@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks import plugins, storage
-from tasks.base.schema import UTTERANCES, ClipRow
-from tasks.formats import Hashes, OutputShard, PublishedFile
-from tasks.publish.output_shards import format_shards
-from tasks.publish.output_shards.format_shards import PreviousVersion
-from tasks.publish.output_shards.layout import PlannedShard
-from tasks.publish.planned_columns import PCM_COLUMNS, sources_of
-from tasks.settings.job import Job
-from tasks.storage import tables
+from ... import plugins, storage
+from ...base.schema import UTTERANCES, ClipRow
+from ...formats import Hashes, OutputShard, PublishedFile
+from ...settings.job import Job
+from ...storage import tables
+from ..planned_columns import PCM_COLUMNS, sources_of
+from . import format_shards
+from .format_shards import PreviousVersion
+from .layout import PlannedShard
 
 PLAN, HASHES, ROWS, SHARDS = ".plan", "hashes", "rows.arrow", "shards.arrow"
 PART_BITS = 24  # low bits of a shard's number: its index in its part

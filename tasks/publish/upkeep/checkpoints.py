@@ -13,16 +13,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tasks import storage
-from tasks.base.errors import ConfigError, CorruptManifest, UnsafePlace
-from tasks.publish import previous_version
-from tasks.publish.outcomes import shard_batches
-from tasks.recording.names import display_text
-from tasks.shard_store import blobs, index, manifest
-from tasks.shard_store.index import Index
-from tasks.shard_store.manifest import Part
-from tasks.stages import stage
-from tasks.stages.listing import known_recordings, rehash
+from ... import storage
+from ...base.errors import ConfigError, CorruptManifest, UnsafePlace
+from ...recording.names import display_text
+from ...shard_store import blobs, index, manifest
+from ...shard_store.index import Index
+from ...shard_store.manifest import Part
+from ...stages import stage
+from ...stages.listing import known_recordings, rehash
+from .. import previous_version
+from ..outcomes import shard_batches
 
 
 @dataclass(slots=True)

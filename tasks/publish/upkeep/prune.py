@@ -23,23 +23,22 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import plugins, storage
-from tasks.accounting import summary
-from tasks.base.errors import ConfigError, RunError
-from tasks.base.json_types import JsonObject
-from tasks.base.schema import LEDGER_FILE, RecordingRow
-from tasks.corpus import outcome_table
-from tasks.publish.unchanged import UpToDate
-from tasks.recording.limits import REFUSED
-from tasks.settings import (
+from ... import plugins, storage
+from ...accounting import summary
+from ...base.errors import ConfigError, RunError
+from ...base.json_types import JsonObject
+from ...base.schema import LEDGER_FILE, RecordingRow
+from ...corpus import outcome_table
+from ...recording.limits import REFUSED
+from ...settings import (
     FilterSettings,
     Plugin,
     ResampleSettings,
     StageSettings,
     TranscribeSettings,
 )
-from tasks.settings.job import Job
-from tasks.shard_store import (
+from ...settings.job import Job
+from ...shard_store import (
     annotated,
     blobs,
     enhanced,
@@ -48,13 +47,14 @@ from tasks.shard_store import (
     recipe,
     reference_words,
 )
-from tasks.shard_store.cuts import TURNS
-from tasks.shard_store.index import STAGES, Index
-from tasks.shard_store.manifest import Part
-from tasks.shard_store.shard_view import ShardView
-from tasks.shard_store.utterance import HeardUtterance
-from tasks.storage import lock, publication, tables, versions
-from tasks.storage.versions import Proved
+from ...shard_store.cuts import TURNS
+from ...shard_store.index import STAGES, Index
+from ...shard_store.manifest import Part
+from ...shard_store.shard_view import ShardView
+from ...shard_store.utterance import HeardUtterance
+from ...storage import lock, publication, tables, versions
+from ...storage.versions import Proved
+from ..unchanged import UpToDate
 
 #: The settings in dataset.json on which recipes of checkpoints depend. An unused step is missing.
 MODELS: dict[str, type[StageSettings] | type[Plugin]] = {

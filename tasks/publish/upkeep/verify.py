@@ -17,25 +17,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import plugins, storage
-from tasks.accounting import summary
-from tasks.accounting.ledger import PRECEDENCE
-from tasks.base.arrays import Bools, UInt64s
-from tasks.base.errors import RunError, UnsafePlace
-from tasks.base.json_types import DatasetJson, PublishedEntry, parsed
-from tasks.base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE
-from tasks.formats import Output, OutputShard
-from tasks.plugins.contracts import Format
-from tasks.publish import leaks, seeded_hash
-from tasks.publish.choosing import components, split_input, splits
-from tasks.publish.choosing.components import KINDS, SplitTable
-from tasks.publish.dataset import datacard
-from tasks.publish.name_table import SPEAKER, Names, Nodes
-from tasks.publish.output_shards import format_shards
-from tasks.publish.output_shards.layout import PublishedShard, published_shards
-from tasks.publish.speakers import Speakers
-from tasks.settings import Plugin, StageSettings
-from tasks.storage import sorted_keys, tables, versions
+from ... import plugins, storage
+from ...accounting import summary
+from ...accounting.ledger import PRECEDENCE
+from ...base.arrays import Bools, UInt64s
+from ...base.errors import RunError, UnsafePlace
+from ...base.json_types import DatasetJson, PublishedEntry, parsed
+from ...base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE
+from ...formats import Output, OutputShard
+from ...plugins.contracts import Format
+from ...settings import Plugin, StageSettings
+from ...storage import sorted_keys, tables, versions
+from .. import leaks, seeded_hash
+from ..choosing import components, split_input, splits
+from ..choosing.components import KINDS, SplitTable
+from ..dataset import datacard
+from ..name_table import SPEAKER, Names, Nodes
+from ..output_shards import format_shards
+from ..output_shards.layout import PublishedShard, published_shards
+from ..speakers import Speakers
 
 #: Folders and endings of files that readers add: Energon's metadata, indexes of tars, VITS'
 #: features.

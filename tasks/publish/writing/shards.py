@@ -15,20 +15,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import plugins, storage
-from tasks.base.errors import CorruptManifest, RunError
-from tasks.base.logs import log
-from tasks.base.schema import ClipRow
-from tasks.formats import Hashes, Output, OutputShard
-from tasks.plugins.contracts import Format
-from tasks.publish import previous_version
-from tasks.publish.outcomes import shard_batches
-from tasks.publish.output_shards import plan
-from tasks.publish.planned_columns import PCM_COLUMNS, sources_of
-from tasks.settings import StageSettings
-from tasks.settings.job import Job
-from tasks.shard_store import blobs, manifest
-from tasks.storage import publication, versions
+from ... import plugins, storage
+from ...base.errors import CorruptManifest, RunError
+from ...base.logs import log
+from ...base.schema import ClipRow
+from ...formats import Hashes, Output, OutputShard
+from ...plugins.contracts import Format
+from ...settings import StageSettings
+from ...settings.job import Job
+from ...shard_store import blobs, manifest
+from ...storage import publication, versions
+from .. import previous_version
+from ..outcomes import shard_batches
+from ..output_shards import plan
+from ..planned_columns import PCM_COLUMNS, sources_of
 
 
 def link(job: Job, staging: Path, part: int) -> list[int]:

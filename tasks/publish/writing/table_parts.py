@@ -28,24 +28,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tasks import plugins, storage
-from tasks.base.arrays import Int64s, UInt64s
-from tasks.base.json_types import DatasetJson
-from tasks.base.schema import LEDGER_FILE, UTTERANCES, UTTERANCES_FILE
-from tasks.publish import corpus_labels, previous_version, speakers
-from tasks.publish.choosing import corpus_clips
-from tasks.publish.outcomes import shard_batches, shard_outcomes
-from tasks.publish.outcomes.shard_batches import ShardBatch
-from tasks.publish.output_shards import format_shards, plan
-from tasks.publish.output_shards.format_shards import PreviousVersion
-from tasks.publish.output_shards.layout import PlannedShard, ShardClips
-from tasks.publish.planned_columns import sources_of
-from tasks.publish.previous_version import Published, TablePart
-from tasks.publish.writing.shards import linked
-from tasks.settings import PackageSettings
-from tasks.settings.job import Job
-from tasks.storage import tables, versions
-from tasks.storage.versions import Proved
+from ... import plugins, storage
+from ...base.arrays import Int64s, UInt64s
+from ...base.json_types import DatasetJson
+from ...base.schema import LEDGER_FILE, UTTERANCES, UTTERANCES_FILE
+from ...settings import PackageSettings
+from ...settings.job import Job
+from ...storage import tables, versions
+from ...storage.versions import Proved
+from .. import corpus_labels, previous_version, speakers
+from ..choosing import corpus_clips
+from ..outcomes import shard_batches, shard_outcomes
+from ..outcomes.shard_batches import ShardBatch
+from ..output_shards import format_shards, plan
+from ..output_shards.format_shards import PreviousVersion
+from ..output_shards.layout import PlannedShard, ShardClips
+from ..planned_columns import sources_of
+from ..previous_version import Published, TablePart
+from .shards import linked
 
 TOGETHER = 8  # shard batches whose rows share a file, about 40,000 rows
 #: Row `row` of shard batch `group` becomes row `at` of part `part`.

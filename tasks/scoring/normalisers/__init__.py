@@ -20,15 +20,15 @@ from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 
-from tasks.scoring import _plain
-from tasks.scoring.cleaning import clean
-from tasks.scoring.normalisers import _spellings
-from tasks.scoring.normalisers._han import signs_read as signs_read
-from tasks.scoring.normalisers._spoken import READINGS, Reading
-from tasks.scoring.normalisers._spoken import figures_to_words as figures_to_words
-from tasks.scoring.normalisers._spoken import has_words as has_words
-from tasks.scoring.normalisers._spoken import ordinal as ordinal
-from tasks.scoring.normalisers._spoken import says as says
+from .. import _plain
+from ..cleaning import clean
+from . import _spellings
+from ._han import signs_read as signs_read
+from ._spoken import READINGS, Reading
+from ._spoken import figures_to_words as figures_to_words
+from ._spoken import has_words as has_words
+from ._spoken import ordinal as ordinal
+from ._spoken import says as says
 
 #: Raise it when a rule, `tasks.scoring.readings` or `tasks.scoring.said` changes its output: stored
 #: counts are then recomputed from stored texts.
@@ -86,7 +86,7 @@ def base(language: str) -> str:
 @lru_cache(maxsize=256)
 def _rule(language: str) -> Callable[[str], str]:
     language = _SAME.get(language, language)
-    name = f"tasks.scoring.normalisers.{language}"
+    name = f"uttermill.tasks.scoring.normalisers.{language}"
     if language.isascii() and language.isalpha() and find_spec(name):
         rule: Callable[[str], str] = import_module(name).normalise
         return rule

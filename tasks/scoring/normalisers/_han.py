@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from tasks.scoring import _plain
+from .. import _plain
 
 _FIGURE = {c: i for i, c in enumerate("零一二三四五六七八九")} | {
     "〇": 0,

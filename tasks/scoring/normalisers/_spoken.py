@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from tasks.scoring._plain import UNSPACED
+from .._plain import UNSPACED
 
 if TYPE_CHECKING:
     from unicode_rbnf import RbnfEngine

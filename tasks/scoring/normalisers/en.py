@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from tasks.scoring import _plain
+from .. import _plain
 
 if TYPE_CHECKING:
     from whisper_normalizer.english import EnglishNumberNormalizer

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tasks.scoring import _plain
-from tasks.scoring.normalisers import _han
+from .. import _plain
+from . import _han
 
 
 def normalise(text: str) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tasks.scoring import _plain
-from tasks.scoring.normalisers import _han
+from .. import _plain
+from . import _han
 
 
 @lru_cache(maxsize=1)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, pairwise
 
-from tasks import scoring
-from tasks.plugins.contracts.segmenters import RecordingTranscript
-from tasks.segmenters import _sentences
-from tasks.segmenters._aligned import places
-from tasks.segmenters._aligned.pauses import Pauses
+from ... import scoring
+from ...plugins.contracts.segmenters import RecordingTranscript
+from .. import _sentences
+from . import places
+from .pauses import Pauses
 
 NEAR = 6  # words from an equal part at which a clause may end instead
 MOST_WORDS = 40  # of a sentence; a longer one is divided

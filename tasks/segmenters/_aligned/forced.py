@@ -14,14 +14,14 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from tasks.base.arrays import Float64s
-from tasks.plugins.contracts.segmenters import Emissions, RecordingTranscript
-from tasks.recording import TimedWord
-from tasks.scoring import ctc_path
-from tasks.scoring.alphabet import Spelling
-from tasks.segmenters._aligned import by_words
-from tasks.segmenters._aligned.by_words import Sentence
-from tasks.segmenters._aligned.pauses import Pauses
+from ...base.arrays import Float64s
+from ...plugins.contracts.segmenters import Emissions, RecordingTranscript
+from ...recording import TimedWord
+from ...scoring import ctc_path
+from ...scoring.alphabet import Spelling
+from . import by_words
+from .by_words import Sentence
+from .pauses import Pauses
 
 LEAST_SURE = 0.3  # least confidence of a sentence that was said
 

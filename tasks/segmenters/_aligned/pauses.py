@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from tasks.recording import TimedWord
+from ...recording import TimedWord
 
 LONG_PAUSE = 60.0  # s; stands for the endless one after the last word
 PAD = 0.1  # s of a pause kept on each side, at most half of it

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from rapidfuzz.distance import LCSseq, Levenshtein
 
-from tasks.segmenters._aligned.pauses import Pauses
+from .pauses import Pauses
 
 LEAST_MATCH = 0.5  # of the words; below it, a sentence was not said
 DOUBTFUL = 0.6  # most match of a sentence of which an end was not heard

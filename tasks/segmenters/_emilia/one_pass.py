@@ -22,12 +22,12 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from tasks.base.arrays import Float32s
-from tasks.recording import Segment
-from tasks.segmenters import Kind, Span
-from tasks.segmenters._emilia.turn import Piece, Turn
-from tasks.segmenters._speech_settings import SpeechSettings
-from tasks.segmenters.given import FAR, complement, sample
+from ...base.arrays import Float32s
+from ...recording import Segment
+from .. import Kind, Span
+from .._speech_settings import SpeechSettings
+from ..given import FAR, complement, sample
+from .turn import Piece, Turn
 
 Range = tuple[int, int]
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.audio.channels import Heard
-from tasks.base.arrays import RATE, Float32s
-from tasks.segmenters._speech_settings import SpeechSettings
-from tasks.speech import silero as _silero
-from tasks.speech.silero import WINDOW
+from ...audio.channels import Heard
+from ...base.arrays import RATE, Float32s
+from ...speech import silero as _silero
+from ...speech.silero import WINDOW
+from .._speech_settings import SpeechSettings
 
 SHORT_TURN_SECONDS = 20.0  # a turn up to this long stays whole; pieces of longer ones are shorter
 

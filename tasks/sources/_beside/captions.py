@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from tasks.base.errors import ItemError
-from tasks.sources._beside.cues import Cue, Cues
-from tasks.sources._text_encoding import BAD_TEXT
+from ...base.errors import ItemError
+from .._text_encoding import BAD_TEXT
+from .cues import Cue, Cues
 
 _CLOCK = r"((?:\d{1,3}:)?\d{1,2}:\d{1,2}(?:[.,]\d{1,3})?)"
 _TIMES = re.compile(rf"\s*{_CLOCK}\s*-->\s*{_CLOCK}(?:\s.*)?")

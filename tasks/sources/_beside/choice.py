@@ -8,16 +8,16 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from tasks.base.counting import counted
-from tasks.base.errors import ItemError
-from tasks.recording import Segment
-from tasks.scoring.cleaning import wordless
-from tasks.settings import StageSettings
-from tasks.settings.base import WORDS
-from tasks.sources._beside import captions, nist, services, spoken, tiers
-from tasks.sources._beside.cues import Cues, NoTranscript
-from tasks.sources._text_encoding import BAD_TEXT, decode
-from tasks.storage import bounds
+from ...base.counting import counted
+from ...base.errors import ItemError
+from ...recording import Segment
+from ...scoring.cleaning import wordless
+from ...settings import StageSettings
+from ...settings.base import WORDS
+from ...storage import bounds
+from .._text_encoding import BAD_TEXT, decode
+from . import captions, nist, services, spoken, tiers
+from .cues import Cues, NoTranscript
 
 #: Kinds of texts by their ending, best first: times set by people, then plain text, last what only
 #: machines write.

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tasks.base.errors import ItemError
-from tasks.recording import Segment, TimedWord
-from tasks.recording.locator import Channels
-from tasks.sources._beside import spoken
-from tasks.sources._text_encoding import BAD_TEXT
-from tasks.storage import bounds
+from ...base.errors import ItemError
+from ...recording import Segment, TimedWord
+from ...recording.locator import Channels
+from ...storage import bounds
+from .._text_encoding import BAD_TEXT
+from . import spoken
 
 MOST = 100_000  # cues of a recording
 OVERLAP = 0.05  # s by which cues may overlap unnoticed: times are rounded

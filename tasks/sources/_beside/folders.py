@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from tasks import storage
-from tasks.base.errors import ItemError, MillError
-from tasks.recording import Recording, unreachable
-from tasks.recording.names import display_text
-from tasks.sources._beside.choice import MOST_BYTES, Read, Texts, kind_of, read
-from tasks.sources._beside.cues import NoTranscript
-from tasks.sources._by_content import ReadFile, first_bytes, is_recording
-from tasks.sources._text_encoding import BAD_TEXT
+from ... import storage
+from ...base.errors import ItemError, MillError
+from ...recording import Recording, unreachable
+from ...recording.names import display_text
+from .._by_content import ReadFile, first_bytes, is_recording
+from .._text_encoding import BAD_TEXT
+from .choice import MOST_BYTES, Read, Texts, kind_of, read
+from .cues import NoTranscript
 
 AHEAD = 1024  # names whose texts are read at the same time
 THREADS, THREADS_OF_STORE = 8, 32  # a share or a store answers many at once

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 
-from tasks.base.errors import ItemError
-from tasks.recording import TimedWord
-from tasks.recording.by_channel import side
-from tasks.recording.locator import Channels
-from tasks.sources._beside.cues import Cue, Cues, joined
-from tasks.sources._lists import SILENT
-from tasks.sources._text_encoding import BAD_TEXT
+from ...base.errors import ItemError
+from ...recording import TimedWord
+from ...recording.by_channel import side
+from ...recording.locator import Channels
+from .._lists import SILENT
+from .._text_encoding import BAD_TEXT
+from .cues import Cue, Cues, joined
 
 _LABEL = re.compile(r"(\d+(?:\.\d+)?)\t(\d+(?:\.\d+)?)(?:\t(.*))?")
 NO_SPEECH = ("ignore_time_segment_in_scoring", "inter_segment_gap", "<excluded>")

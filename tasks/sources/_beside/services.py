@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import TypeAlias, TypedDict
 
-from tasks.base.errors import ItemError
-from tasks.recording import TimedWord
-from tasks.sources._beside.cues import Cue, Cues, NoTranscript, joined
-from tasks.sources._lists import json_value, seconds_field, text_field, timed_words
-from tasks.sources._text_encoding import BAD_TEXT
+from ...base.errors import ItemError
+from ...recording import TimedWord
+from .._lists import json_value, seconds_field, text_field, timed_words
+from .._text_encoding import BAD_TEXT
+from .cues import Cue, Cues, NoTranscript, joined
 
 #: An object of a transcript. A service may change what it writes: no value is taken unchecked.
 Entry: TypeAlias = Mapping[str, object]

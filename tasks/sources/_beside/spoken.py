@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tasks.scoring.cleaning import LONGEST_ASIDE, without_sounds
+from ...scoring.cleaning import LONGEST_ASIDE, without_sounds
 
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>")
 _TAG = re.compile(

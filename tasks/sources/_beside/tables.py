@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 
-from tasks.base.errors import ConfigError, ItemError
-from tasks.recording.names import display_text
-from tasks.sources import table
-from tasks.storage import urls
+from ...base.errors import ConfigError, ItemError
+from ...recording.names import display_text
+from ...storage import urls
+from .. import table
 
 MOST_LOOKED = 2000  # entries, of the folder and of those below it
 DEPTH = 2

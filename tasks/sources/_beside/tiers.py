@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from xml.parsers import expat
 
-from tasks.base.errors import ItemError
-from tasks.recording import TimedWord
-from tasks.sources._beside.cues import Cue, Cues, joined
-from tasks.sources._lists import SILENT
-from tasks.sources._text_encoding import BAD_TEXT
+from ...base.errors import ItemError
+from ...recording import TimedWord
+from .._lists import SILENT
+from .._text_encoding import BAD_TEXT
+from .cues import Cue, Cues, joined
 
 #: Aligners' labels for what is not a word.
 NO_WORD = SILENT | {"sp", "spn", "<p:>", "<usb>", "#"}

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tasks.sources._layouts import objects, tables, transcripts
-from tasks.sources._layouts.folders import only_folder
-from tasks.sources._layouts.rows import Found
+from . import objects, tables, transcripts
+from .folders import only_folder
+from .rows import Found
 
 #: By name, in the order in which they are tried.
 LAYOUTS: dict[str, tuple[Callable[[str], Found | None], ...]] = {

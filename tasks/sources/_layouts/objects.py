@@ -10,13 +10,13 @@ import re
 from collections import ChainMap
 from collections.abc import Iterator
 
-from tasks.base.errors import ItemError
-from tasks.sources._audio_places import EXTENSIONS
-from tasks.sources._delimited import Record
-from tasks.sources._layouts.folders import entries, files_below
-from tasks.sources._layouts.rows import Described, FileRow, Found, Records, objects
-from tasks.sources._lists import json_value
-from tasks.storage import bounds, urls
+from ...base.errors import ItemError
+from ...storage import bounds, urls
+from .._audio_places import EXTENSIONS
+from .._delimited import Record
+from .._lists import json_value
+from .folders import entries, files_below
+from .rows import Described, FileRow, Found, Records, objects
 
 HEAD_BYTES = 1 << 16  # in which `"audios": [` begins
 MOST_CHARACTERS = 64 << 20  # of one recording with its segments

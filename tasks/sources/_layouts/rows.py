@@ -9,12 +9,12 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from tasks.recording.names import display_text
-from tasks.sources import _columns, _delimited
-from tasks.sources._audio_places import AS_WRITTEN, Place, place_of
-from tasks.sources._delimited import Form, Record
-from tasks.sources._lists import cell_field, json_object
-from tasks.storage import urls
+from ...recording.names import display_text
+from ...storage import urls
+from .. import _columns, _delimited
+from .._audio_places import AS_WRITTEN, Place, place_of
+from .._delimited import Form, Record
+from .._lists import cell_field, json_object
 
 BLOCK = 64  # rows read at once
 

@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tasks.base import language_codes
-from tasks.base.errors import ConfigError
-from tasks.recording.file_kinds import known
-from tasks.sources import _columns
-from tasks.sources._delimited import Form, Record, form_of, records
-from tasks.sources._layouts.folders import by_stem, files_below, homes
-from tasks.sources._layouts.rows import (
+from ...base import language_codes
+from ...base.errors import ConfigError
+from ...recording.file_kinds import known
+from .. import _columns
+from .._delimited import Form, Record, form_of, records
+from .folders import by_stem, files_below, homes
+from .rows import (
     Found,
     Part,
     Records,

@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from tasks.base.errors import ItemError
-from tasks.sources import _text_encoding
-from tasks.sources._audio_places import EXTENSIONS, is_there, stem
-from tasks.sources._delimited import Form, records
-from tasks.sources._layouts.folders import audio_below, by_stem, entries, files_below
-from tasks.sources._layouts.rows import Described, FileRow, Found, Rows
-from tasks.storage import bounds, urls
+from ...base.errors import ItemError
+from ...storage import bounds, urls
+from .. import _text_encoding
+from .._audio_places import EXTENSIONS, is_there, stem
+from .._delimited import Form, records
+from .folders import audio_below, by_stem, entries, files_below
+from .rows import Described, FileRow, Found, Rows
 
 TRANS = ".trans.txt"
 MICROPHONES = ("", "_mic1", "_mic2")  # of VCTK 0.92; the first that is there

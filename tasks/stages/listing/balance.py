@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import plugins
-from tasks.base.arrays import Float64s, Int64s
-from tasks.base.schema import RecordingRow
-from tasks.settings.job import Job
-from tasks.stages.listing.known_recordings import BYTES_A_SECOND
+from ... import plugins
+from ...base.arrays import Float64s, Int64s
+from ...base.schema import RecordingRow
+from ...settings.job import Job
+from .known_recordings import BYTES_A_SECOND
 
 MINUTE, HOUR = 60.0, 3600.0
 #: Least audio of a shard by default. A minute is ten seconds of work for a recogniser on a CPU, and

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from tasks.base.counting import counted
-from tasks.base.schema import RecordingRow
-from tasks.shard_store.stored_shard import part_of
+from ...base.counting import counted
+from ...base.schema import RecordingRow
+from ...shard_store.stored_shard import part_of
 
 #: Columns that a copy may leave empty.
 STATED = ("text", "speaker", "language", "rttm", "rttm_error", "labels")

@@ -10,17 +10,17 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks import storage
-from tasks.base import masking
-from tasks.base.arrays import FixedBytes, UInt64s
-from tasks.base.schema import RECORDINGS, SegmentRow
-from tasks.recording import Ignored, Recording, Segment, by_channel, file_kinds
-from tasks.recording.names import display_text
-from tasks.settings import SourceSettings
-from tasks.stages.listing import fingerprints
-from tasks.stages.listing.rttm import SideFiles
-from tasks.stages.listing.skipped import Skipped, SkippedEntries
-from tasks.storage import bounds, tables, urls
+from ... import storage
+from ...base import masking
+from ...base.arrays import FixedBytes, UInt64s
+from ...base.schema import RECORDINGS, SegmentRow
+from ...recording import Ignored, Recording, Segment, by_channel, file_kinds
+from ...recording.names import display_text
+from ...settings import SourceSettings
+from ...storage import bounds, tables, urls
+from . import fingerprints
+from .rttm import SideFiles
+from .skipped import Skipped, SkippedEntries
 
 ROWS = 10_000  # most in a batch, within `bounds.BATCH_BYTES`
 

@@ -16,18 +16,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import audio
-from tasks.audio.types import Header, Sides
-from tasks.base.arrays import FixedBytes, Float32s, Int64s
-from tasks.base.counting import counted
-from tasks.base.errors import UNREACHABLE, ItemError, shortened
-from tasks.base.schema import RECORDINGS, RecordingRow
-from tasks.plugins import Dataset
-from tasks.recording import Locator, tracks
-from tasks.shard_store import manifest
-from tasks.stages.listing import entries, fingerprints
-from tasks.stages.listing.entries import Batch
-from tasks.stages.listing.known_recordings import MOST_PARTS, KnownRecordings, parts_of
+from ... import audio
+from ...audio.types import Header, Sides
+from ...base.arrays import FixedBytes, Float32s, Int64s
+from ...base.counting import counted
+from ...base.errors import UNREACHABLE, ItemError, shortened
+from ...base.schema import RECORDINGS, RecordingRow
+from ...plugins import Dataset
+from ...recording import Locator, tracks
+from ...shard_store import manifest
+from . import entries, fingerprints
+from .entries import Batch
+from .known_recordings import MOST_PARTS, KnownRecordings, parts_of
 
 #: In the locator of a file to divide.
 ASKED = r'"(apart|every_track)": '
@@ -87,7 +87,7 @@ def of_file(row: RecordingRow, locator: Locator) -> list[RecordingRow]:
 
 def looked_at(where: Locator, header: Header) -> Sides:
     """Whether the channels of a file hold different voices."""
-    from tasks.speech import sides  # here: only workers need the voice detector
+    from ...speech import sides  # here: only workers need the voice detector
 
     def blocks() -> Iterator[Float32s]:
         with audio.open_stream(where) as stream:

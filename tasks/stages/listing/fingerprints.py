@@ -9,10 +9,10 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
-from tasks.base.arrays import Bools, FixedBytes, UInt64s
-from tasks.base.schema import AnyRow, SegmentRow
-from tasks.shard_store import recipe
-from tasks.storage import sorted_keys
+from ...base.arrays import Bools, FixedBytes, UInt64s
+from ...base.schema import AnyRow, SegmentRow
+from ...shard_store import recipe
+from ...storage import sorted_keys
 
 #: Columns that a source fills in for every recording.
 DESCRIBED = (

@@ -21,14 +21,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tasks import storage
-from tasks.base.arrays import FixedBytes, Float64s, Int32s, Int64s, UInt8s, UInt64s
-from tasks.base.errors import MAY_PASS
-from tasks.base.logs import log
-from tasks.shard_store import manifest, passing
-from tasks.shard_store.index import Index
-from tasks.stages.listing import entries, fingerprints
-from tasks.storage import sorted_keys, tables
+from ... import storage
+from ...base.arrays import FixedBytes, Float64s, Int32s, Int64s, UInt8s, UInt64s
+from ...base.errors import MAY_PASS
+from ...base.logs import log
+from ...shard_store import manifest, passing
+from ...shard_store.index import Index
+from ...storage import sorted_keys, tables
+from . import entries, fingerprints
 
 PRESENT, MAY_BE_TRIED, PASSING = 1, 2, 4  # bits of `flags`
 PARTS = 3  # lowest bit of the number of its file's parts, up to MOST_PARTS

@@ -16,16 +16,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks import plugins, storage
-from tasks.plugins import Dataset
-from tasks.plugins.contracts.sources import SourceBranch
-from tasks.recording import Recording
-from tasks.settings import Plugin, SourceSettings
-from tasks.settings.job import Job
-from tasks.stages.listing import entries, rttm
-from tasks.stages.listing.entries import Batch
-from tasks.stages.listing.skipped import SkippedEntries
-from tasks.storage import owners, tables, temporary
+from ... import plugins, storage
+from ...plugins import Dataset
+from ...plugins.contracts.sources import SourceBranch
+from ...recording import Recording
+from ...settings import Plugin, SourceSettings
+from ...settings.job import Job
+from ...storage import owners, tables, temporary
+from . import entries, rttm
+from .entries import Batch
+from .skipped import SkippedEntries
 
 
 @dataclass(frozen=True, slots=True)

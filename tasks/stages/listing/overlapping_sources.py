@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.base.arrays import Int64s, UInt64s
-from tasks.base.counting import counted
-from tasks.recording import Locator
-from tasks.recording.guard import LOCAL_GUARD, identity
-from tasks.settings.job import Job
-from tasks.storage import sorted_keys
+from ...base.arrays import Int64s, UInt64s
+from ...base.counting import counted
+from ...recording import Locator
+from ...recording.guard import LOCAL_GUARD, identity
+from ...settings.job import Job
+from ...storage import sorted_keys
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,17 +11,17 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tasks import audio
-from tasks.base.errors import ItemError
-from tasks.base.schema import RECORDINGS, RecordingRow
-from tasks.recording import Locator
-from tasks.recording.guard import identity
-from tasks.shard_store import manifest
-from tasks.stages.listing import fingerprints
-from tasks.stages.listing.known_recordings import PRESENT
-from tasks.stages.listing.row_files import LISTED, PLACE, merged, with_probed
-from tasks.stages.listing.survey import Survey
-from tasks.storage import sorted_keys
+from ... import audio
+from ...base.errors import ItemError
+from ...base.schema import RECORDINGS, RecordingRow
+from ...recording import Locator
+from ...recording.guard import identity
+from ...shard_store import manifest
+from ...storage import sorted_keys
+from . import fingerprints
+from .known_recordings import PRESENT
+from .row_files import LISTED, PLACE, merged, with_probed
+from .survey import Survey
 
 
 class _Left(NamedTuple):

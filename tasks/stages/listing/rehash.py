@@ -14,18 +14,18 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from tasks import audio
-from tasks.base.counting import counted
-from tasks.base.errors import ItemError
-from tasks.base.logs import log
-from tasks.base.schema import LEDGER_FILE, RecordingRow
-from tasks.recording import Locator
-from tasks.recording.guard import identity
-from tasks.settings.job import Job
-from tasks.shard_store import manifest
-from tasks.shard_store.index import Index
-from tasks.stages.listing.known_recordings import ROOT
-from tasks.storage import is_url, tables, urls, versions
+from ... import audio
+from ...base.counting import counted
+from ...base.errors import ItemError
+from ...base.logs import log
+from ...base.schema import LEDGER_FILE, RecordingRow
+from ...recording import Locator
+from ...recording.guard import identity
+from ...settings.job import Job
+from ...shard_store import manifest
+from ...shard_store.index import Index
+from ...storage import is_url, tables, urls, versions
+from .known_recordings import ROOT
 
 SHARE, MOST_SECONDS = 0.03, 5.0  # defaults: a run with nothing to do takes seconds
 THREADS = 4

@@ -12,12 +12,12 @@ from typing import NotRequired
 
 import pyarrow as pa
 
-from tasks import storage
-from tasks.base.arrays import FixedBytes, Int32s
-from tasks.base.schema import RECORDINGS, RecordingRow
-from tasks.recording.guard import adopted
-from tasks.stages.listing import fingerprints
-from tasks.storage import bounds, sorted_keys, tables
+from ... import storage
+from ...base.arrays import FixedBytes, Int32s
+from ...base.schema import RECORDINGS, RecordingRow
+from ...recording.guard import adopted
+from ...storage import bounds, sorted_keys, tables
+from . import fingerprints
 
 ROWS = 1000  # most in a file, within `bounds.BATCH_BYTES`
 PLACE = "place"  # number of the shard that has the recording; -1: none

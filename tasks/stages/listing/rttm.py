@@ -16,17 +16,17 @@ import math
 import os
 from dataclasses import dataclass, field
 
-from tasks import plugins
-from tasks.base.errors import ConfigError
-from tasks.base.schema import StatedTurnRow
-from tasks.recording import Recording
-from tasks.recording.by_channel import side
-from tasks.recording.guard import file_state
-from tasks.recording.locator import Channels
-from tasks.recording.names import display_text, is_utf8
-from tasks.settings import SourceSettings
-from tasks.settings.job import Job
-from tasks.storage import urls
+from ... import plugins
+from ...base.errors import ConfigError
+from ...base.schema import StatedTurnRow
+from ...recording import Recording
+from ...recording.by_channel import side
+from ...recording.guard import file_state
+from ...recording.locator import Channels
+from ...recording.names import display_text, is_utf8
+from ...settings import SourceSettings
+from ...settings.job import Job
+from ...storage import urls
 
 Turn = tuple[float, float, str, str]  # start, end in s; speaker; channel, as written
 Said = tuple[list[StatedTurnRow] | None, str | None]  # turns as in RECORDINGS; the fault

@@ -12,16 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.base.arrays import FixedBytes, Float64s, Int64s
-from tasks.settings.job import Job
-from tasks.shard_store import manifest
-from tasks.stages.listing import fingerprints, known_recordings, survey
-from tasks.stages.listing.balance import assigned, least
-from tasks.stages.listing.known_recordings import KnownRecordings
-from tasks.stages.listing.row_files import LISTED, PLACE
-from tasks.stages.listing.survey import Survey
-from tasks.storage import long_columns, sorted_keys, tables
-from tasks.storage.sorted_keys import Sorted
+from ...base.arrays import FixedBytes, Float64s, Int64s
+from ...settings.job import Job
+from ...shard_store import manifest
+from ...storage import long_columns, sorted_keys, tables
+from ...storage.sorted_keys import Sorted
+from . import fingerprints, known_recordings, survey
+from .balance import assigned, least
+from .known_recordings import KnownRecordings
+from .row_files import LISTED, PLACE
+from .survey import Survey
 
 BUCKET = 50_000  # rows sorted by shard at once
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.base.counting import counted
-from tasks.recording import file_kinds
+from ...base.counting import counted
+from ...recording import file_kinds
 
 CHUNK = 10_000
 TEXT_ALONE = "text_without_audio"

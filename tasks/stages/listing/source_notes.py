@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
-from tasks import plugins
-from tasks.base import masking
-from tasks.base.errors import MillError
-from tasks.settings import Source
+from ... import plugins
+from ...base import masking
+from ...base.errors import MillError
+from ...settings import Source
 
 
 class SourceNotes(TypedDict):

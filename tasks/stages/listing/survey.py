@@ -11,26 +11,31 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks import plugins
-from tasks.base.arrays import Bools, FixedBytes, Int32s, Int64s, UInt8s, UInt64s
-from tasks.base.counting import counted
-from tasks.base.schema import RecordingRow
-from tasks.plugins import Dataset
-from tasks.recording import Locator
-from tasks.recording.guard import LOCAL_GUARD, UNPROVEN, identity
-from tasks.settings.job import Job
-from tasks.settings.package import keeps_speakers_apart
-from tasks.shard_store import manifest
-from tasks.shard_store.index import Index
-from tasks.stages.listing import file_parts, fingerprints, once
-from tasks.stages.listing import known_recordings as known
-from tasks.stages.listing.copies import NewCopy
-from tasks.stages.listing.entries import Batch
-from tasks.stages.listing.known_recordings import MAY_BE_TRIED, PASSING, PRESENT, KnownRecordings
-from tasks.stages.listing.overlapping_sources import Shared, SharedRecordings
-from tasks.stages.listing.row_files import RowFiles
-from tasks.stages.listing.skipped import SkippedEntries
-from tasks.storage import sorted_keys, urls
+from ... import plugins
+from ...base.arrays import Bools, FixedBytes, Int32s, Int64s, UInt8s, UInt64s
+from ...base.counting import counted
+from ...base.schema import RecordingRow
+from ...plugins import Dataset
+from ...recording import Locator
+from ...recording.guard import LOCAL_GUARD, UNPROVEN, identity
+from ...settings.job import Job
+from ...settings.package import keeps_speakers_apart
+from ...shard_store import manifest
+from ...shard_store.index import Index
+from ...storage import sorted_keys, urls
+from . import file_parts, fingerprints, once
+from . import known_recordings as known
+from .copies import NewCopy
+from .entries import Batch
+from .known_recordings import (
+    MAY_BE_TRIED,
+    PASSING,
+    PRESENT,
+    KnownRecordings,
+)
+from .overlapping_sources import Shared, SharedRecordings
+from .row_files import RowFiles
+from .skipped import SkippedEntries
 
 #: Why a recording that changed while it was read is skipped; the next run takes it.
 STILL_WRITTEN = "still_written"

@@ -13,10 +13,10 @@ from functools import lru_cache
 from types import ModuleType
 from typing import NamedTuple
 
-from tasks.base.errors import ConfigError
-from tasks.scoring import UNSPACED
-from tasks.scoring.normalisers import base
-from tasks.text._pii import numerals
+from ...base.errors import ConfigError
+from ...scoring import UNSPACED
+from ...scoring.normalisers import base
+from . import numerals
 
 KINDS = ("email", "account", "id", "card", "phone")
 REGIONS = {

@@ -7,7 +7,7 @@ folder to a published version, with the default settings and the recogniser `fak
 weights (Whisper adds some 15 modules). A call is a frame of code in `flows/` or `tasks/` that
 begins, in any thread; a generator begins once, and its resumptions are not counted. Lambdas and
 generator expressions are functions; comprehensions are until Python 3.12, which has no frames for
-them. The recording is run once before, so that imports, and what a process makes once, do not count.
+them. The recording is run once before, so imports, and what a process makes once, do not count.
 
 lines, files: Python in `flows/` and `tasks/`. test_lines: Python in `tests/`; bench_lines: those in
 `tests/bench/`. rooms: the entries of LAYERS in `tests/laws/test_import_rules.py`; arrows: pairs of

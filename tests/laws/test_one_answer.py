@@ -1,8 +1,9 @@
-"""What-if, plan, status, estimate and a run give one answer to the question which clips are kept."""
+"""What-if, plan, estimate and a run give one answer to the question which clips are kept."""
 
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,6 @@ def test_limits_of_the_filter_stage(
 ) -> None:
     shutil.copytree(base / "out", tmp_path / "out", symlinks=True)
     before = corpus.job(base, out=tmp_path / "out", package={"max_failed_fraction": 1.0})
-    after = corpus.job(
-        base, out=tmp_path / "out", filter={"segmenter": {"use": "whole"}, "filters": corpus.FILTERS, **changes},
-        package={"max_failed_fraction": 1.0},
-    )  # fmt: skip
+    limits = before.filter.model_copy(update=changes)
+    after = replace(before, filter=limits)
     assert answers(after, before) == dict.fromkeys(("what-if", "plan", "run"), count)

@@ -7,12 +7,14 @@ far it is. Everything goes to stderr.
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self, TextIO
@@ -22,6 +24,7 @@ from rich.file_proxy import FileProxy
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
+from ..tasks.base.logs import log
 from ..tasks.runs.executor import Observer
 from ..tasks.runs.results import Sharded
 from .formatting import clock, hours, speed_of
@@ -30,6 +33,33 @@ from .run import ledger_items
 EVERY = 30.0  # s between two lines if there are no bars
 STALLED = 120.0  # s without progress, after which no time left is shown
 WAITS = 5.0  # s that a stage may exceed its time left before none is shown
+
+
+class _Logged(io.StringIO):
+    """A stream whose lines go to the log."""
+
+    def write(self, text: str) -> int:
+        for line in filter(None, text.split("\n")):
+            log.info("%s", line)
+        return len(text)
+
+
+#: Where progress goes; None: to stderr.
+_output: ContextVar[TextIO | None] = ContextVar("output", default=None)
+
+
+def output() -> TextIO:
+    return _output.get() or sys.stderr
+
+
+@contextmanager
+def logged() -> Iterator[None]:
+    """Inside, progress goes to the log, for a program that imports uttermill."""
+    token = _output.set(_Logged())
+    try:
+        yield
+    finally:
+        _output.reset(token)
 
 
 @contextmanager
@@ -54,8 +84,8 @@ def repeated(line: Callable[[], str], stream: TextIO) -> Iterator[None]:
 def waiting(what: str) -> Iterator[None]:
     """Print `what`, and every EVERY seconds that it still goes on."""
     began = time.monotonic()
-    print(f"{what} …", file=sys.stderr, flush=True)
-    with repeated(lambda: f"{what} … {clock(time.monotonic() - began)}", sys.stderr):
+    print(f"{what} …", file=output(), flush=True)
+    with repeated(lambda: f"{what} … {clock(time.monotonic() - began)}", output()):
         yield
 
 
@@ -109,7 +139,7 @@ class Progress:
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        stream = stream if stream is not None else sys.stderr
+        stream = stream if stream is not None else output()
         self._lock = threading.RLock()
         self._stages: dict[str, Standing] = {}
         self._left_out: dict[tuple[str, str], float] = {}  # by stage and shard

@@ -186,6 +186,11 @@ def read(
     if out is not None:
         data["out"] = out
     assign(data, sets)
+    return of_mapping(data)
+
+
+def of_mapping(data: JsonObject) -> PrepareSettings:
+    """PrepareSettings from the keys of a settings file; ConfigError names all that is wrong."""
     yaml_text.refuse_what_json_cannot_hold(data, "settings")
     if complaints := plugins.complaints(data, PrepareSettings):
         raise ConfigError(explaining.joined(complaints))

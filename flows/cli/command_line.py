@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from types import TracebackType
 
-from ...tasks.base import environment, masking
+from ...tasks.base import masking
 from ...tasks.base.control_characters import json_line
 from ...tasks.base.errors import (
     ConfigError,
@@ -24,18 +23,11 @@ from ...tasks.base.json_types import JsonObject
 from ...tasks.base.logs import log, sent_to
 from ...tasks.base.process_memory import importing, without_pandas, without_search_at_exit
 from ...tasks.storage import owners
+from .. import surroundings
 from ..machine import NO_THREAD, RAISE
 from . import process_setup, result_commands, run_commands, tool_commands
 from .arguments import WrongUsage, parser
 from .printing import Exit
-
-#: Environment defaults for this command and its children; values that are set already stay.
-ENVIRONMENT = {
-    "DO_NOT_TRACK": "1",  # no network unless a setting names it: Prefect would send usage data
-    # Dask and Prefect keep their own records; Dask reads this when it is imported, and would
-    # undo a level that was set before.
-    "DASK_LOGGING__DISTRIBUTED": "error",
-}
 
 INTERRUPTED = "interrupted; run it again to continue from here"
 
@@ -59,6 +51,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], Exit]] = {
     "settings": tool_commands.settings,
     "schema": tool_commands.schema,
     "models": tool_commands.models,
+    "files": tool_commands.files,
     "init": tool_commands.init,
     "completion": tool_commands.completion_script,
 }
@@ -69,10 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.excepthook = _show
     args = _parsed(sys.argv[1:] if argv is None else argv)
     with ExitStack() as scope:
-        for name, value in ENVIRONMENT.items():
-            scope.enter_context(environment.setting(name, os.environ.get(name, value)))
-        scope.enter_context(environment.with_home())
-        scope.enter_context(environment.loopback_without_proxy())
+        scope.enter_context(surroundings.set_up())
         scope.callback(log.setLevel, log.level)
         log.setLevel(logging.INFO)
         scope.enter_context(sent_to(logging.StreamHandler(), "%(levelname)s %(message)s"))

@@ -52,6 +52,12 @@ def models(args: argparse.Namespace) -> Exit:
     return Exit.FAULT if answer.get("damaged") else Exit.DONE
 
 
+def files(args: argparse.Namespace) -> Exit:
+    from . import infra_files
+
+    return print_answer(args, infra_files.answer(args), infra_files.shown)
+
+
 def init(args: argparse.Namespace) -> Exit:
     from . import init as starting
 

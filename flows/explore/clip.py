@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,13 +14,13 @@ import duckdb
 import numpy as np
 
 from ...tasks import audio, storage
-from ...tasks.audio import decode_int16
 from ...tasks.audio.channels import Listened
 from ...tasks.base.arrays import RATE, Int16s
-from ...tasks.base.errors import CorruptManifest, ItemError, UnsafePlace
+from ...tasks.base.errors import CorruptManifest, ItemError
 from ...tasks.base.json_types import JsonObject
 from ...tasks.base.schema import UTTERANCES_FILE, AudioRow
 from ...tasks.plugins.annotation_kinds import Array, Events
+from ...tasks.published import samples_of
 from ...tasks.recording import Locator
 from ...tasks.settings.job import Job
 from ...tasks.shard_store import annotated, blobs, hidden, muting
@@ -32,38 +31,11 @@ from .loading import first_line, parquet_glob
 from .query import Parameters
 
 LONGEST = 600.0  # s of a source in one response
-ENCODED, DECODED = 400_000_000, 200_000_000  # bytes, samples of a clip: an hour at 48 kHz
 HEARD = 3600.0  # s of a source that the voice detector processes for one response
 POINTS = 2000  # in that response: the largest probability of each stretch
 LATEST = 1e7  # seconds of a recording that can be requested
 RATES = range(1, 1_000_000)  # Hz
 NEIGHBOURS = 3.0  # s before and after a clip that can be played with it
-
-
-def published(version: Path, row: JsonObject) -> tuple[Int16s, int] | None:
-    """The clip from the tar of a local version, if it is in one; int16 [n], Hz."""
-    if row.get("shard") is None or row.get("offset") is None:
-        return None
-    try:
-        path = storage.inside(version, row["shard"])
-    except UnsafePlace:
-        return None
-    if not storage.exists(path):
-        return None
-    with path.open("rb") as file:
-        file.seek(row["offset"])
-        try:
-            with tarfile.open(fileobj=file, mode="r:") as tar:
-                for _ in range(3):
-                    member = tar.next()
-                    if member is None:
-                        return None
-                    if member.name.endswith((".wav", ".flac")):
-                        sound = tar.extractfile(member)
-                        return decode_int16(sound.read(ENCODED), DECODED) if sound else None
-        except (tarfile.TarError, ItemError, OSError):
-            return None
-    return None
 
 
 def of_blob(out: Path, shard: str, row: AudioRow) -> tuple[Int16s, int] | None:
@@ -291,7 +263,7 @@ def _tar(corpus: Corpus, items: Items, key: str) -> tuple[Int16s, int] | None:
         )
     except duckdb.Error as error:  # the version was removed meanwhile, or names no tars
         raise Gone(f"version {items.number} cannot be read any more: {first_line(error)}") from None
-    return published(version, rows[0]) if rows else None
+    return samples_of(version, rows[0]) if rows else None
 
 
 def timeline(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:

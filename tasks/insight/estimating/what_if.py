@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import NotRequired, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ... import corpus
 from ...accounting.ledger import PENDING
 from ...base import logs
-from ...base.errors import CorruptManifest
 from ...corpus import outcome_table
 from ...publish import foreseen, leaks, speakers
-from ...publish.choosing import clip_choice, components
+from ...publish.choosing import components
 from ...settings.job import Job
 from ...shard_store import manifest, recipe
-from ...shard_store.chosen_rules import rules_of
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 NOTHING = outcome_table.FIXED.empty_table()
 
@@ -52,29 +46,11 @@ def with_same_texts(now: Job, then: Job) -> Job:
 
 
 def kept(now: Job, then: Job) -> tuple[KeptClips, KeptClips]:
-    """Items and hours under both settings, from the table of outcomes if that is possible, else
-    from the shards.
-
-    The table is not enough if it is not valid for both settings; if settings of corpus-wide rules
-    differ, whose outcomes in the table are fixed; or if limits let clips pass that have a stored
-    text which is not in the table, because tighter limits had dropped them.
-
-    The rules are SQL here because a million utterances take 0.3 to 2 CPU s, and deciding them again
-    165.
-    """
-    if _splitting(now) != _splitting(then):
-        with logs.silent():  # the run has logged these warnings already
-            before = of_shards(now, splitting=True)
-        return before, of_shards(then, splitting=True)
-    same = corpus.chosen(now) == corpus.chosen(then) and not _by_speaker(now, then)
-    if same and outcome_table.where(now) is not None and outcome_table.where(then) is not None:
-        try:
-            with outcome_table.database(outcome_table.place(now.out)) as database:
-                today, after = (_kept(job, database) for job in (now, then))
-        except (OSError, CorruptManifest):  # the table is damaged
-            return of_shards(now), of_shards(then)
-        return today or of_shards(now), after or of_shards(then)
-    return of_shards(now), of_shards(then)
+    """Items and hours under both settings; with `leaks` if settings of splits differ."""
+    splitting = _splitting(now) != _splitting(then)
+    with logs.silent():  # the run has logged these warnings already
+        before = of_shards(now, splitting)
+    return before, of_shards(then, splitting)
 
 
 def _splitting(job: Job) -> tuple[object, ...]:
@@ -83,33 +59,8 @@ def _splitting(job: Job) -> tuple[object, ...]:
     return package.splits, package.disjoint, package.resplit
 
 
-def _by_speaker(now: Job, then: Job) -> bool:
-    """Whether one of the jobs caps speakers or chooses clips, or the two link speakers
-    differently."""
-    selects = any(
-        job.package.max_hours_per_speaker is not None or clip_choice.restricts(job.package)
-        for job in (now, then)
-    )
-    return selects or recipe.across_recordings(now) != recipe.across_recordings(then)
-
-
-def _kept(job: Job, outcomes: DuckDBPyConnection) -> KeptClips | None:
-    """The same as `kept` for one job, from the table of outcomes; None if a kept clip has a stored
-    text that is not in the table."""
-    measured = outcome_table.passes(outcome_table.measured_rules(job))
-    texts = outcome_table.passes(rules_of("text", job.transcribe.verdicts))
-    drawn = f"NOT {outcome_table.left_out_by_weight(job)}" if job.package.weights else "true"
-    items, seconds, waiting, later, stored = outcomes.execute(
-        "SELECT count(*) FILTER (heard), fsum(seconds) FILTER (heard), count(*) FILTER (NOT heard),"
-        f" fsum(seconds) FILTER (NOT heard), count(*) FILTER ({outcome_table.STORED} AND NOT heard)"
-        f" FROM outcomes WHERE {measured} AND NOT {outcome_table.BEYOND_LIMITS} AND {drawn} "
-        f"AND (NOT heard OR {texts})"
-    ).fetchall()[0]
-    return None if stored else _counted(items, seconds or 0.0, waiting, later or 0.0)
-
-
 def of_shards(job: Job, splitting: bool = False) -> KeptClips:
-    """The same as `kept` for one job, from the manifests; `splitting`: with `leaks`."""
+    """The same as `kept` for one job; `splitting`: with `leaks`."""
     with foreseen.version(job, manifest.shards(job.out)) as version:
         parts = version.utterances(["outcome", "seconds"])
         outcomes = pa.concat_tables(parts) if version.batches else NOTHING

@@ -80,8 +80,8 @@ def _sentence(shares: dict[str, float]) -> str:
     codes = [first, *(code for code in others if shares[code] >= SHOWN)]
     listed = ", ".join(f"{code} {shares[code]:.0%}" for code in codes)
     rest = 1 - sum(shares[code] for code in codes)
-    says = f"no language is stated, and the last run heard {listed}"
+    says = f"no language is set, and the last run heard {listed}"
     says += f", uncertain {rest:.0%}" if rest >= SHOWN else ""
     if shares[first] >= NEARLY_ALL * sum(shares.values()):
-        return f"{says}; if all of it is {first}, state it (language: {first})"
-    return says
+        return f"{says}; if all of it is {first}, set language: {first}"
+    return f"{says}; split the source by language, or set its language"

@@ -116,7 +116,7 @@ def repair(out: Path, fault: CorruptManifest) -> bool:
     if not storage.exists(path):  # already removed because of another row
         return False
     storage.remove(path)
-    log.warning("%s; removed; what it held is made again", fault)
+    log.warning("%s; removed; its results are computed again", fault)
     return True
 
 

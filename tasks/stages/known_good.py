@@ -94,9 +94,8 @@ def blamed(trial: Trial, fate: str, how: str) -> str:
     """A sentence about a plug-in that crashes or fails."""
     made_of = f" ({', '.join(trial.libraries)})" if trial.libraries else ""
     return (
-        f"{trial.name} {fate} on a clip that is known to be good ({how}), so no item is to blame: "
-        f"what it is made of{made_of} does not run on {platform.node()}, or is damaged; install "
-        "it again, or choose another one"
+        f"{trial.name} {fate} in its self-test on {platform.node()} ({how}); no recording is to "
+        f"blame: reinstall what it is made of{made_of}, or choose another one"
     )
 
 

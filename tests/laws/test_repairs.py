@@ -170,7 +170,7 @@ def test_a_damaged_listing_is_no_empty_shard(
     published, again = corpus.run(job)
     assert corpus.content(published.path) == corpus.content(expected.path)
     assert {**again, "shard": None} == {**counts, "shard": None}
-    assert caplog.text.count("; removed; what it held is made again") == len(damaged)
+    assert caplog.text.count("; removed; its results are computed again") == len(damaged)
     assert "gone since the last run" not in caplog.text
     assert not corpus.run(job)[0].new
 

@@ -12,7 +12,7 @@ import pytest
 from tests.faults.command import Site
 from tests.helpers import corpus
 
-WORDS = "one person may be in two"
+WORDS = "the same person may be in two splits"
 
 
 @pytest.fixture
@@ -49,8 +49,7 @@ def test_unknown_speakers_are_told_where_splits_are_asked_for(site: Site) -> Non
     assert told(site, file, "split") == everywhere
     ended = site.command("plan", file)
     assert ended.result["stated"] == [
-        "7 of 7 recordings of the source 'c' do not say who speaks: package.splits keeps their "
-        "speakers apart by recording only, so one person may be in two splits; name speakers in "
+        "Speakers in 'c' are unknown, so the same person may be in two splits: name speakers in "
         "the source (`speaker: parent_folder` of a folder), or set speakers.use=segments to find "
         "them"
     ]
@@ -67,7 +66,7 @@ def test_named_speakers_are_kept_apart(site: Site) -> None:
     plan = planned.result["stated"]
     assert [sentence.partition(":")[0] for sentence in plan] == [
         "Paths name the speaker of 6 of 7 recordings of the source 'c'",
-        "1 of 7 recordings of the source 'c' does not say who speaks",
+        "Speakers of 1 of 7 recordings in 'c' are unknown, so the same person may be in two splits",
     ]
     (site.source / "lone.wav").unlink()
     file = site.settings("all", sources=source(site, speaker="parent_folder"), package=package)

@@ -186,7 +186,7 @@ def test_broken_recordings_count_nowhere(tmp_path: Path) -> None:
     ]
     first = planning.plan(job, None).stated
     assert first[:2] == says
-    assert first[2].startswith("2 of 4 recordings of the source 'c' do not say who speaks")
+    assert first[2].startswith("Speakers of 2 of 4 recordings in 'c' are unknown")
     (tmp_path / "scratch").mkdir()
     assert pipeline.run_shard_stage(job, Here(), tmp_path / "scratch").stated == says
     assert planning.plan(job, job).stated == first

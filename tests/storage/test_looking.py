@@ -62,7 +62,7 @@ def test_damage_is_told_and_repaired_by_a_run(
     shutil.rmtree(out / "datasets")
     shutil.rmtree(out / "manifests/package")
     tampered.run(out)
-    assert caplog.text.count("; removed; what it held is made again") == 1
+    assert caplog.text.count("; removed; its results are computed again") == 1
     assert verify(out / "datasets/v0001") == []
     assert cli.main(["verify", str(out / "datasets/latest"), "--deep"]) == 0
 

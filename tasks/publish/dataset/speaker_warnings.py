@@ -28,9 +28,8 @@ def of_unknown(facts: DatasetJson) -> str | None:
         return None
     hours = facts["seconds"]["packaged"] / 3600
     return (
-        f"nobody knows who speaks in {unknown:.3f} of {hours:.3f} h, so the splits keep recordings "
-        "apart there, but one person may be in two of them; name speakers in the sources, or set "
-        "speakers.use=segments to find them"
+        f"speakers of {unknown:.3f} of {hours:.3f} h are unknown, so the same person may be in two "
+        "splits; name speakers in the sources, or set speakers.use=segments to find them"
     )
 
 

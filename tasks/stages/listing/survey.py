@@ -379,13 +379,12 @@ class Stated:
         unknown = self._count(UNKNOWN)
         if not unknown:
             return None
-        whose = "its speaker" if unknown == 1 else "their speakers"
-        verb = "does" if unknown == 1 else "do"
+        of = counted(self._count(0), "recording")
+        whose = "Speakers" if unknown == self._count(0) else f"Speakers of {unknown} of {of}"
         return (
-            f"{unknown} of {counted(self._count(0), 'recording')} of the source "
-            f"{self.dataset!r} {verb} not say who speaks: package.splits keeps {whose} apart by "
-            "recording only, so one person may be in two splits; name speakers in the source "
-            "(`speaker: parent_folder` of a folder), or set speakers.use=segments to find them"
+            f"{whose} in {self.dataset!r} are unknown, so the same person may be in two splits: "
+            "name speakers in the source (`speaker: parent_folder` of a folder), or set "
+            "speakers.use=segments to find them"
         )
 
 

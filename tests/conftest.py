@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.helpers import authorities, prefect_database, shared_server
+from tests.helpers import authorities, prefect_database, shared_server, tiers
 
 if TYPE_CHECKING:
     from tests.faults.kills import Tally
@@ -87,6 +87,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection(session: pytest.Session) -> None:
     """Searches for garbage among what modules define cost a third of the collection's CPU."""
     gc.disable()
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` is applied, which is told of more markers here
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tiers.choose(config, items)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -168,7 +168,8 @@ def pages() -> list[Path]:
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     found = (ROOT / name for name in sorted(set(listed.stdout.split())))
-    return [path for path in found if path.exists()]
+    # The package shows pages of infra/ once more, by links.
+    return [path for path in found if path.exists() and not path.is_symlink()]
 
 
 def renewed(text: str) -> str:

@@ -6,9 +6,7 @@ One model and one pass over the clips serve all tests here; a window costs a sec
 from __future__ import annotations
 
 import json
-import os
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +14,7 @@ import soundfile as sf
 import soxr
 from numpy.typing import NDArray
 
+from tests.helpers.fetched import CORPUS
 from uttermill.tasks import scoring, speech
 from uttermill.tasks.asr import SharedWindow, SpeechClip, Transcript, faster_whisper
 from uttermill.tasks.asr._whisper import whole_clips
@@ -24,7 +23,6 @@ from uttermill.tasks.base.errors import ConfigError
 RATE = 16000
 BEFORE, AFTER = 0.5, 1.0  # s of silence around the first clip
 PLAIN = {"device": "cpu", "threads": 1}
-CORPUS = os.environ.get("UTTERMILL_CORPUS")
 
 
 @pytest.fixture(scope="module")
@@ -179,12 +177,12 @@ def test_sentences_of_one_window_are_told_apart(
     assert list(backend.transcribe(clips[1:])) == heard[1:]
 
 
-@pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set")
+@pytest.mark.needs("corpus")
 def test_a_sentence_in_another_language_than_its_window_is_heard_in_its_own(
     backend: faster_whisper.Backend,
 ) -> None:
     """Real speech: one German sentence between three English ones."""
-    place, pause = Path(CORPUS or ""), np.zeros(RATE // 2, np.float32)
+    place, pause = CORPUS, np.zeros(RATE // 2, np.float32)
     listed = map(json.loads, (place / "manifest.jsonl").read_text().splitlines())
     rows = {row["path"]: row for row in listed}
     said = [

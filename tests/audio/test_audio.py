@@ -31,6 +31,7 @@ import soundfile as sf
 from numpy.typing import NDArray
 
 from tests.helpers import bombs
+from tests.helpers.fetched import CORPUS
 from uttermill.tasks import audio
 from uttermill.tasks.audio.damage.mp3 import crc16
 from uttermill.tasks.base.errors import CODES, ItemError
@@ -769,9 +770,9 @@ def outcome(locator: Locator) -> float | str:
         return error.code
 
 
-@pytest.mark.skipif("UTTERMILL_CORPUS" not in os.environ, reason="UTTERMILL_CORPUS is not set")
+@pytest.mark.needs("corpus")
 def test_every_file_of_the_corpus_decodes_or_has_a_code() -> None:
-    corpus = Path(os.environ["UTTERMILL_CORPUS"])
+    corpus = CORPUS
     for line in (corpus / "manifest.jsonl").read_text().splitlines():
         stated = json.loads(line)
         found = outcome(Locator(str(corpus / stated["path"])))

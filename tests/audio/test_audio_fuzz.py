@@ -29,9 +29,7 @@ def batch(seed: int, first: int, count: int, folder: Path) -> dict[str, Any]:
         "tests.helpers.mutated",
         *map(str, (seed, first, count, folder)),
     ]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, timeout=60 + count // 20, check=False
-    )
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=600 + count, check=False)
     if done.returncode:
         at = (folder / "at").read_text() if (folder / "at").exists() else "none"
         words = done.stderr.decode(errors="replace")[-2000:]

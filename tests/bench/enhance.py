@@ -24,7 +24,7 @@ import numpy as np
 import soxr
 
 from tests.bench.corpus_speech import RATE, Floats, read, transcribed
-from tests.helpers.fetched import GTCRN
+from tests.helpers.fetched import lacks
 from uttermill.tasks import plugins, resample
 from uttermill.tasks.asr import SpeechClip
 from uttermill.tasks.audio import Clip
@@ -39,7 +39,11 @@ MUSIC, REAL = ("moh_manolo_camp.wav",), tuple(f"sb_noise{n}.wav" for n in range(
 WAYS = {
     "deepfilter": Plugin.model_validate({"use": "deepfilter", "limit_db": None}),
     "deepfilter, 12 dB": Plugin(use="deepfilter"),
-    **({"gtcrn": Plugin.model_validate({"use": "gtcrn", "limit_db": None})} if GTCRN else {}),
+    **(
+        {"gtcrn": Plugin.model_validate({"use": "gtcrn", "limit_db": None})}
+        if not lacks("gtcrn")
+        else {}
+    ),
 }
 
 

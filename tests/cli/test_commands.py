@@ -18,7 +18,7 @@ from tests.helpers.shared_server import Server
 from uttermill.flows import cli
 from uttermill.flows.server.server import using
 
-pytestmark = [pytest.mark.cluster, pytest.mark.server]
+pytestmark = [pytest.mark.quick, pytest.mark.cluster, pytest.mark.server]
 
 SETTINGS = ("transcribe.backend.use=fake", "shard.hours=0.001")
 

@@ -38,7 +38,7 @@ def completed(script: Path, home: Path, *words: str) -> list[str]:
     quoted = " ".join(f"'{word}'" for word in ("uttermill", *words))
     asked = ASK.format(script=script, words=quoted)
     done = subprocess.run(
-        [BASH, "--norc", "-c", asked], cwd=home, capture_output=True, text=True, timeout=30
+        [BASH, "--norc", "-c", asked], cwd=home, capture_output=True, text=True, timeout=120
     )
     assert done.stderr == ""
     return done.stdout.split()

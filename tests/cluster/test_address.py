@@ -145,8 +145,8 @@ def test_a_scheduler_that_is_lost_is_one_sentence_and_loses_nothing(
             else:
                 assert soon(lambda: "no worker has joined" in run.stderr(), 60), run.stderr()
         began = time.monotonic()
-        ended = run.end(60)
-        assert time.monotonic() - began < 20
+        ended = run.end()
+        assert time.monotonic() - began < 60
         assert ended.code == 1
         assert "the connection to the Dask scheduler was lost; finished work is" in ended.error
         assert "Traceback" not in ended.stderr

@@ -266,6 +266,7 @@ def test_preload_names_what_is_missing() -> None:
 # With one
 
 
+@pytest.mark.quick
 @pytest.mark.cluster
 def test_workers_are_capped_whatever_the_parent_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -357,6 +358,7 @@ def test_workers_that_die_while_their_logs_are_connected_end_nothing(tmp_path: P
         assert dying.submit(abs, -1).result(60) == 1
 
 
+@pytest.mark.quick
 @pytest.mark.cluster
 def test_a_killed_worker_fails_its_call_only_and_its_replacement_is_proven(
     cluster: Cluster,
@@ -375,6 +377,7 @@ def test_a_killed_worker_fails_its_call_only_and_its_replacement_is_proven(
     assert not any(fact["daemon"] for fact in seen.values())
 
 
+@pytest.mark.quick
 @pytest.mark.cluster
 def test_a_call_past_its_deadline_is_ended_with_its_process(cluster: Cluster) -> None:
     future = cluster.submit(hold_the_gil)
@@ -383,7 +386,7 @@ def test_a_call_past_its_deadline_is_ended_with_its_process(cluster: Cluster) ->
     assert cluster.restart_worker_of(future)
     assert future.cancelled()
     ended = cluster.submit(abs, -2)
-    assert ended.result(timeout=10) == 2
+    assert ended.result(timeout=60) == 2
     assert not cluster.restart_worker_of(ended)
 
 
@@ -396,11 +399,12 @@ def test_close_is_quick_even_when_a_worker_holds_the_gil(tmp_path: Path) -> None
     start = time.monotonic()
     busy.close()
     busy.close()
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 30, "nobody waits for the hour in C code"
     assert gone(pid)
     assert not (tmp_path / "s").exists()
 
 
+@pytest.mark.quick
 @pytest.mark.cluster
 def test_another_version_does_not_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask_config, "version", lambda name: "9.9")

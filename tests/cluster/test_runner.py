@@ -58,6 +58,7 @@ def calls_of(marks: Path, shard: str) -> list[str]:
     return (marks / shard).read_text().split()
 
 
+@pytest.mark.quick
 @pytest.mark.cluster
 def test_one_death_is_one_retry(cluster: Cluster, tmp_path: Path) -> None:
     dispatcher = Dispatcher(cluster)
@@ -66,6 +67,7 @@ def test_one_death_is_one_retry(cluster: Cluster, tmp_path: Path) -> None:
     assert dispatcher.losses == Losses(deaths=1)
 
 
+@pytest.mark.quick
 @pytest.mark.cluster
 def test_a_poison_shard_is_isolated_and_innocent_ones_run_once(
     cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -107,6 +109,7 @@ def test_what_kills_even_the_isolating_worker_ends_the_run(
     assert calls_of(tmp_path, "hopeless") == ["shared"] * 2 + ["isolated"] * 4
 
 
+@pytest.mark.quick
 @pytest.mark.cluster
 def test_errors_of_the_function_come_back_unchanged(cluster: Cluster, tmp_path: Path) -> None:
     dispatcher = Dispatcher(cluster)
@@ -131,7 +134,7 @@ def test_an_interrupt_ends_what_runs(cluster: Cluster, tmp_path: Path) -> None:
             3,
             cancel=dispatcher.cancel,
         )
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 50, "before a shard's minute is over"
     assert not (tmp_path / "sleep-3").exists()
 
 

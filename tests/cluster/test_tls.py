@@ -50,6 +50,7 @@ def cluster(mine: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> I
         yield made
 
 
+@pytest.mark.quick
 @pytest.mark.cluster
 def test_all_traffic_is_encrypted(cluster: Cluster) -> None:
     client = cluster.client
@@ -70,6 +71,7 @@ def test_a_client_by_address_needs_the_certificate(
         assert second.submit(abs, -5).result() == 5
 
 
+@pytest.mark.quick
 @pytest.mark.cluster
 @pytest.mark.filterwarnings(
     "ignore::RuntimeWarning", "ignore::ResourceWarning"

@@ -76,12 +76,12 @@ def test_one_signal_ends_a_run_that_waits_for_its_first_worker(
         assert soon(lambda: "no worker has joined" in run.stderr(), 60), run.stderr()
         began = time.monotonic()
         os.kill(run.pid, number)
-        ended = run.end(30)
+        ended = run.end()
         took = time.monotonic() - began
-        assert run.none_left(5.0), run.alive()
+        assert run.none_left(), run.alive()
     assert ended.code == code, ended.stderr
     assert "Traceback" not in ended.stderr
-    assert took < 8
+    assert took < 30, "no job is waited for"
     assert listed(queue / "over") == listed(queue / "jobs") != []
 
 

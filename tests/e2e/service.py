@@ -20,7 +20,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import ArtifactFilter, FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, State, StateType, TaskRun
 
-from tests.faults.command import ROOT, TOKEN, Site, alive, soon
+from tests.faults.command import LONGEST, PATIENCE, ROOT, TOKEN, Site, alive, soon
 from tests.helpers import signals
 from uttermill.flows.run import run_folder
 from uttermill.flows.server.server import using
@@ -34,7 +34,7 @@ def command(site: Site, *arguments: str) -> None:
     """`python ...` at the repository's root, to an end without an error."""
     done = subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, env=site.surroundings() | EAGER,
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LONGEST, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -171,7 +171,7 @@ def state(run: UUID) -> State[Any]:
     return found
 
 
-def end_of(run: UUID, seconds: float = 120) -> State[Any]:
+def end_of(run: UUID, seconds: float = PATIENCE) -> State[Any]:
     """The terminal state of a flow run."""
     assert soon(lambda: state(run).is_final(), seconds, every=0.5), state(run)
     return state(run)

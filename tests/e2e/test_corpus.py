@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,15 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.faults.command import Site
+from tests.helpers.fetched import CORPUS
 from uttermill.tasks.base.errors import CODES
 from uttermill.tasks.publish.upkeep.verify import verify
 
-CORPUS = os.environ.get("UTTERMILL_CORPUS")
-if CORPUS:
-    CORPUS = str(Path(CORPUS).resolve())  # the command runs elsewhere
 pytestmark = [
-    pytest.mark.cluster, pytest.mark.timeout(1200),
-    pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set"),
+    pytest.mark.cluster,
+    pytest.mark.needs("corpus"),
 ]  # fmt: skip
 
 
@@ -49,16 +46,15 @@ def test_the_whole_corpus_is_accounted_for(
     tmp_path: Path, run: Callable[..., Any], long: bool
 ) -> None:
     """By night with its folder of long recordings, which is half of its audio."""
-    assert CORPUS
-    folders = [p for p in sorted(Path(CORPUS).iterdir()) if p.is_dir() and p.name != "long"]
-    sources = [CORPUS] if long else [str(path) for path in folders]
+    folders = [p for p in sorted(CORPUS.iterdir()) if p.is_dir() and p.name != "long"]
+    sources = [str(CORPUS)] if long else [str(path) for path in folders]
     chosen = [word for source in sources for word in ("--source", source)]
     fake = ("--set", "transcribe.backend.use=fake")
     result = run(tmp_path / "out", *chosen, *fake, apart=True)
     version = Path(result["dataset"])
     assert verify(version) == []
     ledger = pq.read_table(version / "ledger.parquet")
-    broken = {p.name for p in (Path(CORPUS) / "broken").iterdir() if p.suffix != ".raw"}
+    broken = {p.name for p in (CORPUS / "broken").iterdir() if p.suffix != ".raw"}
     listed = {Path(p).name for p in ledger["source_path"].to_pylist() if "/broken/" in p}
     assert listed == broken, "every broken file is in the ledger"
     failed = ledger.filter(pc.equal(ledger["outcome"], "failed"))
@@ -76,14 +72,12 @@ def test_the_whole_corpus_is_accounted_for(
 @pytest.mark.parametrize("step", [10, pytest.param(2, marks=pytest.mark.nightly)])
 def test_librispeech_with_whisper_base(tmp_path: Path, run: Callable[..., Any], step: int) -> None:
     """Every so many of its clips."""
-    assert CORPUS
-    rows = [json.loads(line) for line in (Path(CORPUS) / "manifest.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (CORPUS / "manifest.jsonl").read_text().splitlines()]
     chosen = [row for row in rows if row["path"].startswith("en/librispeech/")][::step]
     listing = tmp_path / "libri.jsonl"
     listing.write_text(
         "".join(
-            json.dumps({"wav": str(Path(CORPUS) / r["path"]), "key": f"k{i}", "txt": r["text"]})
-            + "\n"
+            json.dumps({"wav": str(CORPUS / r["path"]), "key": f"k{i}", "txt": r["text"]}) + "\n"
             for i, r in enumerate(chosen)
         )
     )

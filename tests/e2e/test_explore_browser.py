@@ -27,7 +27,7 @@ import pytest
 import soundfile as sf
 import uvicorn
 
-from tests.e2e.test_report_browser import CHROMIUM, browser
+from tests.e2e.test_report_browser import browser
 from tests.helpers import corpus, tiers
 from tests.insight.test_report import EVIL, recorded
 from uttermill.flows import formatting
@@ -38,7 +38,7 @@ from uttermill.tasks.storage import versions
 
 __all__ = ["browser"]  # a fixture
 pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine"),
+    pytest.mark.needs("chromium"),
 ]
 TOKEN = "token-of-the-test"
 VIEWS = {
@@ -140,7 +140,7 @@ class Pages:
         self.contexts.append(context)
         return context
 
-    def page(self, served: Served, view: str, context: Any = None, wait_ms: int = 60_000) -> Any:
+    def page(self, served: Served, view: str, context: Any = None, wait_ms: int = 120_000) -> Any:
         from playwright.sync_api import TimeoutError as Late
 
         page = (context or self.context()).new_page()
@@ -190,11 +190,11 @@ def picture(page: Any, name: str) -> None:
 
 
 def wait(page: Any, condition: str) -> None:
-    for _ in range(200):
+    for _ in range(2000):
         if page.evaluate(f"() => {condition}"):
             return
         page.wait_for_timeout(50)
-    raise AssertionError(f"not within 10 s: {condition}")
+    raise AssertionError(f"not within 100 s: {condition}")
 
 
 def decisions(served: Served) -> list[tuple[str, str | None, str]]:

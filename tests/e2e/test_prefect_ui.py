@@ -24,9 +24,10 @@ from prefect.client.schemas.filters import ArtifactFilter
 from prefect.types.entrypoint import EntrypointType
 
 from tests.e2e import service
-from tests.e2e.test_report_browser import CHROMIUM, FLAGS
+from tests.e2e.test_report_browser import FLAGS
 from tests.faults.command import Site
 from tests.helpers import corpus, prefect_database, tiers
+from tests.helpers.fetched import CHROMIUM
 from tests.helpers.shared_server import Server
 from tests.recording.test_urls import datajuicer, folder, hf_parquet, jsonl, kaldi, tar
 from uttermill.flows.prepare import prepare
@@ -39,7 +40,7 @@ from uttermill.tasks.base import shelves
 pytestmark = [
     pytest.mark.server,
     pytest.mark.cluster,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine"),
+    pytest.mark.needs("chromium"),
 ]
 
 
@@ -204,7 +205,7 @@ def page(context: Any) -> Iterator[Any]:
     page = context.new_page()
     faults: list[str] = []
     page.on("pageerror", lambda error: faults.append(str(error)))
-    page.set_default_timeout(30_000)
+    page.set_default_timeout(120_000)
     yield page
     page.close()
     assert faults == []
@@ -246,7 +247,7 @@ def test_the_form(page: Any, made: Made, pictures: Path) -> None:
 
     page.route("**/create_flow_run", refuse)
     page.get_by_role("button", name="Submit").click()
-    for _ in range(100):
+    for _ in range(2000):
         if sent:
             break
         page.wait_for_timeout(50)

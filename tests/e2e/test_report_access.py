@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.test_report_browser import CHROMIUM, browser, path
+from tests.e2e.test_report_browser import browser, path
 
 pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine"),
+    pytest.mark.needs("chromium"),
 ]
 __all__ = ["browser", "path"]  # fixtures
 

@@ -7,7 +7,6 @@ and downloads nothing.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,13 @@ from typing import Any
 import pytest
 
 from tests.helpers import corpus
+from tests.helpers.fetched import CHROMIUM
 from tests.insight.test_report import EVIL, job_of, recorded
 from uttermill.tasks.insight import report as making
 from uttermill.tasks.settings import TranscribeSettings
 
 #: The shell is the same engine without windows and their toolbars, which take each context of the
 #: whole browser half a second of CPU.
-CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 #: As root and without a network: no sandbox, and nothing that looks for hosts at its start. Without
 #: a sound device, since PulseAudio would leave a folder behind.
 FLAGS = [
@@ -30,7 +29,7 @@ FLAGS = [
     "--autoplay-policy=no-user-gesture-required",
 ]  # fmt: skip
 pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine"),
+    pytest.mark.needs("chromium"),
 ]
 
 
@@ -88,7 +87,7 @@ def page(scheme: str, browser: Any, path: Path) -> Iterator[Any]:
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("request", lambda r: faults.append(r.url[:80])
             if not r.url.startswith(("file:", "data:")) else None)  # fmt: skip
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(120_000)
     page.goto(path.as_uri())
     yield page
     context.close()
@@ -97,11 +96,11 @@ def page(scheme: str, browser: Any, path: Path) -> Iterator[Any]:
 
 def wait(page: Any, condition: str) -> None:
     """Until a condition holds; Playwright's own way evaluates texts, which the page forbids."""
-    for _ in range(200):
+    for _ in range(2000):
         if page.evaluate(f"() => {condition}"):
             return
         page.wait_for_timeout(50)
-    raise AssertionError(f"not within 10 s: {condition}")
+    raise AssertionError(f"not within 100 s: {condition}")
 
 
 def test_a_clip_plays(page: Any) -> None:

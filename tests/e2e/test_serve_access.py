@@ -24,16 +24,17 @@ from prefect.client.schemas.filters import DeploymentFilter
 from prefect.client.schemas.objects import FlowRun
 
 from tests.e2e import service
-from tests.e2e.test_report_browser import CHROMIUM, FLAGS
+from tests.e2e.test_report_browser import FLAGS
 from tests.faults.command import Site, Started, soon
 from tests.helpers import corpus, prefect_database, tiers
+from tests.helpers.fetched import CHROMIUM
 from uttermill.flows.server.server import using
 
 EVIL = "evil.example"  # the browser is told that it is this machine
 pytestmark = [
     pytest.mark.server,
     pytest.mark.cluster,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine"),
+    pytest.mark.needs("chromium"),
 ]
 
 #: Reads the deployments and starts a run of another program, in every way that a page has.
@@ -154,7 +155,7 @@ def opened(browser: Any) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": 1280, "height": 1200})
     try:
         page = context.new_page()
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(120_000)
         yield page
     finally:
         context.close()

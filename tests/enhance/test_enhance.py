@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from tests.helpers import corpus, tiny_onnx
-from tests.helpers.fetched import needs_gtcrn
+from tests.helpers.fetched import CORPUS
 from uttermill.tasks import plugins, resample
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.base.errors import ConfigError, ItemError
@@ -26,10 +25,6 @@ from uttermill.tasks.settings.job import Job
 from uttermill.tasks.stages import pcm
 
 Floats = NDArray[np.float32]
-CORPUS = Path(os.environ.get("UTTERMILL_CORPUS", ""))
-needs_corpus = pytest.mark.skipif(
-    "UTTERMILL_CORPUS" not in os.environ, reason="UTTERMILL_CORPUS is not set"
-)
 QUIETER = "tests.plugins.quieter"
 SHAPE, N_FFT, HOP = (1, 4, 65, 8), 128, 32  # of a separator
 
@@ -62,7 +57,7 @@ def noise(seed: int, count: int) -> Floats:
 
 ENHANCERS = [
     "deepfilter",
-    pytest.param("gtcrn", marks=needs_gtcrn),
+    pytest.param("gtcrn", marks=pytest.mark.needs("gtcrn")),
     "separator_onnx",
 ]
 
@@ -103,7 +98,7 @@ def spoken(rate: int, seconds: float = 8.0) -> Floats:
     return found
 
 
-@needs_corpus
+@pytest.mark.needs("corpus")
 @pytest.mark.parametrize("name", ENHANCERS[:2])
 def test_noise_goes_and_speech_stays_in_its_place(name: str, tmp_path: Path) -> None:
     rate = plugins.ENHANCE.load(name).RATE
@@ -119,7 +114,7 @@ def test_noise_goes_and_speech_stays_in_its_place(name: str, tmp_path: Path) -> 
         assert si_sdr(np.roll(made, lag), clean) < si_sdr(made, clean)
 
 
-@needs_corpus
+@pytest.mark.needs("corpus")
 def test_chunks_of_deepfilter_are_near_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("uttermill.tasks.enhance.deepfilter.CHUNK", 800)
     clean = spoken(48_000, 14.0)

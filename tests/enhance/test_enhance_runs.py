@@ -17,7 +17,6 @@ import pytest
 import soundfile as sf
 
 from tests.helpers import corpus, random_access, tiny_onnx
-from tests.helpers.fetched import needs_gtcrn
 from tests.helpers.published import sha256
 from uttermill.flows import checks, settings
 from uttermill.flows.explore import clip
@@ -357,7 +356,9 @@ def odd(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("use", ["deepfilter", pytest.param("gtcrn", marks=needs_gtcrn)])
+@pytest.mark.parametrize(
+    "use", ["deepfilter", pytest.param("gtcrn", marks=pytest.mark.needs("gtcrn"))]
+)
 def test_odd_recordings_fall_alone(
     tmp_path: Path, use: str, request: pytest.FixtureRequest
 ) -> None:

@@ -526,7 +526,7 @@ def served(out: Path) -> Iterator[dict[str, Any]]:
     assert line, child.stderr.read()
     yield json.loads(line)
     child.send_signal(signal.SIGTERM)
-    child.wait(20)
+    child.wait(60)
     watchdog.cancel()
     assert child.returncode == 130
     assert child.stdout.read() == "", "one object, also when it ends"

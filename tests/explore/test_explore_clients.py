@@ -305,9 +305,9 @@ def test_ctrl_c_while_clients_hang(explorer: app.Explorer, hanging: Hanging) -> 
         time.sleep(0.2)
         began = time.monotonic()
         server.should_exit = True
-        thread.join(30)
+        thread.join(120)
     assert not thread.is_alive()
-    assert time.monotonic() - began < access.END_SECONDS + 10
+    assert time.monotonic() - began < access.END_SECONDS + 60
 
 
 def test_what_takes_long_ends_with_the_explorer(explorer: app.Explorer) -> None:
@@ -320,8 +320,8 @@ def test_what_takes_long_ends_with_the_explorer(explorer: app.Explorer) -> None:
         began = time.monotonic()
         corpus.end()
         with pytest.raises(Exception, match="INTERRUPT"):
-            slow.result(20)
-        assert time.monotonic() - began < 10
+            slow.result(60)
+        assert time.monotonic() - began < 60
     with pytest.raises(Ended):
         corpus.rows("SELECT 1")
     with pytest.raises(Ended):

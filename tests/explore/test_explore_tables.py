@@ -267,4 +267,4 @@ def test_a_query_ends(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> No
     begun = time.monotonic()
     sql = "SELECT count(*) FROM range(1000000) a, range(1000000) b, range(1000) c"
     assert "took more than 3 s" in asked(client, sql, 400)["error"]
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 60

@@ -37,8 +37,10 @@ from uttermill.tasks import pipeline
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "UTTERMILL_TEST_TOKEN"
-PATIENCE = 120.0  # s; a loaded machine
-LONGEST = 240.0  # s; a command, to its end
+#: Seconds; ten times and more what a quiet machine takes.
+PATIENCE = 300.0
+LONGEST = 600.0  # a command, to its end
+GONE = 20.0  # what has ended, with all that it started
 
 
 def soon(true: Callable[[], Any], seconds: float = PATIENCE, every: float = 0.02) -> bool:
@@ -142,7 +144,7 @@ class Started:
         took = time.monotonic() - self._began
         return Ended(code, answer(self.stdout()), self.stderr(), took)
 
-    def none_left(self, seconds: float = 15.0) -> bool:
+    def none_left(self, seconds: float = GONE) -> bool:
         return soon(lambda: not self.alive(), seconds, every=0.1)
 
     def __enter__(self) -> Started:
@@ -233,7 +235,7 @@ class Site:
         """Any command in a process of its own, to its end; nothing of it may be left then."""
         with self.start(*arguments, "--json") as started:
             ended = started.end(seconds)
-            assert started.none_left(2.0), started.alive()
+            assert started.none_left(), started.alive()
         return ended
 
     def command(self, *arguments: str | Path) -> Ended:
@@ -255,7 +257,7 @@ class Site:
             scope.enter_context(redirect_stdout(out))
             scope.enter_context(redirect_stderr(err))
             code = cli.main([*map(str, arguments), "--json"])
-        assert soon(lambda: not alive(token, tracker=False), 2.0, every=0.1), alive(token)
+        assert soon(lambda: not alive(token, tracker=False), GONE, every=0.1), alive(token)
         return Ended(code, answer(out.getvalue()), err.getvalue(), time.monotonic() - began)
 
     def undisturbed(self, settings: Path) -> Path:

@@ -43,6 +43,7 @@ def test_the_library_that_kills_is_found() -> None:
     assert libraries.fatal({"json": "loads", "no_such_module": "x"}) is None, "that is told so"
 
 
+@pytest.mark.quick
 @pytest.mark.cluster
 def test_a_run_names_the_library(bare: Site) -> None:
     corpus.make(bare.source, 2)
@@ -172,6 +173,7 @@ def test_all_that_has_a_model_is_tried(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.needs("speakers")
 def test_the_voice_is_one_to_a_diarizer() -> None:
     """So that its embedding runs, too."""
     diarizer = DIARIZERS.load("segments")
@@ -179,11 +181,12 @@ def test_the_voice_is_one_to_a_diarizer() -> None:
     assert turn.voice
 
 
+@pytest.mark.full
 def test_what_hangs_or_takes_all_memory_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(known_good, "_passed", set())
-    monkeypatch.setattr(isolate, "START", 8.0)
+    monkeypatch.setattr(isolate, "START", 30.0)
     pcm: Any = {"recording": "c/r00.wav"}
     unit = Unit("a", pcm, "shard-000000", None, None)
     for how, words in ("hang", "no result within"), ("memory", "its process grew beyond"):
@@ -196,6 +199,7 @@ def test_what_hangs_or_takes_all_memory_is_named(
             next(isolate.results("transcribe", job, [unit]))
 
 
+@pytest.mark.full
 def test_a_rehearsal_says_what_ran_and_what_did_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

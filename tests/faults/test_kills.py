@@ -70,7 +70,7 @@ def killed_at(site: Site, settings: Path, where: str) -> None:
         assert run.workers()
         run.kill()
         began = time.monotonic()
-        assert run.none_left(15.0), run.alive()
+        assert run.none_left(60.0), run.alive()
         print(f"\n{where}: workers gone {time.monotonic() - began:.1f} s after the run's process")
     held.unlink()
     hold.unlink()
@@ -81,6 +81,7 @@ def ready(site: Site) -> bool:
     return any(site.temp.rglob("worker-*/tmp"))
 
 
+@pytest.mark.quick
 def test_one_death_of_a_worker_in_each_stage_and_three_in_a_tar(
     site: Site, reference: Path
 ) -> None:
@@ -95,7 +96,7 @@ def test_one_death_of_a_worker_in_each_stage_and_three_in_a_tar(
         # As if one of them had died while it wrote.
         (site.home / "deaths/manifests/filter/.half.tmp").touch()
         ended = run.end()
-        assert run.none_left(2.0), run.alive()
+        assert run.none_left(), run.alive()
     assert ended.code == 0, ended.stderr
     assert list(site.gate.iterdir()) == []  # each of them happened
     assert ended.result["deaths"] == {"deaths": len(GATES) + 2, "timeouts": 0, "isolated": 0}

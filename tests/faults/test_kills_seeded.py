@@ -55,7 +55,7 @@ from uttermill.flows.settings import parse
 from uttermill.tasks import storage
 from uttermill.tasks.storage import temporary
 
-pytestmark = [pytest.mark.server, pytest.mark.cluster, pytest.mark.kills]
+pytestmark = [pytest.mark.server, pytest.mark.cluster]
 
 COUNT = 12
 PACE = 0.03  # s an item, in every stage: so wide is what a kill has to hit
@@ -149,7 +149,7 @@ def suffered(striker: Striker, name: str, left: list[Kill]) -> list[Kill]:
             else:
                 ended = run.end()
                 assert ended.code == 0, ended.stderr
-                assert run.none_left(2.0), run.alive()
+                assert run.none_left(), run.alive()
                 break
     sound(site, site.home / name)
     if not striker.tally.chains:  # once is enough
@@ -163,7 +163,7 @@ def suffered(striker: Striker, name: str, left: list[Kill]) -> list[Kill]:
 def gone(site: Site, run: Started, kill: Kill) -> None:
     """All of a killed run ends by itself; an impatient user does not wait for that."""
     if kill.patient:
-        assert run.none_left(15.0), run.alive()
+        assert run.none_left(60.0), run.alive()
 
 
 def test_kills(
@@ -220,6 +220,7 @@ def whole(alone: Site) -> bool:
 # The plan
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("seed", range(20))
 def test_the_plan_hits_everybody_everywhere(seed: int) -> None:
     chains = plan(60, seed)
@@ -235,6 +236,7 @@ def test_the_plan_hits_everybody_everywhere(seed: int) -> None:
         assert moments == sorted(set(moments))
 
 
+@pytest.mark.quick
 def test_a_temporary_file_in_the_record_of_a_killed_run_goes(tmp_path: Path) -> None:
     settings = parse({"sources": [{"kind": "folder", "path": str(tmp_path)}], "out": str(tmp_path)})
     left = tmp_path / "runs/killed/.settings.tmp"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import corpus
-from tests.helpers.fetched import needs_distillmos
+from tests.helpers.fetched import CORPUS
 from uttermill.flows import checks
 from uttermill.flows.settings import PrepareSettings
 from uttermill.tasks import plugins
@@ -22,8 +21,6 @@ from uttermill.tasks.filters.distillmos import WINDOW, windows
 from uttermill.tasks.models import model_files
 from uttermill.tasks.plugins.rules import judge
 
-CORPUS = os.environ.get("UTTERMILL_CORPUS")
-on_corpus = pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set")
 #: What the package distillmos 0.9.1 says of recordings at 16 and 8 kHz (PyTorch 2.2.2).
 PACKAGE = {
     "en/librispeech/1688-142285-0000.flac": 3.9594,
@@ -87,13 +84,12 @@ def test_a_window_and_a_quieter_one_look_alike() -> None:
     assert np.isfinite(distillmos.spectrum(np.zeros(WINDOW, np.float32))).all()
 
 
-@on_corpus
-@needs_distillmos
+@pytest.mark.needs("corpus", "distillmos")
 @pytest.mark.parametrize("name", PACKAGE)
 def test_scores_are_the_packages(name: str) -> None:
     from tests.bench.corpus_speech import read
 
-    samples = read(Path(str(CORPUS)) / name)
+    samples = read(CORPUS / name)
     assert score(samples, compat="package") == pytest.approx(PACKAGE[name], abs=2e-3)
     assert score(samples) == pytest.approx(PACKAGE[name], abs=0.6), "as it is, only near"
     noisy = samples + np.random.default_rng(0).normal(0, 0.05, len(samples)).astype(np.float32)
@@ -106,7 +102,7 @@ def test_scores_are_the_packages(name: str) -> None:
     assert rejection.reason == "low_distillmos"
 
 
-@needs_distillmos
+@pytest.mark.needs("distillmos")
 def test_what_has_no_score() -> None:
     assert score(np.zeros(0, np.float32)) is None
     spoilt = corpus.speech(0, 9.0, RATE)[:, 0].astype(np.float32)

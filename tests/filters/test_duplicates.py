@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from tests.helpers import fuzz
 from tests.helpers.corpus import speech
+from tests.helpers.fetched import CORPUS
 from uttermill.flows.demo.corpus import ENGLISH, Line, encode, speak
 from uttermill.tasks.audio import Clip, open_stream
 from uttermill.tasks.base.arrays import Int64s
@@ -336,13 +336,13 @@ def _mixed() -> list[bytes]:
     return _MADE
 
 
-@pytest.mark.skipif("UTTERMILL_CORPUS" not in os.environ, reason="needs the real corpus")
+@pytest.mark.needs("corpus")
 def test_the_corpus_has_these_copies_and_no_others() -> None:
     import json
 
     from uttermill.tasks.base.errors import ItemError
 
-    folder = Path(os.environ["UTTERMILL_CORPUS"])
+    folder = CORPUS
     names, prints = [], []
     for line in (folder / "manifest.jsonl").read_text().splitlines():
         row = json.loads(line)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import soxr
 
 from tests.filters.test_measures import measured, number, reason
 from tests.helpers import fetched
+from tests.helpers.fetched import CORPUS
 from uttermill.tasks import plugins
 from uttermill.tasks.audio import Clip, open_stream
 from uttermill.tasks.filters import (
@@ -25,11 +25,7 @@ from uttermill.tasks.filters import (
 from uttermill.tasks.plugins.rules import judge
 from uttermill.tasks.recording import Locator
 
-CORPUS = Path(os.environ.get("UTTERMILL_CORPUS", ""))
-
-pytestmark = pytest.mark.skipif(
-    "UTTERMILL_CORPUS" not in os.environ, reason="UTTERMILL_CORPUS is not set"
-)
+pytestmark = pytest.mark.needs("corpus")
 
 
 @cache

@@ -5,7 +5,6 @@ With UTTERMILL_CORPUS set, on real speech too; `-s` shows the largest difference
 
 from __future__ import annotations
 
-import os
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
@@ -28,6 +27,7 @@ from pydantic import ValidationError
 from tests.filters.test_filters import cut
 from tests.helpers import plain_quality, tiers
 from tests.helpers.corpus import speech as syllables
+from tests.helpers.fetched import CORPUS
 from uttermill.flows.demo.corpus import ENGLISH, Line, speak
 from uttermill.flows.demo.voice import RATE as VOICE_RATE
 from uttermill.tasks import plugins
@@ -43,8 +43,6 @@ from uttermill.tasks.shard_store import recipe
 
 RATE = 16_000
 Floats = NDArray[np.float32]
-CORPUS = os.environ.get("UTTERMILL_CORPUS")
-on_corpus = pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set")
 MODULES: list[Any] = [nmf_snr, snr, dnsmos]
 
 
@@ -82,7 +80,7 @@ def real(
     """Mono clips of the corpus, spread over it: all rates and origins."""
     found = []
     skipped = {"broken", *without}
-    for path in sorted(Path(str(CORPUS)).rglob("*")):
+    for path in sorted(CORPUS.rglob("*")):
         if path.suffix in (".wav", ".flac", ".ogg") and not skipped & set(path.parts):
             try:
                 info = sf.info(path)
@@ -127,7 +125,7 @@ def test_nmf_snr_of_speech_is_data_juicers(voices: list[Floats]) -> None:
     assert value(nmf_snr, both, 44_100) == pytest.approx(plain(both.mean(axis=1)), abs=0.01)
 
 
-@on_corpus
+@pytest.mark.needs("corpus")
 @pytest.mark.parametrize("count", [24, tiers.nightly(60)])
 def test_nmf_snr_of_real_clips_is_data_juicers(count: int) -> None:
     differences = {}
@@ -206,7 +204,7 @@ def test_snr_needs_no_pause(voices: list[Floats]) -> None:
             assert value(snr, noisy(tight, ratio)) == pytest.approx(ratio, abs=3)
 
 
-@on_corpus
+@pytest.mark.needs("corpus")
 @pytest.mark.parametrize("count", [100, tiers.nightly(400)])
 def test_snr_of_real_clips_is_that_of_added_noise(count: int) -> None:
     clean = []
@@ -223,10 +221,10 @@ def test_snr_of_real_clips_is_that_of_added_noise(count: int) -> None:
     print(f"\nsnr, {len(clean)} clips: {check_snr(clean)}")
 
 
-@on_corpus
+@pytest.mark.needs("corpus")
 def test_snr_of_librispeech_falls_with_noise() -> None:
     """Their own noise lies 15 to 30 dB below the speech; only at 0 dB is the truth known."""
-    for path in sorted(Path(str(CORPUS)).glob("en/librispeech/*.flac"))[::2]:
+    for path in sorted(CORPUS.glob("en/librispeech/*.flac"))[::2]:
         samples, rate = sf.read(path, dtype="float32")
         row = [value(snr, noisy(samples, ratio), rate) for ratio in RATIOS]
         assert all(above > below for above, below in pairwise(row)), (path, row)
@@ -306,7 +304,7 @@ def unlooped(samples: Floats, rate: int) -> Floats:
     return samples[: len(samples) * 11 * rate // size] if short and size > 11 * rate else samples
 
 
-@on_corpus
+@pytest.mark.needs("corpus")
 @pytest.mark.parametrize("count", [3, tiers.nightly(12)])
 def test_dnsmos_of_real_clips_is_the_references(reference: Any, count: int) -> None:
     worst = 0.0

@@ -1,7 +1,13 @@
-"""Weights that only `uttermill models fetch` brings: without them, what needs them skips."""
+"""What only some machines have: weights that `uttermill models fetch` brings, a corpus of real
+recordings, a browser. A test marked `needs("speakers", "corpus")` is of the full tier, and skipped
+where one of them is missing."""
 
 from __future__ import annotations
 
+import os
+import shutil
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,26 +15,32 @@ import pytest
 from uttermill.tasks.base import shelves
 from uttermill.tasks.models import model_files, registry
 
-SPEAKERS = all(model_files.state(model) == "ok" for model in registry.fetched("speakers"))
-GTCRN = model_files.state(registry.GTCRN) == "ok"
-needs_gtcrn = pytest.mark.skipif(
-    not GTCRN, reason="its weights are not here: run `uttermill models fetch gtcrn`"
-)
-needs_distillmos = pytest.mark.skipif(
-    model_files.state(registry.DISTILLMOS) != "ok",
-    reason="its weights are not here: run `uttermill models fetch distillmos`",
-)
-needs_speakers = pytest.mark.skipif(
-    not SPEAKERS, reason="its weights are not here: run `uttermill models fetch speakers`"
-)
+#: A folder of real recordings with a `manifest.jsonl`, for tests marked `needs("corpus")`.
+CORPUS = Path(os.environ.get("UTTERMILL_CORPUS", "")).resolve()
+#: The shell is Chromium's engine without windows and toolbars, which take most of its CPU.
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+
+
+@cache
+def lacks(what: str) -> str:
+    """Why a test that needs this is skipped here; empty where it is not."""
+    if what == "corpus":
+        return "" if "UTTERMILL_CORPUS" in os.environ else "UTTERMILL_CORPUS is not set"
+    if what == "chromium":
+        return "" if CHROMIUM else "there is no chromium on this machine"
+    models = registry.fetched(what)
+    assert models, f"nothing is called {what}"
+    if all(model_files.state(model) == "ok" for model in models):
+        return ""
+    return f"its weights are not here: run `uttermill models fetch {what}`"
 
 
 def filters() -> list[Any]:
     """Names on the shelf, as parameters of a test that measures; `sounds` and `music` have no
     weights but those of a folder (`tests/filters/test_sounds.py`)."""
-    fetched = {"speaker_purity": needs_speakers, "distillmos": needs_distillmos}
+    fetched = {"speaker_purity": "speakers", "distillmos": "distillmos"}
     return [
-        pytest.param(name, marks=fetched[name]) if name in fetched else name
+        pytest.param(name, marks=pytest.mark.needs(fetched[name])) if name in fetched else name
         for name in shelves.names("filters")
         if name not in ("sounds", "music")
     ]

@@ -1,8 +1,9 @@
-"""Which parameters of a test the plain tier takes, where a few prove the rule and the rest repeat
-it in the night (tests/README.md: Tiers and markers)."""
+"""Which tests a call of pytest runs, and which parameters of a test are of which tier, where a few
+prove the rule and the rest repeat it (tests/README.md: Tiers)."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from functools import partial
 from itertools import product
@@ -10,25 +11,71 @@ from typing import Any
 
 import pytest
 
+FULL, NIGHTLY, QUICK = "full", "nightly", "quick"
+#: What makes a test one of the full tier, unless it is marked `quick`: processes that cost seconds.
+COSTLY = ("cluster", "server")
+full = partial(pytest.param, marks=pytest.mark.full)
 nightly = partial(pytest.param, marks=pytest.mark.nightly)
 
 
+def left_out(expression: str, arguments: Sequence[str]) -> set[str]:
+    """Markers of the tests that a call leaves out by itself, given its `-m` and what it names: both
+    slower tiers; only the nightly one if it names files or tests, or has a `-m`; and nothing if
+    that names the nightly tier."""
+    if NIGHTLY in re.findall(r"\w+", expression):
+        return set()
+    if expression or any(re.search(r"\.py(::|$)", argument) for argument in arguments):
+        return {NIGHTLY}
+    return {FULL, NIGHTLY}
+
+
+def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What starts workers or a server is of the full tier, unless it is marked `quick`. So is what
+    needs something that not each machine has; it is skipped where that is missing. Then tests of
+    other tiers are taken away."""
+    from tests.helpers import fetched  # not before conftest.py has set what numpy reads
+
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        if QUICK not in marks and not marks.isdisjoint(COSTLY):
+            item.add_marker(FULL)
+        if lacking := [what for mark in item.iter_markers("needs") for what in mark.args]:
+            item.add_marker(FULL)
+            for reason in filter(None, map(fetched.lacks, lacking)):
+                item.add_marker(pytest.mark.skip(reason=reason))
+    out = left_out(config.option.markexpr, config.args)
+    away = [item for item in items if any(item.get_closest_marker(name) for name in out)]
+    if away:
+        config.hook.pytest_deselected(items=away)
+        gone = {id(item) for item in away}
+        items[:] = [item for item in items if id(item) not in gone]
+
+
 def few(values: Collection[Any], *plain: Any) -> list[Any]:
-    """These in the plain tier, and all other values in the night."""
-    assert plain, "the plain tier keeps the proof"
+    """These by day, the first of them in the quick tier, and all other values in the night."""
+    assert plain, "a tier by day keeps the proof"
     assert all(value in values for value in plain), "each is one of the values"
-    return [pytest.param(value) if value in plain else nightly(value) for value in values]
+
+    def tier(value: Any) -> Any:
+        if value not in plain:
+            return nightly(value)
+        return pytest.param(value) if value == plain[0] else full(value)
+
+    return [tier(value) for value in values]
 
 
 def covering(*names: Collection[Any]) -> list[Any]:
-    """All combinations of the values of several parameters; the plain tier takes as few as have
-    each value once."""
+    """All combinations of the values of several parameters; by day as few as have each value once,
+    one of them in the quick tier."""
     axes: list[Sequence[Any]] = [list(values) for values in names]
     plain = {tuple(number % len(axis) for axis in axes) for number in range(max(map(len, axes)))}
-    places = product(*(range(len(axis)) for axis in axes))
+
+    def tier(place: tuple[int, ...]) -> Any:
+        if place not in plain:
+            return nightly
+        return full if any(place) else pytest.param
+
     return [
-        (pytest.param if place in plain else nightly)(
-            *(axis[index] for axis, index in zip(axes, place, strict=True))
-        )
-        for place in places
+        tier(place)(*(axis[index] for axis, index in zip(axes, place, strict=True)))
+        for place in product(*(range(len(axis)) for axis in axes))
     ]

@@ -168,7 +168,6 @@ def test_control_a_platform_without_files(
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(900)
 def test_what_is_installed_by_it_starts(tmp_path: Path) -> None:
     """As infra/Dockerfile does: by hashes, then uttermill with what is there."""
     venv = tmp_path / "venv"

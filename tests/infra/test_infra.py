@@ -493,9 +493,9 @@ def test_the_batch_script_waits_for_the_run_that_it_interrupts(tmp_path: Path) -
         ["bash", str(script), "settings.yaml", "--set", "a.b=c d"],
         env={**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
     ) as job:
-        assert soon((tmp_path / "arguments").exists, 20)
+        assert soon((tmp_path / "arguments").exists)
         job.send_signal(signal.SIGTERM)
-        assert job.wait(20) == 130
+        assert job.wait(120) == 130
     assert (tmp_path / "arguments").read_text() == "run settings.yaml --set a.b=c d"
     assert (tmp_path / "ended").exists()
 

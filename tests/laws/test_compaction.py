@@ -146,6 +146,7 @@ def test_another_rate_stays_apart_so_that_prune_can_remove_it(
     assert files(out) == {"filter": 1, "resample": 2, "transcribe": 2, "audio": 2}
 
 
+@pytest.mark.full
 def test_a_lower_limit_joins_what_it_lets_in(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +195,7 @@ def test_damage_is_not_copied_into_a_joined_blob(
     assert checkpoints.verify(out).faults == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", tiers.few(range(3), 0))
 def test_killed_anywhere_while_it_joins(
     small: Path,

@@ -142,6 +142,7 @@ def test_a_damaged_tar_of_a_part_that_stays(grown: Grown, caplog: pytest.LogCapt
     assert verify(two) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("places", [SOME, tiers.nightly(WHERE)], ids=["some", "all"])
 @pytest.mark.parametrize("name", ["ledger.parquet", "utterances.parquet", "splits.parquet"])
 def test_damage_that_cannot_be_made_good(

@@ -153,6 +153,7 @@ def test_without_hard_links_files_are_copied(own: Path, monkeypatch: pytest.Monk
     assert verify(two.path) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "change",
     [

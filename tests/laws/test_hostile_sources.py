@@ -57,7 +57,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
     before = snapshot(home, out)
     ended = subprocess.run(
         [sys.executable, "-m", "tests.helpers.hostile", str(settings)],
-        cwd=ROOT, timeout=280, check=False, capture_output=True, stdin=subprocess.DEVNULL,
+        cwd=ROOT, timeout=1100, check=False, capture_output=True, stdin=subprocess.DEVNULL,
         env={**os.environ, "HOME": str(home / "around"), "TMPDIR": str(home / "tmp"),
              "PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
@@ -111,6 +111,7 @@ def test_no_listed_file_of_the_system_became_audio(
     assert reasons["s2/k7"] == "unreadable"  # /dev/zero
 
 
+@pytest.mark.full
 def test_control_the_watch_sees(tmp_path: Path) -> None:
     code = (
         "import sys, pickle, os; from tests.helpers import hostile; from pathlib import Path\n"

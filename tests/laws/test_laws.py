@@ -439,6 +439,7 @@ def test_control_row_lost_from_published_ledger(base: Path, tmp_path: Path) -> N
     assert any("ledger" in fault for fault in verify(version))
 
 
+@pytest.mark.full
 def test_sums_do_not_depend_on_chunks() -> None:
     """Published counts are compared with those of the file: other chunks, the same numbers."""
     random_ = np.random.default_rng(5)
@@ -583,6 +584,7 @@ def break_everywhere(
     return count
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("most", [10, tiers.nightly(26)])
 def test_a_failing_rename_is_mended_by_a_rerun(small: Path, tmp_path: Path, most: int) -> None:
     # shard, index, filter, blob, resample, transcribe, six of what is judged, the table of
@@ -591,6 +593,7 @@ def test_a_failing_rename_is_mended_by_a_rerun(small: Path, tmp_path: Path, most
     assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, most) == 26
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("most", [5, tiers.nightly(9)])
 def test_a_failing_sync_is_mended_by_a_rerun(small: Path, tmp_path: Path, most: int) -> None:
     assert break_everywhere(small, tmp_path, SYNCS, errno.EIO, most) > 10
@@ -615,6 +618,7 @@ def with_memory(asked: dict[str, Any], memory: str) -> dict[str, Any]:
     return {**asked, "package": {**asked.get("package", {}), "memory": memory}}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("which", ["out", "scratch"])
 def test_a_really_full_disk(small: Path, tmp_path: Path, which: str) -> None:
     """A tmpfs of growing size, in a mount namespace of its own."""
@@ -624,6 +628,7 @@ def test_a_really_full_disk(small: Path, tmp_path: Path, which: str) -> None:
     assert told["faults"] == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("asked", SORTED, ids=[*SORTED_BY])
 def test_too_little_memory_is_mended_by_a_rerun(
     small: Path, tmp_path: Path, asked: dict[str, Any]
@@ -641,7 +646,7 @@ def test_too_little_memory_is_mended_by_a_rerun(
     assert corpus.content(published.path) == corpus.content(corpus.run(whole)[0].path)
 
 
-@pytest.mark.parametrize("kills", [8, tiers.nightly(20)])
+@pytest.mark.parametrize("kills", [2, tiers.full(8), tiers.nightly(20)])
 def test_killed_anywhere(
     small: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, kills: int
 ) -> None:

@@ -44,6 +44,7 @@ def ledger(version: Path) -> pa.Table:
     return pq.read_table(version / LEDGER_FILE).sort_by(by)
 
 
+@pytest.mark.full
 def test_a_night_writes_what_is_new(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 40)
     one, _ = corpus.run(job(tmp_path))
@@ -59,6 +60,7 @@ def test_a_night_writes_what_is_new(tmp_path: Path) -> None:
     assert verify(two.path) == []
 
 
+@pytest.mark.full
 def test_parts_hold_what_one_file_holds(tmp_path: Path) -> None:
     """Recordings come, change, leave and come back; thresholds change, notes are lost."""
     corpus.make(tmp_path / "in", 40)
@@ -94,6 +96,7 @@ def test_parts_hold_what_one_file_holds(tmp_path: Path) -> None:
             assert pc.sum(left).as_py() == 1
 
 
+@pytest.mark.full
 def test_many_nights_leave_few_parts(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 16)
     written = 0
@@ -113,6 +116,7 @@ def test_many_nights_leave_few_parts(tmp_path: Path) -> None:
     assert len(versions.all_of(tmp_path / "out")) == 2
 
 
+@pytest.mark.full
 def test_a_damaged_part_is_found_when_its_turn_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,7 @@ def test_a_run_with_its_plan(
         assert looks.entries == {**ONCE, "folder": ONCE["folder"] + more}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", ["plan", "run"])
 def test_other_commands(
     file: Path, looks: Looks, capsys: pytest.CaptureFixture[str], command: str
@@ -116,6 +117,7 @@ def test_other_commands(
     assert looks.entries == ONCE
 
 
+@pytest.mark.full
 def test_a_run_without_its_plan(file: Path, looks: Looks) -> None:
     """As a deployment starts it."""
     chosen = settings.read(str(file), [], None, [])

@@ -187,6 +187,7 @@ def test_what_is_published_is_text(done: tuple[Path, dict[str, bytes]]) -> None:
     assert len(held) == 2 * len(paths)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", ["status", "ledger"])
 def test_commands_print_json(done: tuple[Path, dict[str, bytes]], command: str) -> None:
     tmp, paths = done

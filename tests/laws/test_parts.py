@@ -77,6 +77,7 @@ def test_a_folder_of_parts_is_read_as_one_table(home: Path) -> None:
     assert verify(many.path) == []
 
 
+@pytest.mark.full
 def test_the_recordings_of_a_portion_do_not_depend_on_work_shards(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,6 +89,7 @@ def test_the_recordings_of_a_portion_do_not_depend_on_work_shards(
     assert corpus.content(first.path) == corpus.content(second.path)
 
 
+@pytest.mark.full
 def test_a_night_links_the_parts_that_stay(home: Path) -> None:
     one, _ = corpus.run(job(home))
     corpus.add(home / "in", 20)
@@ -107,6 +109,7 @@ def test_a_night_links_the_parts_that_stay(home: Path) -> None:
     assert verify(two.path) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "package", [tiers.nightly({}), {"splits": {"test": 0.3}, "weights": {"c": 0.8}}]
 )
@@ -132,6 +135,7 @@ def test_growing_and_shrinking_in_all_formats(home: Path, package: dict[str, Any
         assert rows(many.path, TABLES[0]).equals(rows(one.path, TABLES[0]))
 
 
+@pytest.mark.full
 def test_without_what_is_noted_the_bytes_are_the_same(home: Path) -> None:
     """The notes on the newest version only save reading it."""
     for out in ("out", "bare"):
@@ -144,6 +148,7 @@ def test_without_what_is_noted_the_bytes_are_the_same(home: Path) -> None:
     assert bare.linked == two.linked
 
 
+@pytest.mark.full
 def test_growing_beyond_the_threshold(home: Path) -> None:
     """A version of single files is followed by one of parts, and the other way round."""
     small = job(home, package={"table_rows": 1000})
@@ -160,6 +165,7 @@ def test_growing_beyond_the_threshold(home: Path) -> None:
     assert verify(one.path) == []
 
 
+@pytest.mark.full
 def test_a_recording_that_left_stays_in_the_ledger(home: Path) -> None:
     corpus.run(job(home))
     for number in (2, 9):

@@ -46,6 +46,7 @@ PRIVATE = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "package", "user"), PRIVATE, ids=[n for n, _, _ in PRIVATE])
 def test_the_installed_libraries_have_the_private_names(name: str, package: str, user: str) -> None:
     try:

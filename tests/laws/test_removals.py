@@ -68,6 +68,7 @@ def counting(reads: Counter[str], real: Callable[..., Any]) -> Callable[..., Any
     return reading
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("allowed", [0.2, 1.0], ids=["refused", "allowed"])
 def test_a_plan_reads_the_listing_of_each_shard_once(
     home: Path, monkeypatch: pytest.MonkeyPatch, allowed: float
@@ -94,6 +95,7 @@ def test_an_empty_source_is_named(home: Path) -> None:
     assert refusal(asked(home, removed_ok=["small"])) is None
 
 
+@pytest.mark.full
 def test_the_night_after(home: Path) -> None:
     """The share is back: the refused run has noted that all is gone, and the plan looks again."""
     shutil.copytree(home / "small", home / "kept")
@@ -104,6 +106,7 @@ def test_the_night_after(home: Path) -> None:
     assert refusal(asked(home)) is None
 
 
+@pytest.mark.full
 def test_a_source_that_left_the_settings_counts_among_all(home: Path) -> None:
     job = asked(home)
     without = corpus.job(
@@ -124,6 +127,7 @@ def by_copying(source: Path) -> None:
     source.unlink()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("rename", [in_place, by_copying])
 def test_renamed_files_are_not_gone(home: Path, rename: Callable[[Path], None]) -> None:
     for source in sorted((home / "small").iterdir())[:1]:
@@ -131,6 +135,7 @@ def test_renamed_files_are_not_gone(home: Path, rename: Callable[[Path], None]) 
     assert refusal(asked(home)) is None
 
 
+@pytest.mark.full
 def test_a_folder_that_cannot_be_listed_is_named(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

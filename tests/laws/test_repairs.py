@@ -70,6 +70,7 @@ def test_every_shard_and_item_counts_once(home: Path, root: str, how: str, chang
     assert not any(computed for computed, _ in counted(job)[0].values())
 
 
+@pytest.mark.full
 def test_what_was_computed_before_the_repair_stays_computed(home: Path) -> None:
     """The chain of the shard measured and resampled; the recogniser found the damage."""
     more = corpus.filters({"use": "dc_offset"})
@@ -138,6 +139,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_recordings, "LEAST", 1)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("noted")
 @pytest.mark.parametrize(
     ("changed", "count"),
@@ -199,6 +201,7 @@ class Bars(Observer):
         self.start, self.advance, self.finish = bars.start, bars.advance, bars.finish  # type: ignore[method-assign]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("changed", [{"package": {"seed": 1}}, {"transcribe": OTHER_ASR}])
 def test_progress_shows_no_audio_twice(home: Path, changed: dict[str, Any]) -> None:
     job = corpus.job(home, shard=SHARDS, **changed)

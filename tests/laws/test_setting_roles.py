@@ -521,6 +521,7 @@ def computed(counts: dict[str, tuple[int, int]]) -> set[str]:
     return {n for n in ("shard", "filter", "resample", "transcribe") if counts[n][0]}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", [n for n, entry in STAGES.items() if entry.other is not None])
 def test_what_a_change_computes(base: Path, tmp_path: Path, name: str) -> None:
     shutil.copytree(base / "out", tmp_path / "out", symlinks=True)

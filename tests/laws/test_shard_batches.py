@@ -89,6 +89,7 @@ class Counted(Here):
         return super().map(work, args)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("again", [False, True])
 def test_what_is_foreseen_is_what_a_run_publishes(home: Path, tmp_path: Path, again: bool) -> None:
     """From the outcomes that a run left, and from those decided again; nothing is written."""
@@ -116,6 +117,7 @@ def test_what_is_foreseen_is_what_a_run_publishes(home: Path, tmp_path: Path, ag
     assert table.sort_by("id").equals(outcomes.sort_by("id"))
 
 
+@pytest.mark.full
 def test_a_damaged_outcome_is_decided_again_and_stays_for_the_run(job: Job) -> None:
     shards = sorted(manifest.shards(job.out))
     sound = pa.concat_tables(foreseen.Unpublished(job, shards).ledger())
@@ -126,6 +128,7 @@ def test_a_damaged_outcome_is_decided_again_and_stays_for_the_run(job: Job) -> N
     assert path.read_bytes() == flipped
 
 
+@pytest.mark.full
 def test_versions_do_not_tell_how_they_were_grouped(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +144,7 @@ def test_versions_do_not_tell_how_they_were_grouped(
     assert counted.names.count("decide") == -(-COUNT // 8) + 1
 
 
+@pytest.mark.full
 def test_only_shards_that_changed_are_judged_again(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +161,7 @@ def test_only_shards_that_changed_are_judged_again(
     assert counted.names.count("decide") == 1, "weights are drawn after it"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "how"),
     [
@@ -196,6 +201,7 @@ def test_facts_of_an_earlier_release_are_read(job: Job, monkeypatch: pytest.Monk
     assert counted.names.count("decide") == 0
 
 
+@pytest.mark.full
 def test_too_little_memory_loses_nothing(home: Path, tmp_path: Path) -> None:
     """One sentence names the setting; with more, the next run decides and transcribes nothing."""
     job = corpus.job(home, out=tmp_path / "out", **chosen())

@@ -96,6 +96,7 @@ MADE: dict[str, Callable[[], None]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("title", sorted(MADE))
 def test_each_line_of_a_page(
     title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import corpus
+from tests.helpers.fetched import CORPUS
 from uttermill.flows.cli import queries
 from uttermill.tasks.corpus import outcome_table
 from uttermill.tasks.insight.estimating import what_if
@@ -22,8 +22,6 @@ from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store.manifest import shards
 from uttermill.tasks.shard_store.text_values import final_text, text_columns
 from uttermill.tasks.shard_store.utterance import UNHEARD, CutUtterance, HeardUtterance
-
-CORPUS = os.environ.get("UTTERMILL_CORPUS")
 
 
 def spoken(
@@ -94,6 +92,7 @@ def test_limits_on_texts_are_taken_again_for_free(base: Path) -> None:
     assert set(fast["threshold"].to_pylist()) == {middle}
 
 
+@pytest.mark.full
 def test_columns_of_verdicts_are_published(base: Path) -> None:
     job = corpus.job(base)
     published, _ = corpus.run(job)
@@ -121,11 +120,10 @@ def test_what_a_table_lacks_is_answered_from_the_shards(base: Path) -> None:
         assert version.clips(["id"]).num_rows == 0
 
 
-@pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set")
+@pytest.mark.needs("corpus")
 def test_a_wrong_transcript_is_found_and_right_ones_stay(tmp_path: Path) -> None:
     """Three clips of two to three seconds through Whisper base and the default verdicts."""
-    assert CORPUS
-    lines = (Path(CORPUS) / "manifest.jsonl").read_text().splitlines()
+    lines = (CORPUS / "manifest.jsonl").read_text().splitlines()
     wanted = ("speechbrain/spk2_snt5", "speechbrain/spk1_snt3", "BAC009S0150W0114")
     chosen = [row for row in map(json.loads, lines) if any(w in row["path"] for w in wanted)]
     assert len(chosen) == len(wanted)

@@ -142,6 +142,7 @@ def test_a_touched_checkpoint_is_looked_at(home: Path, looks: Looks, damage: str
     assert looks.gathered == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "change",
     [
@@ -206,6 +207,7 @@ def test_after_an_upgrade_plan_and_prune_open_nothing(
     assert names == set()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("change", ["recipe", "rule"])
 def test_after_an_upgrade_with_other_recipes_or_rules_they_open_all(
     home: Path, monkeypatch: pytest.MonkeyPatch, change: str
@@ -222,6 +224,7 @@ def test_after_an_upgrade_with_other_recipes_or_rules_they_open_all(
     recipe._transcript_head.cache_clear()
 
 
+@pytest.mark.full
 def test_what_package_goes_by_is_gathered_anew(home: Path, looks: Looks) -> None:
     """And no shard is looked at for it."""
     listed = home / "test.txt"
@@ -245,6 +248,7 @@ def test_another_licence_is_gathered_anew(home: Path, looks: Looks) -> None:
     assert (made.new, looks.gathered) == (True, 1)
 
 
+@pytest.mark.full
 def test_every_flip_of_the_note_is_noticed(home: Path, looks: Looks) -> None:
     whole = note(home).read_bytes()
     chance = random.Random(1)
@@ -269,6 +273,7 @@ def test_a_damaged_note_is_none(home: Path, looks: Looks, text: str) -> None:
     assert json.loads(note(home).read_text())["version"]["number"] == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("step", tiers.few(stage.PER_SHARD, "resample"))
 def test_rot_that_no_stat_shows_is_in_no_version(home: Path, step: str) -> None:
     """Nobody looks at the shard, and package has its decisions; who reads it makes it again."""
@@ -312,6 +317,7 @@ def test_what_changed_under_the_run_is_looked_at_again(
     assert (back.new, back.summary["recordings"]["failed"]) == (True, 0)
 
 
+@pytest.mark.full
 def test_a_list_that_is_edited_meanwhile_is_read_by_the_next_run(
     home: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -332,6 +338,7 @@ def test_a_list_that_is_edited_meanwhile_is_read_by_the_next_run(
     assert looks.gathered == 1
 
 
+@pytest.mark.full
 def test_a_helper_of_a_plugin_is_a_part_of_it(
     home: Path, looks: Looks, tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
@@ -387,6 +394,7 @@ def test_a_run_that_fails_notes_nothing(home: Path, monkeypatch: pytest.MonkeyPa
     assert len(after["files"]) == len(before["files"]) + 1, "the new shard's snapshot"
 
 
+@pytest.mark.full
 def test_what_died_is_tried_again_when_asked(home: Path, looks: Looks) -> None:
     """`shard.retry` takes rows out of the manifests, and so the shard is looked at."""
     poison = {"use": "tests.plugins.poison", "how": "memory_error", "seconds": corpus.seconds_of(5)}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted(path for top in ("tasks", "flows") for path in (ROOT / top).rglob("*.py"))
 
 #: Words that no sentence says to a user, and what to say instead.
 MESSAGES = {
@@ -65,11 +66,33 @@ def messages(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
+class Words(NamedTuple):
+    """What a file says and names."""
+
+    file: str
+    messages: list[str]
+    names: list[str]
+    locals: set[str]
+
+
+@cache
+def product() -> list[Words]:
+    """Each file is parsed once for all rules."""
+    paths = sorted(path for top in ("tasks", "flows") for path in (ROOT / top).rglob("*.py"))
+    return [
+        Words(
+            str(path.relative_to(ROOT)),
+            [*messages(tree)], [path.stem, *names(tree)], {*locals_of(tree)},
+        )
+        for path in paths for tree in [ast.parse(path.read_text())]
+    ]  # fmt: skip
+
+
 def test_no_message_says_a_word_that_was_given_up() -> None:
     assert [
-        (str(path.relative_to(ROOT)), text, f"say: {better}")
-        for path in FILES
-        for text in messages(ast.parse(path.read_text()))
+        (words.file, text, f"say: {better}")
+        for words in product()
+        for text in words.messages
         for word, better in MESSAGES.items()
         if re.search(word, text, re.IGNORECASE)
     ] == []
@@ -77,9 +100,9 @@ def test_no_message_says_a_word_that_was_given_up() -> None:
 
 def test_no_name_holds_a_word_that_was_given_up() -> None:
     assert [
-        (str(path.relative_to(ROOT)), name, f"use: {better}")
-        for path in FILES
-        for name in (path.stem, *names(ast.parse(path.read_text())))
+        (words.file, name, f"use: {better}")
+        for words in product()
+        for name in words.names
         for word, better in NAMES.items()
         if re.search(rf"(^|_){word}(_|$)", name)
     ] == []
@@ -97,12 +120,8 @@ def locals_of(tree: ast.AST) -> Iterator[str]:
 
 
 def test_a_local_is_named_by_its_noun() -> None:
-    assert [
-        (str(path.relative_to(ROOT)), name)
-        for path in FILES
-        for name in locals_of(ast.parse(path.read_text()))
-        if name in NO_NOUNS
-    ] == []
+    assert [(words.file, words.locals & NO_NOUNS) for words in product()
+            if words.locals & NO_NOUNS] == []  # fmt: skip
 
 
 def test_control_they_are_seen() -> None:

@@ -19,7 +19,6 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.helpers import corpus
-from tests.helpers.fetched import needs_gtcrn
 from uttermill.flows import cli
 from uttermill.tasks.base import arrays
 from uttermill.tasks.base.errors import ConfigError, RunError
@@ -208,7 +207,7 @@ def test_bytes_that_are_no_onnx_model(data: bytes) -> None:
         onnx_graph.constants(data)
 
 
-@needs_gtcrn
+@pytest.mark.needs("gtcrn")
 def test_gtcrn_hears_many_frames_as_it_hears_one_at_a_time() -> None:
     path = model_files.located(registry.GTCRN, "a test")
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])

@@ -51,6 +51,7 @@ def train(version: Path) -> list[str]:
     return sorted(row["text"] for row in rows if row["split"] == "train")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", [f for f in FORMATS if f not in (*LISTED, "nemo")])
 def test_python_finds_every_clip_of_train(version: Path, name: str, tmp_path: Path) -> None:
     language, code = snippet(version, name)
@@ -115,6 +116,7 @@ from tests.helpers import random_access
     return home
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", LISTED)
 def test_a_shell_makes_the_list(version: Path, name: str, tmp_path: Path) -> None:
     language, code = snippet(version, name)

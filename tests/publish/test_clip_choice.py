@@ -55,6 +55,7 @@ CHOICES: list[tuple[dict[str, Any], int]] = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("package", "count"), CHOICES, ids=str)
 def test_what_is_chosen_is_packaged_and_nothing_is_computed(
     base: Path, package: dict[str, Any], count: int

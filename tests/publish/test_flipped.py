@@ -63,6 +63,7 @@ def said(capsys: pytest.CaptureFixture[str], version: Path, *flags: str, code: i
     return "\n".join(answer["faults"])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("harms", [1, tiers.nightly(3)])
 def test_every_kind_of_file_of_a_version(
     out: Path, capsys: pytest.CaptureFixture[str], harms: int
@@ -98,6 +99,7 @@ def test_every_kind_of_file_of_a_version(
     assert said(capsys, version, code=0) == ""
 
 
+@pytest.mark.full
 def test_checkpoints_are_verified_on_request(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     version = out / "datasets/v0001"
     assert said(capsys, version, "--deep", code=0) == ""
@@ -151,6 +153,7 @@ def test_what_runs_and_prunes_take_away_is_no_fault(
     assert said(capsys, out / "datasets/latest", "--deep", code=0) == ""
 
 
+@pytest.mark.full
 def test_what_is_removed_as_the_remedy_says_is_made_again(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from uttermill.tasks.publish.name_table import Names, Nodes
 
@@ -13,6 +14,7 @@ KINDS = ("speaker", "recording", "pcm", "text")
 COUNT = 100_000
 
 
+@pytest.mark.full
 def test_names_of_several_kinds_need_not_fit_in_memory_together(tmp_path: Path) -> None:
     """40 MB of names, of which each kind has as many as there are clips."""
     rows = np.arange(COUNT, dtype=np.int32)

@@ -166,6 +166,7 @@ def test_settings_of_kept_versions_on_request(base: Path, out: Path) -> None:
     assert again(base, out, **HISTORY[2])["filter"] == 0, "v0003 has these measures"
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("quick_scores")
 @pytest.mark.parametrize(
     ("step", "plugin"), [("speakers", "tests.plugins.halves"), ("enhance", "tests.plugins.quieter")]
@@ -345,6 +346,7 @@ def test_a_damaged_ledger_is_said_before_anything_goes(
     assert len(versions.all_of(out)) == 4
 
 
+@pytest.mark.full
 def test_a_kill_at_any_point_loses_nothing(base: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.helpers.pruned", str(base / "out"), str(tmp_path), "5"]
     home = Path(__file__).parents[2]

@@ -61,6 +61,7 @@ def called(who: int, recording: int) -> str | None:
     return f"spk_{who:016x}" if who % 5 == 0 else f"s{who}-{recording % 50}"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", WHOLE)
 def test_answers_are_those_of_one_table(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -103,6 +104,7 @@ def assigned(table: pa.Table, settings: PackageSettings, before: pa.Table) -> tu
     return whole, repr(what)
 
 
+@pytest.mark.full
 @fuzz.cases(60)
 @given(st.lists(st.none() | st.text("ab/é\0", max_size=11), max_size=60), st.randoms())
 def test_names_in_files_are_numbered_as_they_come(texts: list[str | None], chance: Any) -> None:

@@ -51,6 +51,7 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.publish.test_splits.table", lambda clips, texts: with_turns(clips))
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("windows")
 @pytest.mark.parametrize("disjoint", [None, ["speaker"]])
 def test_all_who_talk_together_are_on_one_side(disjoint: list[str] | None) -> None:

@@ -50,6 +50,7 @@ def torn(clips: list[Clip], where: dict[str, str], texts: dict[str, str]) -> int
     return sum(len(splits) > 1 for splits in found.values())
 
 
+@pytest.mark.full
 def test_prompts_of_unknown_readers_come_apart_without_a_loss() -> None:
     clips, texts = prompts(10, 20, named=False)
     loose, _ = sides(clips, texts=texts, splits={"dev": 0.2}, disjoint=LOOSE)
@@ -63,6 +64,7 @@ def test_prompts_of_unknown_readers_come_apart_without_a_loss() -> None:
     assert strict == where
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("readers", "count", "dev"), [(6, 6, 0.2), (20, 50, 0.05), (12, 8, 0.1)])
 def test_where_everybody_reads_everything_each_text_has_one_split(
     readers: int, count: int, dev: float
@@ -83,6 +85,7 @@ def test_where_everybody_reads_everything_each_text_has_one_split(
     assert all(len(each) == 1 for each in who.values()), "speakers stay apart, too"
 
 
+@pytest.mark.full
 def test_speech_that_is_not_read_loses_nothing_unless_asked() -> None:
     """Some of it is `yes`, everywhere: left out of dev alone when texts shall be apart."""
     clips: list[Clip] = [
@@ -106,6 +109,7 @@ def test_one_wake_word_is_no_prompt() -> None:
     assert {*where.values()} == {"train", "dev"}
 
 
+@pytest.mark.full
 def test_newcomers_follow_their_text() -> None:
     clips, texts = prompts(6, 20, named=False)
     where, found = sides(clips, texts=texts, splits={"dev": 0.2})
@@ -171,6 +175,7 @@ def test_only_what_is_named_is_kept_apart() -> None:
 RULES = [[k for n, k in enumerate(STRICT) if some >> n & 1] for some in range(16)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("disjoint", RULES, ids="-".join)
 def test_who_shares_nothing_has_a_split_all_the_same(disjoint: list[str]) -> None:
     """Clips without a speaker, or a text, belong to no name that is kept together; nor does any if
@@ -197,6 +202,7 @@ GRID = st.sets(
 )
 
 
+@pytest.mark.full
 @fuzz.cases(20)
 @given(GRID, GRID, st.randoms(use_true_random=False))
 def test_random_texts(first: set[Any], more: set[Any], random: Any) -> None:
@@ -267,6 +273,7 @@ def spoken(tmp: Path, readers: int, count: int, named: bool) -> list[dict[str, A
     return [{"kind": "jsonl", "path": str(tmp / "list.jsonl"), "name": "c"}]
 
 
+@pytest.mark.full
 def test_what_if_says_once_what_stricter_rules_leave_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,6 +346,7 @@ def test_the_whole_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Non
     assert "Clips that share with train" in shown
 
 
+@pytest.mark.full
 def test_the_card_and_a_night_know_near_equal_texts(tmp_path: Path) -> None:
     text = "the quick brown fox of our street jumps over the lazy dog of hers"
     rows = [
@@ -376,6 +384,7 @@ def test_the_card_and_a_night_know_near_equal_texts(tmp_path: Path) -> None:
     assert leaking(night) == 0
 
 
+@pytest.mark.full
 def test_a_night_adds_readers_who_follow(tmp_path: Path) -> None:
     """Unchanged clips are not assigned again, and their texts hold all the same."""
     package = {"splits": {"dev": 0.2}, "tar_hours": 3 / 3600}

@@ -123,6 +123,7 @@ def hours(clips: list[Clip], where: dict[str, str]) -> dict[str, float]:
     return found
 
 
+@pytest.mark.full
 def test_fractions_and_hours_are_met() -> None:
     clips = singles(2000)
     where, found = sides(clips, splits={"dev": 0.05, "test": {"hours": 0.5}})
@@ -261,6 +262,7 @@ def clip_of(recording: int, speaker: int, samples: int) -> Clip:
     )  # fmt: skip
 
 
+@pytest.mark.full
 @fuzz.cases(15)
 @given(GROWTH, st.integers(0, 3), st.randoms(use_true_random=False))
 def test_random_growth(versions: list[set[tuple[int, int, int]]], seed: int, random: Any) -> None:

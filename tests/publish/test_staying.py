@@ -161,6 +161,7 @@ def both(job: Job, table: pa.Table, caplog: pytest.LogCaptureFixture) -> tuple[C
     return night, plain
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("then", "now"),
     [
@@ -188,6 +189,7 @@ def test_a_night_looks_at_new_clips_only(
     assert again.asked == len(second) - len(kept.high)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("then", "now"),
     [
@@ -228,6 +230,7 @@ def test_the_first_clip_of_a_split_may_go(nights: Nights) -> None:
         assert night.asked == len(gone)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("change", ["cut short", "without firsts", "of another version"])
 def test_without_notes_all_clips_are_looked_at(change: str, nights: Nights) -> None:
     job, first, second, caplog = nights

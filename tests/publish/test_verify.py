@@ -72,6 +72,7 @@ def test_a_flipped_byte(version: Path, name: str, count: int) -> None:
     assert verify(version) == []
 
 
+@pytest.mark.full
 def test_every_key_of_the_description(version: Path) -> None:
     """A damaged key, in whatever place, is a fault and no traceback."""
     path = version / "dataset.json"
@@ -210,6 +211,7 @@ def test_what_readers_put_beside_the_data_is_named_and_no_fault(
     assert verify(version) == ["wenet/train/other.tar is there, but dataset.json does not name it"]
 
 
+@pytest.mark.full
 def test_many_processes_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each reads some output shards; faults stand in the same order."""
     corpus.make(tmp_path / "in", 12)
@@ -228,6 +230,7 @@ def test_many_processes_find_the_same(tmp_path: Path, monkeypatch: pytest.Monkey
     assert verify(path) == alone
 
 
+@pytest.mark.full
 def test_a_process_that_dies_is_no_fault_of_the_version(
     version: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -63,9 +62,7 @@ def test_odds_are_what_they_are_called(corpus: Path) -> None:
 
 def test_a_second_call_touches_nothing(corpus: Path) -> None:
     before = {p: p.stat().st_mtime_ns for p in corpus.rglob("*")}
-    started = time.monotonic()
     demo.make_corpus(corpus)
-    assert time.monotonic() - started < 1.0
     assert {p: p.stat().st_mtime_ns for p in corpus.rglob("*")} == before
 
 

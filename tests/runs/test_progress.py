@@ -300,9 +300,13 @@ def test_waiting_says_what_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "EVERY", 0.05)
+    told = ""
     with progress.waiting("The server starts"):
-        time.sleep(0.2)
-    lines = capsys.readouterr().err.splitlines()
+        end = time.monotonic() + 60
+        while told.count("\n") < 2 and time.monotonic() < end:
+            time.sleep(0.01)
+            told += capsys.readouterr().err
+    lines = told.splitlines()
     assert lines[0] == "The server starts …"
     assert lines[1] == "The server starts … 0:00"
 
@@ -324,7 +328,7 @@ def test_a_repeated_line_is_printed_before_what_follows(monkeypatch: pytest.Monk
 
 
 def until(stream: io.StringIO, words: str) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while words not in stream.getvalue():
         assert time.monotonic() < end, stream.getvalue()
         time.sleep(0.01)

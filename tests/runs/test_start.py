@@ -74,6 +74,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     return home, *ran(home)
 
 
+@pytest.mark.quick
 @pytest.mark.cluster
 def test_a_run_without_prefect_imports_these(
     first: tuple[Path, dict[str, Any], set[str]],
@@ -124,6 +125,7 @@ def test_an_engine_that_settings_name_is_reached(tmp_path: Path) -> None:
 ALONE = CLIENT - {"dask", "distributed", "jinja2"}
 
 
+@pytest.mark.quick
 @pytest.mark.cluster
 def test_what_needs_no_worker_starts_none(
     first: tuple[Path, dict[str, Any], set[str]],

@@ -132,6 +132,7 @@ def boards(run_id: UUID) -> dict[str, str]:
     return {str(each.description): str(each.data) for each in found if each.type == "markdown"}
 
 
+@pytest.mark.quick
 @pytest.mark.server
 def test_a_group_has_a_task_run_a_stage_and_shows_each_shard(prefect_api: Server) -> None:
     work = Work({("transcribe", name): 0 for name in NAMES[:15]})

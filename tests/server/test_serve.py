@@ -149,6 +149,7 @@ def nights() -> list[DeploymentScheduleCreate]:
     ]
 
 
+@pytest.mark.quick
 @pytest.mark.server
 @pytest.mark.cluster
 def test_serve(serving: Serving) -> None:
@@ -193,7 +194,7 @@ def test_serve(serving: Serving) -> None:
     assert service.state(run).is_running()
     serving.process.process.send_signal(signal.SIGTERM)
     assert serving.process.process.wait(60) == 0, serving.process.stderr()
-    assert serving.process.none_left(2.0), serving.process.alive()
+    assert serving.process.none_left(), serving.process.alive()
     assert "Traceback" not in serving.process.stderr()
     assert "Warning" not in serving.process.stderr()
     database = sqlite3.connect(serving.home / "prefect.db")
@@ -226,7 +227,7 @@ def test_a_pause_stays_when_it_starts_again(tmp_path: Path, prefect_server: Serv
                 change(client, known)
             it.process.terminate()
             assert it.process.wait(60) == 0, it.stderr()
-            assert it.none_left(5.0), it.alive()
+            assert it.none_left(), it.alive()
             return told, known.paused, known.schedules[0].active
 
     def active(client: Any, known: Any, wanted: bool) -> None:

@@ -55,6 +55,7 @@ def whole() -> str:
     return str(flow_run.id)
 
 
+@pytest.mark.quick
 def test_a_server_lives_in_its_context_and_its_history_is_complete_after() -> None:
     history.drain(timeout=10)  # what this process sends events to: the server of earlier tests
     before = {child.pid for child in psutil.Process().children()}
@@ -144,6 +145,7 @@ def test_a_server_that_cannot_start_is_tried_again_and_says_why(
     assert (tmp_path / "starts").read_text() == "\n" * server.STARTS
 
 
+@pytest.mark.quick
 def test_owners_tell_the_living_from_the_dead() -> None:
     mine = history.owner()
     assert history.is_alive(mine) is True
@@ -192,6 +194,7 @@ RUNNING = {("flow", "Running"): 1, ("task", "Running"): 2}
 CRASHED = {("flow", "Crashed"): 1, ("task", "Crashed"): 2}
 
 
+@pytest.mark.quick
 def test_the_next_run_closes_what_a_killed_one_left_open(
     prefect_api: Server, tmp_path: Path
 ) -> None:

@@ -69,6 +69,7 @@ def asked(own: Own, **headers: str) -> httpx.Response:
 pytestmark = pytest.mark.server
 
 
+@pytest.mark.quick
 def test_the_password_is_asked_for(own: Own) -> None:
     assert asked(own).status_code == 403  # no CSRF token
     for path in ("admin/settings", "csrf-token?client=x", "deployments/name/prepare/x"):
@@ -80,6 +81,7 @@ def test_the_password_is_asked_for(own: Own) -> None:
     assert httpx.get(f"{own.base}/api/health").status_code == 200  # says only that it lives
 
 
+@pytest.mark.quick
 def test_a_request_that_changes_needs_a_token_beside_the_password(own: Own) -> None:
     refused = asked(own, **own.known)
     assert (refused.status_code, refused.json()["detail"]) == (403, "Missing CSRF token.")
@@ -99,6 +101,7 @@ def test_prefects_client_knows_both_whatever_the_environment_says(own: Own) -> N
         assert client.read_deployments() == []
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("host", "status"),
     [
@@ -133,6 +136,7 @@ def test_two_hosts_are_none(own: Own) -> None:
     assert status(own, "GET /api/health HTTP/1.0") == 400
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("origin", [FOREIGN, "null", "http://localhost:1", "https://127.0.0.1"])
 def test_no_other_origin_is_answered(own: Own, origin: str) -> None:
     for answer in (

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import sounding
+from tests.helpers.fetched import CORPUS
 from uttermill.tasks.base.errors import CODES, ConfigError
 from uttermill.tasks.base.shelves import names
 from uttermill.tasks.plugins import resolve_source
@@ -737,9 +738,9 @@ def test_tar_config_errors(tmp_path: Path) -> None:
         listed("tar", put(tmp_path / "x.bin", b"\0\1\2"))
 
 
-@pytest.mark.skipif("UTTERMILL_CORPUS" not in os.environ, reason="needs the real corpus")
+@pytest.mark.needs("corpus")
 def test_tar_on_the_shard_that_wenet_made() -> None:
-    folder = Path(os.environ["UTTERMILL_CORPUS"]) / "reference_wenet_shard"
+    folder = CORPUS / "reference_wenet_shard"
     found = recs(listed("tar", folder / "shards_000000000.tar"))
     lines = [json.loads(line) for line in (folder / "data.list").read_text().splitlines()]
     assert [(r.source_id, r.text) for r in found] == [(d["key"], d["txt"]) for d in lines]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 
 from tests.bench import _conversations, _turn_scores
 from tests.helpers import corpus
-from tests.helpers.fetched import needs_speakers
+from tests.helpers.fetched import CORPUS
 from uttermill.flows import checks, settings
 from uttermill.tasks import plugins
 from uttermill.tasks.audio import Clip
@@ -37,11 +36,7 @@ from uttermill.tasks.settings import Plugin
 from uttermill.tasks.shard_store import cuts, recipe, whole_job
 from uttermill.tasks.speech.embedding import fbank, unit
 
-CORPUS = Path(os.environ.get("UTTERMILL_CORPUS", ""))
 RECIPES = Path(__file__).parents[2] / "infra" / "recipes"
-needs_corpus = pytest.mark.skipif(
-    "UTTERMILL_CORPUS" not in os.environ, reason="UTTERMILL_CORPUS is not set"
-)
 RATE = 100  # Hz, of turns that are written by hand
 
 
@@ -504,8 +499,7 @@ def diarized(samples: NDArray[np.float32], rate: int, block: int) -> tuple[Turn,
     return diarizer.finish()
 
 
-@needs_speakers
-@needs_corpus
+@pytest.mark.needs("speakers", "corpus")
 def test_a_conversation_and_its_blocks() -> None:
     voices = _conversations.load(CORPUS, limit=4)
     made = _conversations.made(_conversations.Asked(2, 30, 0.1, seed=1), voices, [])
@@ -530,7 +524,7 @@ def test_a_conversation_and_its_blocks() -> None:
         assert (value > 0.45) == expected
 
 
-@needs_speakers
+@pytest.mark.needs("speakers")
 @pytest.mark.parametrize(
     "samples",
     [
@@ -546,8 +540,7 @@ def test_nobody_speaks(samples: NDArray[np.float32]) -> None:
         assert diarized(samples, 16_000, 7000) == ()
 
 
-@needs_speakers
-@needs_corpus
+@pytest.mark.needs("speakers", "corpus")
 def test_little_speech() -> None:
     """Two seconds, one word, and a word in a long silence: one speaker, wherever it speaks."""
     [first, *_] = _conversations.load(CORPUS, limit=1).values()
@@ -563,8 +556,7 @@ def test_little_speech() -> None:
         assert all(turn.confidence is None or np.isfinite(turn.confidence) for turn in found)
 
 
-@needs_speakers
-@needs_corpus
+@pytest.mark.needs("speakers", "corpus")
 def test_eight_people_and_eight_channels() -> None:
     voices = _conversations.load(CORPUS, limit=8)
     made = _conversations.made(_conversations.Asked(8, 90, seed=3), voices, [])
@@ -584,8 +576,7 @@ def test_eight_people_and_eight_channels() -> None:
     assert all(turn.confidence is None or np.isfinite(turn.confidence) for turn in some)
 
 
-@needs_speakers
-@needs_corpus
+@pytest.mark.needs("speakers", "corpus")
 def test_emilias_recipe_from_raw_podcasts(tmp_path: Path) -> None:
     """A podcast of two people with music between: clips of one of them each, rightly told apart."""
     voices = _conversations.load(CORPUS, limit=4)

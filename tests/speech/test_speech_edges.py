@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 import soxr
 from numpy.typing import NDArray
 
+from tests.helpers.fetched import CORPUS
 from uttermill.tasks import audio
 from uttermill.tasks.base.arrays import RATE
 from uttermill.tasks.recording import Locator
@@ -18,8 +18,6 @@ from uttermill.tasks.segmenters._detector import DOUBT, SpeechDetector
 from uttermill.tasks.speech import silero as _silero
 from uttermill.tasks.speech.silero import WINDOW
 
-CORPUS = os.environ.get("UTTERMILL_CORPUS")
-on_corpus = pytest.mark.skipif(not CORPUS, reason="UTTERMILL_CORPUS is not set")
 SECOND = RATE / WINDOW
 
 
@@ -190,7 +188,7 @@ def utterances(
 
 @pytest.fixture(scope="module")
 def librispeech() -> NDArray[np.float32]:
-    return read(Path(CORPUS or "") / "long" / "librispeech_137spk.mp3", 0, 1720)
+    return read(CORPUS / "long" / "librispeech_137spk.mp3", 0, 1720)
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +196,7 @@ def half_an_hour(librispeech: NDArray[np.float32]) -> list[tuple[float, float]]:
     return utterances(librispeech)
 
 
-@on_corpus
+@pytest.mark.needs("corpus")
 @pytest.mark.parametrize(
     ("begins", "sure"),
     [
@@ -216,13 +214,13 @@ def test_the_first_word_is_kept(
     assert begins - 0.5 < inside[0][0] <= begins
 
 
-@on_corpus
+@pytest.mark.needs("corpus")
 def test_real_speech_is_cut_alike_whatever_the_blocks(librispeech: NDArray[np.float32]) -> None:
     samples = librispeech[: 90 * RATE]
     assert utterances(samples, 65_536) == utterances(samples, 4_999)
 
 
-@on_corpus
+@pytest.mark.needs("corpus")
 def test_clips_seldom_begin_or_end_amid_sound(librispeech: NDArray[np.float32]) -> None:
     """An edge is loud if its 20 ms are less than 12 dB below the clip's louder quarter. Cut as for
     speech synthesis, 8.5 % were, where an end took the next word's onset from behind its pause."""
@@ -237,14 +235,13 @@ def test_clips_seldom_begin_or_end_amid_sound(librispeech: NDArray[np.float32]) 
     assert loud <= 0.03 * edges
 
 
-@on_corpus
+@pytest.mark.needs("corpus")
 @pytest.mark.parametrize("name", ["aishell_S0150.m4a", "kerstin_de.opus"])
 def test_real_segments_keep_their_speech(name: str) -> None:
     """The segments are known; speech is what stands out in them."""
     from tests.bench import _cut_scores, _cut_ways, _real_recordings
 
-    assert CORPUS is not None
-    recording = _real_recordings.real(Path(CORPUS) / "long" / name)
+    recording = _real_recordings.real(CORPUS / "long" / name)
     found = _cut_scores.score(recording, _cut_ways.ours()(recording.blocks()))
     assert found.sentences_lost == 0
     assert found.speech_lost < 0.003

@@ -78,7 +78,7 @@ def test_the_culprit_is_quarantined(
     began = time.monotonic()
     with caplog.at_level(logging.WARNING, "uttermill"):
         done = stage.run(where, job, SHARD, isolate=True)
-    assert time.monotonic() - began < 100, "a death is seen, and no deadline waited for"
+    assert time.monotonic() - began < 190, "a death is seen, and no deadline waited for"
     assert done.computed == COUNT
     assert failures(job, where) == [CODES[how]]
     if how != "memory_error" or where == "transcribe":  # the filter stage catches that itself
@@ -274,7 +274,7 @@ def _fake_child(answers: int, cut: int = 0) -> isolate._Child:
     child = isolate._Child.__new__(isolate._Child)
     child.ready = True
     child.peak = 0
-    child.job = Job(Path("nowhere"), item_timeout=1.0)
+    child.job = Job(Path("nowhere"), item_timeout=4.0)
     here, there = os.pipe()
     child.process = subprocess.Popen([sys.executable, "-c", code], stdout=there)
     os.close(there)

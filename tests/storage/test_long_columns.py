@@ -1,7 +1,7 @@
 """Tables with more than 2 GiB of text in a column, which are some 20 million rows of real ones.
 
 Those here are made of a megabyte a row, and fail on `take` and `combine_chunks` of Arrow. Where
-that takes long, the plain tier shows with a small limit that the rows go through `long_columns`.
+that takes long, the quick tier shows with a small limit that the rows go through `long_columns`.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ def test_rows_are_those_that_arrow_takes(seed: int, monkeypatch: pytest.MonkeyPa
     assert long_columns.take(table, rows[:0]).equals(table.slice(0, 0))
 
 
+@pytest.mark.full
 def test_hashes_of_long_columns(long: pa.ChunkedArray) -> None:
     keys = recording_digests.keys_of(long)
     assert len(np.unique(keys)) == ROWS
@@ -77,6 +78,7 @@ def test_hashes_of_long_columns(long: pa.ChunkedArray) -> None:
     assert (digests.reshape(CHUNKS, ROWS) == digests[:ROWS]).all()
 
 
+@pytest.mark.full
 def test_places_in_recordings_of_long_names(long: pa.ChunkedArray) -> None:
     count = len(long)
     columns = {"split": pa.array(["train"] * count), "recording": long}
@@ -86,6 +88,7 @@ def test_places_in_recordings_of_long_names(long: pa.ChunkedArray) -> None:
     assert (place.reshape(CHUNKS, ROWS) == np.arange(CHUNKS)[::-1, None]).all()
 
 
+@pytest.mark.full
 def test_a_report_on_a_ledger_of_long_texts(long: pa.ChunkedArray) -> None:
     """As it is before the first version: a table in memory."""
     count = len(long)

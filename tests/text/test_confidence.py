@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from math import log
 
 import numpy as np
@@ -11,10 +10,6 @@ import pytest
 from tests.text.test_text import reason
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.text import ScoredTranscript, confidence
-
-on_corpus = pytest.mark.skipif(
-    "UTTERMILL_CORPUS" not in os.environ, reason="UTTERMILL_CORPUS is not set"
-)
 
 
 def value(text: str, seconds: float, **known: float | None) -> float | None:
@@ -82,7 +77,7 @@ def test_what_is_dropped(
     assert reason(heard, Plugin(use="confidence")) == ("low_confidence" if dropped else None)
 
 
-@on_corpus
+@pytest.mark.needs("corpus")
 def test_speech_under_loud_noise_is_dropped_and_under_soft_noise_kept() -> None:
     """Three languages through Whisper base and all the defaults, without a reference."""
     from tests.bench import verdict_listening as listening

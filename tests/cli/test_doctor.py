@@ -261,7 +261,6 @@ def test_a_codec_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     assert "nonesuch" in (codecs.fault("webm") or "")
 
 
-@pytest.mark.quick
 @pytest.mark.cluster
 def test_doctor_proves_real_workers(capsys: pytest.CaptureFixture[str]) -> None:
     assert doctor.doctor(Namespace(json=True), ClusterSettings(workers=2), doctor.Places()) == 0

@@ -73,6 +73,7 @@ def talk(path: Path, seconds: float) -> None:
     sf.write(path, corpus.speech(1, seconds, 16000), 16000)
 
 
+@pytest.mark.full
 def test_a_recording_without_a_text_is_cut_and_one_with_a_text_stays(tmp_path: Path) -> None:
     chosen = auto.Settings.model_validate(FIT)
     assert auto.without_text(chosen).whole_up_to == 10
@@ -97,6 +98,7 @@ def test_a_recording_without_a_text_is_cut_and_one_with_a_text_stays(tmp_path: P
     assert segmenter(tmp_path, "package.formats=[kaldi]") == FIT
 
 
+@pytest.mark.full
 def test_an_out_of_before_is_cut_as_it_was(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 2)
     site = Site(tmp_path, "", history="none")

@@ -37,6 +37,7 @@ def planned(job: Job, before: Job | None) -> tuple[dict[str, tuple[int, int]], p
     return {name: (a.compute, a.reuse) for name, a in plan.stages.items()}, plan
 
 
+@pytest.mark.full
 def test_a_first_run_computes_everything(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in")
     (tmp_path / "in/page.wav").write_text("<html>not found</html>")
@@ -60,6 +61,7 @@ def test_nothing_to_do(home: Path) -> None:
     assert plan.clips == (10, 10)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("changes", "cause"),
     [

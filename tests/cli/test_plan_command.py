@@ -16,14 +16,13 @@ import yaml
 from rich import filesize
 
 from tests.cli.test_commands import told
-from tests.helpers import corpus
+from tests.helpers import corpus, own_plugin
 from uttermill.flows import checks, cli, settings
 from uttermill.flows.cli import run_commands
 from uttermill.flows.cli.show import runs as shown
 from uttermill.flows.run import launch, plans, run_folder
 from uttermill.tasks import pipeline
 from uttermill.tasks.base.errors import NothingLeft, TooManyFailed
-from uttermill.tasks.filters import peak
 from uttermill.tasks.insight.estimating import asked_apart
 from uttermill.tasks.shard_store import decision_log
 from uttermill.tasks.shard_store.decision_log import Decision
@@ -86,8 +85,7 @@ def test_a_limit_of_a_filter_of_ones_own_is_a_limit(
     """The first part of its dotted name was sought on the shelf, which ended `plan`."""
     package = file.parent / "own_filters"
     package.mkdir()
-    source = Path(peak.__file__).read_text()
-    (package / "loud.py").write_text(source)
+    (package / "loud.py").write_text(own_plugin.copied("tasks/filters/peak.py"))
     monkeypatch.syspath_prepend(str(file.parent))
     own = "filter.filters=[{use: duration}, {use: own_filters.loud, max: -1}]"
     prepared(file, own)
@@ -108,6 +106,7 @@ def test_removed_versions_are_made_again(file: Path, capsys: pytest.CaptureFixtu
     assert plan["stages"]["transcribe"]["compute"] == 0
 
 
+@pytest.mark.full
 def test_status_agrees(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     corpus.add(file.parent / "in", 11)
     plan = told(capsys, "plan", str(file))["stages"]

@@ -28,6 +28,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("before", "after", "written"),
     [

@@ -67,7 +67,7 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
         plain = open_.enter_context(by_hand.scheduler(homes[0]))
         encrypted = open_.enter_context(by_hand.scheduler(homes[1], *pair))
         open_.enter_context(by_hand.worker(homes[0], plain, "--worker-port", str(port)))
-        assert soon(lambda: by_hand.listens(port), 60)
+        assert soon(lambda: by_hand.listens(port))
         yield Sites(plain, encrypted, f"tcp://127.0.0.1:{port}", ours, others)
 
 
@@ -141,9 +141,9 @@ def test_a_scheduler_that_is_lost_is_one_sentence_and_loses_nothing(
                 worker = run_open.enter_context(start)
             run = run_open.enter_context(site.start("run", file, "--json"))
             if when == "in a call":
-                assert soon((site.gate / "filter-0.6.held").exists, 120), run.stderr()
+                assert soon((site.gate / "filter-0.6.held").exists), run.stderr()
             else:
-                assert soon(lambda: "no worker has joined" in run.stderr(), 60), run.stderr()
+                assert soon(lambda: "no worker has joined" in run.stderr()), run.stderr()
         began = time.monotonic()
         ended = run.end()
         assert time.monotonic() - began < 60

@@ -368,7 +368,7 @@ def test_a_killed_worker_fails_its_call_only_and_its_replacement_is_proven(
     with pytest.raises(KilledWorker):
         cluster.submit(kill_me, 0.0).result()
     assert quiet.result() is None
-    assert soon(lambda: len(cluster.client.nthreads()) == 2, 60)
+    assert soon(lambda: len(cluster.client.nthreads()) == 2)
     workers = cluster.client.run(doctor_facts.gather)
     for proof in (*doctor_checks.PROOFS, doctor_checks.pinned):
         assert proof(workers).ok, proof(workers)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.faults.command import ROOT, Ended, Site
-from tests.helpers import by_hand, corpus
+from tests.helpers import by_hand, corpus, own_plugin
 from uttermill.flows.cli import doctor_checks
 from uttermill.flows.cluster.doctor_facts import Computing
 from uttermill.tasks.runs import likeness
@@ -85,7 +85,7 @@ def plug_in(home: Path, weights: str = "one", edited: str = "") -> Path:
     mine = home / "mine"
     mine.mkdir(parents=True)
     (mine / "__init__.py").touch()
-    code = (ROOT / "tasks/filters/silence.py").read_text()
+    code = own_plugin.copied("tasks/filters/silence.py")
     (mine / "silence.py").write_text(code + WEIGHTS + edited)
     (mine / "weights").write_text(weights)
     return home

@@ -3,9 +3,7 @@ it differs in is recorded."""
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 from importlib.metadata import version
 from pathlib import Path
 from pkgutil import resolve_name
@@ -13,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.faults.command import ROOT, Site
-from tests.helpers import by_hand, corpus
+from tests.faults.command import ROOT
+from tests.helpers import corpus
 from uttermill.flows.cluster.admission import Admission, Computing
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.runs import likeness
@@ -110,34 +108,3 @@ def test_what_was_mixed_is_kept(tmp_path: Path) -> None:
     mixed.record(tmp_path, [])
     mixed.record(tmp_path, ["the processor aarch64 (here x86_64)", "numpy 1 (here 2)"])
     assert mixed.recorded(tmp_path) == ["numpy 1 (here 2)", "the processor aarch64 (here x86_64)"]
-
-
-@pytest.mark.nightly
-@pytest.mark.cluster
-def test_a_worker_with_an_edited_recogniser(tmp_path: Path) -> None:
-    """The same version, another text: refused; or allowed, and said by the dataset."""
-    site = Site(tmp_path, "", history="none")
-    corpus.make(site.source, 2)
-    edited = tmp_path / "edited"
-    for name in ("tasks", "flows"):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, edited / name, ignore=ignored)
-    recogniser = edited / "tasks/asr/fake.py"
-    recogniser.write_text(recogniser.read_text() + "\n# edited\n")
-    with (
-        by_hand.scheduler(tmp_path) as address,
-        by_hand.worker(tmp_path, address, code=edited),
-    ):
-        cluster = {"kind": "address", "address": address, "workers": 1}
-        refused = site.run(site.settings("out", cluster=cluster))
-        assert refused.code == 1
-        assert refused.error.count(
-            "it would compute other data, because it has other uttermill's code"
-        )
-        assert not (tmp_path / "out/datasets").exists()
-        done = site.done(site.settings("out", cluster={**cluster, "mixed": True}))
-    described = json.loads((Path(done.result["dataset"]) / "dataset.json").read_text())
-    assert described["mixed"] == ["uttermill's code"]
-    again = site.done(site.settings("out"))  # nothing to do, and nothing new
-    assert not again.result["new_version"]
-    assert site.command("verify", tmp_path / "out", "--deep").code == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import ssl
 import stat
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,8 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.faults.command import Site
-from tests.helpers import corpus, listeners
+from tests.helpers import listeners
 from uttermill.flows.cluster import local
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings
@@ -23,10 +21,6 @@ pytestmark = pytest.mark.cluster
 
 #: A scheduler, and a nanny and a worker for each of two; the HTTP servers of Dask are not there.
 LISTENERS = 5
-
-#: All that the Prefect server of `estimate` says to who asks for what it has not; for what it has,
-#: it wants its password, see test_server_access.py.
-NO_SUCH_PAGE = b'\r\n\r\n{"detail":"Not Found"}'
 
 
 @pytest.fixture(scope="module")
@@ -119,33 +113,3 @@ def test_a_cluster_takes_its_key_with_it(tmp_path: Path) -> None:
         assert cluster.submit(abs, -1).result() == 1
         assert (tmp_path / "s" / "key.pem").exists()
     assert not (tmp_path / "s").exists()
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("command", ["run", "estimate", "doctor"])
-def test_no_command_listens_to_strangers(
-    command: str, tmp_path: Path, strangers: dict[str, ssl.SSLContext | None]
-) -> None:
-    site = Site(tmp_path, "", history="none")
-    corpus.make(site.source, 2)
-    seen: set[listeners.Place] = set()
-    heard: dict[tuple[str, listeners.Place], bytes] = {}
-    with site.start(command, site.settings("out", cluster={"workers": 2}), "--json") as started:
-        while started.process.poll() is None:
-            new = listeners.of(listeners.tree(started.pid)) - seen
-            words = told(new, strangers)
-            # Of a process that has ended meanwhile, another test's server may have the port.
-            still = listeners.of(listeners.tree(started.pid))
-            heard |= {
-                who: said
-                for who, said in words.items()
-                if who[1] in still and not said.endswith(NO_SUCH_PAGE)
-            }
-            seen |= new
-            time.sleep(0.2)
-        ended = started.end()
-    assert ended.code == 0, ended.stderr
-    assert len(seen) >= LISTENERS
-    assert heard == {}
-    assert {host for host, _ in seen} <= listeners.LOOPBACK
-    assert "Traceback" not in ended.stderr

@@ -73,7 +73,7 @@ def test_one_signal_ends_a_run_that_waits_for_its_first_worker(
     (queue / "hold").touch()
     settings = site.settings("out", cluster=of_queue(queue))
     with site.start("run", settings, "--json") as run:
-        assert soon(lambda: "no worker has joined" in run.stderr(), 60), run.stderr()
+        assert soon(lambda: "no worker has joined" in run.stderr()), run.stderr()
         began = time.monotonic()
         os.kill(run.pid, number)
         ended = run.end()
@@ -132,9 +132,9 @@ def test_workers_in_a_range_follow_the_calls(queue: Path) -> None:
         assert cluster.submit(abs, -3).result(60) == 3
         assert len(listed(queue / "jobs")) == 1
         calls = 5
-        assert soon(lambda: cluster.live(CPU) == 2, 60)
+        assert soon(lambda: cluster.live(CPU) == 2)
         calls = 0
-        assert soon(lambda: cluster.live(CPU) == 1, 30)
+        assert soon(lambda: cluster.live(CPU) == 1)
         assert len(listed(queue / "jobs")) == 2
 
 

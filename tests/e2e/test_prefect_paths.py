@@ -229,7 +229,7 @@ def test_retry_of_a_killed_run_through_serve(site: Site, reference: Path) -> Non
         held(site, run)
         service.owner(run).kill()
         assert service.end_of(run).is_crashed()
-        assert soon(lambda: not serving.runs(), 30, every=POLL), serving.runs()
+        assert soon(lambda: not serving.runs(), every=POLL), serving.runs()
         assert len(service.still_open(run)) == 1
         hold.unlink()
         retried(site, run, reference)
@@ -251,7 +251,7 @@ def test_cancel(site: Site, worker: Service, workers: dict[str, Any], reference:
     service.cancel(run)
     ended = service.end_of(run)
     assert ended.is_cancelled(), ended
-    assert soon(lambda: not worker.runs(), 30, every=POLL), worker.runs()
+    assert soon(lambda: not worker.runs(), every=POLL), worker.runs()
     assert not any(site.temp.glob("uttermill-run-*"))
     with lock.hold(out):
         pass
@@ -319,7 +319,7 @@ def test_a_killed_flow_process(
     held(site, run)
     service.owner(run).kill()
     assert service.end_of(run).is_crashed()
-    assert soon(lambda: not worker.runs(), 30, every=POLL), worker.runs()
+    assert soon(lambda: not worker.runs(), every=POLL), worker.runs()
     (left,) = service.still_open(run)
     assert left.startswith("transcribe")
     assert left.endswith("Running")

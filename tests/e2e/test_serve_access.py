@@ -106,7 +106,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> I
     corpus.make(site.source, 2)
     file = site.settings("out")
     with site.start("serve", file, "--name", "guarded", "--json") as started:
-        assert soon(started.stdout, 90, every=0.1), started.stderr()
+        assert soon(started.stdout, every=0.1), started.stderr()
         told = json.loads(started.stdout())
         with using(f"{told['ui']}/api", told["auth"]), get_client(sync_client=True) as client:
             deployment = client.read_deployment_by_name("prepare/guarded").id
@@ -255,7 +255,7 @@ def test_the_form_starts_a_run_that_ends_well(page: Any, serving: Serving) -> No
     page.goto(f"{serving.told['ui']}/deployments/deployment/{serving.deployment}/run")
     page.get_by_text("Where recordings come from.", exact=True).first.wait_for()
     page.get_by_role("button", name="Submit").click()
-    assert soon(lambda: len(serving.runs()) > len(before), 30, every=0.5)
+    assert soon(lambda: len(serving.runs()) > len(before), every=0.5)
     (run,) = [run for run in serving.runs() if run.id not in before]
     with service.asked(serving.api, serving.told["auth"]):
         state = service.end_of(run.id)

@@ -75,7 +75,7 @@ class Cluster:
                 cwd=self.home, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env={"PATH": os.environ["PATH"], "DASK_CONFIG": CONFIG}, start_new_session=True,
             )  # fmt: skip
-        assert soon(file.exists, 30)
+        assert soon(file.exists)
         self.address = json.loads(file.read_text())["address"]
 
     def worker(self, host: hosts.Host, name: str, **environment: str) -> subprocess.Popen[bytes]:
@@ -110,7 +110,7 @@ class Cluster:
             host.cable("up")
             if host.name not in self.workers or self.workers[host.name].poll() is not None:
                 self.worker(host, host.name, DASK_CONFIG=CONFIG)
-        assert soon(lambda: set(self.there()) == good, 60, every=0.3), self.said()
+        assert soon(lambda: set(self.there()) == good, every=0.3), self.said()
 
     def said(self) -> str:
         return "\n".join(p.read_text(errors="replace") for p in self.home.glob("*.log"))
@@ -230,7 +230,7 @@ def test_workers_that_are_not_fit_are_refused(
     # What the client of a local cluster sets: such a worker compares by itself, and ends.
     alone = cluster.worker(one, "alone", DASK_CONFIG=CONFIG, UTTERMILL_VERSION="9.9")
     ascii_only = cluster.worker(other, "ascii", DASK_CONFIG=CONFIG, **OTHER_LOCALE)
-    assert soon(lambda: {"bare", "old"} <= set(cluster.there()), 60, every=0.3)
+    assert soon(lambda: {"bare", "old"} <= set(cluster.there()), every=0.3)
     there = cluster.there()
     bare = f"worker {there['bare']} gets no work: it was started without the preload; start it with"
     old = f"worker {there['old']} gets no work: it has uttermill 9.9, and this is "
@@ -267,7 +267,7 @@ def test_workers_that_are_not_fit_are_refused(
 
     for host in cluster.site.hosts:
         end(cluster.workers.pop(host.name))
-    assert soon(lambda: set(cluster.there()) == {"bare", "old"}, 60, every=0.3)
+    assert soon(lambda: set(cluster.there()) == {"bare", "old"}, every=0.3)
     refused = site.run(settings(site, "none", asr, kind="address", address=cluster.address))
     assert refused.code == 1
     assert refused.error.startswith("no worker of the Dask cluster can work for this run: ")

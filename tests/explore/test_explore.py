@@ -172,6 +172,7 @@ def test_searching_and_filtering(
     assert stems(get(client, "/api/rows", **asked)) == found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("path", "asked", "said"),
     [
@@ -544,6 +545,7 @@ def test_the_command_serves_and_ends(served: dict[str, Any]) -> None:
     assert httpx.get(f"http://127.0.0.1:{served['port']}/").status_code == 403
 
 
+@pytest.mark.full
 def test_nothing_reads_a_version_once_the_corpus_is_closed(out: Path, tmp_path: Path) -> None:
     for number in range(10):
         home = tmp_path / f"{number}"

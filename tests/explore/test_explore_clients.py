@@ -200,6 +200,7 @@ def test_too_many_connections(
         client.close()
 
 
+@pytest.mark.full
 def test_two_hundred_requests_at_once(explorer: app.Explorer, serve: Serve) -> None:
     port = serve(app.make(explorer))
     paths = ["rows", "audio/2", "export/jsonl", "export/parquet", "recordings", "clip/2", "about",
@@ -240,6 +241,7 @@ def test_an_answer_that_breaks_off_is_seen_as_broken(serve: Serve, kind: type[io
     assert opened[0].closed
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["jsonl", "parquet", "zip"])
 def test_an_export_that_fails_in_the_middle(
     explorer: app.Explorer, serve: Serve, monkeypatch: pytest.MonkeyPatch, kind: str, tmp_path: Path

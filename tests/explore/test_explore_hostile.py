@@ -105,6 +105,7 @@ def answered(client: TestClient, path: str) -> int:
     return answer.status_code
 
 
+@pytest.mark.full
 def test_names_of_columns_are_no_sql(out: Path, tmp_path: Path) -> None:
     """All at once, of texts and of numbers."""
     texts, numbers = pa.array(["a"] * 5), pa.array([1.0, 2.0, 3.0, None, 5.0])
@@ -145,6 +146,7 @@ def test_names_in_other_tables_are_no_sql(out: Path, tmp_path: Path, where: str)
     assert not (tmp_path / "CANARY").exists()
 
 
+@pytest.mark.full
 @given(names=st.lists(st.text(max_size=30), min_size=1, max_size=8, unique=True))
 @fuzz.cases(8)
 def test_any_names(whole: Path, tmp_path_factory: pytest.TempPathFactory, names: list[str]) -> None:
@@ -179,6 +181,7 @@ VALUES: dict[str, pa.Array] = {
 }
 
 
+@pytest.mark.full
 def test_columns_of_any_type(out: Path, tmp_path: Path) -> None:
     """Beside those that uttermill writes."""
     columns = {f"other {kind}": values for kind, values in VALUES.items()}
@@ -204,6 +207,7 @@ def test_values_of_any_type(out: Path, tmp_path: Path, kind: str) -> None:
         answered(instead, asked)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", tiers.few(["float", "text", "uint64"], "text"))
 def test_a_ledger_of_any_type(out: Path, tmp_path: Path, kind: str) -> None:
     values = pa.concat_arrays([VALUES[kind], VALUES[kind].slice(0, 3)])
@@ -472,6 +476,7 @@ ASKED = (
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("numbers", [SOME_NUMBERS, tiers.nightly(NUMBERS)], ids=["some", "all"])
 @pytest.mark.parametrize("path", ASKED)
 def test_numbers_that_are_none(reader: TestClient, path: str, numbers: tuple[str, ...]) -> None:

@@ -226,6 +226,7 @@ def bucket(s3: S3, request: pytest.FixtureRequest) -> Iterator[str]:
         yield f"s3://{BUCKET}/{request.node.name}"
 
 
+@pytest.mark.full
 def test_writers_at_once_lose_nothing_in_a_bucket(bucket: str) -> None:
     out = storage.place(bucket)
     decision_log.append(out, [Decision("first", "keep", when=WHEN)])
@@ -246,6 +247,7 @@ def test_writers_at_once_lose_nothing_in_a_bucket(bucket: str) -> None:
         assert mine == [f"u-{number}-{at}" for at in range(12)], "each writer's in their order"
 
 
+@pytest.mark.full
 def test_a_run_in_a_bucket_applies_them(
     tmp: Path, bucket: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

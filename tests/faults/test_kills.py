@@ -154,29 +154,3 @@ def test_control_the_comparison_sees_one_changed_byte(
         assert differences(copy, reference) == [name]
     (copy / "datasets/.staging").mkdir()
     assert any(".staging" in fault for fault in differences(copy, reference))
-
-
-# Each alone: what the tests above do one after the other
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("where", GATES)
-def test_one_death_of_a_worker(site: Site, reference: Path, where: str) -> None:
-    out = f"one-{where}"
-    (site.gate / f"{where}.kill").touch()
-    with site.start("run", gated(site, out), "--json") as run:
-        ended = run.end()
-    assert ended.code == 0, ended.stderr
-    assert ended.result["deaths"] == {"deaths": 1, "timeouts": 0, "isolated": 0}
-    sound(site, site.home / out, reference)
-    print(f"\n{where}: {ended.seconds:.1f} s")
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("where", [*GATES, PUBLISH])
-def test_kill_of_the_whole_run(site: Site, reference: Path, where: str) -> None:
-    out = f"whole-{where}"
-    killed_at(site, gated(site, out), where)
-    ended = site.done(gated(site, out))
-    sound(site, site.home / out, reference)
-    print(f"\n{where}: rerun in {ended.seconds:.1f} s")

@@ -24,36 +24,35 @@ def scheduler(home: Path, *options: str, port: int = 0) -> Iterator[str]:
         home, "scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard",
         "--dashboard-address", "127.0.0.1:0", *options,
     ):  # fmt: skip
-        assert soon(lambda: listens(port), 60)
+        assert soon(lambda: listens(port))
         yield f"{'tls' if options else 'tcp'}://127.0.0.1:{port}"
 
 
 @contextmanager
 def worker(
-    home: Path, address: str, *options: str, code: Path = ROOT, **environment: str
+    home: Path, address: str, *options: str, **environment: str
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A worker of one thread and its nanny. `code`: the checkout that it imports."""
+    """A worker of one thread and its nanny."""
     (home / "workers").mkdir(exist_ok=True)
     with _dask(
         home, "worker", address, "--host", "127.0.0.1", "--no-dashboard", "--nthreads", "1",
         "--dashboard-address", "127.0.0.1:0", "--memory-limit", "2GB",
-        "--local-directory", str(home / "workers"), *PRELOADS, *options, code=code, **environment,
+        "--local-directory", str(home / "workers"), *PRELOADS, *options, **environment,
     ) as process:  # fmt: skip
         yield process
 
 
 @contextmanager
 def _dask(
-    home: Path, command: str, *words: str, code: Path = ROOT, **environment: str
+    home: Path, command: str, *words: str, **environment: str
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A process of Dask's and its children, which are killed at the end."""
-    path = os.pathsep.join([str(code), str(ROOT)])
     with (home / f"{command}.log").open("ab") as log, ExitStack() as ending:
         process = subprocess.Popen(
             [sys.executable, "-m", f"distributed.cli.dask_{command}", *words],
             cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            env={**os.environ, "PYTHONPATH": path, "DASK_CONFIG": str(ROOT / "infra/dask.yaml"),
-                 **environment},
+            env={**os.environ, "PYTHONPATH": str(ROOT),
+                 "DASK_CONFIG": str(ROOT / "infra/dask.yaml"), **environment},
         )  # fmt: skip
         ending.callback(end, [process])
         yield process

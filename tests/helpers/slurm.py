@@ -138,15 +138,13 @@ def running(limits: tuple[str, ...] = ()) -> Iterator[Slurm]:
             for node in NODES:
                 daemons.enter_context(daemon(home, slurm, "slurmd", "-D", "-N", node))
             idle = ("sinfo", "--noheader", "--partition=cpu", "--format=%D %T")
-            assert soon(lambda: f"{len(NODES)} idle" in asked(slurm, *idle), 60, every=0.2), log(
-                home
-            )
+            assert soon(lambda: f"{len(NODES)} idle" in asked(slurm, *idle), every=0.2), log(home)
             try:
                 yield slurm
             finally:
                 for job in slurm.jobs():
                     slurm("scancel", job)
-                soon(lambda: not slurm.jobs(), 60, every=0.2)
+                soon(lambda: not slurm.jobs(), every=0.2)
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
@@ -167,7 +165,7 @@ def _database(home: Path, slurm: Slurm, port: int) -> Iterator[None]:
     )  # fmt: skip
     ping = ("mariadb-admin", "--no-defaults", f"--socket={home}/database.socket", "ping")
     with daemon(home, slurm, *server):
-        assert soon(lambda: "alive" in asked(slurm, *ping), 60, every=0.2), log(home)
+        assert soon(lambda: "alive" in asked(slurm, *ping), every=0.2), log(home)
         yield
 
 
@@ -175,7 +173,7 @@ def _account(slurm: Slurm, limits: tuple[str, ...]) -> None:
     """An account of root's, and what its jobs may take."""
     add = ("sacctmgr", "--immediate", "add")
     cluster = (*add, "cluster", "uttermill")
-    assert soon(lambda: "Adding" in asked(slurm, *cluster), 60, every=0.5)
+    assert soon(lambda: "Adding" in asked(slurm, *cluster), every=0.5)
     slurm(*add, "account", "lab")
     slurm(*add, "user", "root", "account=lab")
     slurm("sacctmgr", "--immediate", "modify", "qos", "normal", "set", *limits)

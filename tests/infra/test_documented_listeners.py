@@ -96,7 +96,7 @@ def listening(net: Network, home: Path, command: str, said: str, **more: str) ->
     before = net.listeners()
     config = {"DASK_CONFIG": str(ROOT / "infra/dask.yaml"), "PYTHONPATH": str(ROOT)}
     process = net.start(command, home, **config, **more)
-    told = soon(lambda: said in log(net, home) or process.poll() is not None, 100, every=0.2)
+    told = soon(lambda: said in log(net, home) or process.poll() is not None, every=0.2)
     assert told and process.poll() is None, log(net, home)  # noqa: PT018
     return net.listeners() - before
 
@@ -171,7 +171,7 @@ def test_a_prefect_server(
     more = {"PREFECT_HOME": str(tmp_path), "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
             "PREFECT_UI_STATIC_DIRECTORY": str(tmp_path / "ui")}  # fmt: skip
     net.start(command, tmp_path, **more)
-    assert soon(net.listeners, 100, every=0.2)
+    assert soon(net.listeners, every=0.2)
     assert net.listeners() == {(host, 4200)}
 
 
@@ -195,7 +195,7 @@ def test_what_stays_up_listens_on_the_loopback(
     for command in told:
         process = net.start(command, tmp_path, PYTHONPATH=str(ROOT), PREFECT_HOME=str(tmp_path),
                             BROWSER="true")  # fmt: skip
-        assert soon(net.listeners, 60, every=0.2), log(net, tmp_path)
+        assert soon(net.listeners, every=0.2), log(net, tmp_path)
         time.sleep(2)  # others may follow
         hosts = {host for host, _ in net.listeners()}
         assert hosts

@@ -92,7 +92,7 @@ def test_a_job_that_is_told_to_end_ends_its_call_and_is_replaced(
     hold = site.gate / "filter-0.4.hold"
     hold.touch()
     with site.start("run", settings(site, 1), "--json") as run:
-        assert soon((site.gate / "filter-0.4.held").exists, 120), run.stderr()
+        assert soon((site.gate / "filter-0.4.held").exists), run.stderr()
         (job,) = cluster.jobs("running")
         cluster("scancel", job)
         time.sleep(3)
@@ -103,7 +103,7 @@ def test_a_job_that_is_told_to_end_ends_its_call_and_is_replaced(
     assert attempts(site) == 0
     assert "1 job ended; replaced" in ended.stderr
     assert ended.result["deaths"] == {"deaths": 0, "timeouts": 0, "isolated": 0}
-    assert soon(lambda: not cluster.jobs(), 60), "nothing is left in the queue"
+    assert soon(lambda: not cluster.jobs()), "nothing is left in the queue"
 
 
 def test_doctor_on_slurm(site: Site, cluster: Slurm) -> None:
@@ -116,7 +116,7 @@ def test_doctor_on_slurm(site: Site, cluster: Slurm) -> None:
     assert findings["scheduler"] == "5 settings as in infra/dask.yaml"
     assert findings["OUT"] == f"each worker can write to {site.home}/out"
     assert not (site.home / "out").exists()
-    assert soon(lambda: not cluster.jobs(), 60)
+    assert soon(lambda: not cluster.jobs())
 
 
 @pytest.mark.nightly
@@ -128,7 +128,7 @@ def test_a_call_that_takes_too_long_for_a_job_that_ends_is_no_fault_of_its_shard
     hold.touch()
     with site.start("run", settings(site, 1), "--json") as run:
         for _ in range(3):  # three deaths would have its items run one by one
-            assert soon((site.gate / "filter-0.4.held").exists, 120), run.stderr()
+            assert soon((site.gate / "filter-0.4.held").exists), run.stderr()
             (site.gate / "filter-0.4.held").unlink()
             (job,) = cluster.jobs("running")
             began = time.monotonic()
@@ -186,7 +186,7 @@ def test_one_signal_ends_a_run_whose_jobs_wait(
     given["cluster"]["options"]["queue"] = "down"
     file.write_text(yaml.safe_dump(given))
     with site.start("run", file, "--json") as run:
-        assert soon(lambda: "PartitionDown" in run.stderr(), 60), run.stderr()
+        assert soon(lambda: "PartitionDown" in run.stderr()), run.stderr()
         os.kill(run.pid, number)
         assert run.end(20).code == code
     assert soon(lambda: not cluster.jobs(), 20)

@@ -126,6 +126,7 @@ def covered(kind: str, population: int, wanted: int, draws: int) -> tuple[float,
     return hits / draws, float(np.mean(errors))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", POPULATIONS)
 @pytest.mark.parametrize(("population", "wanted"), [(400, 50), (1500, 120)])
 def test_ninety_percent_intervals_hold_the_truth_that_often(

@@ -43,6 +43,7 @@ def planned(tmp_path: Path, use: str, **changed: str) -> tuple[planning.Plan, in
     return plan, counts["package"][0]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("changed", "seen"),
     [({"speaker": "ben"}, False), ({"speaker": ""}, False), ({"emotion": "sad"}, False),

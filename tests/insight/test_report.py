@@ -564,6 +564,7 @@ def test_without_metrics_the_page_has_no_such_section(
         assert "work" not in charts(bare)
 
 
+@pytest.mark.full
 def test_a_hundred_thousand_shards_are_added_up(tmp_path: Path) -> None:
     one = work(600, 60)
     table = pa.concat_tables([one] * 170)

@@ -14,6 +14,7 @@ import pytest
 from pydantic import Field
 
 from tests import pages
+from tests.helpers import own_plugin
 from uttermill.flows import checks
 from uttermill.flows.settings import PrepareSettings
 from uttermill.tasks import filter, plugins, resample, transcribe
@@ -244,7 +245,7 @@ def test_a_member_under_its_former_name_is_refused(shelf: str, old: str, new: st
 def test_a_misspelt_member_is_named_before_the_run(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written = (ROOT / "tasks/filters/peak.py").read_text()
+    written = own_plugin.copied("tasks/filters/peak.py")
     (tmp_path / "my_peak").mkdir()
     (tmp_path / "my_peak/a.wav").touch()
     (tmp_path / "my_peak/slips.py").write_text(
@@ -317,4 +318,4 @@ def test_mypy_holds_every_plugin_to_its_contract() -> None:
     assert pages.PLUGIN_TYPES.read_text() == pages.plugin_types_text(), stale
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
     assert settings["strict"], "else the control says nothing where mypy takes it"
-    assert pages.PLUGIN_TYPES.relative_to(ROOT).parts[0] in settings["files"]
+    assert pages.PLUGIN_TYPES.relative_to(ROOT).parts[0] in settings["packages"]

@@ -66,6 +66,7 @@ def test_a_second_call_touches_nothing(corpus: Path) -> None:
     assert {p: p.stat().st_mtime_ns for p in corpus.rglob("*")} == before
 
 
+@pytest.mark.full
 def test_an_unfinished_corpus_is_finished_with_the_same_bytes(corpus: Path) -> None:
     """Also: the bytes depend neither on the clock nor on chance, since all are made again."""
     want = digests(corpus)

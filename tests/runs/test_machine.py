@@ -224,6 +224,7 @@ def test_a_login_is_kept_without_hard_links(
 # --- loopback and threads ----------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sets", [(), ("history=none",)])
 def test_a_loopback_that_is_down(place: Path, sets: tuple[str, ...]) -> None:
     said = refusal(ran(place, *sets, within=unshared("-rn")))
@@ -231,6 +232,7 @@ def test_a_loopback_that_is_down(place: Path, sets: tuple[str, ...]) -> None:
     assert "(Network is unreachable): bring its loopback up (`ip link set lo up`)" in said
 
 
+@pytest.mark.full
 @needs_root
 @pytest.mark.parametrize(
     ("sets", "what"),

@@ -41,6 +41,7 @@ def value(found: Samples, name: str, **labels: str) -> float:
     return found[f"uttermill_{name}", frozenset(labels.items())]
 
 
+@pytest.mark.full
 def test_what_a_run_leaves(site: Site) -> None:
     settings = site.settings("out", filter={"filters": [{"use": "duration", "min": 0.7}]})
     result = site.command("run", settings).result

@@ -125,7 +125,6 @@ def test_an_engine_that_settings_name_is_reached(tmp_path: Path) -> None:
 ALONE = CLIENT - {"dask", "distributed", "jinja2"}
 
 
-@pytest.mark.quick
 @pytest.mark.cluster
 def test_what_needs_no_worker_starts_none(
     first: tuple[Path, dict[str, Any], set[str]],

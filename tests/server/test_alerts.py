@@ -85,10 +85,10 @@ def test_a_run_that_fails_is_told_once() -> None:
         asyncio.run(ended(other, failed))
         asyncio.run(ended(deployment, State[Any](type=StateType.COMPLETED, name="Completed")))
         run = asyncio.run(ended(deployment, failed))
-        assert soon(lambda: heard, 60, every=0.5), "nothing was posted"
+        assert soon(lambda: heard, every=0.5), "nothing was posted"
         crashed = State[Any](type=StateType.CRASHED, name="Crashed", message="killed")
         again = asyncio.run(ended(deployment, crashed))
-        assert soon(lambda: len(heard) > 1, 60, every=0.5)
+        assert soon(lambda: len(heard) > 1, every=0.5)
         asyncio.run(alerts.set_up(deployment, name, None))
     assert [path for path, _ in heard] == ["/hook/token"] * 2
     (_, first), (_, second) = heard
@@ -133,7 +133,7 @@ def test_a_run_of_a_schedule_is_told_within_a_minute() -> None:
     with receiver() as (url, heard):
         asyncio.run(alerts.set_up(deployment, name, url))
         asyncio.run(failed())
-        assert soon(lambda: heard, 60, every=0.5), "nothing was posted"
+        assert soon(lambda: heard, every=0.5), "nothing was posted"
         asyncio.run(alerts.set_up(deployment, name, None))
     assert heard[0][1]["deployment"] == name
 
@@ -155,14 +155,14 @@ def test_serve_tells_of_a_run_that_failed_by_itself(
         site.start("serve", chosen, "--name", name, "--alert", url, "--json") as started,
         service.asked(prefect_server.url),
     ):
-        assert soon(started.stdout, 120, every=0.1), started.stderr()
+        assert soon(started.stdout, every=0.1), started.stderr()
         deployment = service.deployed(name)
         well = service.start(deployment, chosen)
         assert service.end_of(well).is_completed(), service.state(well)
         (site.source / "broken.wav").write_bytes(b"this is no audio")
         failing = service.start(deployment, chosen)
         assert service.end_of(failing).is_failed(), service.state(failing)
-        assert soon(lambda: heard, 60, every=0.2), "nothing was posted"
+        assert soon(lambda: heard, every=0.2), "nothing was posted"
         run = service.flow_run(failing)
         started.process.terminate()
         assert started.process.wait(60) == 0, started.stderr()

@@ -117,7 +117,7 @@ def serving(tmp_path: Path, empty_database: Path) -> Iterator[Serving]:
     schedule = ("--cron", "0 2 * * *", "--timezone", "Europe/Berlin", "--name", "nights",
                 "--allow", str(site.home / "other"))  # fmt: skip
     with site.start("serve", chosen, *schedule, "--json") as started:
-        assert soon(started.stdout, 90, every=0.1), started.stderr()
+        assert soon(started.stdout, every=0.1), started.stderr()
         told = json.loads(started.stdout())
         with service.asked(f"{told['ui']}/api"):
             yield Serving(site, started, told, home)
@@ -168,7 +168,7 @@ def test_serve(serving: Serving) -> None:
     assert deployment.parameters["out"] == str(site.home / "out")
 
     # The schedule is kept: Prefect plans its runs, at two in Berlin.
-    assert soon(lambda: scheduled(deployment.id), 30, every=0.5)
+    assert soon(lambda: scheduled(deployment.id), every=0.5)
     assert at_two_in_berlin(scheduled(deployment.id))
 
     # The same of a work pool's deployment on this server, as `prefect deploy` makes it.
@@ -177,7 +177,7 @@ def test_serve(serving: Serving) -> None:
         nightly = client.create_deployment(
             deployment.flow_id, "prepare-nightly", schedules=nights(), work_pool_name="default"
         )
-    assert soon(lambda: scheduled(nightly), 30, every=0.5)
+    assert soon(lambda: scheduled(nightly), every=0.5)
 
     # One that is asked for is done.
     with get_client(sync_client=True) as client:
@@ -220,7 +220,7 @@ def test_a_pause_stays_when_it_starts_again(tmp_path: Path, prefect_server: Serv
         with site.start(
             "serve", chosen, "--cron", "0 2 * * *", "--name", "pausing", "--json"
         ) as it:
-            assert soon(it.stdout, 120, every=0.1), it.stderr()
+            assert soon(it.stdout, every=0.1), it.stderr()
             told = json.loads(it.stdout())["paused"]
             with service.asked(prefect_server.url), get_client(sync_client=True) as client:
                 known = client.read_deployment_by_name("prepare/pausing")

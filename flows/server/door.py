@@ -1,15 +1,18 @@
 """Admits requests to a local Prefect server: only to a loopback name, and not from pages of another
-origin.
+origin. Its pages reach this server alone.
 
 Prefect's own login and CSRF protection come after this. They check neither the Host header, so that
 another host name that resolves to the loopback (DNS rebinding) would share its pages' origin; nor
-the origin of a websocket, which browsers open without a CORS check.
+the origin of a websocket, which browsers open without a CORS check. Its pages ask an analytics host
+each time they load, and its documentation of the API, which asks for no password, runs scripts of a
+CDN.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import re
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, PlainTextResponse
@@ -19,10 +22,30 @@ from starlette.websockets import WebSocketClose
 HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 LOGIN = "/uttermill"  # the page that signs a browser in, beside those of Prefect's UI
 KEY = "prefect-password"  # under which the UI stores the password in the form its requests send
+#: FastAPI's pages about the API, and what they are made from.
+DOCUMENTATION = re.compile(r"/(?:docs|redoc|openapi\.json)(?:[/\n].*)?", re.DOTALL)
+#: For Prefect's pages: their scripts, sockets, pictures and workers are this server's. Styles are
+#: set by scripts, workers made in the page, and what draws a run's graph compiles functions.
+POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "script-src 'self' 'unsafe-eval'",
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data: blob:",
+        "font-src 'self' data:",
+        "connect-src 'self' ws://{host} data: blob:",
+        "worker-src 'self' data: blob:",
+        "object-src 'none'",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    )
+)
 HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
+    "X-DNS-Prefetch-Control": "off",
     "X-Frame-Options": "DENY",
 }
 
@@ -57,8 +80,8 @@ def is_loopback(host: str) -> bool:
 
 
 class Door:
-    """Lets a request through to `app`, or refuses it: 400 for another host, 403 for another
-    origin."""
+    """Lets a request through to `app`, or refuses it: 400 for another host, 403 for another origin,
+    404 for the documentation of the API."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -67,15 +90,20 @@ class Door:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
-        if refusal := _refusal(Headers(scope=scope)):
+        headers = Headers(scope=scope)
+        if refusal := _refusal(headers, scope["path"]):
             http = scope["type"] == "http"
             answer = PlainTextResponse(*refusal) if http else WebSocketClose(1008, refusal[0])
             await answer(scope, receive, send)
             return
 
+        policy = POLICY.format(host=headers["host"])
+
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
+                answered = MutableHeaders(scope=message)
+                answered.update(HEADERS)
+                answered.setdefault("Content-Security-Policy", policy)
             await send(message)
 
         page = scope["type"] == "http" and scope["path"] == LOGIN
@@ -83,12 +111,14 @@ class Door:
         await app(scope, receive, send_with_headers)
 
 
-def _refusal(headers: Headers) -> tuple[str, int] | None:
-    """What is wrong with a request's host or origin, and the status of the response."""
+def _refusal(headers: Headers, path: str) -> tuple[str, int] | None:
+    """What is wrong with a request's host, origin or path, and the status of the response."""
     hosts = headers.getlist("host")
     if len(hosts) != 1 or not is_loopback(hosts[0]):
         return "this server answers only at 127.0.0.1 and localhost", 400
     # Programs send no Origin header; a page sends its own with all requests that need permission.
     if any(origin.lower() != f"http://{hosts[0].lower()}" for origin in headers.getlist("origin")):
         return "this server answers no page of another origin", 403
+    if DOCUMENTATION.fullmatch(path):
+        return "this server does not describe its API: see Prefect's documentation", 404
     return None

@@ -158,6 +158,28 @@ def test_its_own_origin_is_answered(own: Own) -> None:
     assert answer.headers["x-frame-options"] == "DENY"
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["/docs", "/docs/", "/docs%0a", "/%64ocs", "/redoc", "/openapi.json", "/docs/oauth2-redirect"],
+)
+def test_the_api_is_described_to_nobody(own: Own, path: str) -> None:
+    for headers in ({}, own.known):
+        answer = httpx.get(f"{own.base}{path}", headers=headers)
+        assert answer.status_code == 404
+        assert "<" not in answer.text
+
+
+@pytest.mark.parametrize("path", ["/", "/v2/", "/ui-settings", "/api/health"])
+def test_pages_reach_their_own_server_alone(own: Own, path: str) -> None:
+    name = own.base.removeprefix("http://").replace("127.0.0.1", "localhost")
+    answer = httpx.get(f"{own.base}{path}", headers={"Host": name})
+    rules = answer.headers["content-security-policy"].split("; ")
+    assert "default-src 'self'" in rules
+    assert f"connect-src 'self' ws://{name} data: blob:" in rules
+    names = {word for rule in rules for word in rule.split()[1:] if not word.startswith("'")}
+    assert names == {f"ws://{name}", "data:", "blob:"}
+
+
 SOCKETS = ("events/out", "logs/out", "events/in", "task_runs/subscriptions/scheduled",
            "work_pools/default/workers/connect")  # fmt: skip
 

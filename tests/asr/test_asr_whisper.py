@@ -84,6 +84,7 @@ def test_speech_is_understood(
     assert heard[-1].language_probability is None
 
 
+@pytest.mark.full
 def test_words_are_where_they_were_said(mixed: list[SpeechClip], heard: list[Transcript]) -> None:
     for clip, t in zip(mixed, heard, strict=True):
         assert t.words is not None
@@ -102,6 +103,7 @@ def test_words_are_where_they_were_said(mixed: list[SpeechClip], heard: list[Tra
     assert words[-1].end == pytest.approx(end - AFTER, abs=0.4)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("size", [1, 8])
 def test_a_batch_changes_nothing(
     backend: faster_whisper.Backend, mixed: list[SpeechClip], heard: list[Transcript], size: int
@@ -112,6 +114,7 @@ def test_a_batch_changes_nothing(
     assert list(other.transcribe([mixed[i] for i in order])) == [heard[i] for i in order]
 
 
+@pytest.mark.full
 def test_long_clips_take_the_long_path(
     backend: faster_whisper.Backend, spoken: list[tuple[str, NDArray[np.float32]]]
 ) -> None:
@@ -139,6 +142,7 @@ def test_settings_that_the_engine_refuses() -> None:
         faster_whisper.Backend(faster_whisper.Settings(device="cpu", compute_type="int3"))
 
 
+@pytest.mark.full
 def test_a_text_of_the_first_sentence_alone_is_gone_on_with(
     backend: faster_whisper.Backend, spoken: list[tuple[str, NDArray[np.float32]]]
 ) -> None:
@@ -160,6 +164,7 @@ def test_a_text_of_the_first_sentence_alone_is_gone_on_with(
     assert times[-1] > start
 
 
+@pytest.mark.full
 def test_sentences_of_one_window_are_told_apart(
     backend: faster_whisper.Backend, spoken: list[tuple[str, NDArray[np.float32]]]
 ) -> None:
@@ -177,6 +182,7 @@ def test_sentences_of_one_window_are_told_apart(
     assert list(backend.transcribe(clips[1:])) == heard[1:]
 
 
+@pytest.mark.full
 @pytest.mark.needs("corpus")
 def test_a_sentence_in_another_language_than_its_window_is_heard_in_its_own(
     backend: faster_whisper.Backend,

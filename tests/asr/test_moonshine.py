@@ -22,6 +22,8 @@ from uttermill.tasks.asr import SpeechClip, Transcript, _pieces, moonshine
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.models import model_files
 
+pytestmark = pytest.mark.full
+
 RATE = 16000
 
 

@@ -23,6 +23,8 @@ from uttermill.tasks.recording import Locator
 from uttermill.tasks.settings import FilterSettings
 from uttermill.tasks.settings.job import Job
 
+pytestmark = pytest.mark.full
+
 MEMORY = 420 << 20  # bytes, imports of 30 MB included, files not
 LIKE_ITSELF = {"id3"}  # FFmpeg holds a picture of 255 MB twice
 CPU = 60.0  # s; most take less than one

@@ -15,6 +15,8 @@ import pytest
 
 from tests.helpers import fuzz, mutated
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[2]
 CASES = 1500
 SEED = 20

@@ -221,6 +221,7 @@ def test_usage_errors_exit_2(prepared: Prepared, capsys: pytest.CaptureFixture[s
     assert "dataset.json" in told(capsys, "verify", str(prepared.source), code=2)["error"]
 
 
+@pytest.mark.full
 def test_history_holds_every_task_run(
     prepared: Prepared,
     flags: list[str],

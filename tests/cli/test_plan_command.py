@@ -230,6 +230,7 @@ def test_three_lines_before_the_first_run_read_no_header(
     ]
 
 
+@pytest.mark.full
 def test_a_changed_setting_that_changes_no_clip_makes_a_version_all_the_same(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,6 +347,7 @@ def test_a_refusal_is_told_before_the_run(
     assert "unless new recordings are the same files under other names: 2 of the 10" in shown
 
 
+@pytest.mark.full
 def test_broken_recordings_that_a_run_will_refuse_are_told_before_it(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

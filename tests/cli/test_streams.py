@@ -61,6 +61,7 @@ def test_standard_output(case: tuple[str, str, int], buffered: bool) -> None:
     assert said.count("\n") == (code > 0), said
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("state", [UNREAD, CLOSED, FULL])
 def test_standard_error(state: str) -> None:
     code, said = command("plan nope.yaml --json", 2, state, buffered=True)

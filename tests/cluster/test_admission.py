@@ -193,7 +193,6 @@ def test_workers_elsewhere_read_the_list_in_out(tmp_path: Path) -> None:
     assert ClusterExecutor(nobody, other).listing(job).is_relative_to(job.out)
 
 
-@pytest.mark.quick
 @pytest.mark.cluster
 def test_a_cluster_of_unfit_workers_is_refused_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

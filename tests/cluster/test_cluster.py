@@ -404,7 +404,6 @@ def test_close_is_quick_even_when_a_worker_holds_the_gil(tmp_path: Path) -> None
     assert not (tmp_path / "s").exists()
 
 
-@pytest.mark.quick
 @pytest.mark.cluster
 def test_another_version_does_not_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask_config, "version", lambda name: "9.9")

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.command import ROOT
-from tests.helpers import corpus
+from tests.helpers import corpus, own_plugin
 from uttermill.flows.cluster.admission import Admission, Computing
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.runs import likeness
@@ -51,9 +50,7 @@ def test_plug_ins_count_with_what_lies_beside_them(
     (tmp_path / "lying_beside").mkdir()
     for name in ("__init__", "helper"):
         (tmp_path / "lying_beside" / f"{name}.py").write_text("")
-    (tmp_path / "lying_beside/silence.py").write_text(
-        (ROOT / "tasks/filters/silence.py").read_text()
-    )
+    (tmp_path / "lying_beside/silence.py").write_text(own_plugin.copied("tasks/filters/silence.py"))
     monkeypatch.syspath_prepend(str(tmp_path))
     job = corpus.job(tmp_path, filter={"filters": [{"use": "lying_beside.silence"}]})
     before = likeness.of(job)

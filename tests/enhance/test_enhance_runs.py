@@ -68,6 +68,7 @@ def table(version: Path) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("quick_scores")
 def test_people_hear_what_is_packaged(base: Path, tmp_path: Path) -> None:
     """In the report and in the explorer, where the recogniser heard the original and no tar holds
@@ -213,6 +214,7 @@ def entries(version: Path, use: str) -> dict[str, dict[str, Any]]:
     return {entry["id"]: entry for entry in found}
 
 
+@pytest.mark.full
 def test_every_format_names_the_audio_that_it_holds(base: Path, out: Path) -> None:
     """And, where it has measures, those of that audio."""
     job = enhancing_job(base, out, keep_if_better=True, formats=[*NAMING, "wenet"])
@@ -249,6 +251,7 @@ BOTH: list[dict[str, Any]] = [{"use": use} for use in HOLDING]
 BOTH += [{"use": "lhotse_shar", "index": True}, {"use": "webdataset", "energon": True}]
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # lhotse leaves that to the GC
 @pytest.mark.parametrize("use", BOTH, ids=str)
 def test_both_clips_in_one_row(base: Path, out: Path, use: dict[str, Any]) -> None:
@@ -304,6 +307,7 @@ def held(version: Path, use: dict[str, Any]) -> dict[str, tuple[str, str]]:
     return pairs
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("quick_scores")
 def test_growth_costs_what_is_new(base: Path, tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 3)
@@ -316,6 +320,7 @@ def test_growth_costs_what_is_new(base: Path, tmp_path: Path) -> None:
     assert len(heard.read_text().splitlines()) == 4
 
 
+@pytest.mark.full
 def test_two_outs_are_equal(base: Path, tmp_path: Path) -> None:
     first, second = base / "out", tmp_path / "out"
     corpus.run(enhancing_job(base, second))
@@ -323,6 +328,7 @@ def test_two_outs_are_equal(base: Path, tmp_path: Path) -> None:
     assert versions[0] == versions[1]
 
 
+@pytest.mark.full
 def test_a_clip_that_kills_the_enhancer_falls_alone(tmp_path: Path) -> None:
     for number in (1, 2):
         corpus.add(tmp_path / "in", number)
@@ -356,6 +362,7 @@ def odd(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "use", ["deepfilter", pytest.param("gtcrn", marks=pytest.mark.needs("gtcrn"))]
 )
@@ -387,6 +394,7 @@ def test_odd_recordings_fall_alone(
     assert silent["dnsmos_ovrl_enhanced"] is not None
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("quick_scores")
 def test_a_plan_counts_what_a_run_computes(base: Path, tmp_path: Path) -> None:
     before = corpus.job(base, out=tmp_path / "out")
@@ -404,6 +412,7 @@ def test_a_plan_counts_what_a_run_computes(base: Path, tmp_path: Path) -> None:
         before = job
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("quick_scores")
 def test_prune_keeps_what_the_settings_need(base: Path, out: Path) -> None:
     """The enhanced clips of settings of now stay, those of former ones go."""
@@ -442,6 +451,7 @@ def test_what_is_refused_before_a_worker_starts(base: Path, sets: list[str], wor
         read(base, "transcribe.backend.use=fake", *sets)
 
 
+@pytest.mark.full
 def test_the_data_card_names_the_model(tmp_path: Path) -> None:
     tiny_onnx.separator(tmp_path / "half.onnx", (1, 4, 65, 8), 0.5)
     own = {"path": str(tmp_path), "licence": "CC-BY-NC-4.0"}
@@ -456,6 +466,7 @@ def test_the_data_card_names_the_model(tmp_path: Path) -> None:
     assert enhanced.columns(corpus.job(tmp_path)) == {}
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("quick_scores")
 @pytest.mark.parametrize(
     ("before", "then", "cause"),

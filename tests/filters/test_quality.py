@@ -117,6 +117,7 @@ def test_nmf_snr_is_data_juicers(count: int) -> None:
     assert value(nmf_snr, samples) == pytest.approx(plain(samples), abs=0.01)
 
 
+@pytest.mark.full
 def test_nmf_snr_of_speech_is_data_juicers(voices: list[Floats]) -> None:
     for voice in voices[:6]:
         assert value(nmf_snr, voice) == pytest.approx(plain(voice), abs=0.01)
@@ -264,6 +265,7 @@ def test_snr_does_not_see_an_offset(voices: list[Floats]) -> None:
 # dnsmos
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seconds", [0.7, 9.3, 12.2])
 def test_dnsmos_is_the_references(voices: list[Floats], reference: Any, seconds: float) -> None:
     samples = noisy(np.concatenate(voices)[: round(seconds * RATE)], 20)
@@ -271,6 +273,7 @@ def test_dnsmos_is_the_references(voices: list[Floats], reference: Any, seconds:
     assert found == pytest.approx(plain_quality.plain_dnsmos(reference, samples), abs=1e-3)
 
 
+@pytest.mark.full
 def test_dnsmos_counts_the_windows_that_the_reference_loses(
     voices: list[Floats], reference: Any
 ) -> None:
@@ -323,6 +326,7 @@ def test_dnsmos_of_real_clips_is_the_references(reference: Any, count: int) -> N
     assert worst < 1e-3
 
 
+@pytest.mark.full
 def test_dnsmos_does_not_depend_on_blocks_and_groups(voices: list[Floats]) -> None:
     pytest.importorskip("speechmos")
     samples = np.concatenate(voices)[: round(14.5 * RATE)]
@@ -333,6 +337,7 @@ def test_dnsmos_does_not_depend_on_blocks_and_groups(voices: list[Floats]) -> No
     assert np.abs(cut_up - whole).max() < 1e-4
 
 
+@pytest.mark.full
 def test_channels_that_are_left_out_change_nothing(
     voices: list[Floats], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,6 +372,7 @@ def test_channels_that_are_left_out_change_nothing(
     assert apart() > 0.01, "control: this channel fires"
 
 
+@pytest.mark.full
 def test_dnsmos_in_integers_is_nearly_the_same(voices: list[Floats]) -> None:
     pytest.importorskip("speechmos")
     exact, whole = dnsmos.Settings(), dnsmos.Settings(precision="int8")
@@ -422,6 +428,7 @@ class Stub:
         return np.ones((len(columns), 3), np.float32)
 
 
+@pytest.mark.full
 def test_dnsmos_of_a_long_stream_takes_the_memory_of_a_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -510,6 +517,7 @@ def odd() -> dict[str, tuple[Floats, int]]:
     }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", list(odd()))
 @pytest.mark.parametrize("module", MODULES)
 def test_odd_audio_gives_a_finite_number_or_null(module: Any, name: str) -> None:
@@ -525,6 +533,7 @@ def test_odd_audio_gives_a_finite_number_or_null(module: Any, name: str) -> None
         assert None not in found.values()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("module", [nmf_snr, snr])
 def test_25_minutes_take_the_memory_of_a_part(module: Any) -> None:
     minute = syllables(1, 60.0, 8000).astype(np.float32)
@@ -537,6 +546,7 @@ def test_25_minutes_take_the_memory_of_a_part(module: Any) -> None:
     assert peak < 60e6
 
 
+@pytest.mark.full
 def test_snr_of_a_long_clip_is_that_of_its_parts(voices: list[Floats]) -> None:
     mixed = noisy(np.concatenate(voices), 12)
     long = Clip.of_pieces([mixed[:, None]] * 3, RATE)  # beyond the length that is kept in memory
@@ -544,6 +554,7 @@ def test_snr_of_a_long_clip_is_that_of_its_parts(voices: list[Floats]) -> None:
     assert snr.measure(long, snr.Settings())["snr"] == pytest.approx(12, abs=1.5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("module", MODULES)
 def test_costly_measures_are_the_same_every_time(module: Any, voices: list[Floats]) -> None:
     if module is dnsmos:

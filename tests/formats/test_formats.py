@@ -134,6 +134,7 @@ def test_every_file_belongs_to_one_piece_or_is_a_list(made: Path, use: str) -> N
     assert all(SAFE.fullmatch(part) for name in of_format(version, use) for part in name.split("/"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("use", FORMATS)
 def test_alone_it_is_what_it_is_among_others(
     made: Path, alone: Callable[[str], Path], use: str
@@ -148,6 +149,7 @@ def test_alone_it_is_what_it_is_among_others(
     assert {row["shard"] for row in rows} == {shard.path for shard in shards_of(alone(use), use)}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("use", FORMATS)
 def test_growth_links_what_stayed(grown: tuple[Path, Path], use: str) -> None:
     one, two = grown
@@ -165,6 +167,7 @@ def test_growth_links_what_stayed(grown: tuple[Path, Path], use: str) -> None:
     assert verify(one) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kills", [6, tiers.nightly(40)])
 def test_a_kill_leaves_half_of_no_format(made: Path, tmp_path: Path, kills: int) -> None:
     """SIGKILL amid writes of a run that publishes all formats; the next run has the same bytes."""
@@ -183,6 +186,7 @@ def test_a_kill_leaves_half_of_no_format(made: Path, tmp_path: Path, kills: int)
         assert corpus.temps(job.out) == []
 
 
+@pytest.mark.full
 def test_what_follows_from_all_rows_is_written_anew(grown: tuple[Path, Path]) -> None:
     """The seventh id comes last, so that no place has moved; one before them moves all."""
     _, two = grown
@@ -211,6 +215,7 @@ def test_a_flipped_byte_is_found(alone: Callable[[str], Path], use: str) -> None
         corpus.flip(version / name, at)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("use", WITH_CONTENT)
 def test_other_samples_or_texts_are_found_without_a_hash(
     alone: Callable[[str], Path], use: str
@@ -243,6 +248,7 @@ def test_other_samples_or_texts_are_found_without_a_hash(
         os.rename(version / "gone", version / path)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("audio", [{}, {"audio": "flac"}])
 @pytest.mark.parametrize("use", ["webdataset", "nemo", "lhotse_shar"])
 def test_any_flip_after_the_write_is_found_in_a_tar(
@@ -264,6 +270,7 @@ def test_any_flip_after_the_write_is_found_in_a_tar(
     assert faults(module, shard, rows, tmp_path, settings, dict(known)) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("use", "settings", "ending"),
     [("emilia", {"audio": "mp3"}, ".mp3"), ("hf_parquet", {}, ".parquet"),
@@ -322,6 +329,7 @@ def faults(
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "chosen",
     [
@@ -344,6 +352,7 @@ def test_a_damaged_blob_is_in_no_version(
         assert (found.path / name).read_bytes() == (whole.path / name).read_bytes()
 
 
+@pytest.mark.full
 def test_a_bad_read_of_a_sound_blob_costs_a_second_write(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -362,6 +371,7 @@ def test_a_bad_read_of_a_sound_blob_costs_a_second_write(
     assert verify(made.path) == []
 
 
+@pytest.mark.full
 def test_any_number_of_damaged_blobs_is_mended_at_once(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 6)
     small = {"settle_seconds": 0, "hours": 0.5 / 3600}
@@ -374,6 +384,7 @@ def test_any_number_of_damaged_blobs_is_mended_at_once(tmp_path: Path) -> None:
     assert verify(made.path) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("use", FORMATS)
 def test_random_damage_under_a_right_hash_is_no_traceback(
     alone: Callable[[str], Path], tmp_path: Path, use: str
@@ -398,6 +409,7 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("use", "field", "value"), [*SETTINGS, (PLACED, "times", 2)])
 def test_another_setting_writes_that_format_anew(
     made: Path, tmp_path: Path, use: str, field: str, value: Any
@@ -414,6 +426,7 @@ def test_another_setting_writes_that_format_anew(
     }
 
 
+@pytest.mark.full
 def test_a_renumbered_piece_is_linked_unless_its_number_is_in_it(
     made: Path, tmp_path: Path
 ) -> None:
@@ -438,6 +451,7 @@ def test_a_renumbered_piece_is_linked_unless_its_number_is_in_it(
     assert verify(two.path) == []
 
 
+@pytest.mark.full
 def test_one_damaged_file_costs_its_piece_alone(made: Path, tmp_path: Path) -> None:
     shutil.copytree(made / "in", tmp_path / "in")
     one, _ = corpus.run(corpus.job(tmp_path, package=package("wenet_raw", "wenet")))

@@ -23,6 +23,8 @@ from uttermill.tasks.recording import Locator
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.shard_store import whole_job
 
+pytestmark = pytest.mark.full
+
 Write = Callable[..., bytes]
 USES: list[dict[str, Any]] = [
     {"use": "webdataset"},

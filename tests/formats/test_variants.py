@@ -18,6 +18,8 @@ from uttermill.tasks.formats.metadata_csv import PROFILES
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.storage import versions
 
+pytestmark = pytest.mark.full
+
 _ENCODED = {
     "hf_audiofolder": {"audio": "mp3"}, "f5": {"audio": "flac"}, "piper": {"audio": "opus"},
     "coqui": {"audio": "flac"}, "styletts2": {"audio": "mp3"},

@@ -16,10 +16,12 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
+import pytest
+
 from tests.helpers import prefect_database
 
 VARIABLE = "UTTERMILL_TEST_SERVER"
-START_SECONDS = 120.0
+START_SECONDS = 600.0  # a new database takes 11 s on two idle cores
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,12 @@ def serving(empty: Path, home: Path) -> Iterator[Server]:
         yield server
         return
 
-    from uttermill.flows.server.server import LocalServer
+    from uttermill.flows.server import server as ours
 
-    with LocalServer() as own:
-        own.wait_ready()
+    with ours.LocalServer() as own:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ours, "START_SECONDS", START_SECONDS)
+            own.wait_ready()
         prefect_database.save(home, empty)
         yield Server(own.url, own.pid, str(home))
 

@@ -538,6 +538,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> image.Image:
     return made
 
 
+@pytest.mark.full
 def test_the_image_holds_the_whole_program(built: image.Image) -> None:
     code = "from uttermill import flows, tasks; print(flows.__path__[0]); print(tasks.__path__[0])"
     folders = [Path(line) for line in built.run(["python", "-c", code]).split()]
@@ -554,11 +555,13 @@ def test_the_image_holds_the_whole_program(built: image.Image) -> None:
     assert told == (INFRA / "dask.yaml").read_text()
 
 
+@pytest.mark.full
 def test_the_image_starts(built: image.Image) -> None:
     assert "COMMAND" in built.run([*built.entrypoint, *built.command])
     assert "faster_whisper" in built.run([*built.entrypoint, "plugins"])
 
 
+@pytest.mark.full
 def test_control_what_is_not_copied_is_missed(tmp_path: Path) -> None:
     wrong = tmp_path / "Dockerfile"
     made = image.Image(ROOT, tmp_path / "root", tmp_path / "venv")
@@ -572,6 +575,7 @@ def test_control_what_is_not_copied_is_missed(tmp_path: Path) -> None:
     assert not (made.root / "src/tasks").exists()
 
 
+@pytest.mark.full
 def test_hashes_and_constraints_reach_pip(built: image.Image) -> None:
     hashed, install = (v for n, v in image.steps(INFRA / "Dockerfile") if n == "RUN" and "pip" in v)
     assert (

@@ -96,6 +96,7 @@ def columns(home: Path) -> Path:
     return home / "x.parquet"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("make", "good", "sentence"),
     [
@@ -156,6 +157,7 @@ def test_where_audio_is_comes_from_small_pages(tmp_path: Path, told: Told) -> No
     assert found["took"] < MEMORY
 
 
+@pytest.mark.full
 def test_pages_are_those_that_were_written(tmp_path: Path) -> None:
     """Control: sizes come from the headers of the pages, also of several, and of both versions."""
     for version in ("1.0", "2.0"):
@@ -191,6 +193,7 @@ def cuts(texts: list[str]) -> bytes:
     return "".join(f"{json.dumps(line)}\n" for line in lines).encode()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("packed", "sentence"),
     [
@@ -242,6 +245,7 @@ def test_a_line_that_asks_for_too_much_is_a_bad_line(
     assert found["took"] < MEMORY
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["datajuicer", "lhotse"])
 def test_lines_of_other_lists(tmp_path: Path, kind: str, told: Told) -> None:
     path = tmp_path / "list.jsonl"
@@ -301,6 +305,7 @@ def test_tar(tmp_path: Path, told: Told) -> None:
     assert time.process_time() - begun < 10
 
 
+@pytest.mark.full
 def test_an_endless_list_ends_by_ctrl_c(tmp_path: Path) -> None:
     path = tmp_path / "list.jsonl"
     with path.open("wb") as file:
@@ -405,6 +410,7 @@ def deep(path: Path) -> Path:
     return path
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("make", [big, deep])
 def test_json_in_an_out(tmp_path: Path, make: Callable[[Path], Path]) -> None:
     make(tmp_path / "runs/2026-01-01T00-00-00/settings.json")

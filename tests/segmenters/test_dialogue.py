@@ -128,6 +128,7 @@ def talk() -> Dialogue:
     return _dialogues.made(Asked(3, 200, seed=2), _dialogues.synthetic())
 
 
+@pytest.mark.full
 @needs_voices
 def test_nobody_is_cut(talk: Dialogue) -> None:
     voices = Voices(true_turns(talk))
@@ -143,6 +144,7 @@ def test_nobody_is_cut(talk: Dialogue) -> None:
         assert not speaking[min(edge * 1000 // RATE, len(speaking) - 1)]
 
 
+@pytest.mark.full
 @needs_voices
 def test_a_turn_that_the_diarizer_misses_is_not_cut_either(talk: Dialogue) -> None:
     """The pauses of all known turns may hold speech; the voice detector hears it."""
@@ -306,6 +308,7 @@ def check_counts(rows: Sequence[dict[str, Any]], told_of_all: dict[str, Any]) ->
     assert {e["speakers"]: e["windows"] for e in told_of_all["speakers"]} == people
 
 
+@pytest.mark.full
 @needs_voices
 def test_windows_with_their_turns_are_published(tmp_path: Path, talk: Dialogue) -> None:
     path = tmp_path / "in" / "talk.wav"
@@ -366,6 +369,7 @@ def bytes_of(version: Path) -> dict[str, bytes]:
     return {path.relative_to(version).as_posix(): path.read_bytes() for path in files}
 
 
+@pytest.mark.full
 @needs_voices
 def test_another_recording_moves_no_window(tmp_path: Path, talk: Dialogue) -> None:
     path = tmp_path / "in" / "talk.wav"
@@ -389,6 +393,7 @@ def test_another_recording_moves_no_window(tmp_path: Path, talk: Dialogue) -> No
     assert counts["filter"]["items_computed"] == 1
 
 
+@pytest.mark.full
 @needs_voices
 def test_a_call_is_packaged_as_its_mix_with_a_speaker_a_channel(tmp_path: Path) -> None:
     call = _dialogues.made(Asked(2, 70, seed=3, silence=0.0), _dialogues.synthetic())

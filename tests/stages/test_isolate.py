@@ -96,6 +96,7 @@ def test_the_culprit_is_quarantined(
     assert corpus.run(job)[1] == {n: (0, COUNT - (n in left)) for n in corpus.STAGES}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("how", tiers.few(["segv", "memory_error", "hang"], "segv"))
 def test_a_diarizer_whose_runtime_dies(source: Path, tmp_path: Path, how: str) -> None:
     speakers: dict[str, Any] = {"use": "tests.plugins.fatal_diarizer", "how": how}
@@ -116,6 +117,7 @@ def test_a_diarizer_whose_runtime_dies(source: Path, tmp_path: Path, how: str) -
     assert {row["speaker"] for row in rows} == {f"r{n:02d}.wav#1" for n in range(COUNT) if n != BAD}
 
 
+@pytest.mark.full
 def test_an_added_filter_that_crashes(source: Path, tmp_path: Path) -> None:
     """The cuts are there; the crash is stored nevertheless, and forgotten with the filter."""
     quiet = corpus.job(source, out=tmp_path / "out")
@@ -131,6 +133,7 @@ def test_an_added_filter_that_crashes(source: Path, tmp_path: Path) -> None:
     assert counts["filter"] == (0, COUNT)
 
 
+@pytest.mark.full
 def test_isolated_and_ordinary_run_publish_the_same(source: Path, tmp_path: Path) -> None:
     quiet, _ = corpus.run(corpus.job(source))
     job = corpus.job(source, out=tmp_path / "out")
@@ -163,6 +166,7 @@ def alone(job: Job) -> int:
 BAD_SECONDS = corpus.seconds_of(BAD)
 
 
+@pytest.mark.full
 def test_a_kill_from_outside_is_no_fault_of_the_item(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +180,7 @@ def test_a_kill_from_outside_is_no_fault_of_the_item(
     assert failures(job, "filter") == []
 
 
+@pytest.mark.full
 def test_an_item_that_dies_alone_with_memory_to_spare_is_blamed(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,6 +190,7 @@ def test_an_item_that_dies_alone_with_memory_to_spare_is_blamed(
     assert stage.pending("filter", job, SHARD) == (0, COUNT), "it stays so until somebody asks"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("why", ["the kernel killed", "most of its limit"])
 def test_an_item_that_dies_for_want_of_memory_is_not_blamed(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
@@ -198,6 +204,7 @@ def test_an_item_that_dies_for_want_of_memory_is_not_blamed(
     assert failures(job, "filter") == [KILLED]
 
 
+@pytest.mark.full
 def test_where_nothing_lives_the_caller_decides(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +220,7 @@ def test_where_nothing_lives_the_caller_decides(
     assert failures(job, "filter") == [KILLED]
 
 
+@pytest.mark.full
 def test_what_kills_item_after_item_ends_the_run_and_blames_none(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,6 +233,7 @@ def test_what_kills_item_after_item_ends_the_run_and_blames_none(
     assert published.summary["utterances"]["packaged"] == COUNT
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("how", "error", "words"),
     [("bug", ValueError, "our own bug"), ("odd_bug", RuntimeError, "OddError: our own")],
@@ -282,6 +291,7 @@ def _fake_child(answers: int, cut: int = 0) -> isolate._Child:
     return child
 
 
+@pytest.mark.full
 def test_control_without_isolation_the_process_dies(source: Path, tmp_path: Path) -> None:
     """Else the tests above would show nothing."""
     code = (

@@ -241,6 +241,7 @@ def test_a_version_is_byte_for_byte_that_of_a_folder(s3: S3, url: str, job: Job)
     assert checkpoints.verify(there.out).faults == []
 
 
+@pytest.mark.full
 def test_verify_names_every_fault(s3: S3, url: str, job: Job) -> None:
     place = corpus.run(remote(job, url))[0].path
     tar = "wenet/train/shards_000000000.tar"
@@ -256,6 +257,7 @@ def test_verify_names_every_fault(s3: S3, url: str, job: Job) -> None:
     assert verify(place) == []
 
 
+@pytest.mark.full
 def test_a_tar_that_was_written_over_is_not_copied_on(s3: S3, url: str, job: Job) -> None:
     there = remote(job, url)
     first = corpus.run(there)[0].path
@@ -269,6 +271,7 @@ def test_a_tar_that_was_written_over_is_not_copied_on(s3: S3, url: str, job: Job
     assert verify(second.path) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "what", tiers.few(["manifests/filter", "manifests/resample", "audio"], "audio")
 )
@@ -291,6 +294,7 @@ def test_a_damaged_checkpoint_is_made_again(s3: S3, url: str, job: Job, what: st
     assert checkpoints.verify(there.out).faults == []
 
 
+@pytest.mark.full
 def test_what_a_dead_run_left_of_a_version_is_no_version(s3: S3, url: str, job: Job) -> None:
     there = remote(job, url)
     left = there.out / "datasets" / "v0001"
@@ -303,6 +307,7 @@ def test_what_a_dead_run_left_of_a_version_is_no_version(s3: S3, url: str, job: 
     assert version(s3, url) == corpus.content(job.out / "datasets/v0001")
 
 
+@pytest.mark.full
 def test_prune_takes_versions_and_what_was_left(s3: S3, url: str, job: Job) -> None:
     there = remote(job, url)
     for number in (10, 11, 12):
@@ -323,6 +328,7 @@ def test_prune_takes_versions_and_what_was_left(s3: S3, url: str, job: Job) -> N
     assert verify(versions.named(there.out)) == []
 
 
+@pytest.mark.full
 def test_what_workers_judge_and_what_is_settled_lies_in_the_bucket(
     s3: S3, url: str, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,6 +360,7 @@ def test_what_workers_judge_and_what_is_settled_lies_in_the_bucket(
 # Two runs
 
 
+@pytest.mark.full
 def test_of_two_runs_that_race_one_publishes_and_the_version_is_whole(
     s3: S3, url: str, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -401,6 +408,7 @@ def test_of_two_runs_that_race_one_publishes_and_the_version_is_whole(
     assert verify(corpus.run(jobs[0])[0].path) == []
 
 
+@pytest.mark.full
 def test_a_number_that_is_published_meanwhile_is_not_written_over(
     s3: S3, url: str, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -538,6 +546,7 @@ def test_an_owner_elsewhere_lives_while_it_renews(url: str) -> None:
         assert lease._newest(out) == 2
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("quick")
 def test_a_run_that_has_lost_its_lock_publishes_nothing(
     s3: S3, url: str, job: Job, monkeypatch: pytest.MonkeyPatch

@@ -19,6 +19,7 @@ from ..tasks.base.json_types import JsonObject
 from ..tasks.insight.estimating import forecast, sample, sample_results
 from ..tasks.insight.estimating.forecast import Costs, Forecast, Sizes
 from ..tasks.insight.estimating.sample import Member
+from ..tasks.plugins import trusted
 from ..tasks.publish.writing import shards as output_shards
 from ..tasks.runs import shard_chain
 from ..tasks.runs.executor import Executor, Observer
@@ -63,6 +64,7 @@ def estimate(**parameters: Any) -> JsonObject:
     """
     settings, wanted = among(PrepareSettings, parameters), among(SampleSettings, parameters)
     began = time.monotonic()
+    trusted.trust(settings.model_dump(mode="json"))
     job = check(settings)
     with (
         lock.hold(job.out),

@@ -33,7 +33,7 @@ from pydantic import BaseModel
 
 from ..tasks import plugins
 from ..tasks.base.errors import ConfigError
-from ..tasks.plugins.complaints import PLACES
+from ..tasks.plugins.trusted import PLACES
 from ..tasks.recording.names import display_text
 from ..tasks.settings import Plugin, StageSettings
 from ..tasks.settings.base import Shelf, form

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 from ..tasks import plugins, storage
 from ..tasks.base.errors import ConfigError
 from ..tasks.base.json_types import JsonObject, JsonValue
-from ..tasks.plugins import explaining
+from ..tasks.plugins import explaining, trusted
 from ..tasks.recording import yaml_text
 from ..tasks.settings import (
     AnySource,
@@ -190,8 +190,10 @@ def read(
 
 
 def of_mapping(data: JsonObject) -> PrepareSettings:
-    """PrepareSettings from the keys of a settings file; ConfigError names all that is wrong."""
+    """PrepareSettings from the keys of a settings file, whose plug-ins of one's own are trusted;
+    ConfigError names all that is wrong."""
     yaml_text.refuse_what_json_cannot_hold(data, "settings")
+    trusted.trust(data)
     if complaints := plugins.complaints(data, PrepareSettings):
         raise ConfigError(explaining.joined(complaints))
     return parse(_at_home(data)).rooted()
@@ -242,6 +244,7 @@ def assign_one(data: JsonObject, assignment: str, defaults: JsonObject) -> None:
             f"--set {assignment!r}: write it as key.key=value, or key.list+=value to add to a list"
         )
     value = yaml_text.load(text, f"--set {assignment!r}: the value")
+    trusted.trust(value)  # a command line is its user's
     if adds:
         _add_to_list(data, keys, value, assignment, defaults)
         return

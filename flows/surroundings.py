@@ -14,6 +14,8 @@ DEFAULTS = {
     # Dask and Prefect keep their own records; Dask reads this when it is imported, and would
     # undo a level that was set before.
     "DASK_LOGGING__DISTRIBUTED": "error",
+    environment.SAFE_PATH: "1",
+    environment.PLUGINS_VARIABLE: "",  # what a command trusts ends with it
 }
 
 

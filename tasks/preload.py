@@ -28,7 +28,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
-from .base import environment
+from .base import current_folder, environment
 from .base.errors import RunError
 from .base.process_memory import importing, search_as_usual, without_pandas
 from .runs import libraries
@@ -86,6 +86,7 @@ if not started_afresh(command_line()):
     )
 die_with_parent()
 die_first(OF_WORKER)
+current_folder.check(prefect=False)
 reads_utf8(sys.getfilesystemencoding())
 agree(environment.client_version(), version("uttermill"))
 # Ctrl-C and TERM reach the whole process group, but the client decides when its workers end, or the

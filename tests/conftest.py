@@ -63,6 +63,9 @@ for _name in ("PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING"):
 os.environ["PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS"] = "2"
 
 
+# Tests make jobs with plug-ins of theirs. Those about trust remove it.
+os.environ["UTTERMILL_PLUGINS"] = "*"
+
 ALL_KILLS = 60
 
 

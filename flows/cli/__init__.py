@@ -1,13 +1,17 @@
 """The command line: `uttermill <command>`."""
 
-from __future__ import annotations
-
+# Nothing else is imported until the current folder is shut out.
 import sys
-from collections.abc import Sequence
+
+Words = list[str] | tuple[str, ...]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Words | None = None) -> int:
     """Run a command, `sys.argv`'s by default, and return its exit code."""
+    if argv is None:
+        from . import import_path
+
+        import_path.shut()
     from . import at_once
 
     if argv is None:
@@ -28,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
 
 
-def _main(argv: Sequence[str] | None) -> int:
+def _main(argv: Words | None) -> int:
     try:
         from .command_line import main as command
 

@@ -88,6 +88,9 @@ class _Command:
     def flag(self, name: str, text: str) -> None:
         self._parser.add_argument(name, action="store_true", help=text)
 
+    def trust(self) -> None:
+        self.flag("--trust-plugins", "load plug-ins that OUT's own settings name")
+
     def sets(self) -> None:
         self.several("--set", "A.B=C", "change one setting; the value is YAML", dest="sets")
 
@@ -128,6 +131,7 @@ def _making(commands: Commands) -> None:
         )
         command.word("--out", "DIR", "where results go; overrides out")
         command.sets()
+        command.trust()
     run.flag("--yes", "start without a question, however much is recomputed")
     share = "share of the recordings to sample (0.005)"
     estimate.word("--fraction", "F", share, type=_fraction, default=0.005)
@@ -163,6 +167,7 @@ def _reading(commands: Commands) -> None:
     report = _Command(commands, "report", "(re)build the newest run's report.html")
     for command in (status, ledger, report):
         command.word("out", "OUT", OUT)
+        command.trust()
     ledger.flag("--items", "one row per item")
     ledger.word("--reason", "R", "only items of this reason")
     ledger.word("--dataset", "D", "only items of this dataset")
@@ -172,6 +177,7 @@ def _reading(commands: Commands) -> None:
     explore.word("--version", "N", "version to show (newest)", type=int)
     explore.word("--against", "M", "version to compare with", type=int)
     explore.word("--port", "N", "port (a free one)", type=_port, default=0)
+    explore.trust()
     review = _Command(
         commands, "review", "import or export decisions by people: keep, drop, re-text"
     )
@@ -182,6 +188,7 @@ def _reading(commands: Commands) -> None:
     what_if = _Command(commands, "what-if", "hours and items that other thresholds would keep")
     what_if.word("out", "OUT", OUT)
     what_if.sets()
+    what_if.trust()
 
 
 def _publishing(commands: Commands) -> None:
@@ -193,6 +200,7 @@ def _publishing(commands: Commands) -> None:
         "--deep",
         "also verify every checkpoint of the OUT it is in, and the bytes of its local sources",
     )
+    verify.trust()
     prune = _Command(
         commands, "prune", "list or remove what no kept version and no current settings need"
     )
@@ -202,6 +210,7 @@ def _publishing(commands: Commands) -> None:
     kept = "keep what the settings of kept versions use, not only the newest run's"
     prune.flag("--keep-recipes", kept)
     prune.flag("--yes", "remove it; the default only lists it")
+    prune.trust()
     listing = _Command(
         commands, "list", "print a format's list of clips with absolute or prefixed paths"
     )
@@ -210,6 +219,7 @@ def _publishing(commands: Commands) -> None:
     listing.word("--format", "F", able)
     listing.word("--split", "S", "this split; '*' for all (train)")
     listing.word("--prefix", "P", "put this before each relative path")
+    listing.trust()
 
 
 def _installed(commands: Commands) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from types import TracebackType
 
-from ...tasks.base import masking
+from ...tasks.base import current_folder, environment, masking
 from ...tasks.base.control_characters import json_line
 from ...tasks.base.errors import (
     ConfigError,
@@ -57,6 +57,10 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], Exit]] = {
 }
 
 
+#: Commands that import Prefect.
+RECORDED = ("demo", "run", "estimate", "serve")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         sys.excepthook = _show
@@ -92,6 +96,9 @@ def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
                 without_search_at_exit()
                 with importing():
                     without_pandas()
+            current_folder.check(prefect=args.command in RECORDED)
+            if getattr(args, "trust_plugins", False):
+                environment.set_own_plugins(environment.ANY_PLUGIN)
             code = COMMANDS[args.command](args)
             sys.stdout.flush()
         return code

@@ -20,7 +20,7 @@ from ...tasks.base.json_types import JsonObject
 from ...tasks.plugins import source_code
 from ...tasks.runs import likeness
 from ...tasks.settings.job import Job
-from ..cluster import dask_config, doctor_facts
+from ..cluster import dask_config, doctor_facts, worker
 from ..cluster.cluster import Cluster
 from ..cluster.settings import ClusterSettings
 from ..run import run_folder
@@ -102,7 +102,9 @@ def _of_job(
     if job is None:
         return
     calls = {
-        address: client.submit(doctor_facts.computing, job, workers=[address], pure=False)
+        address: client.submit(
+            worker.trusting(doctor_facts.computing), job, workers=[address], pure=False
+        )
         for address in workers
     }
     computing: dict[str, doctor_facts.Computing] = {}

@@ -196,11 +196,11 @@ def data_list(
 
 
 def _listed_format(dataset: Path, formats: list[str], use: str | None) -> str:
-    having = [name for name in formats if plugins.FORMATS.load(name).listing]
-    if use is None and having:
-        return "wenet" if "wenet" in having else having[0]
-    if use in having:
-        return str(use)
+    # A dataset may name formats of its maker's own, which are only loaded when they are asked for.
+    asked = sorted(formats, key="wenet".__ne__) if use is None else [use] if use in formats else []
+    for name in asked:
+        if plugins.FORMATS.load(name).listing:
+            return name
     if use is None:
         able = [name for name in shelves.names("formats") if plugins.FORMATS.load(name).listing]
         raise ConfigError(

@@ -19,6 +19,7 @@ from ...tasks import plugins
 from ...tasks.base import shelves
 from ...tasks.base.errors import ConfigError
 from ...tasks.base.json_types import JsonObject
+from ...tasks.plugins import trusted
 from ...tasks.plugins.annotation_kinds import Annotations
 from ...tasks.plugins.contracts import Measuring
 from ...tasks.recording import yaml_text
@@ -254,6 +255,7 @@ def plugins_named(which: str) -> JsonObject:
             f"is named as in {meant}{stage if shelf in GROUPS else ''}"
         )
     names = [name] if name else shelves.names(shelf)
+    trusted.trust(name)  # a person typed it
     return {shelf: {plugin: _whole(shelf, plugin) for plugin in names}}
 
 

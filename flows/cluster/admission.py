@@ -26,6 +26,7 @@ from ...tasks.base.logs import log
 from ...tasks.runs import likeness
 from ...tasks.settings.job import Job
 from ...tasks.shard_store import mixed
+from . import worker
 
 #: None in a worker that joined without this module: it was not preloaded.
 PRELOADED = "uttermill.tasks.preload:READY_AT"
@@ -141,7 +142,7 @@ class Admission:
     def _alike(self, computing: Computing, addresses: Sequence[str]) -> dict[str, str | None]:
         """Fault, or None, of each worker that reports its code and libraries for the job."""
         job = replace(computing.job, scratch=None)  # it exists on this machine only
-        answers = self._run(addresses, likeness.of, job)
+        answers = self._run(addresses, worker.trusting(likeness.of), job)
         ours = likeness.of(job) if answers else {}
         faults: dict[str, str | None] = {}
         for address, theirs in answers.items():

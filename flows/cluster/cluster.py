@@ -166,7 +166,8 @@ class Cluster:
         `distributed.KilledWorker`, and the caller decides.
         """
         where = self._placed().restrictions(kind)
-        return self.client.submit(function, *args, pure=False, retries=0, **where)
+        call = worker.trusting(function)
+        return self.client.submit(call, *args, pure=False, retries=0, **where)
 
     def _placed(self) -> Placement:
         """Which worker may take which call; known once the cluster has started."""

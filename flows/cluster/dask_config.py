@@ -36,6 +36,7 @@ DASK_CONFIG: JsonObject = {
                 "VECLIB_MAXIMUM_THREADS": "1",
                 "TOKENIZERS_PARALLELISM": "false",
                 "PYTHONHASHSEED": "6640",
+                "PYTHONSAFEPATH": "1",
                 "MALLOC_ARENA_MAX": "1",
                 "MALLOC_TRIM_THRESHOLD_": "134217728",
                 "MALLOC_MMAP_THRESHOLD_": "100663296",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing.spawn
 import os
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -72,6 +73,8 @@ def without_main() -> Iterator[None]:
 
 def _without_main(name: str) -> JsonObject:
     data: JsonObject = _original(name)
+    if "sys_path" in data:  # in which multiprocessing has made "" the current folder
+        data["sys_path"] = [folder for folder in sys.path if os.path.isabs(folder)]
     if NANNY in name:
         for key in MAIN_KEYS:
             data.pop(key, None)

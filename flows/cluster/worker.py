@@ -9,11 +9,14 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from distributed import get_worker
 
+from ...tasks.base import environment
+from ...tasks.plugins import trusted
 from ...tasks.settings.job import Cost, Done, Job
 from ...tasks.stages import handover, stage
 from ...tasks.stages.cost import CostMeter
@@ -94,6 +97,16 @@ def run_call(
     with CostMeter(str(get_worker().name)) as meter:
         result = function(*args, **options)
     return result, meter.cost
+
+
+def trusting(function: Callable[..., Result]) -> Callable[..., Result]:
+    """The function, which on a worker may load the plug-ins that this process trusts."""
+    return partial(_trusting, sorted(environment.own_plugins()), function)
+
+
+def _trusting(plugins: Sequence[str], function: Callable[..., Result], *args: object) -> Result:
+    trusted.allow(plugins)
+    return function(*args)
 
 
 def adapted(job: Job, worker: Any) -> Job:

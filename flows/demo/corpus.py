@@ -6,7 +6,6 @@ import io
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.resources import files
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...tasks import storage
+from ...tasks.base import environment
 from ...tasks.base.errors import ConfigError
 from ...tasks.base.json_types import JsonObject
 from ...tasks.storage import write_atomic
@@ -80,7 +80,8 @@ def speak(lines: list[Line]) -> list[Samples]:
         raise ConfigError("the demo needs a voice: pip install 'uttermill[demo]'")
     script = Path(__file__).with_name("voice.py")
     child = subprocess.run(
-        [sys.executable, "-P", str(script)],  # -P: modules in this folder must not shadow libraries
+        environment.python(str(script)),
+        env=environment.of_child(),
         input=json.dumps([asdict(line) for line in lines]).encode(),
         capture_output=True,
         check=False,

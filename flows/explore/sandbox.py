@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ...tasks.base import environment
 from ...tasks.base.errors import ConfigError
 from ...tasks.base.json_types import JsonObject
 
@@ -46,9 +47,11 @@ def answer(database: Path, sql: str, going_on: Callable[[], None]) -> JsonObject
         raise ConfigError(f"a query has up to {LONGEST:,} characters")
     pipes: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     asked: str | None = json.dumps({"path": str(database), "sql": sql})
-    command = [sys.executable, "-m", "uttermill.flows.explore.sandbox"]
+    command = environment.python("-m", "uttermill.flows.explore.sandbox")
     began = time.monotonic()
-    with subprocess.Popen(command, **pipes, text=True, cwd=Path(__file__).parents[2]) as running:
+    with subprocess.Popen(
+        command, **pipes, env=environment.of_child(), text=True, cwd="/"
+    ) as running:
         try:
             while (printed := _printed(running, asked)) is None:
                 asked = None

@@ -28,6 +28,7 @@ from ...tasks.base.json_types import Arrived, JsonObject
 from ...tasks.base.logs import log
 from ...tasks.base.schema import LEDGER_FILE
 from ...tasks.insight import source_languages
+from ...tasks.plugins import trusted
 from ...tasks.publish.dataset import reader_drops, speaker_warnings
 from ...tasks.recording import unreachable
 from ...tasks.runs import temporary_files
@@ -168,6 +169,7 @@ def opened(settings: PrepareSettings, waits: bool = False) -> Iterator[Body]:
     began = time.monotonic()
     with ExitStack() as outer:
         outer.enter_context(once.listing())
+        trusted.trust(settings.model_dump(mode="json"))
         job = check(settings)
         estimates.check_disk(job, settings.cluster)
         plans.check_recompute(settings)

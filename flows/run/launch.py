@@ -11,6 +11,7 @@ from ...tasks.base import logs
 from ...tasks.base.errors import ConfigError, RunError
 from ...tasks.base.json_types import JsonObject
 from ...tasks.base.process_memory import importing
+from ...tasks.plugins import trusted
 from ...tasks.settings import StageSettings
 from ...tasks.stages.listing import once
 from ..checks import check
@@ -50,6 +51,7 @@ def run(settings: PrepareSettings) -> JsonObject:
 
 def estimate(settings: PrepareSettings, wanted: SampleSettings) -> JsonObject:
     """Check the settings, run the flow `estimate` and return its forecast."""
+    trusted.trust(settings.model_dump(mode="json"))
     with once.listing():
         with logs.silent():  # the flow warns
             check(settings)

@@ -82,7 +82,7 @@ def write(job: Job, folder: Path) -> Path:
     """Make the report of the run in `folder` in another process; RunError with its last line."""
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-c", PROGRAM, str(os.getpid())],
+            environment.python("-c", PROGRAM, str(os.getpid())),
             input=pickle.dumps((job, folder)),
             env=environment.of_child(),
             capture_output=True,

@@ -22,6 +22,7 @@ from ...tasks.base import masking
 from ...tasks.base.errors import ConfigError, MillError
 from ...tasks.base.json_types import JsonObject
 from ...tasks.base.logs import log, sent_to
+from ...tasks.plugins import trusted
 from ...tasks.storage import owners, write_atomic
 from ...tasks.storage.temporary import scratch as scratch
 from ..settings import PrepareSettings, parse
@@ -157,10 +158,12 @@ def settings_of(out: Path, ended_well: bool = False) -> PrepareSettings:
 
 
 def known_settings(out: Path, ended_well: bool = False) -> PrepareSettings | None:
-    """`settings_of`, but None without a run, or if this release cannot read its settings."""
+    """`settings_of`, but None without a run, if this release cannot read its settings, or if they
+    name a plug-in that nobody trusts, which is logged."""
     try:
         return settings_of(out, ended_well)
-    except ConfigError:
+    except ConfigError as error:
+        _tell(error)
         return None
 
 
@@ -169,8 +172,14 @@ def estimated_settings(out: Path) -> PrepareSettings | None:
     last = next(having(out, ESTIMATE_SETTINGS), None)
     try:
         return _settings_in(last / ESTIMATE_SETTINGS, out) if last else None
-    except ConfigError:
+    except ConfigError as error:
+        _tell(error)
         return None
+
+
+def _tell(error: ConfigError) -> None:
+    if isinstance(error, trusted.Untrusted):
+        log.warning("%s", error)
 
 
 def json_in(path: Path) -> JsonObject:
@@ -188,6 +197,7 @@ def json_in(path: Path) -> JsonObject:
 
 def _settings_in(path: Path, out: Path) -> PrepareSettings:
     data = {**json_in(path), "out": str(out)}  # OUT may have been moved
+    trusted.check_settings(data, path)
     try:
         return parse(data)
     except ConfigError as error:

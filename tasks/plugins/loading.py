@@ -7,7 +7,6 @@ of its parent. Members that a module omits are filled in here, and nowhere else.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -24,12 +23,11 @@ from ..base.errors import ConfigError
 from ..base.schema import UTTERANCES
 from ..base.shelves import names
 from ..settings import Plugin, SourceSettings, StageSettings
-from . import annotation_kinds, contracts, explaining
+from . import annotation_kinds, contracts, explaining, trusted
 from .annotation_kinds import Annotations
 from .contracts import members
 
 MEASURING: tuple[contracts.Measuring, ...] = ("filters", "text")
-_DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
 
 Model = TypeVar("Model", bound=BaseModel)
 Kind = TypeVar("Kind", covariant=True)
@@ -162,8 +160,9 @@ def doubts(shelf: str, use: str) -> list[str]:
 def module(shelf: str, use: str) -> ModuleType:
     """The module of a plug-in itself, for its file and its documentation."""
     dotted = "." in use
-    if dotted and not _DOTTED.fullmatch(use):
+    if dotted and not trusted.DOTTED.fullmatch(use):
         raise ConfigError(f"{shelf}: {use!r} is not a dotted name of a module")
+    trusted.check([use], f"{shelf}: this OUT")
     if not dotted and use not in names(shelf):
         raise ConfigError(
             f"no {contracts.CONTRACTS[shelf].noun} {use!r}; "

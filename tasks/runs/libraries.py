@@ -48,7 +48,7 @@ def of_worker(engines: Mapping[str, str] | None) -> dict[str, str]:
 def fatal(engines: Mapping[str, str] | None) -> str | None:
     """Which library ends a process that loads it, and how, for people; None if none does. Takes as
     long as the start of a worker."""
-    words = [sys.executable, "-m", __name__, json.dumps(of_worker(engines))]
+    words = environment.python("-m", __name__, json.dumps(of_worker(engines)))
     try:
         done = subprocess.run(
             words,

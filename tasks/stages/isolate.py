@@ -185,7 +185,7 @@ class _Child:
         self.answers = Connection(reading, writable=False)
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "uttermill.tasks.stages.isolate", str(os.getpid())],
+                environment.python("-m", "uttermill.tasks.stages.isolate", str(os.getpid())),
                 stdin=subprocess.PIPE,
                 stdout=writing,
                 env=environment.of_child(),

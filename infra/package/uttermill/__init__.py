@@ -7,9 +7,7 @@ The folders `flows/` and `tasks/` of the source tree are packages of this one, s
 `uttermill` is installed. Names are imported when they are first used.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # `python -m uttermill.flows.cli` shuts out the current folder after this
 if TYPE_CHECKING:
     from .flows.api import Reason, Result, prepare
     from .tasks.base.errors import ConfigError, MillError
@@ -33,7 +31,9 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
     for module, names in _HOMES.items():
         if name in names:
             return getattr(import_module(module), name)

@@ -56,7 +56,8 @@ def locate(settings: Settings) -> Path:
     if settings.model == "base":
         return bundled_base()
     folder = Path(settings.model).expanduser()
-    if not folder.is_dir():
+    # The current folder may be a stranger's, with a folder `small` in it.
+    if not settings.model.startswith(("/", ".", "~")):
         folder = _in_cache(settings.model) or folder
     if not folder.is_dir():
         raise ConfigError(

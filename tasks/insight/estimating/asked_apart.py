@@ -26,7 +26,7 @@ def answers(module: str, locators: Sequence[str]) -> list[JsonValue]:
         return []
     lines = "".join(f"{json.dumps(locator)}\n" for locator in locators)
     with subprocess.Popen(
-        [sys.executable, "-P", "-m", module],
+        environment.python("-m", module),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -20,12 +20,14 @@ import pyarrow.compute as pc
 from ... import plugins, storage
 from ...accounting import summary
 from ...accounting.ledger import PRECEDENCE
+from ...base import environment
 from ...base.arrays import Bools, UInt64s
 from ...base.errors import RunError, UnsafePlace
 from ...base.json_types import DatasetJson, PublishedEntry, parsed
 from ...base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE
 from ...formats import Output, OutputShard
 from ...plugins.contracts import Format
+from ...plugins.trusted import Untrusted
 from ...settings import Plugin, StageSettings
 from ...storage import sorted_keys, tables, versions
 from .. import leaks, seeded_hash
@@ -76,7 +78,7 @@ def verify(version: Path) -> list[str]:
         try:
             for fault in check(version, described):
                 faults.append(fault)  # keeps the faults found before a table fails
-        except RunError:
+        except (RunError, Untrusted):
             raise
         except Exception as error:  # as above
             faults.append(f"a table or dataset.json cannot be read, or lacks something: {error!r}")
@@ -287,7 +289,11 @@ def _read_all(portions: Iterator[Portion], workers: int) -> Iterator[Read]:
     if workers < 2:
         yield from map(read, portions)
         return
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with (
+        environment.setting(environment.SAFE_PATH, "1"),
+        ProcessPoolExecutor(workers, spawn) as pool,
+    ):
         waiting: list[Future[Read]] = []
         try:
             # A few at a time, because portions hold derived columns.

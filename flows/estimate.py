@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pyarrow.compute as pc
+from prefect import flow
 
 from ..tasks import pipeline, storage
 from ..tasks.base.json_types import JsonObject
@@ -36,13 +36,11 @@ from .run.cluster_executor import ClusterExecutor, opened
 from .run.task_run_groups import TaskRunObserver
 from .server import artifact_text, live_artifacts
 from .settings import PrepareSettings, SampleSettings
-from .settings_flow import SettingsFlow
 
 AT_ONCE = 16  # shards whose results one call returns
 
 
-@partial(
-    SettingsFlow,
+@flow(
     name="estimate",
     persist_result=False,
     on_failure=[live_artifacts.summarise],

@@ -7,9 +7,10 @@ so a rerun from the UI, a scheduled run and a local one all resume in the same w
 from __future__ import annotations
 
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
+
+from prefect import flow
 
 from ..tasks import plugins
 from ..tasks.base.json_types import JsonObject
@@ -19,11 +20,9 @@ from .run import execute, run_folder
 from .run.task_run_groups import TaskRunObserver
 from .server import history, live_artifacts, server
 from .settings import PrepareSettings
-from .settings_flow import SettingsFlow
 
 
-@partial(
-    SettingsFlow,
+@flow(
     name="prepare",
     persist_result=False,
     on_failure=[live_artifacts.summarise],

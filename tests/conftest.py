@@ -51,7 +51,6 @@ for _name in [name for name in os.environ if name.startswith("PREFECT_")]:
     del os.environ[_name]
 _HOME = tempfile.mkdtemp(prefix="uttermill-test-prefect-")
 os.environ["PREFECT_HOME"] = _HOME
-os.environ["UTTERMILL_KEEP_SERVER"] = "0"  # at a terminal, too: no test leaves a process
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "1"
 authorities.trust_one(Path(_HOME))

@@ -9,10 +9,13 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import sys
+from contextlib import suppress
 from functools import partial
 
 #: A process's handlers by default.
 DEFAULTS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+_leaves_threads = False
 
 
 def begin() -> None:
@@ -25,9 +28,20 @@ def begin() -> None:
     atexit.register(_ignore)  # the first to be registered is the last to be called
 
 
+def leave_threads() -> None:
+    """This process ends as soon as its command has: some threads would go on for minutes."""
+    global _leaves_threads
+    _leaves_threads = True
+
+
 def over(code: int) -> None:
     """The command is over and has printed its result: from now on both end the process with its
     exit code, because other threads and exit handlers may take their time."""
+    if _leaves_threads:
+        with suppress(OSError):
+            sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
     for number in DEFAULTS:
         if signal.getsignal(number) is _end:
             signal.signal(number, partial(_end_by, code))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,11 @@ from ...tasks.base import logs
 from ...tasks.base.errors import ConfigError, MillError
 from ...tasks.base.json_types import JsonObject
 from ...tasks.base.process_memory import importing
+from . import at_once
 from .printing import Exit, print_answer
 
 if TYPE_CHECKING:
+    from ...tasks.settings import StageSettings
     from ..settings import PrepareSettings
 
 
@@ -35,7 +38,19 @@ def run(args: argparse.Namespace) -> Exit:
     with once.listing():
         if not agreed(settings, args.yes):
             raise Declined("nothing was started")
-        return print_answer(args, launch.run(settings), runs.run)
+        return print_answer(args, _launched(launch.run, settings), runs.run)
+
+
+def _launched(function: Callable[..., JsonObject], *given: StageSettings) -> JsonObject:
+    """The function's result. If Prefect's server is gone, this process will end without its
+    threads."""
+    from ..run import launch
+
+    try:
+        return function(*given)
+    finally:
+        if launch.server_gone.is_set():
+            at_once.leave_threads()
 
 
 def plan(args: argparse.Namespace) -> Exit:
@@ -56,7 +71,7 @@ def estimate(args: argparse.Namespace) -> Exit:
     from .show import runs
 
     wanted = SampleSettings(fraction=args.fraction, least=args.least)
-    return print_answer(args, launch.estimate(_settings(args), wanted), runs.estimate)
+    return print_answer(args, _launched(launch.estimate, _settings(args), wanted), runs.estimate)
 
 
 def demo(args: argparse.Namespace) -> Exit:
@@ -70,7 +85,7 @@ def demo(args: argparse.Namespace) -> Exit:
     home = Path(args.out).absolute()
     data = {**DEMO_SETTINGS, "sources": make_corpus(home / "corpus"), "out": str(home)}
     settings.assign(data, args.sets)
-    return print_answer(args, launch.run(settings.parse(data)), runs.run)
+    return print_answer(args, _launched(launch.run, settings.parse(data)), runs.run)
 
 
 def serve(args: argparse.Namespace) -> Exit:

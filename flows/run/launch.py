@@ -3,6 +3,7 @@ Prefect has recorded all of it."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -10,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 from ...tasks.base import logs
 from ...tasks.base.errors import ConfigError, RunError
 from ...tasks.base.json_types import JsonObject
+from ...tasks.base.logs import log
 from ...tasks.base.process_memory import importing
 from ...tasks.plugins import trusted
 from ...tasks.settings import StageSettings
 from ...tasks.stages.listing import once
 from ..checks import check
-from ..cluster import spawning
 from ..flow_parameters import values
 from ..progress import ProgressObserver, waiting
-from ..server import few_words
 from ..settings import History, PrepareSettings, SampleSettings
 from . import execute, run_folder
 
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from ..server.server import LocalServer
 
 
-CLIENT_RETRIES = 3  # 14 s in all; requests to a server that is restarting wait in its socket
 HISTORY_SECONDS = 60.0  # without progress, after which an incomplete history is abandoned
+#: Set when a run outlived its Prefect server: threads of Prefect's would try for minutes to send
+#: what they have, and a process that is about to end must not wait for them.
+server_gone = threading.Event()
 RESTARTED_SECONDS = 10.0  # the same after a restart of the server, which may have lost events
 
 
@@ -77,7 +79,8 @@ def _with_workers(settings: PrepareSettings, opened: execute.Body, early: bool) 
         token = execute.current.set(opened)
         try:
             result = _run_flow(flow, server, settings)
-            run_folder.close_prefect_note(opened.run.place)
+            if not server_gone.is_set():  # else the next run of this OUT closes its record
+                run_folder.close_prefect_note(opened.run.place)
             return result
         finally:
             execute.current.reset(token)
@@ -88,10 +91,7 @@ def _recorded(wanted: History, opened: execute.Body | None = None) -> Iterator[L
     """Give Prefect its API: the configured server (yields None), or a server of this run;
     meanwhile, the workers of `opened` start."""
     # Here because they import Prefect, which takes a second.
-    with importing(), spawning.environment(few_words.ENVIRONMENT):
-        from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
-
-        from ..server import kept
+    with importing():
         from ..server.server import LocalServer, check_api, configured_url, using
 
     configured = None if wanted == "own" else configured_url()
@@ -105,49 +105,68 @@ def _recorded(wanted: History, opened: execute.Body | None = None) -> Iterator[L
             opened.start_workers()
         yield None
         return
-    with LocalServer(kept_minutes=kept.minutes()) as server:
+    with LocalServer() as server:
         if opened is not None:
             opened.start_workers()
         with waiting("Prefect's server starts"):
             with importing():
                 from .. import prepare  # noqa: F401 - meanwhile
             url = server.wait_ready()
-        patience = temporary_settings({PREFECT_CLIENT_MAX_RETRIES: CLIENT_RETRIES})
-        try:
-            with using(url, server.auth), patience:
-                yield server
-        except Exception as error:
-            if not server.lost:
-                raise
-            raise RunError(
-                "the run's Prefect server ended and did not start again "
-                f"({server.lost}); finished work is kept: run again to continue from there"
-            ) from error
+        with using(url, server.auth):
+            yield server
 
 
 def _run_flow(
     flow: Flow[..., JsonObject], server: LocalServer | None, *settings: StageSettings
 ) -> JsonObject:
-    """Run a flow with these settings; returns its result once Prefect has recorded it."""
+    """Run a flow with these settings; returns its result once Prefect has recorded it, or if its
+    server is gone."""
+    from httpx import HTTPError
+    from prefect.exceptions import PrefectException
+
     from ..server import history
+    from ..server.outcome import Outcome, answers
     from ..server.server import quiet
 
-    with quiet():
+    with quiet(), Outcome() as outcome:
         try:
-            state: Any = flow(**values(*settings), return_state=True)
-        except BaseException:  # an interrupt, or a server that is gone
-            if server is None or not server.lost:
+            state: Any = outcome.noting(flow)(**values(*settings), return_state=True)
+            restarted = server is not None and server.restarts > 0
+            timeout = RESTARTED_SECONDS if restarted else HISTORY_SECONDS
+            _wait_for_record(state, outcome.result, timeout)
+        except (HTTPError, PrefectException) as error:
+            if outcome.result is None and outcome.error is None:
+                server_gone.set()
+                raise RunError(
+                    f"Prefect's server ended before the run began ({error}); start it and run "
+                    "again, or do without it: --set history=none"
+                ) from error
+        except BaseException:  # an interrupt
+            if outcome.server_gone or not answers():
+                server_gone.set()
+            else:
                 history.drain(timeout=10)
             raise
-        timeout = RESTARTED_SECONDS if server is not None and server.restarts else HISTORY_SECONDS
-        run_id = state.state_details.flow_run_id
-        if state.is_completed():
-            result: JsonObject = state.result()
-            expected: int = result["task_runs"]
-            whole = history.wait_until_recorded(run_id, expected=expected, timeout=timeout)
-            if not whole and server is not None and server.restarts:
-                history.complete(run_id)
-            return result
-        history.wait_until_recorded(run_id, timeout=timeout)
-        state.result(raise_on_failure=True)
-        raise AssertionError("a flow run that is not completed raises its error")
+        else:
+            if outcome.result is not None:
+                return outcome.result
+            state.result(raise_on_failure=True)
+            raise AssertionError("a flow run that is not completed raises its error")
+        server_gone.set()
+        if server is None or not server.lost:  # of a lost one that was said
+            log.warning("Prefect's server does not answer: it does not show how this run ended")
+        if outcome.result is None:
+            assert outcome.error is not None
+            raise outcome.error
+        return outcome.result
+
+
+def _wait_for_record(state: Any, result: JsonObject | None, timeout: float) -> None:
+    """Wait until Prefect has recorded all of a flow run that has ended."""
+    from ..server import history
+
+    run_id = state.state_details.flow_run_id
+    expected = None if result is None else result["task_runs"]
+    whole = history.wait_until_recorded(run_id, expected=expected, timeout=timeout)
+    if result is not None and not whole:
+        history.complete(run_id)

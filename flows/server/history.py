@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -110,20 +109,6 @@ def drain(timeout: float) -> None:
     APILogWorker.drain_all(timeout=timeout)
 
 
-@contextmanager
-def discarded() -> Iterator[None]:
-    """Inside, Prefect's threads drop events and log records, for a server that is gone for good.
-
-    Otherwise they would try to send each one for 8 s.
-    """
-
-    async def drop(service: object, items: object) -> None:
-        pass
-
-    with replaced(EventsWorker, "_handle", drop), replaced(APILogWorker, "_handle_batch", drop):
-        yield
-
-
 def wait_until_recorded(
     flow_run_id: UUID, expected: int | None = None, timeout: float = 60
 ) -> bool:
@@ -153,8 +138,8 @@ def wait_until_recorded(
 
 
 def complete(flow_run_id: UUID) -> int:
-    """Set the open task runs of a completed flow run to Completed; returns how many. A killed
-    server loses the task runs' states of the last second, accepted but not yet written."""
+    """Set the open task runs of a completed flow run to Completed; returns how many. A server that
+    is killed loses the states of the last second, accepted but not yet written."""
     why = "The end of this task run was lost when Prefect's server ended; its flow run completed."
     with get_client(sync_client=True) as client:
         tasks = _open_task_runs(client, [str(flow_run_id)])
@@ -207,18 +192,6 @@ def _post(client: SyncPrefectClient, path: Any, **body: Any) -> Any:
     reply = client.request("POST", path, json=body)
     reply.raise_for_status()
     return reply.json()
-
-
-@contextmanager
-def replaced(owner: object, name: str, value: object) -> Iterator[None]:
-    """Inside, `owner.name` is `value`; AttributeError when the library has no such name: it is
-    private and may go with an upgrade (`tests/laws/test_private_names.py` lists them all)."""
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
 
 
 def flow_run_name(typed: str, kind: str, datasets: Sequence[str], now: datetime) -> str:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Protocol, Self
 from uuid import UUID
 
+import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import ArtifactFilter
 from prefect.client.schemas.objects import FlowRun
@@ -36,7 +37,7 @@ from .artifact_text import DONE, failure, markdown
 
 KEY = "uttermill-progress"  # Prefect's key of the artifact of the whole run
 ABOUT = "Progress of the run, and its result."
-CLIENT: JsonObject = {"timeout": 20.0}
+TIMEOUT_SECONDS = 20.0  # of a request
 FIRST_SECONDS = 4.0  # a run with nothing to do is over by then
 EVERY_SECONDS = 10.0
 MOST = 20  # requests in EVERY_SECONDS
@@ -51,11 +52,11 @@ def current_run() -> FlowRun | None:
 
 
 @contextmanager
-def one_try() -> Iterator[SyncPrefectClient]:
-    """A client that does not retry its requests."""
+def one_try(seconds: float = TIMEOUT_SECONDS) -> Iterator[SyncPrefectClient]:
+    """A client that does not retry its requests, and waits `seconds` for a response."""
     with (
         temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}),
-        get_client(httpx_settings=CLIENT, sync_client=True) as client,
+        get_client(httpx_settings={"timeout": seconds}, sync_client=True) as client,
     ):
         yield client
 
@@ -216,6 +217,8 @@ class Poster:
             self._warn(error)
 
     def _warn(self, error: Exception) -> None:
+        if isinstance(error, httpx.TransportError):  # the end of the run says so
+            return
         if not self._failed:
             log.warning("an artifact of the run in Prefect was not updated: %s", error)
         self._failed = True

@@ -17,11 +17,8 @@ from prefect.settings import get_current_settings
 
 from ...tasks.base.environment import of_child, python
 from ..machine import NO_THREAD, RAISE
-from . import few_words
-from .kept import Adopted
 
 STOP_SECONDS = 15.0
-Process = subprocess.Popen[bytes] | Adopted
 
 #: Only the settings of Prefect that a run's own server needs; the user's other settings stay.
 #: By default the recorder writes one task run per transaction (22/s on SQLite), so that history
@@ -86,7 +83,6 @@ def started(
         **of_child(),
         **ENVIRONMENT,
         **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": on for name in SCHEDULING},
-        **({} if scheduling else few_words.ENVIRONMENT),
         "PREFECT_API_URL": url,
         "PREFECT_SERVER_UI_API_URL": "/api",  # its own origin, by whatever name or port
         "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": url.removesuffix("/api"),
@@ -111,23 +107,19 @@ def started(
     )
 
 
-def cause(process: Process) -> str:
+def cause(process: subprocess.Popen[bytes]) -> str:
     """How it ended: `exit 1` or `SIGKILL`."""
-    if isinstance(process, Adopted):
-        return "another run had started it"
     code = process.returncode
     return f"exit {code}" if code >= 0 else signal.Signals(-code).name
 
 
-def release(process: Process) -> None:
+def release(process: subprocess.Popen[bytes]) -> None:
     """Close the pipe to a process that has ended."""
-    if isinstance(process, Adopted):
-        process.lease.close()
-    elif process.stdin:
+    if process.stdin:
         process.stdin.close()
 
 
-def stop(process: Process) -> None:
+def stop(process: subprocess.Popen[bytes]) -> None:
     """Terminate it, then kill it; afterwards its whole process group is gone."""
     for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, None)):
         with suppress(ProcessLookupError, PermissionError):  # macOS: the latter for a dead group

@@ -34,17 +34,27 @@ from ...tasks.base.errors import MillError, RunError
 from ...tasks.base.logs import log
 from .. import machine
 from ..progress import handlers
-from . import history, kept, login, process
+from . import login, process
 from .process import listening
 
 STARTS = 3  # tries, when a server ends while it starts (its database is locked, say)
 THREADS = 40  # that a server, its client in a run and the least cluster start
 START_SECONDS = 120.0  # a new database takes 11 s on two idle cores
 SHOWN = 1 << 16  # bytes of its output that are read
+ANSWER_SECONDS = 5.0  # for its first answer, on a busy machine
 WATCH_SECONDS = 0.2  # between two checks whether the server has ended
-DISCARD_SECONDS = 5.0  # to empty Prefect's queues when the server is gone
 REFUSALS = (401, 403)
-OURS = ("uttermill", "prefect.flow_runs", "prefect.task_runs")
+#: Loggers whose records the terminal need not show: it has uttermill's own already, and the end of
+#: a run says what its server did not record.
+UNSHOWN = (
+    "uttermill",
+    "prefect.flow_runs",
+    "prefect.task_runs",
+    "prefect.events",
+    "prefect._internal.concurrency",
+    "EventsWorker",
+    "APILogWorker",
+)
 
 
 def configured_url() -> str | None:
@@ -63,31 +73,21 @@ class LocalServer:
     off, and its last events. The run only sees a slow answer.
     """
 
-    def __init__(
-        self,
-        port: int = 0,
-        scheduling: bool = False,
-        auth: str | None = None,
-        kept_minutes: float = 0.0,
-    ) -> None:
+    def __init__(self, port: int = 0, scheduling: bool = False, auth: str | None = None) -> None:
         """`port` is used if it is free, else another one; `scheduling`: run schedules; `auth`: its
-        password, if the user has not chosen one; by default a secret one. `kept_minutes`: take over
-        a kept server, and keep it that long for the next run if all goes well (`kept.py`)."""
+        password, if the user has not chosen one; by default a secret one."""
         machine.check(THREADS, "a run with Prefect's server", "set history=none")
-        self._kept_seconds = 60 * kept_minutes
-        self._folder = kept.place() if kept_minutes else None
-        taken = kept.adopted(self._folder) if self._folder else None
         # Bound in this process and passed on: the URL is known at once, the port cannot be taken.
-        self._socket = taken.listener if taken else listening(port)
+        self._socket = listening(port)
         self._scheduling = scheduling
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/api"
-        self.auth = taken.auth if taken else login.chosen() or auth or login.fresh()
+        self.auth = login.chosen() or auth or login.fresh()
         self._open = ExitStack()  # closed when it has stopped
         # What it prints; closed with the rest.
         self._log = self._open.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         self._said = 0  # bytes in it before this process
-        self._process: process.Process = taken.process if taken else self._spawned()
+        self._process = self._spawned()
         self._turn = threading.Lock()  # to start a process, or to stop for good
         self._stopped = threading.Event()
         self._watcher: threading.Thread | None = None
@@ -163,46 +163,35 @@ class LocalServer:
             self._respawn()
             if not self._starts() and not self._stopped.is_set():
                 self.lost = self._cause()
-                log.error("the run's Prefect server does not start again: %s", self.lost)
-                self._open.enter_context(history.discarded())
+                log.warning("the run's Prefect server does not start again: %s", self.lost)
                 with self._turn:
                     self._socket.close()  # a refusal at once is better than an answer never given
                 return
 
     def _answers(self) -> bool:
         try:
-            with urlopen(f"{self.url}/health", timeout=1) as reply:
+            with urlopen(f"{self.url}/health", timeout=ANSWER_SECONDS) as reply:
                 return bool(reply.status == 200)
         except (URLError, OSError):
             return False
 
-    def stop(self, leave: bool = False) -> None:
-        """End the server's whole process group, unless it can be left for the next run. May be
-        repeated."""
+    def stop(self) -> None:
+        """End the server's whole process group. May be repeated."""
         with self._turn:
             first = not self._stopped.is_set()
             self._stopped.set()
-        leave = leave and self._folder is not None and not self.restarts
-        if first and not (leave and kept.left(self._process, self._kept_seconds)):
+        if first:
             process.stop(self._process)
-        elif first and not isinstance(self._process, kept.Adopted):
-            words = (
-                "Prefect's server stays for %g minutes for the next run; %s=0 ends it with its run"
-            )
-            with quiet():  # or Prefect's handlers print it, too
-                log.info(words, self._kept_seconds / 60, kept.VARIABLE)
         if self._watcher is not None:
             self._watcher.join()
-        if self.lost:
-            history.drain(DISCARD_SECONDS)  # while it is still discarded
         self._open.close()
         self._socket.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object, *exc: object) -> None:
-        self.stop(leave=kind is None)
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
 
 
 @contextmanager
@@ -255,11 +244,11 @@ class _Sentences(logging.Filter):
 
 
 class _NotTwice(_Sentences):
-    """Also drops records that the terminal already shows: Prefect would print uttermill's again for
-    each flow and task run."""
+    """Also drops the records of UNSHOWN: Prefect would print uttermill's again for each flow and
+    task run."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return not record.name.startswith(OURS) and super().filter(record)
+        return not record.name.startswith(UNSHOWN) and super().filter(record)
 
 
 _SENTENCES = _Sentences()
@@ -275,7 +264,8 @@ def in_sentences() -> None:
 def _of_prefect() -> list[logging.Handler]:
     from prefect.logging.handlers import PrefectConsoleHandler
 
-    return [handler for handler in handlers() if isinstance(handler, PrefectConsoleHandler)]
+    shown = [handler for handler in handlers() if isinstance(handler, PrefectConsoleHandler)]
+    return [*shown, *logging.getLogger("prefect._internal").handlers]
 
 
 @contextmanager
@@ -283,6 +273,9 @@ def quiet() -> Iterator[None]:
     """Inside, Prefect's console handlers print only warnings; its history keeps every record."""
     twice = _NotTwice()
     with ExitStack() as restore:
+        # Else Prefect prints each batch of log records that a server which is gone did not take.
+        restore.callback(setattr, logging, "raiseExceptions", logging.raiseExceptions)
+        logging.raiseExceptions = False
         for handler in _of_prefect():
             restore.callback(handler.setLevel, handler.level)
             restore.callback(handler.removeFilter, twice)

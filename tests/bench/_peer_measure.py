@@ -19,9 +19,7 @@ from pathlib import Path
 import psutil
 
 POLL_S = 0.1  # between two samples of the memory
-SETTLE_S = 0.5  # a server that used no CPU for this long counts as asleep
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
-SERVER = "_server_child.py"  # a local Prefect server's program
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +60,7 @@ def measured(
 ) -> Cost:
     """Run a command to its end, or kill it and its process group with -9 after some seconds.
 
-    Children that outlive their parents are adopted here, so that their CPU time counts, too: for
-    example that of a Prefect server that stays for the next run, until it sleeps.
+    Children that outlive their parents are adopted here, so that their CPU time counts, too.
     """
     _compile_ours()
     ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
@@ -113,45 +110,19 @@ def _environment() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
-def kept_servers() -> list[psutil.Process]:
-    """Prefect servers that runs measured here have left for the next one."""
-    servers = []
-    for child in psutil.Process().children():
-        with suppress(psutil.Error):  # it has ended
-            if any(SERVER in word for word in child.cmdline()):
-                servers.append(child)
-    return servers
-
-
-def end_kept_servers() -> None:
-    for server in kept_servers():
-        server.terminate()
-        server.wait()
-
-
 def _cpu_seconds() -> float:
-    """User and system time of all children, ended or still running."""
+    """User and system time of all children that have ended."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    living = 0.0
-    for server in kept_servers():
-        with suppress(psutil.Error):
-            living += sum(server.cpu_times()[:2])
-    return ended.ru_utime + ended.ru_stime + living
+    return ended.ru_utime + ended.ru_stime
 
 
 def _reap() -> None:
-    """Wait for adopted children: workers of a killed run take a moment to end, and a kept server
-    takes one to fall asleep."""
+    """Wait for adopted children: workers of a killed run take a moment to end."""
     until = time.monotonic() + 20
-    asleep = -1.0
     while time.monotonic() < until:
         try:
             if os.waitpid(-1, os.WNOHANG)[0]:
                 continue
         except ChildProcessError:
             return
-        cpu = _cpu_seconds()
-        if cpu == asleep and len(psutil.Process().children()) == len(kept_servers()):
-            return
-        asleep = cpu
-        time.sleep(SETTLE_S if kept_servers() else 0.05)
+        time.sleep(0.05)

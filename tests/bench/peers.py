@@ -34,7 +34,7 @@ import soundfile as sf
 
 from tests.bench import _peer_asr, _peer_juicer
 from tests.bench import _peer_inputs as inputs
-from tests.bench._peer_measure import Cost, end_kept_servers, measured
+from tests.bench._peer_measure import Cost, measured
 
 #: No recogniser, no waiting for files to settle, two workers; recordings whole up to 30 s, as the
 #: peers take them: by default, one from a folder without a text is cut from 10 s on.
@@ -90,17 +90,6 @@ class Bench:
         result = self._ours(row, who, source, out, sets)
         self.results.append(result)
         return result
-
-    def ours_kept(self, row: str, source: Path, out: Path) -> None:
-        """`ours` with the Prefect server that a run before has left."""
-        self.environment["UTTERMILL_KEEP_SERVER"] = "10"
-        try:
-            few = inputs.made(self.home, "few", inputs.hour(5))
-            self._ours("", "", few, out.with_name("leaves-a-server"), ())
-            self.ours(row, "ours, kept server", source, out, ())
-        finally:
-            end_kept_servers()
-            del self.environment["UTTERMILL_KEEP_SERVER"]
 
     def _ours(
         self, row: str, who: str, source: Path, out: Path, sets: Sequence[str], **more: Any
@@ -197,7 +186,6 @@ def hour(bench: Bench, scratch: Path, row: str = "hour") -> None:
     bench.ours("nothing to do", "ours", source, out, ())
     bench.ours("threshold", "ours", source, out, (THRESHOLD,))
     bench.ours(row, "ours, no history", source, scratch / "plain", ("history=none",))
-    bench.ours_kept(row, source, scratch / "kept")
     for who in ("ffmpeg", "hf", "lhotse", *(["wenet"] if bench.args.wenet else [])):
         bench.peer(row, who, source, scratch / who)
 
@@ -222,7 +210,6 @@ def short(bench: Bench, scratch: Path) -> None:
     source = inputs.made(bench.home, "short", inputs.short())
     bench.ours("short", "ours", source, scratch / "ours", ())
     bench.ours("short", "ours, no history", source, scratch / "plain", ("history=none",))
-    bench.ours_kept("short", source, scratch / "kept")
     for who in ("lhotse", *(["wenet"] if bench.args.wenet else [])):
         bench.peer("short", who, source, scratch / who)
 

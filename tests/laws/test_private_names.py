@@ -17,13 +17,11 @@ from pkgutil import resolve_name
 from typing import Any
 
 import pytest
-from prefect.events.worker import EventsWorker
-from prefect.logging.handlers import APILogWorker, PrefectConsoleHandler
+from prefect.logging.handlers import PrefectConsoleHandler
 
 from uttermill.flows import cli
 from uttermill.flows.cluster import spawning
-from uttermill.flows.server import history, server
-from uttermill.flows.server.history import replaced
+from uttermill.flows.server import server
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,17 +30,7 @@ PRIVATE = [
     ("multiprocessing.spawn:get_preparation_data", "python", "flows/cluster/spawning.py"),
     ("distributed:SpecCluster._instances", "distributed", "flows/cluster/local.py"),
     ("distributed:Status.closing_gracefully", "distributed", "flows/cluster/local.py"),
-    ("prefect.events.worker:EventsWorker._handle", "prefect", "flows/server/history.py"),
-    ("prefect.logging.handlers:APILogWorker._handle_batch", "prefect", "flows/server/history.py"),
-    ("prefect.flows:parameter_schema", "prefect", "flows/settings_flow.py"),
     ("prefect.server.api.server:create_app", "prefect", "flows/server/_server_child.py"),
-    (
-        "prefect.server.events.ordering.memory:PRECEDING_EVENT_LOOKBACK",
-        "prefect",
-        "flows/server/_server_child.py",
-    ),
-    ("prefect.server.utilities.server:PrefectAPIRoute", "prefect", "flows/server/_lazy_routes.py"),
-    ("prefect.server.utilities.server:PrefectRouter", "prefect", "flows/server/_lazy_routes.py"),
 ]
 
 
@@ -59,11 +47,6 @@ def test_the_installed_libraries_have_the_private_names(name: str, package: str,
 def test_each_private_name_is_used_where_the_list_says() -> None:
     for name, _, user in PRIVATE:
         assert name.rpartition(".")[2].rpartition(":")[2] in (ROOT / user).read_text(), (name, user)
-
-
-def test_what_prefect_calls_takes_one_argument() -> None:
-    assert list(inspect.signature(EventsWorker._handle).parameters)[1:] == ["event"]
-    assert len(inspect.signature(APILogWorker._handle_batch).parameters) == 2
 
 
 def test_multiprocessing_looks_its_function_up_at_each_start() -> None:
@@ -96,29 +79,6 @@ def test_dask_names_its_workers_so() -> None:
     assert re.search(rf'name="[^"]*{spawning.NANNY}', inspect.getsource(distributed.nanny))
 
 
-def test_events_are_discarded_for_a_while_only() -> None:
-    before = (EventsWorker._handle, APILogWorker._handle_batch)
-    with history.discarded():
-        assert (EventsWorker._handle, APILogWorker._handle_batch) != before
-    assert (EventsWorker._handle, APILogWorker._handle_batch) == before
-
-
-def test_a_replaced_name_comes_back_after_an_error_and_must_exist() -> None:
-    class Library:
-        name = "old"
-
-    def fail() -> None:
-        with replaced(Library, "name", "new"):
-            assert Library.name == "new"
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert Library.name == "old"
-    with pytest.raises(AttributeError, match="gone"), replaced(Library, "gone", 1):
-        pass
-
-
 def test_prefects_handlers_are_quiet_for_a_while_only() -> None:
     handler = PrefectConsoleHandler()
     handler.setLevel(logging.DEBUG)
@@ -127,7 +87,9 @@ def test_prefects_handlers_are_quiet_for_a_while_only() -> None:
     try:
         with server.quiet():
             assert (handler.level, len(handler.filters)) == (logging.WARNING, 1)
+            assert not logging.raiseExceptions
         assert (handler.level, handler.filters) == (logging.DEBUG, [])
+        assert logging.raiseExceptions
     finally:
         logger.removeHandler(handler)
 

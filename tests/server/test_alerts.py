@@ -16,8 +16,6 @@ import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State, StateType
-from prefect.events import Event, RelatedResource, Resource
-from prefect.events.clients import get_events_client
 
 from tests.e2e import service
 from tests.faults.command import Site, soon
@@ -102,40 +100,6 @@ def test_a_run_that_fails_is_told_once() -> None:
             return len(await client.read_automations_by_name(f"uttermill alert {name}"))
 
     assert asyncio.run(left()) == 0
-
-
-@pytest.mark.usefixtures("prefect_api")
-def test_a_run_of_a_schedule_is_told_within_a_minute() -> None:
-    """Its first event follows one that Prefect's scheduler never sends; Prefect alone would wait
-    for that a quarter of an hour."""
-    name = f"nightly-{uuid4().hex[:8]}"
-    deployment = asyncio.run(deployed(name))
-
-    async def failed() -> None:
-        async with get_client() as client:
-            run = await client.create_flow_run_from_deployment(deployment)
-        event = Event(
-            event="prefect.flow-run.Failed",
-            resource=Resource({"prefect.resource.id": f"prefect.flow-run.{run.id}"}),
-            related=[
-                RelatedResource(
-                    {
-                        "prefect.resource.id": f"prefect.deployment.{deployment}",
-                        "prefect.resource.role": "deployment",
-                    }
-                )
-            ],
-            follows=uuid4(),
-        )
-        async with get_events_client() as events:
-            await events.emit(event)
-
-    with receiver() as (url, heard):
-        asyncio.run(alerts.set_up(deployment, name, url))
-        asyncio.run(failed())
-        assert soon(lambda: heard, every=0.5), "nothing was posted"
-        asyncio.run(alerts.set_up(deployment, name, None))
-    assert heard[0][1]["deployment"] == name
 
 
 @pytest.mark.nightly

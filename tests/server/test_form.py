@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Annotated, Any, get_args
 
 import pytest
-from prefect import Flow, flow
+from prefect import flow
 from prefect.exceptions import ParameterTypeError, SignatureMismatchError
 from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools.validation import is_valid_schema, validate
@@ -18,8 +18,6 @@ from tests.helpers import forms
 from uttermill.flows.estimate import estimate
 from uttermill.flows.flow_parameters import among, takes, values
 from uttermill.flows.prepare import prepare
-from uttermill.flows.settings import parse
-from uttermill.flows.settings_flow import SettingsFlow
 from uttermill.tasks import plugins
 from uttermill.tasks.base import shelves
 
@@ -33,17 +31,6 @@ def fields() -> Iterator[tuple[str, dict[str, Any]]]:
     for model, entry in MODELS.items():
         for name, inner in entry["properties"].items():
             yield f"{model}.{name}", inner
-
-
-def test_a_flow_of_settings_is_to_prefect_what_a_plain_one_is() -> None:
-    """Its schema is made late, and its parameters become JSON without FastAPI."""
-    fresh = SettingsFlow(prepare.fn, name="prepare", persist_result=False)
-    assert fresh._schema is None
-    assert fresh.parameters.model_dump(mode="json") == SCHEMA
-    given = {"sources": [{"kind": "folder", "path": "/a"}], "out": "/b", "package": {"splits": {}}}
-    parameters = values(parse(given))
-    plain: Flow[..., Any] = Flow(prepare.fn, name="prepare")
-    assert prepare.serialize_parameters(parameters) == plain.serialize_parameters(parameters)
 
 
 def test_the_form_of_the_estimate_has_the_same_and_its_own() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sqlite3
@@ -247,65 +246,3 @@ def test_stop_may_come_from_another_thread_and_twice() -> None:
     thread.join(20)
     assert not thread.is_alive()
     own.stop()
-
-
-#: Prints how many routes are made at first and after one request, and then, as JSON, which router
-#: takes each of the server's paths, and the description of the whole API: of a server as Prefect
-#: has it and then of ours. They share the imports that make no routes, two seconds of CPU; searches
-#: for garbage take another two.
-ROUTED = """
-import gc, json, os, re, sys
-gc.disable()
-from uuid import UUID
-import prefect.server.models
-from uttermill.flows.server._lazy_routes import prepare_late
-assert "prefect.server.api" not in sys.modules
-if child := os.fork():
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    prepare_late()
-from prefect.server.api.server import create_api_app
-from prefect.server.utilities.server import method_paths_from_routes
-from starlette.routing import Match
-
-app = create_api_app()
-routers = [route.original_router for route in app.routes if hasattr(route, "original_router")]
-
-def taken(method, path):
-    scope = {"type": "http", "method": method, "path": "/api" + path, "root_path": "/api",
-             "headers": []}
-    return [n for n, route in enumerate(app.routes) if route.matches(scope)[0] == Match.FULL]
-
-def made():
-    return sum("dependant" in vars(each) for router in routers for each in router.routes)
-
-first = made()
-taken("POST", "/flow_runs/filter")
-print(first, made())
-paths = sorted(each.split() for each in method_paths_from_routes(app.routes))
-asked = [(method, re.sub(r"{[^}]*}", str(UUID(int=1)), path)) for method, path in paths]
-asked += [("GET", "/nonesuch"), ("GET", "/flows/nonesuch/x"), ("GET", "/healthy")]
-print(json.dumps([[*each, taken(*each)] for each in asked]))
-print(json.dumps(app.openapi(), sort_keys=True))
-"""
-
-
-def test_a_server_finds_all_routes_and_prepares_those_that_are_asked_for() -> None:
-    said = subprocess.run(
-        [sys.executable, "-c", ROUTED],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[2],
-        check=True,
-    ).stdout.splitlines()[-6:]
-    plain, late = said[:3], said[3:]
-    before, after = map(int, late[0].split())
-    assert before < 10  # those of routers that are not Prefect's class
-    assert before < after < 60 < 150 < int(plain[0].split()[0])
-    found = json.loads(late[1])
-    assert found == json.loads(plain[1])
-    assert [each[:2] for each in found if not each[2]] == [
-        ["GET", "/nonesuch"],
-        ["GET", "/flows/nonesuch/x"],
-        ["GET", "/healthy"],
-    ]
-    assert late[2] == plain[2]

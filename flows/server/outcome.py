@@ -1,0 +1,70 @@
+"""How a flow's function ended, for a command that outlives Prefect's server.
+
+Without a server, Prefect's engine raises its own error in place of the function's result or error,
+and only after a minute of tries.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from contextlib import ExitStack
+from functools import wraps
+from typing import Any
+
+import httpx
+from prefect.flows import Flow
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+
+from ...tasks.base.json_types import JsonObject
+from . import live_artifacts
+
+RESTART_SECONDS = 2.0  # that a server may be away when a run ends, and still record its end
+
+
+class Outcome(ExitStack):
+    """A context manager around one call of `noting(flow)`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.result: JsonObject | None = None
+        self.error: BaseException | None = None
+        self.server_gone = False
+
+    def noting(self, flow: Flow[..., JsonObject]) -> Flow[..., JsonObject]:
+        """The flow, which notes here how its function ends. If Prefect's server does not answer
+        then, the engine tries each of its last requests only once."""
+
+        @wraps(flow.fn)
+        def run(**parameters: Any) -> JsonObject:
+            try:
+                self.result = flow.fn(**parameters)
+                return self.result
+            except BaseException as error:
+                self.error = error
+                raise
+            finally:
+                if not answers(0.0 if self.error else RESTART_SECONDS):
+                    self.server_gone = True
+                    self.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}))
+
+        noting: Any = copy.copy(flow)
+        noting.fn = run
+        noted: Flow[..., JsonObject] = noting
+        return noted
+
+
+def answers(seconds: float = 0.0) -> bool:
+    """Whether the API answers now, or within `seconds`."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            with live_artifacts.one_try(seconds=2.0) as client:
+                client.request("GET", "/health")
+            return True
+        except httpx.HTTPStatusError:
+            return True
+        except httpx.HTTPError:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.5)

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from tests.bench import explore as bench
 from tests.explore.test_explore import client, client_of, get, out, whole
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 from tests.insight.test_report import job_of, recorded
 from uttermill.flows.explore import charts, sandbox
 
@@ -239,19 +239,19 @@ def test_an_answer_has_so_many_rows(client: TestClient) -> None:
         ("SELECT 1; SELECT 2", "one SELECT"),
         ("INSERT INTO items SELECT * FROM items", "one SELECT"),
         ("COPY items TO '/tmp/uttermill-copy.csv'", "one SELECT"),
-        ("ATTACH '/tmp/x.duckdb'", "one SELECT"),
-        ("SET memory_limit = '99GB'", "one SELECT"),
-        ("INSTALL httpfs", "one SELECT"),
-        ("PRAGMA version", ""),
-        ("", "one SELECT"),
+        tiers.full("ATTACH '/tmp/x.duckdb'", "one SELECT"),
+        tiers.full("SET memory_limit = '99GB'", "one SELECT"),
+        tiers.full("INSTALL httpfs", "one SELECT"),
+        tiers.full("PRAGMA version", ""),
+        tiers.full("", "one SELECT"),
         ("SELECT 1) UNION (SELECT 2", "Parser Error"),
         ("SELECT * FROM read_text('/etc/passwd')", "disabled"),
-        ("SELECT * FROM glob('/etc/*')", "disabled"),
-        ("SELECT * FROM '/etc/passwd'", "does not exist"),
+        tiers.full("SELECT * FROM glob('/etc/*')", "disabled"),
+        tiers.full("SELECT * FROM '/etc/passwd'", "does not exist"),
         ("SELECT * FROM read_csv('http://127.0.0.1:9/x.csv')", "disabled"),
-        ("SELECT nothing FROM items", "nothing"),
+        tiers.full("SELECT nothing FROM items", "nothing"),
         ("SELECT repeat('x', 3000000000)", "512MB"),
-        ("SELECT 'x' || repeat('y', 30000)" + " " * sandbox.LONGEST, "characters"),
+        tiers.full("SELECT 'x' || repeat('y', 30000)" + " " * sandbox.LONGEST, "characters"),
         ("SELECT repeat('y', 100000) FROM range(900)", "characters of text"),
     ],
 )

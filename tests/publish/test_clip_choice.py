@@ -179,6 +179,7 @@ def labelled(home: Path, labels: list[str] | None = None, **changes: Any) -> Job
     return corpus.job(home, sources=[source], **changes)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("package", "count"),
     [

@@ -1,0 +1,40 @@
+"""What a call of pytest runs by default, and what its `-m` and its files change."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.helpers import tiers
+
+BOTH = {"full", "nightly"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "arguments", "left_out"),
+    [
+        ("", [], BOTH),
+        ("", ["tests/laws"], BOTH),
+        ("", ["tests/laws/test_tiers.py"], {"nightly"}),
+        ("", ["tests/laws/test_tiers.py::test_few"], {"nightly"}),
+        ("full or not full", [], {"nightly"}),
+        ("cluster", ["tests/laws"], {"nightly"}),
+        ("nightly", [], set()),
+        ("cluster and not nightly", [], set()),
+    ],
+)
+def test_what_a_call_leaves_out(expression: str, arguments: list[str], left_out: set[str]) -> None:
+    assert tiers.left_out(expression, arguments) == left_out
+
+
+def test_few() -> None:
+    """The first value is of the quick tier, others that are named of the full one."""
+    marks = {p.values[0]: [mark.name for mark in p.marks] for p in tiers.few("abcd", "b", "d")}
+    assert marks == {"a": ["nightly"], "b": [], "c": ["nightly"], "d": ["full"]}
+
+
+def test_covering() -> None:
+    """Each value once by day, one combination of them in the quick tier."""
+    marks = {p.values: [mark.name for mark in p.marks] for p in tiers.covering("ab", "xyz")}
+    assert {"".join(values) for values, names in marks.items() if names == []} == {"ax"}
+    assert {"".join(values) for values, names in marks.items() if names == ["full"]} == {"by", "az"}
+    assert len(marks) == 6

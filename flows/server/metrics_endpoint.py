@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from ...tasks.base.errors import ConfigError, MillError
 from ..run import prometheus
 
 HOST = "127.0.0.1"
+MOST = 16  # connections, each with a thread; further ones are closed at once
 NAMES = (HOST, "localhost")
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -28,7 +30,7 @@ def serving(runs: Path, port: int | None) -> Iterator[str | None]:
         yield None
         return
     try:
-        server = ThreadingHTTPServer((HOST, port), _handler(runs))
+        server = _Server((HOST, port), _handler(runs))
     except OSError as error:
         raise ConfigError(f"--metrics {port}: {error.strerror}; choose another port") from None
     server.daemon_threads = True
@@ -42,12 +44,33 @@ def serving(runs: Path, port: int | None) -> Iterator[str | None]:
         thread.join()
 
 
+class _Server(ThreadingHTTPServer):
+    """Any local user can open connections: they must not use up the threads of a run."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._free = threading.Semaphore(MOST)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+
 def _handler(runs: Path) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = 10.0  # s, for a connection without a request
 
         def do_GET(self) -> None:
-            if (self.headers.get("Host") or "").partition(":")[0] not in NAMES:
+            hosts = self.headers.get_all("Host", [])
+            if len(hosts) != 1 or hosts[0].partition(":")[0] not in NAMES:
                 return self._answer(403, b"")
             if self.path != "/metrics":
                 return self._answer(404, b"")

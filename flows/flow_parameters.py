@@ -223,7 +223,7 @@ def _inner(value: object) -> Iterator[StageSettings]:
 
 def _texts(model: Model) -> dict[str, object]:
     """The fields that only a settings file may set: those that may hold any text and are not
-    marked, unless they have their default; and those marked as fixed."""
+    marked, unless they have their default; those marked as fixed; and switches that are on."""
     kind = type(model.settings)
     texts: dict[str, object] = dict(model.settings.model_extra or {})
     for name, field in kind.model_fields.items():
@@ -231,7 +231,7 @@ def _texts(model: Model) -> dict[str, object]:
         apart = f"{model.place}.{name}".lstrip(".") in PLACES  # plug-ins, checked by themselves
         free = mark is None and not apart and takes_text(field.annotation, field.metadata)
         changed = free and value != field.get_default(call_default_factory=True)
-        if mark == "fixed" or changed:
+        if mark == "fixed" or changed or (mark == "switch" and value):
             texts[name] = value
     return texts
 

@@ -152,6 +152,7 @@ CODES = {
     UNREACHABLE: "its disk, share or store failed, or refused it; the next run tries it again",
     KILLED: "its process was killed from outside, for want of memory, say; the next run tries it "
     "again",
+    "link_outside": "it became a link that leads out of its source while the run read it",
     "changed": "the file changed while the run read it; the next run takes it",
     "channels_cancel": "its channels cancel each other: their mean leaves nothing of it",
     "over_full_scale": "too much of it lies beyond full scale, where it is cut off",

@@ -8,7 +8,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from typing import BinaryIO, TypeVar, cast
 
 import pyarrow as pa
@@ -105,8 +105,8 @@ class Window(_ByteRange):
 class SubFile(Window):
     """A byte range of a file that this object opens and closes (a tar member, read in place)."""
 
-    def __init__(self, path: str, offset: int, length: int) -> None:
-        file = open_regular(path)
+    def __init__(self, where: Locator, offset: int, length: int) -> None:
+        file = open_regular(where.path, where.inside)
         super().__init__(file, offset, min(length, max(size_of(file) - offset, 0)))
 
     def close(self) -> None:
@@ -142,14 +142,14 @@ def as_file(locator: Locator) -> BinaryIO:
         length = locator.length
         if storage.is_url(locator.path):
             return _fetched(locator.path, locator.offset, length)
-        return SubFile(locator.path, locator.offset, TO_THE_END if length is None else length)  # type: ignore[return-value]
-    return open_regular(locator.path)
+        return SubFile(locator, locator.offset, TO_THE_END if length is None else length)  # type: ignore[return-value]
+    return open_regular(locator.path, locator.inside)
 
 
-def unpacked(path: str, packing: str) -> stream_copy.Unpacked:
+def unpacked(path: str, packing: str, inside: int | None = None) -> stream_copy.Unpacked:
     """A compressed tar, unpacked while it is read: seekable; for the cost, see `stream_copy`."""
     try:
-        return stream_copy.opened(path, packing, open_regular)
+        return stream_copy.opened(path, packing, partial(open_regular, inside=inside))
     except FileNotFoundError as error:
         raise ItemError("missing", "not there") from error
     except OSError as error:
@@ -158,7 +158,7 @@ def unpacked(path: str, packing: str) -> stream_copy.Unpacked:
 
 def _unpacked_member(locator: Locator) -> BinaryIO:
     """A member of a compressed tar. ItemError if its end cannot be reached."""
-    file = unpacked(locator.path, locator.packing or "")
+    file = unpacked(locator.path, locator.packing or "", locator.inside)
     start, length = locator.offset or 0, locator.length or 0
     if file.reached(start + length) < start + length:
         raise file.wrong or ItemError("truncated", "the archive ends within it")
@@ -171,7 +171,7 @@ def _zipped(locator: Locator) -> BinaryIO:
         length = zip_member.HEADERS + (locator.length or 0)
         file, locator = _fetched(locator.path, locator.offset, length), replace(locator, offset=0)
     else:
-        file = open_regular(locator.path)
+        file = open_regular(locator.path, locator.inside)
     try:
         return zip_member.opened(file, locator)
     except OSError as error:
@@ -180,8 +180,8 @@ def _zipped(locator: Locator) -> BinaryIO:
         file.close()
 
 
-def open_regular(path: str) -> BinaryIO:
-    """Open a regular file unbuffered, or a fetched copy of an object.
+def open_regular(path: str, inside: int | None = None) -> BinaryIO:
+    """Open a regular file unbuffered, or a fetched copy of an object. `inside`: as a locator's.
 
     Refuses anything else: opening a named pipe would block forever. An unreachable store is a
     RunError, not a fault of the item.
@@ -189,9 +189,12 @@ def open_regular(path: str) -> BinaryIO:
     if storage.is_url(path):
         return _fetched(path)
     try:
-        return Source(open(path, "rb", buffering=0, opener=regular.read))  # type: ignore[return-value]
+        opener = regular.read if inside is None else regular.read_inside(path[:inside])
+        return Source(open(path, "rb", buffering=0, opener=opener))  # type: ignore[return-value]
     except regular.NotAFile as error:
         raise ItemError("unreadable", "not a regular file") from error
+    except regular.Outside as error:  # put there since the folder was listed
+        raise ItemError("link_outside", error.strerror or "") from error
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ItemError("missing", error.strerror or "not there") from error
     except (OSError, ValueError) as error:
@@ -250,7 +253,7 @@ def _parquet_cell(locator: Locator) -> pa.Buffer:
     """
     column, row = locator.column or "audio", locator.row
     assert row is not None
-    handle = open_regular(locator.path)
+    handle = open_regular(locator.path, locator.inside)
     try:
         with Table(handle) as table:
             return _cell(table, column, row)

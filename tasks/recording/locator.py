@@ -30,6 +30,8 @@ class Locator:
     `file_kinds.headerless`. `packing`: `zip`, `gzip` or `zstd`. In a ZIP archive, `offset` is
     the member's header and `length` its packed bytes; `unpacked` and `crc` are its size and
     checksum. In a compressed tar, `offset` and `length` count unpacked bytes.
+    `inside`: the length of the part of `path` that names a folder; a link that leads out of it is
+    not followed.
     """
 
     path: str
@@ -47,11 +49,14 @@ class Locator:
     unpacked: int | None = None
     crc: int | None = None
     headerless: str | None = None
+    inside: int | None = None
 
     def dumps(self) -> str:
         """JSON without the fields that are None."""
         if _BESIDES(self) == _NONE:  # most locators
-            return f'{{"path": {json.encoder.encode_basestring_ascii(self.path)}}}'
+            path = json.encoder.encode_basestring_ascii(self.path)
+            inside = "" if self.inside is None else f'"inside": {self.inside}, '
+            return f'{{{inside}"path": {path}}}'
         fields = ((name, getattr(self, name)) for name in self.__slots__)
         return json.dumps({name: value for name, value in fields if value is not None})
 
@@ -63,9 +68,9 @@ class Locator:
         return cls(**fields)
 
 
-#: All fields of a locator except its path.
-_BESIDES = attrgetter(*Locator.__slots__[1:])
-_NONE = (None,) * len(Locator.__slots__[1:])
+#: All fields of a locator except its path and its folder.
+_BESIDES = attrgetter(*Locator.__slots__[1:-1])
+_NONE = (None,) * len(Locator.__slots__[1:-1])
 
 
 @dataclass(frozen=True, slots=True)

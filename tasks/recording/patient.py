@@ -11,7 +11,7 @@ from functools import partial
 from typing import BinaryIO, TypeVar, cast
 
 from ..base.errors import ItemError
-from ..storage import Away, urls
+from ..storage import Away, regular, urls
 from . import unreachable
 
 
@@ -65,16 +65,16 @@ class PositionedReader(io.RawIOBase):
 Result = TypeVar("Result")
 
 
-def opened(path: str) -> BinaryIO:
+def opened(path: str, opener: regular.Opener = regular.read) -> BinaryIO:
     """A file or object, opened for reading. Opening and reading raise ItemError: `unreachable` if
     retries fail, `unreadable` if the error is permanent; Away if a store fails."""
-    return cast(BinaryIO, _Patient(path))
+    return cast(BinaryIO, _Patient(path, opener))
 
 
 class _Patient(PositionedReader):
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, opener: regular.Opener) -> None:
         super().__init__()
-        self._path = path
+        self._path, self._opener = path, opener
         self._file: BinaryIO | None = None
         self._patiently(lambda file: file)
 
@@ -108,7 +108,7 @@ class _Patient(PositionedReader):
         try:
             with unreachable.listed():
                 if self._file is None:
-                    self._file = urls.streamed(self._path)
+                    self._file = urls.streamed(self._path, self._opener)
                 return work(self._file)
         except (ItemError, Away):
             self._forget()  # a stale handle stays stale

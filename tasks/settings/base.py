@@ -16,6 +16,7 @@ marked as harmless (`flows/flow_parameters.py`):
     READ         what is read as a source: it may be another below the folders of the file's
     WRITE        where results go: likewise
     FIXED        as the settings file has it, even if that is the default
+    SWITCH       lets a run reach further: off, unless the settings file has it on
 
 Serialising hides secrets and the credentials of URLs (`masking.py`): settings that we or Prefect
 write down never hold them; objects in memory and those sent to workers do.
@@ -52,6 +53,7 @@ WORDS: JsonDict = {"form": "words"}
 READ: JsonDict = {"form": "read"}
 WRITE: JsonDict = {"form": "write"}
 FIXED: JsonDict = {"form": "fixed"}
+SWITCH: JsonDict = {"form": "switch"}
 FORMS = Path(__file__).with_name("forms.json")  # written by `python -m tests.pages`
 
 

@@ -16,6 +16,7 @@ from ..base import language_codes
 from ..base.json_types import JsonObject
 from .base import (
     READ,
+    SWITCH,
     WORDS,
     Masked,
     Plugin,
@@ -87,6 +88,12 @@ class SourceSettings(StageSettings):
         description="Channels of a file where the source names none: their mix; the first, or the "
         "one of this number from 0; apart, each as a recording of its own; auto: apart where they "
         "hold different voices, as in a call, else the mix.",
+    )
+    follow_links: bool = Field(
+        False,
+        description="Read what links in the source's folder lead to outside of it; off: they are "
+        "skipped, as `link_outside`. The path itself, and files that a list names, may be links.",
+        json_schema_extra=SWITCH,
     )
     expect_broken: bool = Field(
         False, description="Exempt from max_failed_fraction: broken files are normal here."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from ..base.errors import UNREACHABLE, ItemError
@@ -27,6 +27,7 @@ from ..recording.file_kinds import HEAD, compression, known
 from ..recording.guard import file_state
 from ..recording.names import display_text, safe_name
 from ..recording.whole_file import display_path
+from ..storage import regular
 from ._beside.folders import FolderTexts
 from ._by_content import ReadFile, is_recording
 from ._lists import Entries, failed, unlisted
@@ -60,13 +61,15 @@ def is_archive(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Archive:
-    """One archive. `name`: in the source; prefixes its recordings' names."""
+    """One archive. `name`: in the source; prefixes its recordings' names. `inside`: as a
+    locator's."""
 
     name: str
     path: str
     system_folders: bool
     texts_of: TextsOf
     complete: Complete
+    inside: int | None = None
 
     def listed(self) -> Entries:
         """Its recordings; an archive that cannot be listed gives one failed recording."""
@@ -81,7 +84,7 @@ class Archive:
         members: list[_Member] = []
         wrong = None
         try:
-            for member in _members(self.path):
+            for member in _members(self.path, self.inside):
                 if len(members) >= MOST:
                     wrong = ItemError("unsupported", f"more than {MOST:,} members; unpack it")
                     break
@@ -163,22 +166,23 @@ def _reader(members: list[_Member]) -> ReadFile:
     return read
 
 
-def _members(path: str) -> Iterator[_Member]:
+def _members(path: str, inside: int | None) -> Iterator[_Member]:
     """Members in the archive's order; raises ItemError where the rest cannot be read."""
-    with patient.opened(path) as file:
+    opener = regular.read if inside is None else regular.read_inside(path[:inside])
+    with patient.opened(path, opener) as file:
         head = file.read(HEAD)
         packing = compression(head)
         if packing is None and path.lower().endswith(".zip"):
-            yield from _of_zip(path, file)
+            yield from _of_zip(path, file, inside)
         elif packing is None:
-            yield from _of_tar(path, file, None)
+            yield from _of_tar(path, file, None, inside)
         elif packing not in stream_copy.PACKINGS:
             raise ItemError("unsupported", f"a tar in {packing}; repack it with gzip or zstd")
     if packing in stream_copy.PACKINGS:
-        yield from of_packed_tar(path, packing)
+        yield from of_packed_tar(path, packing, inside)
 
 
-def _of_zip(path: str, file: BinaryIO) -> Iterator[_Member]:
+def _of_zip(path: str, file: BinaryIO, inside: int | None) -> Iterator[_Member]:
     entries = sorted(zip_member.entries(file, MOST), key=lambda entry: entry.offset)
     end = 0
     for entry in entries:
@@ -186,14 +190,17 @@ def _of_zip(path: str, file: BinaryIO) -> Iterator[_Member]:
         if entry.offset < end and not error:
             error = ("unreadable", "its bytes overlap another member's: get the archive again")
         end = max(end, entry.offset + entry.packed)
-        yield _Member(_plain(entry.name), entry.locator(path), entry.size, entry.kind, error)
+        place = replace(entry.locator(path), inside=inside)
+        yield _Member(_plain(entry.name), place, entry.size, entry.kind, error)
 
 
 def _plain(name: str) -> str:
     return posixpath.normpath(name) if name else ""
 
 
-def _of_tar(path: str, file: BinaryIO, packing: str | None) -> Iterator[_Member]:
+def _of_tar(
+    path: str, file: BinaryIO, packing: str | None, inside: int | None
+) -> Iterator[_Member]:
     for member in members(file):
         kind = "file" if member.kind == "sparse" else member.kind
         error = (
@@ -201,14 +208,16 @@ def _of_tar(path: str, file: BinaryIO, packing: str | None) -> Iterator[_Member]
             if member.kind == "sparse"
             else None
         )
-        place = Locator(path, offset=member.offset, length=member.size, packing=packing)
+        place = Locator(
+            path, offset=member.offset, length=member.size, packing=packing, inside=inside
+        )
         yield _Member(_plain(member.name), place, member.size, kind, error)
 
 
-def of_packed_tar(path: str, packing: str) -> Iterator[_Member]:
-    file = unreachable.patience.read(lambda: unpacked(path, packing))
+def of_packed_tar(path: str, packing: str, inside: int | None) -> Iterator[_Member]:
+    file = unreachable.patience.read(lambda: unpacked(path, packing, inside))
     try:
-        yield from _of_tar(path, file, packing)  # type: ignore[arg-type]
+        yield from _of_tar(path, file, packing, inside)  # type: ignore[arg-type]
     except ItemError as error:
         raise file.wrong or error from None
     if file.wrong:

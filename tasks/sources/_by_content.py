@@ -16,12 +16,12 @@ _HEAD = 4 * 188
 ReadFile = Callable[[str, int], bytes]
 
 
-def first_bytes(path: str, most: int) -> bytes:
+def first_bytes(path: str, most: int, opener: regular.Opener = regular.read) -> bytes:
     """All bytes of a file or object, or the first `most`."""
     if urls.is_url(path):
         with urls.streamed(path) as file:
             return file.read(most)
-    with open(path, "rb", buffering=0, opener=regular.read) as file:
+    with open(path, "rb", buffering=0, opener=opener) as file:
         data = file.read(most)
         while len(data) < most and (more := file.read(most - len(data))):  # a share reads less
             data += more

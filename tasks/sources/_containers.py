@@ -12,7 +12,9 @@ from .. import storage
 from ..base.errors import ConfigError
 from ..recording import Ignored
 from ..recording.names import display_text, recording_name
-from ..storage import urls
+from ..storage import regular, urls
+from ._links import Boundary
+from ._lists import Entries as Listed
 from ._objects import walk
 from ._paths import skip_reason, source_root
 
@@ -22,26 +24,43 @@ Entries = Iterator[tuple[str, str] | Ignored]
 
 @dataclass
 class Containers:
-    """(relative name, absolute path) in the byte order of the names, and what was skipped."""
+    """(relative name, absolute path) in the byte order of the names, and what was skipped.
+    `boundary`: of the folder in which they were found; None for a file or a URL that was named."""
 
     files: list[tuple[str, str]] = field(default_factory=list)
     ignored: list[Ignored] = field(default_factory=list)
+    boundary: Boundary | None = None
+
+    @property
+    def opener(self) -> regular.Opener:
+        """Opens them for reading."""
+        return self.boundary.opener if self.boundary else regular.read
+
+    def checked(self, entries: Listed) -> Listed:
+        """What they hold, as `Boundary.checked`."""
+        return self.boundary.checked(entries) if self.boundary else entries
 
 
-def containers(path: str, wanted: Callable[[str], bool], what: str) -> Containers:
+def containers(
+    path: str, wanted: Callable[[str], bool], what: str, follow_links: bool
+) -> Containers:
     """The containers whose names `wanted` accepts. ConfigError if there are none.
 
-    A path that exists is taken literally, even if it contains `*`. Links to folders are not
-    followed. `what` names the kind of container in the message.
+    A path that exists is taken literally, even if it contains `*`. Links to folders are followed
+    only with `follow_links`. `what` names the kind of container in the message.
     """
     if glob.has_magic(path) and (storage.is_url(path) or not os.path.lexists(path)):
-        listed = _matching(urls.checked(path))
+        pattern = urls.checked(path)
+        home = os.path.abspath(_base(pattern))
+        boundary = None if storage.is_url(path) else Boundary(home, follow_links)
+        listed = _objects_matching(pattern) if boundary is None else _matching(pattern, boundary)
     else:
         root, status = source_root(path)
         if not stat.S_ISDIR(status.st_mode):
             return Containers([(os.path.basename(root), root)])
-        listed = _objects(root) if storage.is_url(root) else _walk(root)
-    result = Containers()
+        boundary = None if storage.is_url(root) else Boundary(root, follow_links)
+        listed = _objects(root) if boundary is None else _walk(root, boundary)
+    result = Containers(boundary=boundary)
     for entry in listed:
         if isinstance(entry, Ignored):
             result.ignored.append(entry)
@@ -56,16 +75,19 @@ def containers(path: str, wanted: Callable[[str], bool], what: str) -> Container
     return result
 
 
-def _matching(pattern: str) -> Entries:
-    """The files that match a pattern, local or a URL (`s3://bucket/a/*.tar`)."""
+def _objects_matching(pattern: str) -> Entries:
+    """The objects that match a URL such as `s3://bucket/a/*.tar`."""
     base = _base(pattern)
-    if storage.is_url(pattern):
-        for url in urls.matching(pattern):
-            yield url[len(base) :].lstrip("/"), url
-        return
-    for name in map(os.path.abspath, glob.iglob(pattern, recursive=True)):
-        if not os.path.isdir(name):
-            yield os.path.relpath(name, os.path.abspath(base)), name
+    for url in urls.matching(pattern):
+        yield url[len(base) :].lstrip("/"), url
+
+
+def _matching(pattern: str, boundary: Boundary) -> Entries:
+    """The files that match a pattern."""
+    for path in map(os.path.abspath, glob.iglob(pattern, recursive=True)):
+        if not os.path.isdir(path):
+            relative = os.path.relpath(path, boundary.folder)
+            yield boundary.left_out(relative, path) or (relative, path)
 
 
 def _base(pattern: str) -> str:
@@ -80,19 +102,35 @@ def _objects(root: str) -> Entries:
         yield entry if isinstance(entry, Ignored) else (entry.relative, entry.url)
 
 
-def _walk(root: str) -> Entries:
+def _walk(root: str, boundary: Boundary) -> Entries:
     def refuse(error: OSError) -> None:
         folder = display_text(str(error.filename))
         raise ConfigError(f"source folder {folder!r} cannot be listed ({error.strerror})")
 
-    for folder, folders, files in os.walk(root, onerror=refuse):
+    follows = boundary.inside is None
+    status = os.stat(root)
+    visited = {(status.st_dev, status.st_ino)}
+    for folder, folders, files in os.walk(root, onerror=refuse, followlinks=follows):
         for name in folders[:]:
             path = os.path.join(folder, name)
-            if reason := skip_reason(name) or ("linked_folder" if os.path.islink(path) else None):
+            aside = _skipped(name, path, boundary)
+            if aside is None and os.path.islink(path) and not follows:
+                aside = Ignored(recording_name(os.path.relpath(path, root)), "linked_folder")
+            elif aside is None and follows:
+                status = os.stat(path)
+                if (status.st_dev, status.st_ino) in visited:
+                    aside = Ignored(recording_name(os.path.relpath(path, root)), "duplicate_folder")
+                visited.add((status.st_dev, status.st_ino))
+            if aside is not None:
                 folders.remove(name)
-                yield Ignored(recording_name(os.path.relpath(path, root)), reason)
+                yield aside
         for name in files:
             path = os.path.join(folder, name)
-            relative = os.path.relpath(path, root)
-            reason = skip_reason(name)
-            yield Ignored(recording_name(relative), reason) if reason else (relative, path)
+            yield _skipped(name, path, boundary) or (os.path.relpath(path, root), path)
+
+
+def _skipped(name: str, path: str, boundary: Boundary) -> Ignored | None:
+    relative = os.path.relpath(path, boundary.folder)
+    if reason := skip_reason(name):
+        return Ignored(recording_name(relative), reason)
+    return boundary.left_out(relative, path) if os.path.islink(path) else None

@@ -1,8 +1,9 @@
 """A folder of audio files and archives, at any depth, with the texts beside; or one such file.
 
-Recordings come in the byte order of their relative paths, under a URL too. Links to files are
-followed, and links to folders unless that would visit a folder twice: a link into the tree itself
-is ignored, so that adding one never renames a recording. Results of uttermill are not recordings.
+Recordings come in the byte order of their relative paths, under a URL too. Links to files in the
+tree are followed; a link to a folder in it is ignored, so that adding one never renames a
+recording. Links out of the tree are followed only with `follow_links`, and visit no folder twice.
+Results of uttermill are not recordings.
 
 A recording's text is the file of the same stem in its folder, see `tasks/sources/_beside`. Its
 speaker may be in its path.
@@ -28,15 +29,16 @@ from ..recording.names import display_text, recording_name, safe_name
 from ..recording.whole_file import of_file
 from ..settings import SourceSettings, StageSettings
 from ..settings.base import WORDS
-from ..storage import urls
+from ..storage import regular, urls
 from ..storage.local import stat_guard
 from . import _text_encoding
 from ._archives import Archive, is_archive
 from ._beside import tables
 from ._beside.choice import Texts, TextsSettings
 from ._beside.folders import AHEAD, FolderTexts
-from ._by_content import ReadFile, is_recording
+from ._by_content import ReadFile, first_bytes, is_recording
 from ._labels import of_record
+from ._links import Boundary
 from ._lists import failed
 from ._objects import Object, walk
 from ._paths import (
@@ -144,6 +146,7 @@ def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
             f"source {display_text(settings.path)!r} lies in {display_text(results)}, which holds "
             "results of uttermill; name the folder of the recordings they were made from"
         )
+    boundary = _boundary(root, status, settings)
     if stat.S_ISDIR(status.st_mode):
         try:
             os.scandir(root).close()
@@ -151,10 +154,10 @@ def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
             raise ConfigError(
                 f"source {display_text(settings.path)!r} cannot be listed ({error.strerror})"
             ) from None
-        return _walk(root, status, settings)
+        return _walk(root, status, settings, boundary)
     name = os.path.basename(root)
     if stat.S_ISREG(status.st_mode) and is_recording(name, root):
-        return _alone(root, _recording(name, root, status), settings)
+        return _alone(root, _recording(name, root, status), settings, boundary)
     if stat.S_ISREG(status.st_mode) and _reads(name, settings):
         return _archive(name, root, settings)
     raise ConfigError(
@@ -162,11 +165,18 @@ def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
     )
 
 
+def _boundary(root: str, status: os.stat_result, settings: Settings) -> Boundary:
+    folder = root if stat.S_ISDIR(status.st_mode) else os.path.dirname(root)
+    return Boundary(folder, settings.follow_links)
+
+
 def notes(settings: Settings) -> list[str]:
     """Lists in the folder that name its recordings and are not read."""
     root, status = source_root(settings.path)
     is_local = stat.S_ISDIR(status.st_mode) and not storage.is_url(root)
-    return [*tables.sentences(root)] if is_local and settings.texts != "none" else []
+    if not is_local or settings.texts == "none":
+        return []
+    return [*tables.sentences(root, _boundary(root, status, settings))]
 
 
 def _hint(path: str) -> str:
@@ -200,8 +210,8 @@ def branches(settings: Settings, least: int) -> Sequence[Branch] | None:
 
 
 def branch(settings: Settings, branch: Branch) -> Iterator[Recording | Ignored] | None:
-    """The recordings of a branch. None if a folder is a link or lies on another disk: two branches
-    may reach it, and only a walk over all of them knows which comes first."""
+    """The recordings of a branch. None if a folder is a link that is followed or lies on another
+    disk: two branches may reach it, and only a walk over all of them knows which comes first."""
     root, status = source_root(settings.path)
     try:
         return iter(list(_walk_apart(root, status, settings, *branch)))
@@ -222,12 +232,13 @@ def _is_tree(entry: os.DirEntry[str], settings: Settings) -> bool:
 def _walk_apart(
     root: str, status: os.stat_result, settings: Settings, below: str, deep: bool
 ) -> Iterator[Recording | Ignored]:
+    boundary = _boundary(root, status, settings)
     stack = [below]
     while stack:
         above = stack.pop()
         path = f"{root}/{above}".rstrip("/")
         try:
-            entries = _listed(path, settings)
+            entries = _listed(path, settings, boundary)
         except OSError as error:
             yield _unlisted(above.rstrip("/"), path, error)
             continue
@@ -236,8 +247,10 @@ def _walk_apart(
             relative = above + entry.name
             if reason := skip_reason(entry.name, settings.system_folders):
                 yield Ignored(recording_name(relative), reason)
+            elif entry.is_symlink() and (outside := boundary.left_out(relative, entry.path)):
+                yield outside
             elif not _is_folder(entry):
-                yield from _files(relative, entry, texts, settings)
+                yield from _files(relative, entry, texts, settings, boundary)
             elif entry.is_symlink() or os.stat(entry.path).st_dev != status.st_dev:
                 raise _Linked
             elif deep:
@@ -309,7 +322,12 @@ def _object(url: str, settings: Settings) -> Iterator[Recording | Ignored]:
 
 
 def _texts(
-    home: str, names: Iterable[str], read_file: ReadFile | None = None, *, settings: Settings
+    home: str,
+    names: Iterable[str],
+    read_file: ReadFile | None = None,
+    opener: regular.Opener = regular.read,
+    *,
+    settings: Settings,
 ) -> FolderTexts | None:
     """The texts of a folder's recordings, or None. `home`: its path, with `/`."""
     if settings.texts == "none":
@@ -317,19 +335,27 @@ def _texts(
     chosen = TextsSettings() if settings.texts == "auto" else settings.texts
     tiers = (chosen.tier,) if isinstance(chosen.tier, str) else chosen.tier or ()
     wanted = Texts(chosen.ext, tiers, settings.encoding)
-    folder_texts = FolderTexts(home, names, wanted, read_file)
+    folder_texts = FolderTexts(home, names, wanted, read_file, opener)
     return folder_texts if folder_texts.any else None
 
 
-def _alone(path: str, recording: Recording, settings: Settings) -> Iterator[Recording | Ignored]:
+def _alone(
+    path: str, recording: Recording, settings: Settings, boundary: Boundary | None = None
+) -> Iterator[Recording | Ignored]:
     """A recording that is the whole source, and the texts beside it."""
     home, name = os.path.split(path)
     chosen = settings.texts.ext if isinstance(settings.texts, TextsSettings) else None
     named = [f"{os.path.splitext(name)[0]}.{ending}" for ending in Texts(chosen).endings]
     if settings.texts == "none":
         named = []
-    near = [beside for beside in named if urls.named(f"{home}/{beside}")]
-    texts = _texts(f"{home}/", [name, *near], settings=settings)
+    near = []
+    for beside in named:
+        if boundary and (outside := boundary.left_out(beside, f"{home}/{beside}")):
+            yield outside
+        elif urls.named(f"{home}/{beside}"):
+            near.append(beside)
+    opener = boundary.opener if boundary else regular.read
+    texts = _texts(f"{home}/", [name, *near], opener=opener, settings=settings)
     yield _told(settings, texts, name, recording)
     yield from filter(None, (_aside(beside, beside, texts) for beside in near))
 
@@ -359,11 +385,13 @@ def _speaker(path: str, how: Literal["parent_folder"] | SpeakerPattern) -> str |
     return os.path.basename(os.path.dirname(path)) or None
 
 
-def _recording(relative: str, path: str, status: os.stat_result) -> Recording:
+def _recording(
+    relative: str, path: str, status: os.stat_result, inside: int | None = None
+) -> Recording:
     return Recording(
         recording_name(relative),
         display_text(path),
-        Locator(path),
+        Locator(path, inside=inside),
         status.st_size,
         stat_guard(status),
     )
@@ -402,16 +430,20 @@ def _scanned(path: str) -> list[os.DirEntry[str]]:
         raise unreachable.item_error(error) from error
 
 
-def _listed(path: str, settings: Settings) -> Iterator[Entry]:
+def _listed(path: str, settings: Settings, boundary: Boundary) -> Iterator[Entry]:
     entries = list(_entries(path))
     if settings.texts == "none":
         return ((entry, None) for entry in entries)
     names = (
         entry.name
         for entry in entries
-        if not skip_reason(entry.name, settings.system_folders) and not _is_folder(entry)
+        if not skip_reason(entry.name, settings.system_folders)
+        and not _is_folder(entry)
+        and not (entry.is_symlink() and boundary.outside(entry.path))
     )
-    return _with_texts(entries, _texts(f"{path.rstrip('/')}/", names, settings=settings))
+    home = f"{path.rstrip('/')}/"
+    texts = _texts(home, names, opener=boundary.opener, settings=settings)
+    return _with_texts(entries, texts)
 
 
 def _with_texts(entries: list[os.DirEntry[str]], texts: FolderTexts | None) -> Iterator[Entry]:
@@ -433,11 +465,13 @@ def _reached_anyway(path: str, real_root: str, settings: Settings) -> bool:
     return inside and not any(skip_reason(part, settings.system_folders) for part in parts)
 
 
-def _walk(root: str, status: os.stat_result, settings: Settings) -> Iterator[Recording | Ignored]:
+def _walk(
+    root: str, status: os.stat_result, settings: Settings, boundary: Boundary
+) -> Iterator[Recording | Ignored]:
     real_root = os.path.realpath(root)
     visited = {(status.st_dev, status.st_ino)}
     # A stack of open listings, not recursion: a tree may be deeper than Python's limit.
-    stack = [("", _listed(root, settings))]
+    stack = [("", _listed(root, settings, boundary))]
     while stack:
         above, entries = stack[-1]
         entry, texts = next(entries, (None, None))
@@ -448,9 +482,12 @@ def _walk(root: str, status: os.stat_result, settings: Settings) -> Iterator[Rec
         if reason := skip_reason(entry.name, settings.system_folders):
             yield Ignored(recording_name(relative), reason)
             continue
+        if entry.is_symlink() and (outside := boundary.left_out(relative, entry.path)):
+            yield outside
+            continue
         try:
             if not _is_folder(entry):
-                yield from _files(relative, entry, texts, settings)
+                yield from _files(relative, entry, texts, settings, boundary)
                 continue
             if results_above(entry.path) if entry.is_symlink() else is_results(entry.path):
                 yield Ignored(recording_name(relative), RESULTS)
@@ -464,19 +501,23 @@ def _walk(root: str, status: os.stat_result, settings: Settings) -> Iterator[Rec
                 yield Ignored(recording_name(relative), "duplicate_folder")
                 continue
             visited.add((folder_status.st_dev, folder_status.st_ino))
-            stack.append((relative + "/", _listed(entry.path, settings)))
+            stack.append((relative + "/", _listed(entry.path, settings, boundary)))
         except OSError as error:
             yield _unlisted(relative, entry.path, error)
 
 
 def _files(
-    relative: str, entry: os.DirEntry[str], texts: FolderTexts | None, settings: Settings
+    relative: str,
+    entry: os.DirEntry[str],
+    texts: FolderTexts | None,
+    settings: Settings,
+    boundary: Boundary,
 ) -> Iterator[Recording | Ignored]:
     """A file as a recording, or the members of an archive."""
-    item = _file(relative, entry, texts, settings)
+    item = _file(relative, entry, texts, settings, boundary)
     left_aside = isinstance(item, Ignored) and item.reason == OTHER_ENDING
     if left_aside and _reads(entry.name, settings):
-        yield from _archive(relative, entry.path, settings)
+        yield from _archive(relative, entry.path, settings, boundary.inside)
     else:
         yield item
 
@@ -485,19 +526,27 @@ def _reads(name: str, settings: Settings) -> bool:
     return settings.archives and is_archive(name)
 
 
-def _archive(relative: str, path: str, settings: Settings) -> Iterator[Recording | Ignored]:
+def _archive(
+    relative: str, path: str, settings: Settings, inside: int | None = None
+) -> Iterator[Recording | Ignored]:
     texts = partial(_texts, settings=settings)
     complete = partial(_told, settings)
-    return Archive(relative, path, settings.system_folders, texts, complete).listed()
+    return Archive(relative, path, settings.system_folders, texts, complete, inside).listed()
 
 
 def _file(
-    relative: str, entry: os.DirEntry[str], texts: FolderTexts | None, settings: Settings
+    relative: str,
+    entry: os.DirEntry[str],
+    texts: FolderTexts | None,
+    settings: Settings,
+    boundary: Boundary,
 ) -> Recording | Ignored:
     if aside := _aside(relative, entry.name, texts):
         return aside
     is_link = entry.is_symlink()
-    if not is_link and not is_recording(entry.name, entry.path):
+    if not is_link and not is_recording(
+        entry.name, entry.path, partial(first_bytes, opener=boundary.opener)
+    ):
         return Ignored(recording_name(relative), OTHER_ENDING)
     try:
         status = entry.stat()
@@ -507,10 +556,14 @@ def _file(
         if code != "missing":
             detail = reason
         return failed(recording_name(relative), display_text(entry.path), entry.path, code, detail)
-    if is_link and not is_recording(entry.name, entry.path):
+    if is_link and not is_recording(
+        entry.name, entry.path, partial(first_bytes, opener=boundary.opener)
+    ):
         return Ignored(recording_name(relative), OTHER_ENDING)
     if not stat.S_ISREG(status.st_mode):
         return Ignored(recording_name(relative), "not_a_file")
     if is_link and results_above(entry.path):
         return Ignored(recording_name(relative), RESULTS)
-    return _told(settings, texts, entry.name, _recording(relative, entry.path, status))
+    return _told(
+        settings, texts, entry.name, _recording(relative, entry.path, status, boundary.inside)
+    )

@@ -21,16 +21,16 @@ from typing import Literal
 from pydantic import Field
 
 from ..base.errors import ConfigError, ItemError
-from ..recording import Ignored, Locator, Recording, file_kinds, patient
+from ..recording import Locator, Recording, file_kinds, patient
 from ..recording.guard import file_state
 from ..recording.locator import Labels
 from ..recording.names import display_text, safe_name
 from ..recording.parquet_tables import Table
 from ..recording.whole_file import display_path
 from ..settings.base import READ, WORDS
-from ..storage import bounds
+from ..storage import bounds, regular
 from . import _labels, _notes
-from ._containers import containers
+from ._containers import Containers, containers
 from ._lists import (
     Entries,
     cell_field,
@@ -87,17 +87,17 @@ class Settings(_labels.LabelSettings):
 
 def recordings(settings: Settings) -> Entries:
     """Lists lazily. ConfigError at once if no file can be opened with these columns."""
-    listed = containers(settings.path, _is_parquet, "Parquet file")
+    listed = _files(settings)
     root = list_root(listed.files[0][1], settings.root) if settings.root else None
     try:
         # Open one file now, so that a wrong column is reported before anything runs.
-        with _open(listed.files[0][1]) as file:
+        with _open(listed.files[0][1], listed.opener) as file:
             _check_languages(file, _columns(file, settings), settings)
     except ItemError as error:
         if len(listed.files) == 1 or error.code == "unsupported":
             name = display_text(listed.files[0][1])
             raise ConfigError(f"source {name!r} cannot be used: {error.detail}") from None
-    return _all(listed.files, listed.ignored, settings, root)
+    return listed.checked(_all(listed, settings, root))
 
 
 def notes(settings: Settings) -> list[str]:
@@ -105,8 +105,9 @@ def notes(settings: Settings) -> list[str]:
     has."""
     sentences: list[str] = []
     names, records = dict[str, None](), list[dict[str, object]]()
-    for _, path in containers(settings.path, _is_parquet, "Parquet file").files[:LOOKED_FILES]:
-        with suppress(ItemError), _open(path) as file:  # `recordings` reports it
+    listed = _files(settings)
+    for _, path in listed.files[:LOOKED_FILES]:
+        with suppress(ItemError), _open(path, listed.opener) as file:  # `recordings` reports it
             columns = _columns(file, settings)
             roles = {role: (name,) for role, name in columns.roles.items()}
             pattern = "{role}_column: {name}"
@@ -116,6 +117,10 @@ def notes(settings: Settings) -> list[str]:
             records += [] if not columns.labels else head_of(file, [*columns.labels])
     sentences += _labels.notes(records, settings.label_names, "column", names)
     return [*dict.fromkeys(sentences)]
+
+
+def _files(settings: Settings) -> Containers:
+    return containers(settings.path, _is_parquet, "Parquet file", settings.follow_links)
 
 
 def _is_parquet(name: str) -> bool:
@@ -129,23 +134,22 @@ def _check_languages(file: Table, columns: Columns, settings: Settings) -> None:
         _notes.check_languages(head, {"language": (name,)}, settings)
 
 
-def _all(
-    files: list[tuple[str, str]], ignored: list[Ignored], settings: Settings, root: str | None
-) -> Entries:
-    yield from ignored
-    for name, path in files:
+def _all(listed: Containers, settings: Settings, root: str | None) -> Entries:
+    yield from listed.ignored
+    for name, path in listed.files:
         safe = safe_name(name)
         try:
-            yield from _file(safe, path, settings, root or os.path.dirname(path))
+            with _open(path, listed.opener) as table:
+                yield from _rows_of(table, safe, path, settings, root or os.path.dirname(path))
         except ItemError as error:
             yield unlisted(safe, path, error)
 
 
-def _open(path: str) -> Table:
+def _open(path: str, opener: regular.Opener) -> Table:
     """ItemError `unreachable`, `unreadable` or `missing` if it cannot be opened."""
     if wrong := file_state(path).error:
         raise ItemError(*wrong)
-    return Table(patient.opened(path))
+    return Table(patient.opened(path, opener))
 
 
 def _columns(table: Table, settings: Settings) -> Columns:
@@ -153,28 +157,25 @@ def _columns(table: Table, settings: Settings) -> Columns:
     return find_columns(table.schema, settings.audio_column, named, settings.label_names)
 
 
-def _file(name: str, path: str, settings: Settings, root: str) -> Entries:
-    with _open(path) as table:
-        guard = file_state(path).guard
-        columns = _columns(table, settings)
-        row = empty = 0
-        for group in range(len(table.groups)):
-            size, nulls = _audio(table, group, columns.audio)
-            filled = _has_bytes(table, group, columns.audio, nulls)
-            for cells, labels in _rows(table, group, columns):
-                has_bytes = next(filled, False)
-                if not has_bytes and not cells.get("path"):
-                    empty += 1
-                    if bounds.hopeless(empty, row):
-                        why = (
-                            f"{empty:,} of its first {row + 1:,} rows hold neither audio nor a path"
-                        )
-                        raise ItemError("missing", f"{why}; the rest is not read")
-                one = _recording(
-                    name, path, root, settings, columns, row, cells, has_bytes, size, guard
-                )
-                yield replace(one, labels=labels)
-                row += 1
+def _rows_of(table: Table, name: str, path: str, settings: Settings, root: str) -> Entries:
+    guard = file_state(path).guard
+    columns = _columns(table, settings)
+    row = empty = 0
+    for group in range(len(table.groups)):
+        size, nulls = _audio(table, group, columns.audio)
+        filled = _has_bytes(table, group, columns.audio, nulls)
+        for cells, labels in _rows(table, group, columns):
+            has_bytes = next(filled, False)
+            if not has_bytes and not cells.get("path"):
+                empty += 1
+                if bounds.hopeless(empty, row):
+                    why = f"{empty:,} of its first {row + 1:,} rows hold neither audio nor a path"
+                    raise ItemError("missing", f"{why}; the rest is not read")
+            one = _recording(
+                name, path, root, settings, columns, row, cells, has_bytes, size, guard
+            )
+            yield replace(one, labels=labels)
+            row += 1
 
 
 def _audio(table: Table, group: int, audio: str) -> tuple[int, int | None]:

@@ -18,6 +18,7 @@ from typing import BinaryIO, Literal
 
 from pydantic import Field
 
+from .. import storage
 from ..base.errors import ConfigError, ItemError
 from ..recording import Ignored, Locator, Recording, Segment, patient
 from ..recording.by_channel import side
@@ -28,6 +29,7 @@ from ..settings import SourceSettings
 from ..settings.base import READ
 from ..storage import urls
 from ._channels import channels_field
+from ._links import Boundary
 from ._lists import (
     Entries,
     again,
@@ -67,10 +69,16 @@ def recordings(settings: Settings) -> Entries:
     folder, status = source_root(settings.path)
     if not stat.S_ISDIR(status.st_mode):
         raise ConfigError(f"source {display_text(settings.path)!r} is not a Kaldi data folder")
-    scp = list_file(os.path.join(folder, "wav.scp"))
     present = {n for n in ("text", "utt2spk", "segments", SIDES) if urls.named(f"{folder}/{n}")}
-    for name in present:
-        list_file(os.path.join(folder, name))
+    boundary = Boundary(folder, settings.follow_links or storage.is_url(folder))
+    for name in ("wav.scp", *sorted(present)):
+        path = list_file(os.path.join(folder, name))
+        if outside := boundary.outside(path):
+            raise ConfigError(
+                f"source {display_text(settings.path)!r}: {name} is a link that leads out of it, "
+                f"to {display_text(outside)}; set `follow_links: true` to read it"
+            )
+    scp = os.path.join(folder, "wav.scp")
     root = list_root(scp, settings.root)
     return _list(folder, root, present)
 

@@ -50,6 +50,7 @@ from ._layouts.rows import (
     of_parts,
     placed,
 )
+from ._links import Boundary
 from ._lists import Entries, ListSettings, json_object
 from ._paths import list_root, results_above, source_root, text_list
 from ._rows import listed
@@ -143,10 +144,21 @@ def recordings(settings: Settings) -> Entries:
     if _is_espnet(settings):
         return kaldi.recordings(_as_kaldi(settings))
     layout = _found(settings)
+    folder = urls.absolute(settings.path)
     for part in layout.parts[:LOOKED_PARTS]:
         _notes.check_languages(part.records.head, part.roles, settings)
         _channels.check(part.records.head, part.roles.get("channel", ()), settings.path)
-    return listed(layout, settings)
+    if storage.is_url(folder) or not os.path.isdir(folder):
+        return listed(layout, settings)
+    return _confined(layout, settings, Boundary(folder, settings.follow_links))
+
+
+def _confined(layout: Found, settings: Settings, boundary: Boundary) -> Entries:
+    """The recordings of a folder, and what links lead out of it."""
+    yield from boundary.checked(listed(layout, settings))
+    for file in layout.outside:
+        if outside := boundary.left_out(os.path.relpath(file, boundary.folder), file):
+            yield outside
 
 
 def notes(settings: Settings) -> list[str]:
@@ -183,7 +195,7 @@ def _found(settings: Settings) -> Found:
         )
     described = {"columns", "separator", "header", "encoding"} & settings.model_fields_set
     if named or not (settings.layout == "table" or (described and not is_folder)):
-        layout = found_in(path, settings.layout if named else None)
+        layout = found_in(path, settings.layout if named else None, settings.follow_links)
         if layout is not None:
             return layout if not settings.root else _elsewhere(layout, settings.root)
     if named or is_folder:

@@ -23,9 +23,10 @@ from ..recording.stream_copy import PACKINGS
 from ..recording.whole_file import display_path
 from ..settings import SourceSettings
 from ..settings.base import READ
-from ..storage import bounds, urls
+from ..storage import bounds, regular, urls
 from ._by_content import is_recording
-from ._containers import containers
+from ._containers import Containers, containers
+from ._links import Boundary
 from ._lists import (
     Entries,
     bad_line,
@@ -54,11 +55,13 @@ class Settings(SourceSettings):
 
 def recordings(settings: Settings) -> Entries:
     """Lists lazily. ConfigError at once if there is no readable tar."""
-    tars = containers(settings.path, lambda name: name.lower().endswith(_ENDINGS), "tar")
+    tars = containers(
+        settings.path, lambda name: name.lower().endswith(_ENDINGS), "tar", settings.follow_links
+    )
     if len(tars.files) == 1 and stat.S_ISREG(_mode(settings.path)):
         path = list_file(settings.path)
         try:
-            with patient.opened(path) as file:
+            with patient.opened(path, tars.opener) as file:
                 begin = head(file)
         except ItemError as error:
             raise ConfigError(f"source {display_text(path)!r}: {error.detail}") from None
@@ -71,7 +74,7 @@ def recordings(settings: Settings) -> Entries:
                     f"source {display_text(path)!r} is neither a tar nor a list of tars"
                 )
             return _listed(path, list_root(path, settings.root))
-    return _all(tars.files, tars.ignored)
+    return tars.checked(_all(tars))
 
 
 def _mode(path: str) -> int:
@@ -82,10 +85,10 @@ def _mode(path: str) -> int:
         return 0
 
 
-def _all(files: list[tuple[str, str]], ignored: list[Ignored]) -> Entries:
-    yield from ignored
-    for name, path in files:
-        yield from _archive(safe_name(name), path)
+def _all(tars: Containers) -> Entries:
+    yield from tars.ignored
+    for name, path in tars.files:
+        yield from _archive(safe_name(name), path, tars.boundary)
 
 
 def _listed(list_path: str, root: str) -> Entries:
@@ -107,7 +110,7 @@ def _listed(list_path: str, root: str) -> Entries:
         yield from _archive(name, path)
 
 
-def _archive(name: str, path: str) -> Entries:
+def _archive(name: str, path: str, boundary: Boundary | None = None) -> Entries:
     """Recordings of one archive; an unreadable archive is a failed recording itself."""
     source_path = display_path(path)
     if wrong := file_state(path).error:
@@ -117,14 +120,14 @@ def _archive(name: str, path: str) -> Entries:
             yield failed(name, source_path, path, *wrong)
         return
     try:
-        with patient.opened(path) as file:
+        with patient.opened(path, boundary.opener if boundary else regular.read) as file:
             packed = compression(head(file))
             if packed is None:
                 yield from _samples(name, path, file)
         if packed in PACKINGS:
-            yield from _samples(
-                name, path, cast(BinaryIO, container.unpacked(path, packed)), packed
-            )
+            inside = boundary.inside if boundary else None
+            file = cast(BinaryIO, container.unpacked(path, packed, inside))
+            yield from _samples(name, path, file, packed)
         elif packed:
             yield failed(name, source_path, path, "unsupported", _COMPRESSED.format(packed))
     except ItemError as error:

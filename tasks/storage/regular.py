@@ -1,13 +1,16 @@
 """Opens our files only if they are regular files.
 
 OUT may be shared. A link in place of a file would redirect a write, a named pipe would block its
-reader for ever, and opening a device may do anything.
+reader for ever, and opening a device may do anything. A source's folder may hold links to files
+that are none of its own.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,6 +30,13 @@ class NotAFile(ConfigError):
     """Something other than a regular file has the name of a file."""
 
 
+class Outside(OSError):
+    """A file that links lead out of the folder that names it."""
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(errno.ELOOP, "a link leads out of the source", str(path))
+
+
 def written(path: str | Path, flags: int, mode: int = 0o666) -> int:
     """A descriptor of a file to write in place; a new one gets `mode` less the umask. NotAFile for
     anything else, including a link to a file. Can be the `opener` of `open`."""
@@ -37,6 +47,49 @@ def read(path: str | Path, flags: int = os.O_RDONLY) -> int:
     """A descriptor of a file to read, or of a link to one. NotAFile for anything else. Can be the
     `opener` of `open`."""
     return _opened(path, flags, 0, follows=True)
+
+
+#: (path, flags) -> a descriptor, as `open` takes it.
+Opener = Callable[[str, int], int]
+_real: dict[str, str] = {}  # folders, links resolved
+
+
+def read_inside(folder: str) -> Opener:
+    """`read` for files in `folder`, which may itself be a link. Outside for a file that does not
+    lie in it, whenever the link that leads out was put there."""
+
+    def opened(path: str, flags: int) -> int:
+        descriptor = read(path, flags)
+        try:
+            place = _place(descriptor, path)
+            if folder not in _real or not lies_in(
+                place, _real[folder]
+            ):  # or it leads elsewhere now
+                _real[folder] = os.path.realpath(folder)
+                if not lies_in(place, _real[folder]):
+                    raise Outside(path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    return opened
+
+
+def lies_in(place: str, folder: str) -> bool:
+    """Whether one real path is the other or below it."""
+    return place == folder or place.startswith(folder.rstrip("/") + "/")
+
+
+def _place(descriptor: int, path: str) -> str:
+    """The real path of an open file."""
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:  # not Linux
+        real = os.path.realpath(path)
+        if not os.path.samestat(os.fstat(descriptor), os.lstat(real)):
+            raise Outside(path) from None
+        return real
 
 
 def status(path: str | Path, follows: bool = False) -> os.stat_result:

@@ -202,10 +202,10 @@ def fetched(url: str, offset: int | None = None, length: int | None = None) -> B
         return download_cache.cached(files, key, entry.guard, offset, length, entry.size)
 
 
-def streamed(text: str) -> BinaryIO:
+def streamed(text: str, opener: regular.Opener = regular.read) -> BinaryIO:
     """A file or object to read once from start to end; an object is fetched as it is read."""
     if not is_url(text):
-        return open(text, "rb", opener=regular.read)
+        return open(text, "rb", opener=opener)
     files, key = files_of(text)
     with store_errors(text):
         file = files.open(key, "rb", block_size=1 << 20, cache_type="readahead")
@@ -214,17 +214,19 @@ def streamed(text: str) -> BinaryIO:
 
 
 BLOCK = 1 << 16  # bytes of a list read at once
+MOST_SKIPPED = 1 << 30  # bytes of a line over the limit; a list ends at a longer one
 LEAST_OF_LINE = 32  # bytes: the least that a line counts, since short lines cost time too
 
 
-def lines(text: str) -> Iterator[tuple[int, str | None]]:
-    """(number from 1, line) of a list without blank lines; None for a line over the limit.
+def lines(text: str, opener: regular.Opener = regular.read) -> Iterator[tuple[int, str | None]]:
+    """(number from 1, line) of a list without blank lines; None for a line over the limit, which is
+    the last one if it is longer than MOST_SKIPPED.
 
     Bytes that are not UTF-8 become surrogate escapes, so that paths stay exact. Only `\\n` and
     `\\r\\n` end a line: transcripts may contain Unicode's other separators.
     """
     number = 0
-    with _buffered(text) as file:
+    with _buffered(text, opener) as file:
         while block := file.read(BLOCK):
             block += file.readline(MAX_LINE_BYTES + 1)
             last = block.rfind(b"\n", 0, -1) + 1  # only the last line may be over the limit
@@ -238,9 +240,13 @@ def lines(text: str) -> Iterator[tuple[int, str | None]]:
                     yield number, line.rstrip("\r")
             if too_long:
                 number += 1
-                while block and not block.endswith(b"\n"):
+                left = MOST_SKIPPED
+                while block and not block.endswith(b"\n") and left > 0:
                     block = file.readline(MAX_LINE_BYTES)
+                    left -= len(block)
                 yield number, None
+                if left <= 0:  # no list: a sparse file may have 8 EB of zeros
+                    return
 
 
 def numbered(file: BinaryIO, most: float) -> Iterator[tuple[int, str | None]]:
@@ -269,7 +275,7 @@ def numbered(file: BinaryIO, most: float) -> Iterator[tuple[int, str | None]]:
             )
 
 
-def _buffered(text: str) -> BinaryIO:
+def _buffered(text: str, opener: regular.Opener) -> BinaryIO:
     if not is_url(text):
-        return open(text, "rb", opener=regular.read)
+        return open(text, "rb", opener=opener)
     return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, fetched(text))))

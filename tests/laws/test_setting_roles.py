@@ -389,7 +389,18 @@ SHELVES: dict[str, dict[str, Entry]] = {
 #: What a source says goes into its listing, and from there into the recipes of the recordings:
 #: content and segments into cuts, the language into transcripts.
 _SOURCE = dict.fromkeys(
-    ("kind", "path", "name", "licence", "language", "expect_broken", "rttm", "track", "channels")
+    (
+        "kind",
+        "path",
+        "name",
+        "licence",
+        "language",
+        "follow_links",
+        "expect_broken",
+        "rttm",
+        "track",
+        "channels",
+    )
 )
 SOURCES: dict[str, set[str]] = {
     "folder": {*_SOURCE, "system_folders", "texts", "encoding", "speaker", "archives", "labels"},

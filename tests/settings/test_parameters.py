@@ -204,6 +204,9 @@ def test_sources_stay_below_those_of_the_file(data: Data, tmp_path: Path) -> Non
     rttm = {"kind": "folder", "path": str(inside), "rttm": "/etc/passwd"}
     assert "sources.0.rttm: /etc/passwd is not below" in refused(data, put("sources.0", rttm))
     assert "--allow FOLDER" in refused(data, put("sources.0", rttm))
+    followed = {"kind": "folder", "path": str(inside), "follow_links": True}
+    assert "sources.0.follow_links differs" in refused(data, put("sources.0", followed))
+    assert refused(data, put("sources.0", {**followed, "follow_links": False})) == ""
 
 
 @pytest.mark.parametrize(

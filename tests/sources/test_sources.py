@@ -168,9 +168,11 @@ def test_folder_lists_in_byte_order_with_reasons(tmp_path: Path) -> None:
 
 def test_folder_fills_a_recording(tmp_path: Path) -> None:
     file = put(tmp_path / "a/b.wav", b"12345")
-    assert listed("folder", tmp_path) == [
-        Recording("a/b.wav", str(file), Locator(str(file)), 5, stat_guard(file.stat()))
-    ]
+    confined = Locator(str(file), inside=len(str(tmp_path)))
+    for locator, follow_links in ((confined, False), (Locator(str(file)), True)):
+        assert listed("folder", tmp_path, follow_links=follow_links) == [
+            Recording("a/b.wav", str(file), locator, 5, stat_guard(file.stat()))
+        ]
 
 
 def test_folder_keeps_names_that_are_not_utf8(tmp_path: Path) -> None:
@@ -197,7 +199,7 @@ def test_folder_follows_links_once(tmp_path: Path) -> None:
     }  # fmt: skip
     for link, target in links.items():
         (top / link).symlink_to(target)
-    items = listed("folder", top)
+    items = listed("folder", top, follow_links=True)
     good = [r.path for r in recs(items) if not r.error]
     assert good == ["away/o.wav", "file.wav", "real/a.wav", "stored/hidden.wav"]
     assert codes(items) == {"gone.wav": "missing", "dead": "missing", "self.wav": "missing"}

@@ -371,7 +371,8 @@ def test_linked_folders_are_listed_as_a_whole(
     corpus.add(target, 9)
     for number in (3, 4):
         (tmp_path / "in" / f"s{number}" / "link").symlink_to(target)
-    job = corpus.job(tmp_path)
+    source = {"kind": "folder", "path": str(tmp_path / "in"), "name": "c", "follow_links": True}
+    job = corpus.job(tmp_path, sources=[source])
     monkeypatch.setattr(once, "LEAST_BRANCHES", 10_000)
     expected = counted(job, [])
     names = rows(job.out).keys()

@@ -12,6 +12,7 @@ from ... import storage
 from ...base.errors import ItemError, MillError
 from ...recording import Recording, unreachable
 from ...recording.names import display_text
+from ...storage import regular
 from .._by_content import ReadFile, first_bytes, is_recording
 from .._text_encoding import BAD_TEXT
 from .choice import MOST_BYTES, Read, Texts, kind_of, read
@@ -42,12 +43,13 @@ class _Found:
 @dataclass(slots=True)
 class FolderTexts:
     """`home`: the folder's path or URL, ending in `/`; `names`: of all files in it; `read_file`:
-    reads files in an archive."""
+    reads files in an archive; `opener`: opens files of a local folder."""
 
     home: str
     names: Iterable[str]
     texts: Texts
     read_file: ReadFile | None = None
+    opener: regular.Opener = regular.read
     _recordings: dict[str, int] = field(default_factory=dict)  # stems, with how many have it
     _stems: dict[str, str] = field(default_factory=dict)  # of texts
     _turns: set[str] = field(default_factory=set)  # names of RTTM files
@@ -66,7 +68,7 @@ class FolderTexts:
             self._endings.setdefault(kind, []).append((rank, f".{ending.lower()}"))
         others = []
         for name in names:
-            if is_recording(name, self.home + name, self.read_file or first_bytes):
+            if is_recording(name, self.home + name, self._first_bytes):
                 stem = os.path.splitext(name)[0]
                 self._recordings[stem] = self._recordings.get(stem, 0) + 1
             else:
@@ -84,6 +86,11 @@ class FolderTexts:
                 if dot and near in self._recordings:  # `a.en.srt` beside `a.mp4`
                     self._near[name] = f"{language}{name[len(stem) :]}"
         self._candidates = {stem: [name for _, name in sorted(r)] for stem, r in ranked.items()}
+
+    def _first_bytes(self, path: str, most: int) -> bytes:
+        if self.read_file is not None:
+            return self.read_file(path, most)
+        return first_bytes(path, most, self.opener)
 
     @property
     def any(self) -> bool:
@@ -119,7 +126,7 @@ class FolderTexts:
         contents = {}
         for name in names:
             try:
-                data = first_bytes(self.home + name, EARLY_BYTES + 1)
+                data = self._first_bytes(self.home + name, EARLY_BYTES + 1)
             except (OSError, MillError):  # it is tried again in its turn, with patience
                 continue
             if len(data) <= EARLY_BYTES:
@@ -199,7 +206,7 @@ class FolderTexts:
         if data is None:
             try:
                 data = unreachable.patience.read(
-                    partial(_checked, self.home + name, self.read_file or first_bytes)
+                    partial(_checked, self.home + name, self._first_bytes)
                 )
             except ValueError:
                 raise ItemError(BAD_TEXT, "no file can have this name") from None

@@ -11,6 +11,7 @@ from ...base.errors import ConfigError, ItemError
 from ...recording.names import display_text
 from ...storage import urls
 from .. import table
+from .._links import Boundary
 
 MOST_LOOKED = 2000  # entries, of the folder and of those below it
 DEPTH = 2
@@ -27,11 +28,13 @@ MISSING = (
 )
 
 
-def sentences(root: str) -> Iterator[str]:
+def sentences(root: str, boundary: Boundary) -> Iterator[str]:
     """For each list that names existing audio, a sentence with the source that reads it; for one
     that only seems to, why it is not read."""
     count = 0
     for path in _lists(root):
+        if boundary.outside(path):
+            continue
         if count == MOST_LISTS:
             return
         source = os.path.dirname(path) if os.path.basename(path) == KALDI else path
@@ -67,7 +70,8 @@ def _lists(root: str) -> Iterator[str]:
                     if not left:
                         return
                     if entry.name == KALDI or _is_list(entry.name.lower()):
-                        yield entry.path
+                        if entry.is_file():
+                            yield entry.path
                     elif depth < DEPTH and entry.is_dir(follow_symlinks=False):
                         folders.append((entry.path, depth + 1))
         except OSError:  # listing the folder reports it

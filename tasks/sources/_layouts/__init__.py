@@ -1,16 +1,21 @@
 """Recognises the layouts of known corpora in a folder or file.
 
 A layout's function returns what it finds in a folder, or None unless the folder is certainly one:
-its lists have the layout's names and columns, and audio of the first rows exists.
+its lists have the layout's names and columns, and audio of the first rows exists. Lists in a folder
+that are links out of it do not count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import chain, islice
 
+from .._links import Boundary
 from . import objects, tables, transcripts
 from .folders import only_folder
-from .rows import Found
+from .rows import FileRow, Found
 
 #: By name, in the order in which they are tried.
 LAYOUTS: dict[str, tuple[Callable[[str], Found | None], ...]] = {
@@ -32,24 +37,52 @@ LAYOUTS: dict[str, tuple[Callable[[str], Found | None], ...]] = {
 MOST_WRAPPED = 3  # folders, each alone in the one before
 
 
-def found_in(path: str, layout: str | None = None) -> Found | None:
+def found_in(path: str, layout: str | None = None, follow_links: bool = False) -> Found | None:
     """A local folder or file as `layout`, or as any; None unless it certainly is one. A folder that
     holds only one folder and no audio, as an unpacked archive leaves it, stands for that one."""
+    boundary = Boundary(path, follow_links or not os.path.isdir(path))
     inner: str | None = path
     for _ in range(MOST_WRAPPED):
         if inner is None:
             return None
-        if (layout_found := _found_in(inner, layout)) is not None:
+        if (layout_found := _found_in(inner, layout, boundary)) is not None:
             return layout_found
         inner = only_folder(inner)
     return None
 
 
-def _found_in(path: str, layout: str | None) -> Found | None:
+def _found_in(path: str, layout: str | None, boundary: Boundary) -> Found | None:
     for name, ways in LAYOUTS.items():
         if layout in (None, name):
             for way in ways:
                 layout_found = way(path)
                 if layout_found is not None and layout in (None, layout_found.layout):
-                    return layout_found
+                    layout_found = _confined(layout_found, boundary)
+                    if layout_found is not None:
+                        return layout_found
     return None
+
+
+def _confined(layout: Found, boundary: Boundary) -> Found | None:
+    """The layout without lists that are links out of the folder; None if none is left."""
+    if boundary.inside is None:
+        return layout
+    is_outside: dict[str, bool] = {}
+
+    def leaves(file: str) -> bool:
+        if file not in is_outside:
+            is_outside[file] = boundary.outside(file) is not None
+            if is_outside[file]:
+                layout.outside[file] = None
+        return is_outside[file]
+
+    parts = tuple(part for part in layout.parts if not leaves(part.file))
+
+    def rows() -> Iterator[FileRow]:
+        if layout.parts:
+            yield from chain.from_iterable(part.rows() for part in parts)
+        else:
+            yield from (row for row in layout.rows() if not leaves(row.file))
+
+    confined = replace(layout, rows=rows, parts=parts)
+    return confined if parts or [*islice(confined.rows(), 1)] else None

@@ -71,10 +71,18 @@ def _below(
                 if skip_reason(entry.name) or entry.name in aside:
                     continue
                 if not entry.is_dir(follow_symlinks=False):
-                    if wanted(entry.name):
+                    if wanted(entry.name) and _is_file(entry):
                         yield before + entry.name
                 elif before.count("/") + 1 < depth:
                     folders.append(f"{before}{entry.name}/")
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    """Not a pipe, a socket or a device: the folder's listing names these."""
+    try:
+        return entry.is_file()
+    except OSError:
+        return False
 
 
 def audio_below(folder: str, below: str = "") -> Iterator[str]:

@@ -165,7 +165,8 @@ def _first(*values: object) -> object:
 @dataclass(frozen=True, slots=True)
 class Found:
     """A folder or file as a layout reads it. `says`: what it was taken for, in words; `whole`: all
-    audio below the root belongs to it, so that audio in no row is reported."""
+    audio below the root belongs to it, so that audio in no row is reported; `outside`: lists that
+    are not read, as they are links out of the folder, as far as its rows were read."""
 
     layout: str
     root: str
@@ -173,6 +174,7 @@ class Found:
     says: tuple[str, ...]
     parts: tuple[Part, ...] = ()
     whole: bool = True
+    outside: dict[str, None] = field(default_factory=dict)
 
     def audio(self) -> Iterator[object]:
         """The audio of each row that can be read, in their order."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from ...base.errors import ItemError
-from ...storage import bounds, urls
+from ...storage import bounds, regular, urls
 from .. import _text_encoding
 from .._audio_places import EXTENSIONS, is_there, stem
 from .._delimited import Form, records
@@ -36,8 +36,9 @@ def librispeech(folder: str) -> Found | None:
         for home, folders, files in os.walk(folder):
             folders.sort(key=os.fsencode)
             for name in sorted(files, key=os.fsencode):
-                if name.endswith(TRANS):
-                    yield from _trans(folder, os.path.join(home, name), {*files})
+                path = os.path.join(home, name)
+                if name.endswith(TRANS) and os.path.isfile(path):
+                    yield from _trans(folder, path, {*files})
 
     if not _certain(rows, folder):
         return None
@@ -92,8 +93,9 @@ def _spoken(root: str, wavs: str, speaker: str, name: str, audio_names: dict[str
         with urls.streamed(path) as file:
             data = file.read(bounds.MAX_TEXT_BYTES + 1)
         text, _ = _text_encoding.decode(data)
-    except OSError as error:
-        return FileRow(path, 1, ValueError(error.strerror or "the text cannot be read"))
+    except (OSError, regular.NotAFile) as error:
+        why = getattr(error, "strerror", None) or "the text cannot be read"
+        return FileRow(path, 1, ValueError(why))
     except ItemError as error:
         return FileRow(path, 1, ValueError(error.detail))
     return FileRow(path, 1, Described(f"{wavs}/{speaker}/{audio}", text.strip(), speaker, id=name))

@@ -142,9 +142,9 @@ def _place(guard: str, locator: str) -> str:
     if locator.endswith('"}') and '"column": ' not in locator:
         return file  # as a whole
     where = Locator.loads(locator)
-    whole = where.track is None and where.channels is None
-    part = "" if whole else f" {where.track} {where.channels}"
-    return f"{file}\0{where.offset} {where.length} {where.row} {where.column}{part}"
+    bytes_of = where.offset, where.length, where.row, where.column
+    part = where.track, where.channels
+    return file if {*bytes_of, *part} == {None} else f"{file}\0{bytes_of} {part}"
 
 
 def _spans(rows: pa.Table, files: UInt64s) -> tuple[UInt64s, Int64s]:

@@ -26,7 +26,7 @@ from ...recording.locator import Channels
 from ...recording.names import display_text, is_utf8
 from ...settings import SourceSettings
 from ...settings.job import Job
-from ...storage import urls
+from ...storage import regular, urls
 
 Turn = tuple[float, float, str, str]  # start, end in s; speaker; channel, as written
 Said = tuple[list[StatedTurnRow] | None, str | None]  # turns as in RECORDINGS; the fault
@@ -47,6 +47,7 @@ class SideFiles:
 
     def __init__(self, settings: SourceSettings) -> None:
         self._whole: Turns | None = None
+        self._follow_links = settings.follow_links
         if settings.rttm is not None:
             try:
                 self._whole = read(urls.checked(settings.rttm))
@@ -62,7 +63,7 @@ class SideFiles:
         if locator.offset is None and locator.row is None:
             path = f"{os.path.splitext(locator.path)[0]}.rttm"
             if (state := file_state(path)).error is None:
-                return _own(path, locator.channels)
+                return _own(path, self._opener(path, locator.inside), locator.channels)
             if state.error[0] != "missing":
                 return None, f"{display_text(os.path.basename(path))}: {state.error[1]}"
         if self._whole is None:
@@ -75,10 +76,16 @@ class SideFiles:
                 return _as_segments(turns, locator.channels), wrong
         return None, None
 
+    def _opener(self, path: str, inside: int | None) -> regular.Opener:
+        """A link beside a recording must not leave the source's folder, or its own."""
+        if self._follow_links:
+            return regular.read
+        return regular.read_inside(os.path.dirname(path) if inside is None else path[:inside])
 
-def _own(path: str, channels: Channels | None) -> Said:
+
+def _own(path: str, opener: regular.Opener, channels: Channels | None) -> Said:
     try:
-        file_turns = read(path)
+        file_turns = read(path, opener)
     except OSError as error:
         return None, f"{display_text(os.path.basename(path))} cannot be read: {error.strerror}"
     wrong = file_turns.fault or next(iter(file_turns.faults.values()), None)
@@ -109,11 +116,11 @@ def of_job(job: Job, settings: SourceSettings) -> SideFiles | None:
     return SideFiles(settings) if used else None
 
 
-def read(path: str) -> Turns:
+def read(path: str, opener: regular.Opener = regular.read) -> Turns:
     """Parses an RTTM file. OSError if it cannot be read."""
     file_turns = Turns()
     name = display_text(os.path.basename(path))
-    for number, line in urls.lines(path):
+    for number, line in urls.lines(path, opener):
         fields = ["SPEAKER"] if line is None else line.split()
         if not fields or fields[0] != "SPEAKER":
             continue

@@ -14,6 +14,7 @@ from ...recording import file_kinds
 
 CHUNK = 10_000
 TEXT_ALONE = "text_without_audio"
+OUTSIDE = "link_outside"
 OTHER_ENDING = "extension"
 _RAW = rf"(?i)\.({'|'.join(sorted(file_kinds.RATELESS))})$"
 
@@ -74,6 +75,16 @@ class SkippedEntries:
             are = "is" if len(paths) == 1 else "are"
             count = counted(len(paths), "text")
             yield f"{count} {are} not read, such as {min(paths)}: {remedy}"
+
+    def outside(self) -> Iterator[str]:
+        """A sentence if links out of a source were skipped."""
+        if count := self.reasons[OUTSIDE]:
+            first = min(entry.source_path for entry in self if entry.reason == OUTSIDE)
+            what = counted(count, "link out of a source was", "links out of a source were")
+            yield (
+                f"{what} skipped, such as {first}; `follow_links: true` of the source takes them "
+                "(--set sources.0.follow_links=true)"
+            )
 
     def rateless(self) -> Iterator[str]:
         """A sentence if files without a header are not read."""

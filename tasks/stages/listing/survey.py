@@ -76,7 +76,7 @@ class Survey:
     def stated(self) -> list[str]:
         """What sources state about their recordings, in sentences."""
         stated = [sentence for source in self.sources for sentence in source.sentences()]
-        return [*stated, *self.left.unread_texts(), *self.left.rateless()]
+        return [*stated, *self.left.unread_texts(), *self.left.outside(), *self.left.rateless()]
 
     @property
     def unknown_speakers(self) -> list[str]:

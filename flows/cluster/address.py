@@ -22,6 +22,12 @@ FORM = re.compile(
     r"(?:(?:tcp|tls|ws|wss|ucx)://)?(?:\[[0-9a-fA-F:.]+\]|[^\s\[\]:/@?#]+):([0-9]{1,5})/?"
 )
 MOST = 65535
+#: By OpenSSL's code of a certificate that is not accepted.
+OUT_OF_DATE = {
+    9: "its certificate, or its authority's, is not valid yet; check the clocks, or start the "
+    "scheduler with one that is",
+    10: "its certificate, or its authority's, has expired; start the scheduler with a new one",
+}
 TRY_S = 2.0  # s
 
 
@@ -40,7 +46,9 @@ def _cause(address: str, error: BaseException) -> str:
     if isinstance(error, TimeoutError | asyncio.CancelledError):
         error = _refusal(address) or error
     if isinstance(error, ssl.SSLCertVerificationError):
-        return "its certificate is not of the authority in cluster.tls.ca_file"
+        return OUT_OF_DATE.get(
+            error.verify_code, "its certificate is not of the authority in cluster.tls.ca_file"
+        )
     if isinstance(error, ssl.SSLError):
         return f"the server there refuses TLS ({error.reason}); for one without TLS, give tcp://"
     if isinstance(error, ValueError) and address.startswith("tls://"):  # Tornado's, before TLS

@@ -45,11 +45,11 @@ from .worker_list import (
 )
 
 if TYPE_CHECKING:
-    from distributed import Security
+    from distributed import Security, SpecCluster
 
 
-SOON_S = 0.3  # s in which a nearly finished start ends
-CLOSE_S = 5.0  # s that `close` waits for a start in another thread
+LOOK_S = 0.2  # s between two checks of the thread that starts the workers
+CLOSE_S = 5.0  # s that `close` waits for a start
 THREADS, OWN_THREADS = 8, 12  # that a worker starts, and that its cluster starts in this process
 
 
@@ -86,14 +86,18 @@ class Cluster:
         self._fleet = worker_counts.local_workers(settings, gpu, needed)
         self._lock = threading.RLock()
         self._on_start: list[Callable[[Any], object]] = []
+        self._thread: threading.Thread | None = None  # which starts the workers
+        # Not `Thread.is_alive`, which Python 3.11 answers wrongly once Ctrl-C has ended a `join`.
+        self._start_over = threading.Event()
+        self._ready = False
         self._client: Any = None
         self._cluster: Any = None
         self._scheduler: SchedulerHere | SchedulerElsewhere | None = None
         self._placement: Placement | None = None
         self._open = ExitStack()  # closed when the workers have ended
         self._closing = threading.Event()
-        self._starting = local.Starting()
-        self._failure: RunError | None = None  # of the start, which is not repeated
+        self._starting: list[SpecCluster] = []  # a local cluster, from its first moment
+        self._failure: BaseException | None = None  # of the start, which is not repeated
         self._upkeep: Upkeep | None = None
         self._demand: Callable[[], int] = lambda: 0
         self._left: set[str] = set()  # addresses of workers that were told to leave
@@ -101,24 +105,30 @@ class Cluster:
     @property
     def started(self) -> bool:
         """Whether workers were started (or a scheduler reached) and not closed yet."""
-        return self._client is not None
+        return self._ready
+
+    def start(self) -> None:
+        """Start the workers in the background, once; `client` raises any error.
+
+        In a thread of its own, so that Ctrl-C reaches a main thread that waits for them.
+        """
+        with self._lock:
+            if self._thread is None and not self._closing.is_set():
+                name = "start-workers"
+                self._thread = threading.Thread(target=self._try_to_start, name=name, daemon=True)
+                self._thread.start()
 
     @property
     def client(self) -> Any:
         """The `distributed.Client`; the first use starts the cluster. RunError if that fails."""
-        with self._lock:
-            if self._closing.is_set():
-                raise RunError("the cluster of this run is closed")
-            if self._failure is not None:
-                raise self._failure
-            if self._client is None:
-                try:
-                    self._start()
-                except BaseException as error:
-                    self._failure = error if isinstance(error, RunError) else None
-                    self._end()
-                    raise
-            return self._client
+        self.start()
+        while not self._start_over.wait(LOOK_S):
+            pass
+        if self._closing.is_set():
+            raise RunError("the cluster of this run is closed")
+        if self._failure is not None:
+            raise self._failure
+        return self._client
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -223,18 +233,17 @@ class Cluster:
 
     def close(self) -> None:
         """End all workers within seconds, whatever they do, and remove their files. Idempotent."""
-        self._closing.set()  # ends a wait for workers, which holds the lock
-        if not (free := self._lock.acquire(timeout=SOON_S)):
-            until = monotonic() + CLOSE_S
-            while not free and monotonic() < until:
-                self._starting.abandon()  # workers that another thread has started so far
-                free = self._lock.acquire(timeout=SOON_S)
-        if free:
-            try:
-                self._end()
-            finally:
-                self._lock.release()
-        # Else another thread is still connecting, and ends the cluster itself afterwards.
+        self._closing.set()  # ends a wait for workers
+        until = monotonic() + CLOSE_S
+        with self._lock:
+            if self._thread is None:
+                self._start_over.set()
+        while not self._start_over.is_set() and monotonic() < until:
+            local.abandon(self._starting)
+            self._start_over.wait(LOOK_S)
+        if self._start_over.is_set():
+            self._end()
+        # Else it is still connecting, and ends the cluster itself afterwards.
 
     def __enter__(self) -> Self:
         return self
@@ -246,8 +255,24 @@ class Cluster:
         """Call `action(client)` as soon as there is a client; starts nothing."""
         with self._lock:
             self._on_start.append(action)
-            if self._client is not None:
+            if self._ready:
                 action(self._client)
+
+    def _try_to_start(self) -> None:
+        try:
+            with spawning.interrupts_kept_from_workers():
+                self._start()
+            with self._lock:
+                for action in self._on_start:
+                    action(self._client)
+                self._ready = True
+        except BaseException as error:  # raised by `client`
+            self._failure = error
+        try:
+            if self._failure is not None or self._closing.is_set():
+                self._end()
+        finally:
+            self._start_over.set()
 
     def _start(self) -> None:
         import dask.config
@@ -272,6 +297,7 @@ class Cluster:
                 needed, f"a cluster of {counted(workers, 'worker')}", "lower cluster.workers"
             )
         self._open.enter_context(address.losses_told_once())
+        self._open.enter_context(local.silent_once(self._closing))
         with spawning.environment(environment):
             try:
                 security = self._security()
@@ -302,8 +328,6 @@ class Cluster:
             self._placement = Placement(scheduler, admission, None if self._gpu else False)
             if self._gpu and len(self._placement.kinds) == 1:
                 log.info("all workers have the resource GPU, or none has: any runs any stage")
-        for action in self._on_start:
-            action(self._client)
 
     def _patience(self) -> Patience:
         seconds, upkeep = self.settings.wait_for_workers, self._upkeep
@@ -339,6 +363,7 @@ class Cluster:
             self.settings.dashboard,
             self._engines,
             self._starting,
+            self._closing,
         )
         return self._cluster
 
@@ -369,7 +394,7 @@ class Cluster:
         finally:  # a second Ctrl-C must not leave workers either
             local.kill(workers)
             self._client = self._cluster = self._scheduler = self._placement = None
-            self._upkeep = None
+            self._upkeep, self._ready = None, False
             self._open.close()
             if self.settings.kind == "class":
                 gc.collect()  # dask_jobqueue's clusters remove the files of their keys only then

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import multiprocessing
 import os
+import threading
 import time
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 CERTIFICATE_NAME = "uttermill"
 CERTIFICATE_LIFE = timedelta(days=3650)  # runs take months; the key is removed with the cluster
 STARTS = 3  # tries, when a worker is killed while it starts
+SHARED_MEMORY = "/dev/shm"
 KILLED = "Nanny failed to start worker process"  # Dask's message for a worker that sent no message
 CLOSE_S = 4.0  # s that the end of a worker may take
 SPAWNING_S = 0.3  # s until the thread that spawns a worker has its process
@@ -73,23 +76,6 @@ def _key_file(path: Path, content: bytes) -> str:
     return str(path)
 
 
-class Starting:
-    """The start of a local cluster, which another thread may end. `before`: the clusters that this
-    process had, to find the new one; None before the start."""
-
-    def __init__(self) -> None:
-        self.before: set[SpecCluster] | None = None
-        self.abandoned = False
-
-    def abandon(self) -> None:
-        self.abandoned = True
-        if self.before is not None:
-            from distributed import SpecCluster
-
-            cluster_class: Any = SpecCluster  # untyped
-            abandon(set(cluster_class._instances) - self.before)
-
-
 def start(
     fleet: Fleet,
     memory: int,
@@ -97,10 +83,14 @@ def start(
     security: Security | None,
     dashboard: bool,
     engines: Mapping[str, str] | None,
-    starting: Starting,
+    starting: list[SpecCluster],
+    ended: threading.Event,
 ) -> SpecCluster:
     """A `distributed.SpecCluster` on the loopback. `memory`: bytes per worker; `engines`: what
-    workers load. RunError if that kills them.
+    workers load. RunError if that kills them, or if shared memory cannot be written to.
+
+    Another thread may end the start: it sets `ended`, and abandons what is in `starting`, which
+    gets the cluster before it has any worker.
 
     `folder` holds the files of the scheduler and the workers; the next run removes it when this
     one is killed.
@@ -119,16 +109,21 @@ def start(
     kind = distributed.Scheduler if dashboard else nodes.Scheduler
     scheduler = {"cls": kind, "options": {**both, **pages}}
     workers = specs(fleet, **both, nthreads=1, worker_class=nodes.Worker, memory_limit=memory)
-    cluster_class: Any = distributed.SpecCluster  # untyped
+    untyped: Any = distributed.SpecCluster
+
+    class Begun(untyped):  # type: ignore[misc]
+        async def _start(self) -> None:
+            starting[:] = [self]
+            await super()._start()
+
     # Their folders are removed with the run's, and Dask would report each missing folder.
     logging.getLogger("distributed.diskutils").setLevel(logging.CRITICAL)
-    logging.getLogger("distributed.nanny").addFilter(_was_not_cancelled)
-    starting.before = set(cluster_class._instances)
-    if starting.abandoned:
-        raise RunError("the cluster of this run was closed before it started")
+    _check_shared_memory()
     for tries in reversed(range(STARTS)):
+        if ended.is_set():
+            raise RunError("the cluster of this run was closed before it started")
         try:
-            cluster: SpecCluster = cluster_class(
+            cluster: SpecCluster = Begun(
                 workers,
                 scheduler,
                 security=security,
@@ -137,20 +132,41 @@ def start(
             )
             return cluster
         except RuntimeError as error:
-            if starting.abandoned or not tries or str(root(error)) != KILLED:
+            if ended.is_set() or not tries or str(root(error)) != KILLED:
                 raise
             if why := libraries.fatal(engines):
                 raise RunError(why) from None
             log.warning("a worker was killed while it started; all workers start again")
-        except BaseException:  # an interrupt: only Dask's own list knows what has started
-            starting.abandon()
-            raise
     raise AssertionError("unreachable")
 
 
-def _was_not_cancelled(record: logging.LogRecord) -> bool:
-    """False for the traceback that Dask logs where a cluster is closed while a worker starts."""
-    return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
+def _check_shared_memory() -> None:
+    """Raises RunError if this process cannot make a semaphore, as Dask does for each worker."""
+    try:
+        multiprocessing.get_context("spawn").Lock()
+    except OSError as error:
+        raise RunError(
+            f"no worker can start, because {SHARED_MEMORY} cannot be written to "
+            f"({error.strerror}): mount it writable and with some free space (containers: "
+            "--tmpfs /dev/shm, or --shm-size)"
+        ) from None
+
+
+@contextmanager
+def silent_once(ended: threading.Event) -> Iterator[None]:
+    """Keep nannies from logging a traceback for each worker that does not start because the run has
+    `ended`."""
+
+    def tells(record: logging.LogRecord) -> bool:
+        error = record.exc_info and record.exc_info[1]
+        return not (ended.is_set() or isinstance(error, asyncio.CancelledError))
+
+    logger = logging.getLogger("distributed.nanny")
+    logger.addFilter(tells)
+    try:
+        yield
+    finally:
+        logger.removeFilter(tells)
 
 
 def specs(fleet: Fleet, **options: object) -> dict[str, JsonObject]:
@@ -212,7 +228,7 @@ def end_now(cluster: SpecCluster) -> None:
         time.sleep(0.02)
 
 
-def abandon(clusters: Collection[SpecCluster]) -> None:
+def abandon(clusters: Iterable[SpecCluster]) -> None:
     """End clusters that were interrupted while they started, which Dask does not."""
     from distributed import Status
 
@@ -256,4 +272,5 @@ def _nannies(cluster: SpecCluster) -> list[Nanny]:
 
     if not isinstance(cluster, SpecCluster):
         return []
-    return [nanny for nanny in list(cluster.workers.values()) if isinstance(nanny, Nanny)]
+    made: Any = {*cluster.workers.values(), *getattr(cluster, "_created", ())}  # while they start
+    return [nanny for nanny in made if isinstance(nanny, Nanny)]

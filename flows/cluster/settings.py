@@ -7,8 +7,10 @@ import signal
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -74,6 +76,8 @@ class TlsSettings(StageSettings):
                 f"cluster.tls: {self.cert} and {self.key} are not a certificate and its key in "
                 "PEM, without a passphrase"
             ) from None
+        for name in ("ca_file", "cert"):
+            _check_dates(f"cluster.tls.{name}: {getattr(self, name)}", Path(getattr(self, name)))
 
     def security(self) -> Security:
         """A `distributed.Security` that refuses plain traffic."""
@@ -85,6 +89,25 @@ class TlsSettings(StageSettings):
         return distributed.Security(  # type: ignore[no-untyped-call]
             require_encryption=True, tls_ca_file=self.ca_file, **pair
         )
+
+
+def _check_dates(name: str, path: Path) -> None:
+    """Raises ConfigError if no certificate in a PEM file is valid now."""
+    from cryptography import x509
+
+    now = datetime.now(UTC)
+    certificates = x509.load_pem_x509_certificates(path.read_bytes())
+    if any(c.not_valid_before_utc <= now <= c.not_valid_after_utc for c in certificates):
+        return
+    first = certificates[0]
+    if now < first.not_valid_before_utc:
+        raise ConfigError(
+            f"{name} is not valid before {first.not_valid_before_utc:%Y-%m-%d %H:%M} UTC; check "
+            "this machine's clock, or give one that is valid"
+        )
+    raise ConfigError(
+        f"{name} expired on {first.not_valid_after_utc:%Y-%m-%d at %H:%M} UTC; give a new one"
+    )
 
 
 class WorkerRange(StageSettings):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import multiprocessing.spawn
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 
+from ...tasks.base.environment import SAFE_PATH
 from ...tasks.base.json_types import JsonObject
 
 NANNY = "Nanny"  # in the name of every worker process that Dask spawns
@@ -38,6 +41,22 @@ def restored(names: Iterable[str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def interrupts_kept_from_workers() -> Iterator[None]:
+    """Processes that threads started here spawn, and this thread, get no Ctrl-C, which a terminal
+    sends to all of them: else each prints a traceback if it has just begun. The run ends them.
+
+    A process that is spawned inherits the signals that its thread blocks, and so does a thread.
+    """
+    with environment({SAFE_PATH: "1"}):  # it imports from no current folder
+        resource_tracker.ensure_running()  # starting it later would unblock them
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _lock = threading.Lock()

@@ -8,11 +8,10 @@ and no flow run. `Body.work` runs it, or the rest of it, on the cluster.
 from __future__ import annotations
 
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -102,12 +101,7 @@ class Body:
 
         self._cluster = cluster = cluster_of(self.job, self.settings.cluster, self.run.folder)
         self._open.callback(cluster.close)
-
-        def start() -> None:
-            with suppress(Exception):  # the next use tries again, and raises
-                _ = cluster.client
-
-        threading.Thread(target=start, name="start-workers", daemon=True).start()
+        cluster.start()
 
     def work(self, observed: MakeObserver, live: RunBoard | None = None) -> JsonObject:
         """Run the pipeline on the cluster; returns what `run --json` prints, and `task_runs`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -243,6 +244,25 @@ def test_unused_it_starts_nothing(tmp_path: Path) -> None:
     assert not scratch.exists()
     with pytest.raises(RunError, match="closed"):
         _ = idle.client
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC])
+def test_shared_memory_that_cannot_be_written_is_named(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `mount -o remount,ro /dev/shm` has it: Python's semaphores are files there."""
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("multiprocessing.synchronize.SemLock.__init__", refused)
+    words = rf"/dev/shm cannot be written to \({os.strerror(number)}\): mount it writable"
+    with Cluster(ClusterSettings(workers=1), tmp_path / "s") as cluster:
+        with pytest.raises(RunError, match=words):
+            _ = cluster.client
+        with pytest.raises(RunError, match=words):  # told again, not tried again
+            _ = cluster.client
+    assert not (tmp_path / "s").exists()
 
 
 def test_preload_refuses_a_process_that_is_no_worker() -> None:

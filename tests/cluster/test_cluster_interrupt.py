@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -37,23 +38,28 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.cluster
-def test_an_interrupt_while_workers_start(tmp_path: Path) -> None:
+@pytest.mark.parametrize("whole_group", [False, True])
+@pytest.mark.parametrize("after", [0.0, 0.4])
+def test_an_interrupt_while_workers_start(tmp_path: Path, after: float, whole_group: bool) -> None:
+    """A terminal sends it to the workers, too, at any moment of their start."""
     with signals.interruptible():
         process = subprocess.Popen(
             [sys.executable, "-c", START, str(tmp_path / "s")],
             cwd=Path(__file__).parents[2],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            start_new_session=True,
             text=True,
         )
     try:
         workers = _spawned(process)
         assert workers, "control: it has begun"
-        # Not in the instant in which the main thread goes to wait for Dask: CPython would look for
-        # the signal only when that wait of ten seconds is over.
-        time.sleep(0.1)
+        time.sleep(after)
         began = time.monotonic()
-        process.send_signal(signal.SIGINT)
+        if whole_group:
+            os.killpg(process.pid, signal.SIGINT)
+        else:
+            process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=60)
     finally:
         process.kill()
@@ -81,15 +87,17 @@ def test_a_start_that_is_cancelled_is_no_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Dask logs a traceback for each worker that it was starting when the cluster was closed."""
-    starting = local.Starting()
-    starting.abandoned = True
+    ended = threading.Event()
+    ended.set()
     with pytest.raises(RunError, match="closed before it started"):
-        local.start(Fleet(1, ()), 1 << 30, tmp_path, None, False, None, starting)
+        local.start(Fleet(1, ()), 1 << 30, tmp_path, None, False, None, [], ended)
+    nannies = logging.getLogger("distributed.nanny")
     for error in (asyncio.CancelledError(), OSError("the control")):
-        try:
-            raise error
-        except BaseException:
-            logging.getLogger("distributed.nanny").exception("%r", error)
+        running = threading.Event()
+        with local.silent_once(running):
+            nannies.error("it ended", exc_info=error)
+            running.set()
+            nannies.error("it ended", exc_info=OSError("because it was told to"))
     assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [error]
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from pydantic import ValidationError
 
 from tests.helpers import certificates, corpus
 from uttermill.flows import cli, settings
+from uttermill.flows.cluster import local
+from uttermill.flows.cluster.address import fault
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings, TlsSettings
 from uttermill.tasks.base.errors import ConfigError, RunError
@@ -156,6 +160,41 @@ def test_files_that_are_no_certificates_are_told(mine: dict[str, str], tmp_path:
             chosen.check()
         assert "\n" not in str(caught.value)
     TlsSettings.model_validate(mine).check()
+
+
+DAY = timedelta(days=1)
+#: When a certificate begins and ends, from now; what its owner and the other side are told.
+DATES = [
+    (-3 * DAY, -DAY, "expired on", "has expired; start the scheduler with a new one"),
+    (2 * DAY, 3 * DAY, "is not valid before", "is not valid yet; check the clocks"),
+]
+
+
+@pytest.mark.parametrize(("begins", "ends", "own", "other"), DATES)
+def test_a_certificate_out_of_date_is_told_by_its_dates(
+    begins: timedelta, ends: timedelta, own: str, other: str, tmp_path: Path
+) -> None:
+    stale = certificates.make(tmp_path / "stale", begins=begins, ends=ends)
+    with pytest.raises(ConfigError, match=own) as refused:
+        TlsSettings.model_validate(stale).check()
+    assert f"cluster.tls.cert: {stale['cert']}" in str(refused.value)
+
+    # A scheduler that has it, before a client whose own files are in order.
+    fine = {**certificates.make(tmp_path / "fine"), "ca_file": stale["ca_file"]}
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(stale["cert"], stale["key"])
+
+    async def ask() -> str:
+        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=context)
+        async with server:
+            address = f"tls://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            security: Any = TlsSettings.model_validate(fine).security()
+            how = security.get_connection_args("client")
+            with pytest.raises(OSError, match=r".") as failed:
+                await comms.connect(address, timeout=2, **how)
+            return fault(address, local.root(failed.value))
+
+    assert other in asyncio.run(ask())
 
 
 def test_the_command_refuses_with_exit_2(

@@ -11,13 +11,20 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+HOUR = timedelta(hours=1)
 
-def make(folder: Path, passphrase: bytes | None = None) -> dict[str, str]:
-    """`cluster.tls` over new files in `folder`; two calls make strangers."""
+
+def make(
+    folder: Path, passphrase: bytes | None = None, begins: timedelta = -HOUR, ends: timedelta = HOUR
+) -> dict[str, str]:
+    """`cluster.tls` over new files in `folder`; two calls make strangers. The certificate, but not
+    its authority's, is valid from `begins` to `ends`, from now."""
     folder.mkdir(parents=True, exist_ok=True)
     authority, own = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    root = _certificate("authority", authority, "authority", authority, is_authority=True)
-    leaf = _certificate("worker", own, "authority", authority, is_authority=False)
+    root = _certificate("authority", authority, "authority", authority, is_authority=True,
+                        valid=(-HOUR, HOUR))  # fmt: skip
+    leaf = _certificate("worker", own, "authority", authority, is_authority=False,
+                        valid=(begins, ends))  # fmt: skip
     pem = serialization.Encoding.PEM
     (folder / "ca.pem").write_bytes(root.public_bytes(pem))
     (folder / "cert.pem").write_bytes(leaf.public_bytes(pem))
@@ -36,6 +43,7 @@ def _certificate(
     issuer: str,
     signer: ec.EllipticCurvePrivateKey,
     is_authority: bool,
+    valid: tuple[timedelta, timedelta],
 ) -> x509.Certificate:
     now = datetime.now(UTC)
     here = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
@@ -45,8 +53,8 @@ def _certificate(
         .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
+        .not_valid_before(now + valid[0])
+        .not_valid_after(now + valid[1])
         .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName([here]), critical=False)
         .sign(signer, hashes.SHA256())

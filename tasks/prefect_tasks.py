@@ -12,7 +12,7 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.context import TaskRunContext
-from prefect.states import Completed
+from prefect.states import Cancelled, Completed
 
 from .base.counting import counted
 from .runs.executor import Step
@@ -28,7 +28,8 @@ def _task(name: str) -> Any:
         # with its last state, and costs no request.
         if (context := TaskRunContext.get()) is not None:
             context.task_run.tags.append(name)
-        result = work()
+        if (result := work()) is None:
+            return Cancelled(message="The run was stopped before this had ended.")
         done = result if isinstance(result, Done) else result.done
         return Completed(
             # So that the UI shows what a rerun cost.
@@ -45,6 +46,19 @@ TASKS = {name: _task(name) for name in STAGES}
 
 def run(name: str, label: str, work: Callable[[], Step]) -> Step:
     """Run a step as a task run, within a flow run; returns its result."""
-    state = TASKS[name](label, work)  # a task returns the state
+    stops: list[BaseException] = []
+
+    def stoppable() -> Step | None:
+        try:
+            return work()
+        except Exception:
+            raise
+        except BaseException as stop:  # Cancel, SIGTERM, Ctrl-C: Prefect would show a crash
+            stops.append(stop)
+            return None
+
+    state = TASKS[name](label, stoppable)  # a task returns the state
+    if stops:
+        raise stops[0]
     result: Step = state.result()
     return result

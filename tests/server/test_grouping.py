@@ -22,6 +22,7 @@ from uttermill.flows.progress import Progress
 from uttermill.flows.run import task_run_groups
 from uttermill.flows.run.cluster_executor import ClusterExecutor
 from uttermill.flows.server import history, live_artifacts
+from uttermill.tasks import prefect_tasks
 from uttermill.tasks.base.errors import CorruptManifest, RunError
 from uttermill.tasks.runs.executor import Step
 from uttermill.tasks.settings.job import Done, Job
@@ -210,6 +211,25 @@ def test_a_cancelled_run_leaves_no_task_run_that_failed(
     with pytest.raises(type(error)):
         interrupted()
     assert raised == [expected]
+
+
+@pytest.mark.server
+def test_a_task_run_that_is_stopped_is_cancelled(prefect_api: Server) -> None:
+    """Prefect alone would show that it crashed."""
+    runs: list[UUID] = []
+
+    def stop() -> Done:
+        raise Ended
+
+    @flow(persist_result=False)
+    def parent() -> None:
+        runs.append(UUID(str(flow_run.id)))
+        prefect_tasks.run("filter", "filter · shard 000000 · 1.00 h", stop)
+
+    with pytest.raises(Ended):
+        parent()
+    (state,) = recorded(runs[0], 1).values()
+    assert state.name == "Cancelled"
 
 
 @pytest.mark.server

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -25,7 +24,7 @@ def set_up() -> Iterator[None]:
     a proxy."""
     with ExitStack() as scope:
         for name, value in DEFAULTS.items():
-            scope.enter_context(environment.setting(name, os.environ.get(name, value)))
+            scope.enter_context(environment.default(name, value))
         scope.enter_context(environment.with_home())
         scope.enter_context(environment.loopback_without_proxy())
         yield

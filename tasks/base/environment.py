@@ -91,6 +91,13 @@ def of_child() -> dict[str, str]:
 
 
 @contextmanager
+def default(name: str, value: str) -> Iterator[None]:
+    """Set a variable that is not set yet, then restore it."""
+    with setting(name, os.environ.get(name, value)):
+        yield
+
+
+@contextmanager
 def setting(name: str, value: str | None) -> Iterator[None]:
     """Set a variable for a library that has no option for it, then restore it; None: change
     nothing."""

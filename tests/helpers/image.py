@@ -64,7 +64,7 @@ class Image:
                 alone = str(tail) == "."
                 to = place / Path(source).name if alone and target.endswith("/") else place / tail
                 to.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(self.context / name, to)
+                shutil.copyfile(self.context / name, to, follow_symlinks=False)
 
     def run(self, command: list[str], **more: str) -> str:
         """A command in the image; its output. AssertionError when it fails."""
@@ -101,4 +101,5 @@ def sent(context: Path) -> list[str]:
     """Files that a builder gets: what .dockerignore leaves, by Docker's own rules."""
     lines = (context / ".dockerignore").read_text().splitlines()
     patterns = [line for line in lines if line and not line.startswith("#")]
-    return sorted(n for n in exclude_paths(str(context), patterns) if (context / n).is_file())
+    names = exclude_paths(str(context), patterns)
+    return sorted(n for n in names if (context / n).is_symlink() or (context / n).is_file())

@@ -158,7 +158,7 @@ LAYERS = (
     "tasks.filters tasks.enhance tasks.resamplers tasks.levels tasks.asr tasks.text tasks.formats",
     "tasks.stages tasks.shard tasks.filter tasks.resample tasks.transcribe",
     "tasks.corpus",
-    "tasks.publish tasks.insight tasks.package",
+    "tasks.publish tasks.insight tasks.package tasks.published",
     "tasks.runs tasks.pipeline tasks.prefect_tasks tasks.preload",
     "flows",
 )

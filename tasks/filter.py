@@ -161,8 +161,6 @@ def _rows(unit: Unit, chosen: Chosen) -> list[CutRow]:
     """Rows of a unit; empty if its file changed, since the samples then do not belong to its
     digest. ItemError `unreachable` if a retry may help."""
     locator = locator_of(unit.recording, chosen.job.filter)
-    if not cutting.as_hashed(locator, unit.recording):
-        return []
     writer = handover.Writer(chosen.job, samples_of(unit.recording, chosen.job.filter), unit.stored)
     try:
         try:

@@ -52,9 +52,7 @@ from .publish.writing.shards import finished
 from .publish.writing.table_parts import ClipColumns, PlannedPart
 from .settings.job import Job
 from .shard_store import decisions, whole_job
-from .storage import sorted_keys, tables, versions
-
-PACKAGE_VERSION = 4
+from .storage import out_layout, sorted_keys, tables, versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,14 +99,15 @@ def gather(
             changed=chosen.changed,
         )
     former = _former(job, newest, described, chosen_clips) if newest and described else _Former()
-    laid_out = _laid_out(job, chosen_clips, former, columns.content)
+    number = versions.next_number(job.out)
+    laid_out = _laid_out(job, number, chosen_clips, former, columns.content)
     planned, needed = parts.save(
         job, scratch, laid_out, chosen_clips, columns, former.version, former.linkable, damaged
     )
     _stage_tables(job, scratch, staging)
     loads = layout.loads_of(laid_out, chosen_clips.clips.seconds)
     return Gathered(
-        version=former.number + 1,
+        version=number,
         fingerprint=state,
         summary=counts,
         totals=totals,
@@ -166,7 +165,6 @@ def _balance(job: Job, loads: dict[str, list[float]]) -> Balance:
 class _Former(NamedTuple):
     """The newest version, which the next one continues; the defaults if there is none."""
 
-    number: int = 0
     version: Published | None = None  # without the hashes of its clips' ids
     clips: layout.Before | None = None  # places of its clips in the next version; for equal seeds
     settings: JsonObject | None = None  # of the stage package
@@ -185,20 +183,18 @@ def _former(
     nothing = np.zeros(0, np.uint64)
     version = version._replace(high=nothing, low=nothing)
     linkable = parts.all_linkable(job, newest, described)
-    return _Former(versions.number(newest), version, clips, settings, linkable)
+    return _Former(version, clips, settings, linkable)
 
 
 def _laid_out(
-    job: Job, chosen_clips: corpus_clips.Chosen, former: _Former, content: UInt64s
+    job: Job, number: int, chosen_clips: corpus_clips.Chosen, former: _Former, content: UInt64s
 ) -> list[layout.ShardClips]:
-    """The output shards; `same` is set for those with equal rows in the newest version. `content`:
-    digests of the clips' rows."""
+    """The output shards of version `number`; `same` is set for those with equal rows in the newest
+    version. `content`: digests of the clips' rows."""
     clips = layout.LayoutClips(
         chosen_clips.clips.high, chosen_clips.clips.seconds, chosen_clips.split, chosen_clips.names
     )
-    laid_out = layout.lay_out_clips(
-        clips, job.package, former.number + 1, former.clips, former.settings
-    )
+    laid_out = layout.lay_out_clips(clips, job.package, number, former.clips, former.settings)
     if (before := former.version) is None:
         return laid_out
 
@@ -229,7 +225,7 @@ def fingerprint(job: Job, chosen_clips: corpus_clips.Chosen, ledger: str, chosen
     formats = {p.use: whole_job.format_version(p) for p in job.package.formats}
     settings = whole_job.settings_of(job)
     inputs: list[object] = [
-        PACKAGE_VERSION,
+        out_layout.LAYOUT,
         settings,
         formats,
         chosen.frozen,

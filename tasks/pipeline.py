@@ -39,7 +39,7 @@ from .stages.listing import (
     rehash,
     source_notes,
 )
-from .storage import containment
+from .storage import containment, out_layout, versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,7 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
     as too many recordings have failed.
     """
     containment.check(job.out)
+    out_layout.begin(job.out, versions.next_number(job.out) - 1)
     totals = Totals()
     begun = begun or Begun()
     job = decisions.pinned(job)

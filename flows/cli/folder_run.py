@@ -45,20 +45,13 @@ def fitted(settings: PrepareSettings) -> PrepareSettings:
         chosen = settings.filter.model_copy(update={"segmenter": cut})
         settings = settings.model_copy(update={"filter": chosen})
     if speakers.use == "segments" and "threshold" not in speakers.options:
-        named = _with(speakers, _threshold(before))
+        named = _with(speakers, {"threshold": ACROSS_CODECS})
         settings = settings.model_copy(update={"speakers": named})
     return settings
 
 
 def _with(plugin: Plugin, options: dict[str, float]) -> Plugin:
     return Plugin.model_validate({**plugin.model_dump(), **options}) if options else plugin
-
-
-def _threshold(before: PrepareSettings | None) -> dict[str, float]:
-    nobody = before is None or before.speakers.use != "segments"  # no speaker has a name yet
-    if nobody or (before and before.speakers.options.get("threshold") == ACROSS_CODECS):
-        return {"threshold": ACROSS_CODECS}
-    return {}
 
 
 def _lengths(settings: PrepareSettings, before: PrepareSettings | None) -> dict[str, float]:

@@ -178,7 +178,7 @@ def list_clips(args: argparse.Namespace) -> Exit:
 
 def _out(text: str) -> Path:
     from ...tasks import storage
-    from ...tasks.storage import containment, versions
+    from ...tasks.storage import containment, out_layout, versions
 
     out = _place(text)
     containment.check(out)
@@ -187,6 +187,7 @@ def _out(text: str) -> Path:
         if storage.query(out, versions.is_version):
             lacks = f"it is one of its versions; give {out.parent.parent}"
         raise ConfigError(f"{out} is not the OUT of a run: {lacks}")
+    storage.query(out, out_layout.refuse)
     return out
 
 

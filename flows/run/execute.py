@@ -36,7 +36,7 @@ from ...tasks.runs.results import Published
 from ...tasks.settings.job import Job
 from ...tasks.shard_store import index
 from ...tasks.stages.listing import once
-from ...tasks.storage import lock, owners, tables, versions
+from ...tasks.storage import lock, out_layout, owners, tables, versions
 from ..checks import check
 from ..cluster import worker_counts
 from ..settings import PrepareSettings
@@ -171,6 +171,7 @@ def opened(settings: PrepareSettings, waits: bool = False) -> Iterator[Body]:
         places = [Path(tempfile.gettempdir()), *([] if storage.of(job.out).remote else [job.out])]
         outer.enter_context(owners.naming(*places))
         outer.enter_context(_free(job.out) if waits else lock.hold(job.out))
+        out_layout.begin(job.out, versions.next_number(job.out) - 1)
         new, after_kill = not index.is_there(job.out), run_folder.was_killed(job.out)
         with (
             run_folder.record(job.out, settings) as run,

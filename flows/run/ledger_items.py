@@ -44,12 +44,11 @@ _SCHEMA = pa.schema([LEDGER.field(name) for name in (*COLUMNS, "dataset")])
 
 
 def write_skipped(folder: Path, skipped: Iterable[Skipped]) -> None:
-    """Write the list of files that a run skipped into the run's folder. Lines without a detail lack
-    that field, as in earlier releases."""
+    """Write the list of files that a run skipped into the run's folder."""
     text = io.StringIO(newline="")
     lines = csv.writer(text)
     lines.writerow(Skipped._fields)
-    lines.writerows(file if file.detail else file[:-1] for file in sorted(skipped))
+    lines.writerows(sorted(skipped))
     write_atomic(folder / NAME, text.getvalue().encode())
 
 

@@ -7,7 +7,7 @@ Times are those of the last runs that used the same plug-ins, else of the newest
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ from ...tasks.settings.job import Job
 from ...tasks.stages.contract import PER_SHARD, STAGES
 from ...tasks.stages.listing import overlapping_sources
 from ...tasks.stages.listing.overlapping_sources import Shared
-from ...tasks.storage import tables, versions
+from ...tasks.storage import out_layout, tables, versions
 from ..settings import PrepareSettings, parse
 from . import estimates, run_folder
 
@@ -85,6 +85,8 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
     job = settings.job()
     before = run_folder.known_settings(job.out) or run_folder.estimated_settings(job.out)
     rates = _Rates(settings, job)
+    if layout := out_layout.differs(job.out):  # all that it holds is made again
+        job, before = replace(job, out=job.out / "manifests" / "none"), None
     headers = not brief or rates.known
     with versions.reading(versions.newest(job.out)):
         plan = planning.plan(job, before.job() if before else None, headers, listing)
@@ -92,7 +94,7 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
     durations = [entry["seconds"] for entry in stages.values()]
     version = versions.newest(job.out)
     now, then = plan.clips
-    hours_again = round(plan.again / 3600, 6)
+    hours_again = stages["filter"]["hours"] if layout else round(plan.again / 3600, 6)
     refusal = plan.refusal or _too_much(settings, stages, hours_again)
     changes = plan.stages["package"].compute or plan.removed or now != then
     notes = None if brief else source_languages.notes(job)  # the run shows them at its end
@@ -107,6 +109,7 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
             "clips_then": then,
             "new": bool(plan.other_inputs or plan.redescribed or changes),
         },
+        **({"layout": layout} if layout else {}),
         "removed": plan.removed,
         "ignored": plan.ignored,
         "shards": plan.shards,

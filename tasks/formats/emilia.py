@@ -203,7 +203,6 @@ def _mp3_faults(row: ClipRow, path: str, home: Path) -> list[str]:
             samples = sum(len(block) for block in stream.blocks())
     except ItemError as error:
         return [f"{path} does not decode: {error}"]
-    beyond = samples - row["num_samples"]  # FFmpeg, which wrote former versions, left up to 46
-    if stream.rate != row["sample_rate"] or not 0 <= beyond < 47:
+    if (stream.rate, samples) != (row["sample_rate"], row["num_samples"]):
         return [f"{path} has {samples} samples at {stream.rate} Hz, unlike its row"]
     return []

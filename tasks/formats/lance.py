@@ -31,7 +31,6 @@ from . import (
     ReadPcm,
     Rows,
     _clips,
-    _free,
     _lists,
     _samples,
     _table,
@@ -105,18 +104,6 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
     out.hashes[shard.path] = hashed(path)
 
 
-def is_current(file: Path, columns: Collection[str]) -> bool:
-    """Older files have no labels."""
-    return _free.LABELS not in columns or _has_labels(file)
-
-
-def _has_labels(file: Path) -> bool:
-    from lance.file import LanceFileReader
-
-    with _panics_as_errors(file.name):
-        return _free.LABELS in LanceFileReader(str(file)).metadata().schema.names
-
-
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
     """Schema, order, all values and the decoded PCM."""
     if faults := out.changed(shard.path):
@@ -132,8 +119,6 @@ def _read_back(
 
     faults, read = list[str](), 0
     path = out.home / shard.path
-    if not is_current(path, rows[0].keys()):
-        rows = _without_labels(rows)
     schema = _schema(rows[0].keys(), _table.annotated(rows[0]))
     for batch in LanceFileReader(str(path)).read_all(batch_size=READ_ROWS).to_batches():
         if not batch.schema.equals(schema):
@@ -153,13 +138,6 @@ def _read_back(
     if read != len(rows):
         faults.append(f"{shard.path} has {read} rows, not {len(rows)}")
     return faults
-
-
-def _without_labels(rows: Rows) -> Rows:
-    bare = [row.copy() for row in rows]
-    for row in bare:
-        row.pop("labels", None)
-    return bare
 
 
 @contextmanager

@@ -92,8 +92,6 @@ def _loaded(shelf: str, use: str) -> members.Filled:
             f"{shelf}: the module {use!r} is not a {noun}: it lacks {'; '.join(missing)} "
             f"(tasks/plugins/contracts/{shelf}.py says what each of them is)"
         )
-    if gone := members.renamed(code, full):
-        raise ConfigError(f"{shelf}: the module {use!r} is out of date: {'; '.join(gone)}")
     filled = members.Filled(code, full)
     if shelf in MEASURING:
         _refuse_bad_names(shelf, use, cast(contracts.Filter, filled))

@@ -16,10 +16,9 @@ from ..storage import urls
 from ..storage.store_errors import ObjectState
 from . import unreachable
 
-UNPROVEN = "?"  # suffix of a stored guard under which the file was not hashed
-#: A local file's guard (`tasks.storage.local.stat_guard`). Group 1: the part that earlier releases
-#: stored, without the ctime; group 2: the mtime.
-LOCAL_GUARD = re.compile(r"(\d+-(-?\d+)-\d+)(?:-\d+\??)?")
+#: A local file's guard (`tasks.storage.local.stat_guard`). Group 1: without the ctime; group 2: the
+#: mtime.
+LOCAL_GUARD = re.compile(r"(\d+-(-?\d+)-\d+)-\d+")
 
 
 def identity(guard: str) -> str:
@@ -27,11 +26,6 @@ def identity(guard: str) -> str:
     returned unchanged."""
     local = LOCAL_GUARD.fullmatch(guard)
     return local[1] if local else guard
-
-
-def adopted(former: str, now: str) -> str:
-    """The guard to store for a file with the guard `now` that was hashed under `former`."""
-    return now if now == former else now + UNPROVEN
 
 
 class FileState(NamedTuple):

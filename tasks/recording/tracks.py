@@ -1,7 +1,7 @@
 """The audio track of a recording's file that is read, and its channels, from the recording's row.
 
 Both are determined once, when a recording is probed. The track is part of the format,
-`matroska/flac#1`; rows of earlier releases have none: they read the first one.
+`matroska/flac#1`; without one, it is the first.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def gather(
     chosen = executor.call(next_version.choose, job, scratch)
     executor.call(outcome_parts.note, job, scratch, manifests)
     newest = versions.newest(job.out)
-    staging = versions.stage(job.out, versions.number(newest) + 1 if newest else 1)
+    staging = versions.stage(job.out, versions.next_number(job.out))
     ledger = executor.call(ledger_layout.plan, job, scratch)
     executor.map(
         ledger_parts.write, [(job, scratch, some, staging, newest) for some in ledger.calls]

@@ -6,8 +6,7 @@ never a mean of the clips' rates: a clip of two words would weigh as much as one
 Both sides go through the same normalisation rule: that of the language the source states; else that
 of the script of its reference; only then that of the recognised language, because a wrong language
 would bring a wrong rule (`language_of`). Values derived from stored texts carry `scoring`, the
-version of the rules and the language: after a change of version they are computed again, and
-nothing is transcribed again.
+language of their rule.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import NamedTuple
 from ..base.schema import TranscriptRow
 from ._plain import UNSPACED
 from .cleaning import clean, wordless
-from .normalisers import LONGEST, VERSION, base, normalise
+from .normalisers import LONGEST, base, normalise
 from .said import spoken
 
 _WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
@@ -116,15 +115,10 @@ def scored(row: TranscriptRow, reference: str | None, stated: str | None) -> Tra
     reference = reference or None
     likely = base(stated or row["language"] or "") if reference else ""
     words_in_it = bool(reference) and not wordless(reference or "", likely)
-    counted = row.get("words") is not None
-    if (
-        (row.get("scoring") or "").startswith(f"{VERSION} ")
-        and row["reference"] == reference
-        and (words_in_it or not counted)  # earlier releases counted errors against `[inaudible]`
-    ):
+    language = language_of(stated, reference, row["language"])
+    if row.get("scoring") == language and row["reference"] == reference:
         return row
     raw = row["raw_text"]
-    language = language_of(stated, reference, row["language"])
     read, heard = _both(reference or "", raw or "", language) if reference or raw else ("", "")
     counts = _counts(read, heard, language) if words_in_it and raw is not None else None
     return {
@@ -138,7 +132,7 @@ def scored(row: TranscriptRow, reference: str | None, stated: str | None) -> Tra
         "word_errors": counts.word_errors if counts else None,
         "chars": counts.chars if counts else None,
         "char_errors": counts.char_errors if counts else None,
-        "scoring": f"{VERSION} {language}",
+        "scoring": language,
     }
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from ..base.arrays import Float32s
-from ..base.json_types import JsonObject
 from ..recording import Segment
 from ..recording.turns import Voices
 from . import Segmenter, Span, vad
@@ -33,12 +32,6 @@ class Settings(SpeechSettings):
         description="Longest recording without a text of its own that is taken whole, s; default: "
         "whole_up_to. A text is that of the whole recording, and lost where it is cut.",
     )
-
-    def recipe(self) -> JsonObject:
-        values = super().recipe()
-        if self.whole_without_text_up_to is None:
-            del values["whole_without_text_up_to"]
-        return values
 
 
 def without_text(settings: Settings) -> Settings:

@@ -58,7 +58,6 @@ class ClipChoice(StageSettings):
         "Values of labels that sources keep, by the label's name: {emotion: [happy, sad]}; of "
         "several labels, those that all of them name.",
         mark=WORDS,
-        exclude_if=lambda labels: labels is None,  # versions of before have none
     )
 
 

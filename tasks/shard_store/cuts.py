@@ -189,8 +189,7 @@ def merge_turns(turns_by_recipe: dict[str, tuple[Turn, ...]], table: pa.Table) -
     """Add the turns of one part to `turns_by_recipe`; the first ones of a recipe stay."""
     rows = table.filter(pc.equal(table["kind"], TURNS)).select(["cut", "turns"])
     for row in rows.to_pylist():
-        stored = ({**turn, "both": turn.get("both") or b""} for turn in row["turns"])
-        turns_by_recipe.setdefault(row["cut"], tuple(Turn(**turn) for turn in stored))
+        turns_by_recipe.setdefault(row["cut"], tuple(Turn(**turn) for turn in row["turns"]))
 
 
 def merge(

@@ -51,7 +51,7 @@ class Footer(TypedDict, total=False):
     stage: str
     shard: str
     measures: dict[str, str]  # stage filter: the recipe of each filter's measures
-    recipe: str  # of the settings that made the part; older parts have none
+    recipe: str  # of the settings that made the part
     holds: list[tuple[str, int]]  # see HOLDS
 
 

@@ -54,14 +54,15 @@ def requests(chosen: Iterable[Asking], text: str, audio: str | None) -> list[Tex
     not leave this machine, so questions that need them are left out."""
     return [
         TextRequest(
-            recipe.digest("asked", one.plugin.use, one.version, question.recipe, text, *heard),
+            recipe.digest("asked", one.plugin.use, one.version, question.recipe, text, heard),
             one.plugin,
             question,
             text,
         )
         for one in chosen
         for question in one.questions
-        if (heard := [audio] if question.hears else []) != [None]
+        for heard in ([audio] if question.hears else [""])
+        if heard is not None
     ]
 
 

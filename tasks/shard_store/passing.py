@@ -6,8 +6,6 @@ its new result replaces the failure.
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -21,28 +19,14 @@ from .manifest import Part
 
 #: The column that identifies a row's item, by stage.
 KEYS = {"filter": "cut", "resample": "audio", "transcribe": "transcript"}
-#: Earlier releases stored the system's errors as faults of the item, with these codes.
-_FORMERLY = pa.array(["unreadable", "decode_error"])
-_ERRORS = (
-    *(errno.EIO, errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN),
-    *(errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH, errno.EREMOTEIO, errno.EAGAIN),
-    *(errno.EINTR, errno.ENFILE, errno.EMFILE, errno.EACCES, errno.EPERM, errno.EBUSY),
-    *(errno.ECONNRESET, errno.ECONNREFUSED, errno.ECONNABORTED, errno.ENODEV, errno.ENOMEM),
-)
-_KILLED = "its process ended with status -9"  # also processes killed for lack of memory
-_WORDS = rf"^(it cannot be read \(|.*FFmpeg: )?({'|'.join(map(os.strerror, _ERRORS))})\b"
 
 
 def passing(table: pa.Table) -> Bools:
-    """Which rows are such failures; bool [rows]. `table`: with `error_code` and `error_detail`."""
+    """Which rows are such failures; bool [rows]. `table`: with the column `error_code`."""
     code = table["error_code"]
     if code.null_count == len(code):
         return np.zeros(len(code), bool)
-    by_code = pc.is_in(code, pa.array(PASSING))
-    by_words = pc.match_substring_regex(table["error_detail"], _WORDS)
-    formerly = pc.and_(pc.is_in(code, _FORMERLY), pc.fill_null(by_words, False))
-    killed = pc.and_(pc.equal(code, "crashed"), pc.equal(table["error_detail"], _KILLED))
-    flags: Bools = pc.or_(pc.or_(by_code, formerly), pc.fill_null(killed, False)).to_numpy()
+    flags: Bools = pc.is_in(code, pa.array(PASSING)).to_numpy()
     return flags
 
 

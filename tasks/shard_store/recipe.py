@@ -1,9 +1,9 @@
 """Recipes: hashes of what can change a measure, the PCM or a transcript of one item.
 
-A recipe includes the stage's version, the settings that affect its output (unmarked fields, see
-`tasks.settings.base`), the plug-in's VERSION and weights, the item's content, and the recipes of
-the upstream steps that shaped its audio. It never includes limits, batch sizes, library versions,
-paths, or the value to which `auto` resolved.
+A recipe includes the settings that affect the output (unmarked fields, see `tasks.settings.base`),
+the plug-in's VERSION and weights, the item's content, and the recipes of the upstream steps that
+shaped its audio. It never includes limits, batch sizes, library versions, paths, or the value to
+which `auto` resolved. Code other than plug-ins has one version: `tasks.storage.out_layout`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from .. import plugins
 from ..base.json_types import JsonObject
 from ..recording import Segment
 from ..recording.locator import Channels
-from ..served import llm_text
 from ..settings import (
     SECRET,
     TRANSIENT,
@@ -31,27 +30,8 @@ from ..settings import (
 from ..settings.job import Job
 from ..settings.servers import LlmText
 
-#: Raise it when tasks/audio/ delivers other samples. FILTER_VERSION 2 (streams that change midway,
-#: faults) and 3 (continues after rejected packets, and finds more faults) changed no samples of
-#: recordings that had been cut without damage.
-DECODE_VERSION = 1
-FILTER_VERSION = 3
-#: Added to recipes that use several channels; see `tasks.audio.channels.Heard`.
-HEARD = "loudest where they cancel"
-#: Added to recipes that mix more than two channels; see `tasks.audio.layouts`.
-MIXED = "by layout"
-ENHANCE_VERSION = 1
-CUTTING = (
-    "min_turn_seconds",
-    "mixed",
-    "edge_seconds",
-    "max_second_voice",
-)  # settings of a diarizer that change cuts, never turns
-#: Omitted at these defaults: turns stored by an earlier release lack these probabilities, and are
-#: cut as before.
-SINCE = {"max_second_voice": 0.15}
-RESAMPLE_VERSION = 1
-TRANSCRIBE_VERSION = 1
+#: Settings of a diarizer that change cuts, never turns.
+CUTTING = ("min_turn_seconds", "mixed", "edge_seconds", "max_second_voice")
 
 
 def digest(*parts: object) -> str:
@@ -94,23 +74,17 @@ def _head(*parts: object) -> str:
 
 
 def of_part(content: str, track: int = 0, picked: Channels | None = None) -> str:
-    """Identifies the part of a file that a recording is: the file's digest, the track unless it is
-    the first, and the channels unless they are all."""
-    channels = [] if picked is None else ["channel", *map(str, picked)]
-    return " ".join([content, *([f"track {track}"] if track else []), *channels])
+    """Identifies the part of a file that a recording is: the file's digest, the track, and the
+    channels; None: all."""
+    return f"{content} track {track} channels {picked and [*picked]}"
 
 
 def of_samples(
-    content: str,
-    channels: int,
-    track: int = 0,
-    picked: Channels | None = None,
-    silenced: bool = False,
+    content: str, track: int = 0, picked: Channels | None = None, silenced: bool = False
 ) -> str:
-    """The content of a recording for cuts, turns and PCM: `of_part`, how more than two channels are
-    mixed, and whether NaN and infinite samples become silence."""
-    how = [*([MIXED] if channels > 2 else []), *(["non-finite as silence"] if silenced else [])]
-    return " ".join([of_part(content, track, picked), *how])
+    """The content of a recording for cuts, turns and PCM: `of_part`, and whether NaN and infinite
+    samples become silence."""
+    return f"{of_part(content, track, picked)} silenced {silenced}"
 
 
 @lru_cache(maxsize=256)  # called for each utterance
@@ -126,20 +100,16 @@ def of_turns(
     content: str,
     given: Sequence[Segment] | None,
     fault: str | None = None,
-    channels: int = 1,
 ) -> str | None:
     """Recipe of a recording's turns; None without diarization. If the diarizer uses the source's
     turns, it includes them, and `fault`, why they are unusable."""
     if speakers.use == "none":
         return None
     module = plugins.DIARIZERS.load(speakers.use)
-    stated: list[tuple[object, ...]] = []
+    stated: list[object] = []
     if module.USES_SPEAKERS:
-        stated = [(s.start, s.end, s.speaker) for s in given or ()]
-        stated += [(fault,)] if fault else []
-    shelf = of_plugin("diarizers", speakers)
-    heard = [HEARD] if module.LISTENS and channels > 1 else []
-    return digest("turns", DECODE_VERSION, shelf, content, *([stated] if stated else []), *heard)
+        stated = [*((s.start, s.end, s.speaker) for s in given or ()), fault]
+    return digest("turns", of_plugin("diarizers", speakers), content, stated)
 
 
 def of_speakers(speakers: Plugin) -> str:
@@ -150,8 +120,7 @@ def of_speakers(speakers: Plugin) -> str:
 def cutting_at_turns(speakers: Plugin) -> JsonObject:
     """The diarizer's settings that affect cuts but not its turns."""
     _, chosen = plugins.DIARIZERS.resolve(speakers)
-    cutting = {k: v for k, v in lasting(chosen).items() if k in CUTTING}
-    return {k: v for k, v in cutting.items() if v != SINCE.get(k, ...)}
+    return {k: v for k, v in lasting(chosen).items() if k in CUTTING}
 
 
 def across_recordings(job: Job) -> float | None:
@@ -171,11 +140,10 @@ def cut_recipes(segmenter: Plugin, speakers: Plugin | None = None) -> Callable[.
     segmenter looks for the text in the audio.
     """
     module, settings = plugins.SEGMENTERS.resolve(segmenter)
-    by_speaker, listens = module.uses_speakers(settings), module.LISTENS
+    by_speaker, differs = module.uses_speakers(settings), module.without_text(settings) != settings
     hears = module.hears(settings) is not None
-    differs = module.without_text(settings) != settings
     at_turns = {} if module.HOLDS_TURNS or speakers is None else cutting_at_turns(speakers)
-    head = _head("cut", FILTER_VERSION, DECODE_VERSION, of_plugin("segmenters", segmenter))
+    head = _head("cut", of_plugin("segmenters", segmenter), at_turns)
 
     def of(
         content: str,
@@ -183,30 +151,15 @@ def cut_recipes(segmenter: Plugin, speakers: Plugin | None = None) -> Callable[.
         turns: str | None = None,
         text: str | None = None,
         language: str | None = None,
-        channels: int = 1,
     ) -> str:
-        inputs, timed = [_quoted(content)], []
-        if given is None:
-            inputs.append("null")
-        else:
-            spans = [(s.start, s.end, *([s.speaker] if by_speaker else [])) for s in given]
-            inputs.append(_canonical(spans))
-            timed = [  # they affect cuts, and so does the punctuation of the text
-                (s.text, [(word.word, word.start, word.end) for word in s.words])
-                for s in given
-                if s.words
-            ]
-        if timed:
-            inputs.append(_canonical(timed))
-        if turns is not None and speakers is not None:
-            inputs.append(_canonical([turns, at_turns]))
-        if text and hears:
-            inputs.append(_canonical(["text", text, language]))
-        elif text and differs:
-            inputs.append(_quoted("has text"))
-        if listens and channels > 1:
-            inputs.append(_quoted(HEARD))
-        return _digest_of(head, *inputs)
+        spans = given and [(s.start, s.end, s.speaker if by_speaker else None) for s in given]
+        timed = [  # they affect cuts, and so does the punctuation of the text
+            (s.text, [(word.word, word.start, word.end) for word in s.words])
+            for s in given or ()
+            if s.words
+        ]
+        sought = [text, language] if text and hears else bool(text) and differs
+        return _digest_of(head, _canonical([content, spans, timed, turns, sought]))
 
     return of
 
@@ -231,16 +184,14 @@ def audio_recipes(settings: ResampleSettings) -> Callable[[str, int, int], str]:
 def _audio_head(settings: ResampleSettings) -> str:
     how = [of_plugin("resamplers", settings.resampler), settings.rate, settings.mono]
     levels = [of_plugin("levels", plugin) for plugin in settings.levels]
-    kept = ["cancelled channels"] if settings.channels_cancel == "keep" else []
-    rest = [*([levels] if levels else []), *kept]
-    return _head("audio", RESAMPLE_VERSION, DECODE_VERSION, *how, *rest)
+    return _head("audio", *how, levels, settings.channels_cancel)
 
 
 def of_enhanced(enhancer: Plugin, scorer: Plugin, audio: str) -> str:
     """Recipe of an utterance's enhanced PCM and of its scores; `audio`: recipe of its original
     PCM."""
     how = of_plugin("enhance", enhancer), of_plugin("filters", scorer)
-    return digest("enhanced", ENHANCE_VERSION, *how, audio)
+    return digest("enhanced", *how, audio)
 
 
 def of_transcript(
@@ -258,16 +209,14 @@ def transcript_recipes(
     head, model = _transcript_head(settings.backend), _quoted(weights)
 
     def of(audio: str, language: str | None, company: Sequence[str]) -> str:
-        stated = "null" if language is None else _quoted(language)
-        shared = [_canonical(list(company))] if company else []
-        return _digest_of(head, model, _quoted(audio), stated, *shared)
+        return _digest_of(head, model, _canonical([audio, language, list(company)]))
 
     return of
 
 
 @lru_cache(maxsize=16)
 def _transcript_head(backend: Plugin) -> str:
-    return _head("text", TRANSCRIBE_VERSION, of_plugin("asr", backend))
+    return _head("text", of_plugin("asr", backend))
 
 
 def of_alignment(
@@ -281,7 +230,7 @@ def of_llm_answer(settings: LlmText, text: str, language: str) -> str:
     """Recipe of a language model's answer: the model's name, its prompt, and the text with its
     language."""
     model = [settings.model, settings.recipe()]
-    return digest("llm_text", llm_text.VERSION, *model, text, language)
+    return digest("llm_text", *model, text, language)
 
 
 def weights(recognisers: Iterable[Plugin]) -> str:

@@ -106,7 +106,7 @@ class StoredShard:
         content = samples_of(recording, self.job.filter)
         turns = None if self.job.speakers.use == "none" else self._of_turns(recording)
         text, language = recording["text"], recording["language"]
-        return self._cut_recipes(content, given, turns, text, language, _channels(recording))
+        return self._cut_recipes(content, given, turns, text, language)
 
     @cached_property
     def _cut_recipes(self) -> Callable[..., str]:
@@ -115,8 +115,7 @@ class StoredShard:
     def _of_turns(self, recording: RecordingRow) -> str | None:
         named, fault = speakers_of(recording), recording.get("rttm_error")
         content = samples_of(recording, self.job.filter)
-        channels = _channels(recording)
-        return recipe.of_turns(self.job.speakers, content, named, fault, channels)
+        return recipe.of_turns(self.job.speakers, content, named, fault)
 
     def turned(self, recording: RecordingRow) -> tuple[str | None, tuple[Turn, ...] | None]:
         """The recipe of a recording's turns, None without diarization; and the turns, None while
@@ -256,11 +255,10 @@ def samples_of(
 ) -> str:
     """The content of a hashed recording for recipes; `channel`: of this channel alone, as if it
     were a recording."""
-    content, picked, count = str(recording["content"]), channels_of(recording), _channels(recording)
-    if channel is not None:
-        picked, count = file_channel(recording, channel), 1
+    content = str(recording["content"])
+    picked = channels_of(recording) if channel is None else file_channel(recording, channel)
     silenced = settings.non_finite == "silence" and may_be_non_finite(recording)
-    return recipe.of_samples(content, count, track_of(recording), picked, silenced)
+    return recipe.of_samples(content, track_of(recording), picked, silenced)
 
 
 def part_of(recording: RecordingRow) -> str:

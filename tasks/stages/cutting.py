@@ -14,10 +14,8 @@ from ..audio import Clip
 from ..audio.beside import Beside
 from ..audio.types import Samples, Weights
 from ..base.arrays import Float32s
-from ..base.schema import RecordingRow
 from ..recording import Locator, unreachable
 from ..recording.faults import Fault
-from ..recording.guard import UNPROVEN
 from ..recording.limits import Limits
 from ..segmenters import Segmenter, Span
 from ..storage import urls
@@ -281,17 +279,8 @@ def _clip(span: Span, tail: _Tail, facts: StreamFacts, locator: Locator) -> audi
     return audio.Clip.lazy(locator, span.start, span.end, *native)
 
 
-def as_hashed(locator: Locator, recording: RecordingRow) -> bool:
-    """Whether a recording has the bytes of its digest; call it before decoding. Reads them only if
-    no guard vouches for them."""
-    if not recording["guard"].endswith(UNPROVEN):
-        return True
-    with unreachable.listed():
-        return bool(audio.digest(locator)[0] == recording["content"])
-
-
 def unchanged(locator: Locator, guard: str) -> bool:
     """Whether a recording's file is still the one that was hashed; call it after decoding.
     ItemError `unreachable` if that cannot be determined."""
     with unreachable.listed():
-        return urls.guard(locator.path) == guard.removesuffix(UNPROVEN)
+        return urls.guard(locator.path) == guard

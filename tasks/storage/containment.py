@@ -28,7 +28,8 @@ _SHOWN = 80  # characters of a name in a message
 
 #: What a run keeps directly in these folders of OUT.
 _KEPT = {
-    "manifests": r"shard|filter|resample|transcribe|package|known|\.listing|index\.json",
+    "manifests": r"shard|filter|resample|transcribe|package|known|layout|\.listing|index\.json"
+    r"|mixed\.json",
     "manifests/package": r"decided|published|decisions\.parquet|decisions\.json",
     "audio": r"shard-[0-9]{6,}",
     "datasets": r"v[0-9]{4,}|latest|\.staging|\.pruned-[^/]+",

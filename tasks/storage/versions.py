@@ -21,7 +21,7 @@ from ..base.errors import ConfigError, RunError, UnsafePlace
 from ..base.json_types import DatasetJson, PublishedEntry, parsed
 from ..base.logs import log
 from ..base.schema import DATASET_FILE
-from . import publication, tables
+from . import out_layout, publication, tables
 from .publication import VERSION
 
 NEEDED = {"files", "settings"}  # of DatasetJson, in every release
@@ -46,7 +46,14 @@ def all_of(out: Path) -> list[Path]:
 
 
 def newest(out: Path) -> Path | None:
-    return next(_published(out), None)
+    """The newest version that has this release's layout."""
+    version = next(_published(out), None)
+    return version if version and number(version) > out_layout.foreign_versions(out) else None
+
+
+def next_number(out: Path) -> int:
+    """The number of the version that is published next."""
+    return next(map(number, _published(out)), 0) + 1
 
 
 def _published(out: Path) -> Iterator[Path]:

@@ -160,8 +160,8 @@ def questions(settings: Settings) -> tuple[Question, ...]:
             _key(name, number),
             json.dumps(
                 [
-                    *(server.model, settings.temperature, _instruction(settings, name)),
-                    *(["constrained"] if settings.constrained else []),
+                    *(server.model, settings.temperature, settings.constrained),
+                    _instruction(settings, name),
                 ]
             ),
             settings.audio,

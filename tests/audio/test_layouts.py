@@ -22,7 +22,6 @@ from uttermill.tasks.recording import Locator
 from uttermill.tasks.segmenters import Span
 from uttermill.tasks.segmenters._known import KnownSpans
 from uttermill.tasks.settings import ResampleSettings
-from uttermill.tasks.shard_store import recipe
 from uttermill.tasks.stages import cutting, pcm
 
 Samples = NDArray[np.float32]
@@ -174,12 +173,6 @@ def test_a_part_with_a_layout_is_mixed_by_it() -> None:
     joined = np.concatenate(list(converter.push(block)))
     assert joined.shape == (len(block), 2)
     assert power(joined[:, 1], 440) == pytest.approx(0.2 / 3.4142, rel=0.01)
-
-
-def test_only_recordings_of_more_than_two_channels_get_other_recipes() -> None:
-    assert [recipe.of_samples("c", count) == "c" for count in (1, 2, 3, 6)] == [
-        True, True, False, False,
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("level", [0.0, 0.3, -0.9])

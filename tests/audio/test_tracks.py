@@ -108,9 +108,9 @@ def test_all_tracks_silent_is_the_default_one(tmp_path: Path) -> None:
     assert audio.probe(film(tmp_path / "a.mkv", [SILENCE, SILENCE], default=1)).track == 1
 
 
-def test_a_row_of_before_keeps_its_first_track() -> None:
+def test_a_format_without_a_track_is_the_first_one() -> None:
     row: Any = {"locator": Locator("a.mkv").dumps(), "format": "matroska/flac"}
     assert locator_of(row, FilterSettings()).track == 0
     row["format"] = "matroska/flac#1"
     assert locator_of(row, FilterSettings()) == Locator("a.mkv", track=1)
-    assert recipe.of_samples("c", 1, 0) == "c" != recipe.of_samples("c", 1, 1)
+    assert recipe.of_samples("c", 0) == recipe.of_samples("c") != recipe.of_samples("c", 1)

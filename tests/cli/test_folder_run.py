@@ -14,7 +14,6 @@ from tests.faults.command import Site
 from tests.helpers import corpus
 from uttermill.flows import settings
 from uttermill.flows.cli import folder_run
-from uttermill.flows.run import run_folder
 from uttermill.tasks.diarizers import segments
 from uttermill.tasks.segmenters import auto
 
@@ -60,11 +59,6 @@ def test_one_speaker_across_codecs(tmp_path: Path) -> None:
     assert threshold() is None
     assert threshold(speakers) == folder_run.ACROSS_CODECS < segments.Settings().threshold
     assert threshold(speakers, "speakers.threshold=0.6") == 0.6
-    # What was named by the former default keeps its names.
-    old = settings.read(None, [str(tmp_path / "in")], str(tmp_path / "out"), [speakers])
-    with run_folder.record(tmp_path / "out", old) as record:
-        record.finish({})
-    assert threshold(speakers) is None
 
 
 def talk(path: Path, seconds: float) -> None:
@@ -94,12 +88,12 @@ def test_a_recording_without_a_text_is_cut_and_one_with_a_text_stays(tmp_path: P
     assert ("untold.wav", 20.5) not in spans
     noted = json.loads(next((tmp_path / "out/runs").glob("*/settings.json")).read_text())
     assert noted["filter"]["segmenter"] == {"use": "auto", **FIT}
-    # Another format cuts nothing anew, nor do the defaults of a later release.
+    # Another format cuts nothing anew.
     assert segmenter(tmp_path, "package.formats=[kaldi]") == FIT
 
 
 @pytest.mark.full
-def test_an_out_of_before_is_cut_as_it_was(tmp_path: Path) -> None:
+def test_an_out_of_a_settings_file_is_cut_as_it_was(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 2)
     site = Site(tmp_path, "", history="none")
     filters = [{"use": "duration"}]
@@ -107,7 +101,6 @@ def test_an_out_of_before_is_cut_as_it_was(tmp_path: Path) -> None:
     assert segmenter(tmp_path) == {}
 
 
-def test_recipes_of_before_stay() -> None:
-    assert "whole_without_text_up_to" not in auto.Settings().recipe()
+def test_lengths_are_those_of_the_segmenter() -> None:
     lengths = auto.Settings()
     assert (lengths.max_seconds, lengths.target_seconds) == (folder_run.LONGEST, folder_run.TARGET)

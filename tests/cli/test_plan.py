@@ -273,7 +273,7 @@ def test_a_plan_writes_nothing(home: Path) -> None:
 def test_control_a_plan_with_a_wrong_recipe_is_seen(
     home: Path, monkeypatch: pytest.MonkeyPatch, no_recipe_kept: None
 ) -> None:
-    monkeypatch.setattr("uttermill.tasks.shard_store.recipe.RESAMPLE_VERSION", 99)
+    monkeypatch.setattr("uttermill.tasks.resamplers.soxr_hq.VERSION", 99)
     told, _ = planned(dataclasses.replace(asked(home)), asked(home))
     assert told["resample"] == (10, 0)
 

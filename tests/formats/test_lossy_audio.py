@@ -21,7 +21,6 @@ from uttermill.tasks.formats import Output, _clips
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.recording import Locator
 from uttermill.tasks.settings import Plugin
-from uttermill.tasks.shard_store import whole_job
 
 pytestmark = pytest.mark.full
 
@@ -207,14 +206,6 @@ def test_what_no_reader_or_codec_takes_is_refused_before_the_run(
     }
     with pytest.raises((ConfigError, ValueError), match=said):
         checks.check_wishes(PrepareSettings.model_validate(told))
-
-
-def test_a_version_without_a_bit_rate_says_nothing_of_it() -> None:
-    """As those of the releases that had none: nothing is published again."""
-    told = whole_job.settings_of_plugin("formats", Plugin(use="webdataset"))
-    assert told == {"use": "webdataset", "audio": "wav", "energon": False}
-    chosen = Plugin.model_validate({"use": "webdataset", "audio": "opus", "bit_rate": 24})
-    assert whole_job.settings_of_plugin("formats", chosen)["bit_rate"] == 24
 
 
 def test_a_bit_rate_makes_smaller_files(tmp_path: Path) -> None:

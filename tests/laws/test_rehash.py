@@ -4,20 +4,17 @@ the digest first, and each run hashes a share of all again."""
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.test_plan import planned
 from tests.helpers import corpus
 from uttermill.tasks.base.schema import RECORDINGS
 from uttermill.tasks.publish.upkeep import checkpoints
-from uttermill.tasks.recording.guard import UNPROVEN, identity
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
-from uttermill.tasks.stages import probe, stage
+from uttermill.tasks.stages import stage
 from uttermill.tasks.stages.listing import rehash
 from uttermill.tasks.storage import local
 
@@ -70,48 +67,6 @@ def test_what_changes_no_bytes_computes_nothing(source: Path, tmp_path: Path, ho
     assert counts["shard"] == (1, 5), "it is hashed again"
     assert not published.new
     assert [counts[name][0] for name in stage.PER_SHARD] == [0, 0, 0]
-
-
-def former(job: Job) -> None:
-    """The listing as an earlier release stored it: guards without ctime."""
-    part = manifest.read(job.out, "shard", "shard-000000")[-1]
-    rows = [{**row, "guard": identity(row["guard"])} for row in part.table.to_pylist()]
-    part.path.unlink()
-    manifest.commit(job.out, "shard", "shard-000000", rows, RECORDINGS, {})
-
-
-def test_the_first_run_after_an_upgrade_hashes_nothing(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = corpus.job(tmp_path)
-    corpus.run(job)
-    former(job)
-    with monkeypatch.context() as unread:
-        unread.setattr(probe, "compute", None)
-        assert planned(job, job)[1].stages["shard"].compute == 0
-        published, counts = corpus.run(job)
-    assert counts["shard"] == (0, 6)
-    assert not published.new
-    stored = manifest.listed(job.out, "shard-000000")["guard"].to_pylist()
-    assert all(guard.endswith(UNPROVEN) for guard in stored), "from now on it has the ctime"
-    assert {computed for computed, _ in corpus.run(job)[1].values()} == {0}
-    overwrite(source / "r02.wav", 2)
-    assert corpus.run(job)[1]["shard"] == (1, 5)
-
-
-def test_no_clip_has_the_name_of_other_samples(source: Path, tmp_path: Path) -> None:
-    """The file changed before the release that notes the ctime saw it: only resample decodes."""
-    corpus.run(corpus.job(tmp_path))
-    former(corpus.job(tmp_path))
-    overwrite(source / "r02.wav", 2)
-    job = corpus.job(tmp_path, resample={"rate": 8000}, package={"max_failed_fraction": 1.0})
-    published, counts = corpus.run(job)
-    assert published.summary["reasons"]["resample.changed"]["items"] == 1
-    assert published.summary["utterances"]["packaged"] == 5
-    healed, counts = corpus.run(job)
-    assert counts["shard"] == (1, 5), "the next run takes it"
-    fresh = corpus.run(replace(job, out=tmp_path / "fresh"))[0]
-    assert audio_of(healed.path) == audio_of(fresh.path)
 
 
 def test_all_shards_are_hashed_in_turn() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from tests.helpers import corpus, tiers
 from uttermill.tasks import package, pipeline
+from uttermill.tasks.asr import fake
 from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.plugins import source_code
 from uttermill.tasks.plugins.rules import Limit
@@ -214,13 +215,15 @@ def test_after_an_upgrade_with_other_recipes_or_rules_they_open_all(
 ) -> None:
     names = opened(monkeypatch)
     if change == "recipe":
-        monkeypatch.setattr(recipe, "TRANSCRIBE_VERSION", 99)
+        monkeypatch.setattr(fake, "VERSION", 99)
     else:
         shorter = (Limit("duration", max=30.0, high="too_long"),)
         monkeypatch.setattr(unchanged, "measured_rules", lambda job: shorter)
+    recipe.of_plugin.cache_clear()
     recipe._transcript_head.cache_clear()
     foreseen(asked(home))
     assert names == set(manifest.shards(home / "out"))
+    recipe.of_plugin.cache_clear()
     recipe._transcript_head.cache_clear()
 
 

@@ -20,8 +20,6 @@ from uttermill.tasks.models import model_files, onnx_session
 from uttermill.tasks.recording import Segment
 from uttermill.tasks.segmenters import Segmenter, Span, applio, auto, vad, whole
 from uttermill.tasks.segmenters import given as given_segmenter
-from uttermill.tasks.settings import Plugin
-from uttermill.tasks.shard_store import recipe
 from uttermill.tasks.speech import silero as _silero
 
 RATE = 16_000
@@ -384,16 +382,3 @@ def test_the_loudest_of_channels_that_cancel_is_heard() -> None:
     samples = np.stack([np.zeros_like(noise), noise, -noise], 1)
     assert not len(ear.push(samples))
     assert np.array_equal(ear.finish(), noise)
-
-
-def test_only_recordings_of_several_channels_are_cut_anew() -> None:
-    """What is heard is in the recipe only where it can differ from what was heard before."""
-
-    def of(use: str, channels: int) -> str:
-        return recipe.cut_recipes(Plugin(use=use))("c", None, channels=channels)
-
-    for use in ("vad", "auto", "applio"):
-        assert of(use, 1) == recipe.cut_recipes(Plugin(use=use))("c", None) != of(use, 2)
-        assert of(use, 2) == of(use, 6)
-    assert of("whole", 1) == of("whole", 2)
-    assert of("given", 1) == of("given", 2)

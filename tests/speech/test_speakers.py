@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
@@ -22,7 +21,6 @@ from uttermill.flows import checks, settings
 from uttermill.tasks import plugins
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.base.errors import ConfigError
-from uttermill.tasks.base.schema.tables import TURN
 from uttermill.tasks.diarizers import Turn, _windows, given, segments
 from uttermill.tasks.filters import overlap as overlap_filter
 from uttermill.tasks.filters import second_voice, speaker_purity, speakers
@@ -33,7 +31,7 @@ from uttermill.tasks.recording.turns import Voices
 from uttermill.tasks.segmenters import Segmenter, Span, vad, whole
 from uttermill.tasks.segmenters._at_turns import GROW_S, AtTurns, stretches
 from uttermill.tasks.settings import Plugin
-from uttermill.tasks.shard_store import cuts, recipe, whole_job
+from uttermill.tasks.shard_store import recipe
 from uttermill.tasks.speech.embedding import fbank, unit
 
 RECIPES = Path(__file__).parents[2] / "infra" / "recipes"
@@ -85,7 +83,7 @@ def test_how_much_another_voice_speaks() -> None:
     settings = second_voice.Settings()
     assert second_voice.measure(clip, settings) == {"second_voice": None}
     clip = replace(clip, turns=(turn(0, 60, 0),))
-    assert second_voice.measure(clip, settings) == {"second_voice": None}, "an earlier release's"
+    assert second_voice.measure(clip, settings) == {"second_voice": None}
     clip = replace(clip, turns=(own, turn(60, 80, 1)))
     found = second_voice.measure(clip, settings)["second_voice"]
     assert found == pytest.approx((60 * 0.1 + 20) / 80)
@@ -140,20 +138,6 @@ def test_where_a_second_voice_is_likely_enough_is_left_out() -> None:
         (200, 400, "utterance", None),
     ]
     assert [s.kind for s in cut(some, 400, [400])] == ["utterance"]
-
-
-def test_turns_of_an_earlier_release_are_read_and_cut_as_they_were() -> None:
-    stored = {"start": 0, "end": 4, "speaker": 0, "name": None, "confidence": None, "voice": b""}
-    kind = pa.list_(pa.struct([f for f in TURN if f.name != "both"]))
-    table = pa.table({"kind": ["turns"], "cut": ["r"], "turns": pa.array([[stored]], kind)})
-    found: dict[str, Any] = {}
-    cuts.merge_turns(found, table)
-    cuts.merge_turns(found, table.set_column(2, "turns", table["turns"].cast(pa.list_(TURN))))
-    assert found == {"r": (Turn(0, 4, 0),)}
-    plain = recipe.cutting_at_turns(Plugin(use="segments"))
-    assert plain == {"edge_seconds": 0.15, "min_turn_seconds": 0.5, "mixed": False}
-    strict = Plugin(use="segments", max_second_voice=0.1)
-    assert recipe.cutting_at_turns(strict) == {**plain, "max_second_voice": 0.1}
 
 
 def test_short_stretches_are_left_out() -> None:
@@ -462,11 +446,9 @@ def test_the_card_names_models_with_their_licences(tmp_path: Path) -> None:
 def test_without_speakers_nothing_is_told_of_them(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 2)
     plain = corpus.job(tmp_path)
-    assert "speakers" not in whole_job.recipes_of(plain)
-    assert "speakers" not in whole_job.settings_of(plain)
     published, _ = corpus.run(plain)
     told = json.loads((published.path / "dataset.json").read_text())
-    assert "speakers" not in told["settings"]
+    assert told["settings"]["speakers"] == {"use": "none"}
     assert "models" not in told
     assert {row["speaker"] for row in rows(published.path)} == {None}
 

@@ -191,10 +191,6 @@ def test_the_ledger_says_of_which_track_and_channel_each_span_is(tmp_path: Path)
         "call.wav channel 0 0.00-2.00", "call.wav channel 1 0.00-2.00",
         "film.mkv track 1 0.00-4.00",
     ]  # fmt: skip
-    before = table.drop_columns(["channel", "track"])  # as earlier releases wrote it
-    assert [(row["source_path"], row["channel"]) for row in ledger_items.rows([before], ())] == [
-        (row["source_path"], None) for row in items
-    ]
 
 
 def test_a_recording_that_cannot_be_probed_is_of_the_channel_that_was_asked_for(

@@ -21,7 +21,7 @@ from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.scoring import agreement
 from uttermill.tasks.settings import TranscribeSettings
 from uttermill.tasks.settings.job import Job
-from uttermill.tasks.shard_store import annotated, recipe, whole_job
+from uttermill.tasks.shard_store import annotated, recipe
 from uttermill.tasks.text import agreement as verdict
 
 ERRING = "tests.plugins.erring_asr"
@@ -135,13 +135,6 @@ def test_a_list_names_the_first_too() -> None:
 def test_what_makes_no_sense_is_refused(given: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         TranscribeSettings.model_validate(given)
-
-
-def test_one_recogniser_leaves_every_recipe_as_it_was(tmp_path: Path) -> None:
-    plain = corpus.job(tmp_path, sources=[])
-    assert not {"backends", "when", "asr"} & whole_job.settings_of(plain)["transcribe"].keys()
-    assert "further_backends" not in whole_job.recipes_of(plain)
-    assert recipe.weights(plain.transcribe.recognisers) == "fake"
 
 
 # --- whole runs

@@ -24,9 +24,8 @@ from uttermill.tasks.publish.upkeep import prune
 from uttermill.tasks.publish.upkeep.prune import KeptSettings
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.recording import yaml_text
-from uttermill.tasks.settings import Plugin, TranscribeSettings
 from uttermill.tasks.settings.job import Job
-from uttermill.tasks.shard_store import model_answers, recipe, whole_job
+from uttermill.tasks.shard_store import recipe
 from uttermill.tasks.storage import versions
 from uttermill.tasks.text import llm_label
 from uttermill.tasks.text.llm_label import judged
@@ -321,17 +320,6 @@ def test_a_clip_in_which_pii_hides_something_does_not_leave(home: Path, model: C
     assert topics(home) == [None, "sport", "other", "news"]
     assert published.summary["utterances"]["packaged"] == 4
     assert corpus.run(chosen)[1]["transcribe"][0] == 0, "nothing waits"
-
-
-def test_what_is_not_heard_has_the_recipes_of_before() -> None:
-    own = {"questions": {"topic": TOPIC}, "model": "tiny"}
-    plugin = Plugin(use="llm_label", **own)
-    [asking] = model_answers.asking(TranscribeSettings(verdicts=(plugin,)))
-    [request] = model_answers.requests([asking], "a text", "samples")
-    words = json.dumps(["tiny", 0.0, f"{llm_label.Settings().prompt}\n\nWhat is it about?\n"
-                                     "Answers: news | sport | other"])  # fmt: skip
-    assert request.recipe == recipe.digest("asked", "llm_label", 1, words, "a text")
-    assert "audio" not in whole_job.settings_of_plugin("text", plugin)
 
 
 def test_what_pii_hides_does_not_leave(home: Path, model: ChatServer) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from uttermill.tasks.base.schema import TranscriptRow
 from uttermill.tasks.scoring import Score, language_of, normalise, score, scored, total, words
-from uttermill.tasks.scoring.normalisers import LONGEST, VERSION
+from uttermill.tasks.scoring.normalisers import LONGEST
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ COUNTED: TranscriptRow = {
     "raw_text": "It\u2019s\u200b  25.", "text": "It\u2019s 25.", "normalised": "it is 25",
     "language": "en",
     "reference": "It is twenty-four", "reference_normalised": "it is 24",
-    "words": 4, "word_errors": 1, "chars": 17, "char_errors": 3, "scoring": f"{VERSION} en",
+    "words": 4, "word_errors": 1, "chars": 17, "char_errors": 3, "scoring": "en",
 }  # fmt: skip
 
 
@@ -124,7 +124,7 @@ def test_what_is_counted_by_these_rules_stays() -> None:
     assert scored(row, "It is twenty-four", None) is row
 
 
-@pytest.mark.parametrize("scoring", [None, f"{VERSION - 1} en", f"{VERSION}0 en"])
+@pytest.mark.parametrize("scoring", [None, "de"])
 def test_what_other_rules_counted_is_counted_again(scoring: str | None) -> None:
     row: TranscriptRow = {**COUNTED, "word_errors": 77, "normalised": "?", "scoring": scoring}
     assert scored(row, "It is twenty-four", None) == COUNTED

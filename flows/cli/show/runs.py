@@ -158,6 +158,8 @@ def _counts(items: dict[str, int]) -> str:
 
 
 def _reasons(result: JsonObject) -> list[str]:
+    if "layout" in result:
+        return [f"{result['layout']}, so everything is computed once again"]
     reasons = [*_because(result).values()]
     if result["removed"]:
         reasons.append(_removed(result))

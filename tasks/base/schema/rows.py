@@ -1,8 +1,8 @@
 """The rows of every table: each column's type, meaning and unit (`columns.schema_of` reads them).
 
-`NotRequired`: code that makes a row may leave the column out; it is null then, and parts written by
-an earlier release may lack it. A row with an `error_code` has null in all columns that only a
-successful item has; annotations describe the other rows.
+`NotRequired`: code that makes a row may leave the column out; it is null then. A row with an
+`error_code` has null in all columns that only a successful item has; annotations describe the other
+rows.
 """
 
 from collections.abc import Mapping
@@ -81,7 +81,7 @@ class RecordingRow(TypedDict):
     source_path: Annotated[str, "original path, for people"]
     locator: Annotated[str, "where its bytes lie, as JSON"]
     size: Annotated[int, "encoded size", "bytes"]
-    guard: Annotated[str, "size, mtime in ns and inode when it was hashed"]
+    guard: Annotated[str, "size, mtime in ns, inode and ctime when it was hashed"]
     listed: Annotated[str, "hash of what the source says of it"]
     content: NotRequired[Annotated[str, "sha256 of the encoded bytes; null when it cannot be read"]]
     header_rate: NotRequired[Annotated[int | None, "sample rate by header", "Hz"]]
@@ -134,7 +134,7 @@ class TurnRow(TypedDict):
     name: str | None
     confidence: float | None
     voice: bytes
-    both: bytes | None  # null in what earlier releases stored
+    both: bytes
     channel: NotRequired[Annotated[int | None, INT32]]
 
 

@@ -28,12 +28,7 @@ PARTS = ("sources", "speakers", "filter", "enhance", "resample", "transcribe", "
 def between(before: Job, after: Job) -> list[Change]:
     """Differences in the settings that can change a dataset, with defaults filled in."""
     then, now = whole_job.settings_of(before), whole_job.settings_of(after)
-    none = {"use": "none"}  # `settings_of` leaves out a step that is off
-    return [
-        change
-        for part in PARTS
-        for change in _between(part, then.get(part, none), now.get(part, none))
-    ]
+    return [change for part in PARTS for change in _between(part, then[part], now[part])]
 
 
 def of_models(described: DatasetJson, job: Job) -> list[Change]:

@@ -42,7 +42,6 @@ _CLIP = re.compile(
     rb'<img src="(data:image/png;base64,[A-Za-z0-9+/=]+)"[^>]*>'
     rb'<audio [^>]*src="(data:audio/mpeg;base64,[A-Za-z0-9+/=]+)"'
 )
-FORM = 1  # raise it when `clips.media` makes other bytes from the same samples
 
 
 class ClipRow(TypedDict):
@@ -215,7 +214,7 @@ def _key(sample: Sample, rate: int) -> str:
         played = [sample.locator.dumps(), state.size, state.guard, *clips.span(sample)]
     else:
         return ""
-    inputs = json.dumps([FORM, clips.RATE, clips.BIT_RATE, *played])
+    inputs = json.dumps([clips.RATE, clips.BIT_RATE, *played])
     return hashlib.sha256(inputs.encode()).hexdigest()[:32]
 
 

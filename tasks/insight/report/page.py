@@ -231,8 +231,8 @@ def _tiles(request: Request) -> list[tuple[str, str, str]]:
             else f"{number_words.percent(recordings['failed'] / max(recordings['in'], 1))} of them",
         ),
     ]
-    new = request.summary.get("new")  # a boolean in runs of earlier releases
-    if isinstance(new, dict) and new["recordings"] not in (0, recordings["in"]):
+    new = request.summary.get("new")
+    if new and new["recordings"] not in (0, recordings["in"]):
         note = f"{counted(new['packaged'], 'utterance')} packaged, {new['dropped']:,} dropped"
         count = counted(new["recordings"], "recording")
         tiles.append((count, "new in this run", f"{note}; {new['failed']:,} failed"))

@@ -193,9 +193,6 @@ class Format(FormatModule, LoadedPlugin, Protocol):
     LISTS: tuple[str, ...] = ("/data.list", "/wav.scp", "/tarred_audio_manifest.json")
     #: (rows, settings) -> the start of each row of a shard in its main file, int64 [rows], bytes.
     offsets: Callable[[pa.Table, PluginSettings], Int64s] | None = None
-    #: (file, columns) -> whether a main file of an earlier version, whose utterances had these
-    #: columns, equals what `write` makes now; None: VERSION decides.
-    is_current: Callable[[Path, Collection[str]], bool] | None = None
     #: (home, split, head) -> what `uttermill list` prints, each path prefixed with `head/`.
     listing: Callable[[Path, str, str], list[str]] | None = None
 

@@ -44,21 +44,6 @@ def lacking(module: ModuleType, contract: type) -> list[str]:
     return [how for name, how in members(contract).items() if not hasattr(module, name)]
 
 
-#: Former names of optional members, and their current names.
-RENAMED = {"decide": "reject", "parts": "branches", "part": "branch"}
-
-
-def renamed(module: ModuleType, contract: type) -> list[str]:
-    """Messages about members that a module has only under a former name, so that they are never
-    called."""
-    unused = members(contract).keys() - vars(module).keys()
-    return [
-        f"{old} is called {new} now"
-        for old, new in RENAMED.items()
-        if new in unused and hasattr(module, old)
-    ]
-
-
 def misspelt(module: ModuleType, contract: type) -> Iterator[tuple[str, str]]:
     """(name, member) for each public function or constant of a module whose name resembles that of
     a member it lacks. It may be a helper of the module."""

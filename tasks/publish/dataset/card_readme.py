@@ -213,7 +213,7 @@ def _making(facts: DatasetJson) -> Iterator[str]:
     names = ", ".join(f"`{cell(backend['use'])}`" for backend in backends)
     weights = f", weights `{cell(recipes['weights'])}`" if recipes["weights"] else ""
     enhanced = ""
-    if enhance := stages.get("enhance"):
+    if (enhance := stages["enhance"])["use"] != "none":
         audio = stages["package"]["audio"]
         enhanced = f"Enhanced: `{cell(enhance['use'])}`; {audio} audio is packaged. "
     yield "\n".join(

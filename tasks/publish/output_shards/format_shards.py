@@ -13,13 +13,12 @@ import pyarrow as pa
 from ... import plugins, storage
 from ...base.errors import ConfigError, UnsafePlace
 from ...base.json_types import PublishedEntry
-from ...base.schema import UTTERANCES_FILE, AnyRow, ClipRow, Published, published
+from ...base.schema import AnyRow, ClipRow, Published, published
 from ...formats import OutputShard, PublishedFile
 from ...plugins.contracts import Format
 from ...settings import Plugin, StageSettings
 from ...settings.job import Job
 from ...shard_store import whole_job
-from ...storage import tables
 from ..dataset import datacard
 from .layout import PlannedShard
 
@@ -50,24 +49,7 @@ class PreviousVersion:
             )
         except ConfigError:  # a setting that the plug-in no longer has
             return False
-        if settings_then != whole_job.settings_of_plugin("formats", plugin):
-            return False
-        return self._is_current(plugin.use, module)
-
-    def _is_current(self, use: str, module: Format) -> bool:
-        """Whether one of the format's files is as the format would write it now; all files of a
-        version have the same columns."""
-        is_current, names = module.is_current, self.described["files"]
-        files = (name for name in names if name.startswith(f"{use}/"))
-        main = next((name for name in files if not name.endswith(module.LISTS)), None)
-        if is_current is None or main is None:
-            return True
-        try:
-            columns = tables.schema(self.home / UTTERANCES_FILE).names
-            place = storage.inside(self.home, main)
-            return storage.query(place, lambda file: is_current(file, columns))
-        except (OSError, ValueError, UnsafePlace):  # damaged: written again
-            return False
+        return bool(settings_then == whole_job.settings_of_plugin("formats", plugin))
 
     def files(self, paths: Iterable[str]) -> tuple[PublishedFile, ...]:
         """These files; empty if one of them is missing, or is a link."""

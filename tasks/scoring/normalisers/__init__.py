@@ -30,9 +30,6 @@ from ._spoken import has_words as has_words
 from ._spoken import ordinal as ordinal
 from ._spoken import says as says
 
-#: Raise it when a rule, `tasks.scoring.readings` or `tasks.scoring.said` changes its output: stored
-#: counts are then recomputed from stored texts.
-VERSION = 8
 #: Longer texts get the plain rule, since some rules are not linear in time. An hour of speech is
 #: this long; no clip is.
 LONGEST = 50_000  # characters

@@ -17,10 +17,10 @@ from ...storage import sorted_keys
 #: Columns that a source fills in for every recording.
 DESCRIBED = (
     *("recording", "dataset", "path", "source_path", "locator", "present", "source_id"),
-    *("text", "speaker", "language", "segments", "error_code", "error_detail"),
+    *("text", "speaker", "language", "length", "rttm_error", "error_code", "error_detail"),
+    *("segments", "rttm", "labels"),
 )
-#: Missing in rows of older listings.
-_LATER = ("rttm", "rttm_error", "length", "labels")
+NESTED = ("segments", "rttm", "labels", "length")  # columns that are no texts, and mostly null
 KEY = "S16"  # 128 bits of a recording's name: no collisions in ten million
 
 
@@ -55,22 +55,20 @@ def contents(digests: Iterable[str | None]) -> FixedBytes:
 def listed(row: AnyRow) -> str:
     """A hash of the source's description of a recording: a row of RECORDINGS without its guard, its
     size, and the columns that probing fills in."""
-    later = {name: value for name in _LATER if (value := row.get(name)) is not None}
-    given = {name: row[name] for name in DESCRIBED}
+    described = {name: row.get(name) for name in DESCRIBED}
     if segments := cast("list[SegmentRow] | None", row["segments"]):
-        given["segments"] = [
-            {n: v for n, v in segment.items() if n != "labels" or v} for segment in segments
+        described["segments"] = [
+            {**segment, "labels": segment.get("labels") or None} for segment in segments
         ]
-    return recipe.digest(given | later)
+    return recipe.digest(described)
 
 
 def listed_columns(columns: Mapping[str, Sequence[object]]) -> list[str]:
     """`listed` of each row."""
-    nested = (columns[name] for name in ("segments", *_LATER) if name in columns)
-    if all(values.count(None) == len(values) for values in nested):  # most sources
-        return recipe.digests_of_texts(
-            {name: cast("Sequence[str | bool | None]", columns[name]) for name in DESCRIBED}
-        )
+    count = len(next(iter(columns.values())))
+    if all(columns[name].count(None) == count for name in NESTED if name in columns):
+        texts = {name: columns.get(name, [None] * count) for name in DESCRIBED}  # most sources
+        return recipe.digests_of_texts(cast("dict[str, Sequence[str | bool | None]]", texts))
     return [
         listed(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)
     ]

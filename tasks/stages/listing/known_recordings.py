@@ -35,7 +35,6 @@ PARTS = 3  # lowest bit of the number of its file's parts, up to MOST_PARTS
 MOST_PARTS = 31
 LEAST = 20_000  # recordings; reading fewer is as fast as writing the cache
 BYTES_A_SECOND = 16000  # assumed without a length in the header: 128 kbit/s
-FORMAT = 3
 ROOT = "manifests/shard"
 
 SCHEMA = pa.schema(
@@ -192,7 +191,6 @@ def save(out: Path, recordings: KnownRecordings, index: Index) -> None:
     newest = _newest(index)
     recordings.parts = [newest.get(name, ("", "")) for name in recordings.shards]
     header = {
-        "format": FORMAT,
         "shards": recordings.shards,
         "parts": recordings.parts,
         "seconds": recordings.seconds,
@@ -219,8 +217,6 @@ def _noted(out: Path) -> KnownRecordings:
             continue
         table = tables.from_parquet(data).combine_chunks()
         header = json.loads((table.schema.metadata or {})[b"uttermill"])
-        if header["format"] != FORMAT:
-            continue
         keys = fingerprints.loaded(table["key"].chunk(0))
         others = (table[name].to_numpy() for name in SCHEMA.names[1:])
         parts = [(name, guard) for name, guard in header["parts"]]

@@ -15,7 +15,6 @@ import pyarrow as pa
 from ... import storage
 from ...base.arrays import FixedBytes, Int32s
 from ...base.schema import RECORDINGS, RecordingRow
-from ...recording.guard import adopted
 from ...storage import bounds, sorted_keys, tables
 from . import fingerprints
 
@@ -97,7 +96,6 @@ def merged(old: list[RecordingRow], rows: pa.Table | None, gone: FixedBytes) -> 
 def _redescribed(old: RecordingRow, row: RecordingRow) -> RecordingRow:
     """The row with the source's new description of unchanged bytes: texts, segments."""
     merged = with_probed(row, old)
-    merged["guard"] = adopted(old["guard"], row["guard"])
     if old["error_code"] and not row["error_code"] and (old["content"] is None or _probed(old)):
         merged["error_code"], merged["error_detail"] = old["error_code"], old["error_detail"]
     return merged

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ... import plugins
-from ...base.arrays import Bools, FixedBytes, Int32s, Int64s, UInt8s, UInt64s
+from ...base.arrays import Bools, FixedBytes, Int32s, Int64s, UInt8s
 from ...base.counting import counted
 from ...base.schema import RecordingRow
 from ...plugins import Dataset
 from ...recording import Locator
-from ...recording.guard import LOCAL_GUARD, UNPROVEN, identity
+from ...recording.guard import LOCAL_GUARD
 from ...settings.job import Job
 from ...settings.package import keeps_speakers_apart
 from ...shard_store import manifest
@@ -186,16 +186,8 @@ class _Looking:
             again = (flags & PASSING > 0) | ((flags & MAY_BE_TRIED > 0) & self._again)
             again |= np.isin(columns.keys[known_rows], self._doubted)
             again |= np.isin(known_rows, stale)
-            stored = columns.states[known_rows]
-            untouched = stored == batch.states[knows]
-            adopted = ~untouched
-            if adopted.any():
-                former, unproven = _other_states(batch, knows, adopted)
-                untouched[adopted] = stored[adopted] == unproven
-                adopted[adopted] = stored[adopted] == former
-            same[knows] = (untouched | adopted) & ~again
+            same[knows] = (columns.states[known_rows] == batch.states[knows]) & ~again
             news[knows] = (columns.heads[known_rows] != batch.heads[knows]) | (flags & PRESENT == 0)
-            news[knows] |= adopted
         same &= ~twice
         self.found.reused += int(same.sum())
         redescribed = same & news
@@ -251,17 +243,6 @@ class _Looking:
             failed = row[still & (place >= 0)]
             self.found.failed = np.concatenate([self.found.failed, failed])
             self.found.fresh.add(rows.filter(pa.array(~still)), place[~still])
-
-
-def _other_states(batch: Batch, knows: Bools, chosen: Bools) -> tuple[UInt64s, UInt64s]:
-    """States of some of the known rows of a batch: as earlier releases stored them, without ctime
-    (the new state is stored now); and as stored with an unproven guard."""
-    rows = batch.rows.filter(pa.array(knows)).filter(pa.array(chosen))
-    guards, locators = ([*fingerprints.texts(rows, name)] for name in ("guard", "locator"))
-    unproven = (guard + UNPROVEN for guard in guards)
-    return fingerprints.states(map(identity, guards), locators), fingerprints.states(
-        unproven, locators
-    )
 
 
 def _changed(row: RecordingRow) -> bool:

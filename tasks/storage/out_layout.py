@@ -1,0 +1,69 @@
+"""The layout of an OUT: one number for its files, and for the code that makes what is in them.
+
+    OUT/manifests/layout    the number of the release that wrote OUT, and the last version that
+                            another layout published
+
+Raise LAYOUT when a change to the code alters what a stage stores, how it is stored, or what is
+published: decoding, cutting, resampling, scoring, columns, names. (A change to a plug-in raises its
+VERSION instead, and only what it computes is computed again.) A run on an OUT of another layout
+computes everything once again: it removes the checkpoints, and publishes as if there were no
+versions yet. These stay as they are.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .. import storage
+from ..base.errors import ConfigError
+from ..base.logs import log
+
+LAYOUT = 1
+NAME = "manifests/layout"
+
+
+def differs(out: Path) -> str:
+    """How the layout of an OUT differs from this release's, in words; "" if it does not, or if
+    nothing was written there yet."""
+    written = _written(out)
+    if written[:1] == [str(LAYOUT)] or not (written or storage.of(out).folders(out / "manifests")):
+        return ""
+    number = written[0][:20] if written else "none"
+    return f"{out} has the layout of another release: {number}, not {LAYOUT}"
+
+
+def refuse(out: Path) -> None:
+    """ConfigError for an OUT of another layout; for commands that look at what runs stored."""
+    if sentence := differs(out):
+        raise ConfigError(f"{sentence}; `uttermill run` computes everything in it once again")
+
+
+def foreign_versions(out: Path) -> int:
+    """The number of the last version that another layout published; 0 if there is none."""
+    number = _written(out)[1:2]
+    return int(number[0]) if number and number[0].isdecimal() else 0
+
+
+def begin(out: Path, newest: int) -> None:
+    """Remove the checkpoints of another layout, and note this release's; `newest`: the number of
+    the newest version, 0 without one. Only while holding OUT's lock; after a kill in between, the
+    next run continues."""
+    sentence = differs(out)
+    if sentence:
+        log.warning("%s; everything is computed once again", sentence)
+        store = storage.of(out)
+        for home in (out / "audio", out / "manifests"):  # either may be a link to another disk
+            for name in store.folders(home):
+                store.clear(home / name)
+            for path in store.names(home):
+                if path != out / NAME:
+                    store.remove(path)
+    if sentence or not _written(out):
+        storage.write_atomic(out / NAME, f"{LAYOUT} {newest if sentence else 0}\n".encode())
+
+
+def _written(out: Path) -> list[str]:
+    try:
+        return storage.read(out / NAME).decode(errors="replace").split()
+    except (FileNotFoundError, NotADirectoryError):
+        return []

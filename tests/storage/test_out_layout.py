@@ -1,0 +1,94 @@
+"""An OUT of another layout: a run computes everything once again, and looking commands say so."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.helpers import corpus
+from uttermill.flows import cli
+from uttermill.flows.run import plans
+from uttermill.flows.settings import read
+from uttermill.tasks.storage import out_layout, versions
+
+SETS = ("transcribe.backend.use=fake", "shard.settle_seconds=0")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("layout")
+    corpus.make(home / "in", 3)
+    corpus.run(corpus.job(home))
+    return home
+
+
+@pytest.fixture(params=["0 0\n", None])
+def other(made: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A copy of which another release wrote OUT; the parameter: what its layout's file holds."""
+    shutil.copytree(made, tmp_path / "copy", symlinks=True)
+    note = tmp_path / "copy/out" / out_layout.NAME
+    note.unlink() if request.param is None else note.write_text(request.param)
+    return tmp_path / "copy"
+
+
+def test_a_run_computes_everything_once_again(
+    made: Path, other: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = {path: path.read_bytes() for path in corpus.parts(other / "out", "datasets/v0001")}
+    with caplog.at_level(logging.WARNING, "uttermill"):
+        published, counts = corpus.run(corpus.job(other))
+    [said] = [message for message in caplog.messages if "layout" in message]
+    assert said.endswith(f", not {out_layout.LAYOUT}; everything is computed once again")
+    assert {
+        name: computed for name, (computed, reused) in counts.items() if not reused
+    } == dict.fromkeys(corpus.STAGES, 3)
+    assert published.path.name == "v0002"
+    assert old == {path: path.read_bytes() for path in old}, "the old version stays as it is"
+    first, again = corpus.content(made / "out/datasets/v0001"), corpus.content(published.path)
+    clips = {name for name in first if name.startswith("wenet/")}
+    assert clips
+    assert {name: again[name] for name in clips} == {name: first[name] for name in clips}
+    assert corpus.run(corpus.job(other))[1] == dict.fromkeys(corpus.STAGES, (0, 3))
+
+
+@pytest.mark.parametrize("command", ["status", "ledger", "what-if", "report", "prune"])
+def test_looking_commands_say_so(
+    other: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (other / "out/runs").mkdir(exist_ok=True)
+    assert cli.main([command, str(other / "out")]) == 2
+    said = capsys.readouterr().err
+    assert "has the layout of another release" in said
+    assert "`uttermill run` computes everything in it once again" in said
+
+
+def test_a_plan_says_so(other: Path) -> None:
+    plan = plans.of(read(None, [str(other / "in")], str(other / "out"), SETS))
+    assert "has the layout of another release" in plan["layout"]
+    assert plan["stages"]["filter"]["reuse"] == 0 < plan["stages"]["filter"]["compute"]
+    assert plan["hours_again"] == plan["stages"]["filter"]["hours"] > 0
+
+
+def test_no_version_of_another_layout_is_continued(other: Path) -> None:
+    out = other / "out"
+    out_layout.begin(out, versions.next_number(out) - 1)
+    assert versions.newest(out) is None
+    assert versions.next_number(out) == 2
+    assert [path.name for path in versions.all_of(out)] == ["v0001"]
+
+
+def test_an_out_of_this_layout_is_left_alone(made: Path) -> None:
+    before = [*corpus.parts(made / "out")]
+    out_layout.begin(made / "out", 1)
+    assert [*corpus.parts(made / "out")] == before
+    assert versions.newest(made / "out") == made / "out/datasets/v0001"
+    out_layout.refuse(made / "out")
+
+
+def test_a_new_out_has_a_layout_before_its_first_checkpoint(tmp_path: Path) -> None:
+    assert not out_layout.differs(tmp_path)
+    out_layout.begin(tmp_path, 0)
+    assert (tmp_path / out_layout.NAME).read_text() == f"{out_layout.LAYOUT} 0\n"

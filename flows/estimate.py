@@ -20,10 +20,11 @@ from ..tasks.insight.estimating import forecast, sample, sample_results
 from ..tasks.insight.estimating.forecast import Costs, Forecast, Sizes
 from ..tasks.insight.estimating.sample import Member
 from ..tasks.plugins import trusted
-from ..tasks.publish.writing import shards as output_shards
 from ..tasks.runs import shard_chain
 from ..tasks.runs.executor import Executor, Observer
+from ..tasks.runs.publish import CHECK, WRITE
 from ..tasks.settings.job import Done, Job, Spent
+from ..tasks.stages.call import Call, of_shards
 from ..tasks.stages.stage import PER_SHARD
 from ..tasks.storage import lock, out_layout, versions
 from . import prepare
@@ -135,7 +136,8 @@ def known_results(
         names = frozenset(m.recording for shard in asked for m in sampled.get(shard, ()))
         calls.append((job, asked, names))
     seen: dict[str, sample_results.SampleResult] = {}
-    for results in executor.map(sample_results.known, calls):
+    reading = Call("package", "known", sample_results.known, of_shards(AT_ONCE))
+    for results in executor.map(reading, calls):
         seen.update(results)
     return seen
 
@@ -211,16 +213,17 @@ def packaged(
     rows, part = sample_results.manifest_bytes(job, shards)
     published = linked(job)
     formats: dict[str, float] = {}
+    planning = Call("package", "plan", sample_results.plan, of_shards(len(shards)))
     try:
-        planned = executor.call(sample_results.plan, only, shards, staging)
+        planned = executor.call(planning, only, shards, staging)
         if planned["seconds"]:
             numbers = [(job, staging, number) for number in planned["shards"]]
             since = executor.metrics.table().num_rows
             alone = executor.metrics.table()["wall_seconds"][since - 1].as_py()
             kept = sum(seen[m.recording].kept for m in chosen if m.recording in seen)
             costs.gather = alone / max(kept, planned["seconds"])
-            executor.map(output_shards.write, numbers)
-            executor.map(output_shards.check, numbers)
+            executor.map(WRITE, numbers)
+            executor.map(CHECK, numbers)
             walls = executor.metrics.table().slice(since)["wall_seconds"]
             costs.package = (pc.sum(walls).as_py() or 0.0) / planned["seconds"]
             sizes = {**sample_results.bytes_of(staging), "tables": planned["tables"]}

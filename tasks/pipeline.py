@@ -233,7 +233,7 @@ def _sharded(job: Job, executor: Executor, scratch: Path, begun: Begun) -> Shard
         for path, count in survey.fresh.files
         for low in range(0, count, step)
     ]
-    results = executor.map(shard.probe, batches) if batches else []
+    results = executor.map(shard.PROBE, batches) if batches else []
     once.forget()
     seconds = shard.commit(job, survey, results, index)
     if survey.used_scratch:

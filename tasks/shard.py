@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from heapq import nsmallest
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,7 @@ from .recording import unreachable
 from .settings.job import Job
 from .shard_store import manifest, passing
 from .shard_store.index import Index
+from .stages.call import Call, Limits
 from .stages.contract import OfRecording
 from .stages.listing import (
     copies,
@@ -40,6 +42,8 @@ from .stages.listing.survey import Survey as Survey
 from .stages.listing.survey import as_known as as_known
 from .stages.listing.survey import survey as survey
 from .storage import tables
+
+PROBE_SECONDS, PROBE_EACH = 20.0, 2.0  # s of a call, and each recording
 
 
 def probe(job: Job, listing: Path, low: int, high: int, isolate: bool = False) -> Path:
@@ -59,6 +63,22 @@ def probe(job: Job, listing: Path, low: int, high: int, isolate: bool = False) -
     rows = [row for rows in results for row in rows]
     row_files.save(pa.Table.from_pylist(rows, schema=LISTED), target)
     return target
+
+
+def probe_deadline(limits: Limits, isolated: bool, args: tuple[Any, ...]) -> float:
+    """Headers are read in milliseconds. If a batch misses its deadline, its recordings are probed
+    one by one: one that hangs costs 1.2 times `item_timeout` by the defaults, and a batch that was
+    only slow still succeeds."""
+    from .stages import isolate as isolation
+
+    recordings: int = args[3] - args[2]
+    if isolated:
+        return (isolation.START + limits.item) * recordings
+    batch = PROBE_SECONDS + PROBE_EACH * recordings
+    return min(batch, max(limits.item / 2, PROBE_SECONDS), limits.item)
+
+
+PROBE = Call("shard", "probe", probe, probe_deadline)
 
 
 def commit(job: Job, surveyed: Survey, results: Sequence[Path], index: Index) -> dict[str, float]:

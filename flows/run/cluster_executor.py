@@ -1,23 +1,14 @@
 """Runs the pipeline's calls on the cluster of a run, each within its deadline.
 
-Deadlines are in wall seconds; the worker of a call that misses its own is restarted.
-
-    a stage of a shard item_timeout + timeout_factor x its audio write, check item_timeout +
-    timeout_factor x the audio of a tar probe 20 s, and 2 s a recording, but half of item_timeout at
-    most (all of it, up to 20 s: a worker's first call loads libraries) decide, plan item_timeout,
-    and 30 s a shard link item_timeout + timeout_factor x the audio of the tars of a part
-
-A probe reads headers and hashes bytes. When a batch misses its deadline, its recordings are probed
-one by one, each with `item_timeout`: a recording that hangs costs little more than that (1.2 times,
-by the defaults), and a batch that was only slow still succeeds. Applying rules to a shard's
-utterances takes seconds, even for a shard of 24 h; planning a million clips takes 12 s
-(`tests.bench.plan_million`).
+Deadlines are in wall seconds; the worker of a call that misses its own is restarted. A stage of a
+shard has `item_timeout`, and `timeout_factor` for each second of its audio; other calls say how
+long they may take (`tasks.stages.call`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from inspect import signature
@@ -28,12 +19,10 @@ from ...tasks import storage
 from ...tasks.accounting.metrics import Place, Trace
 from ...tasks.base.logs import log
 from ...tasks.plugins import engines, gpu
-from ...tasks.publish.outcomes.shard_batches import ShardBatch
-from ...tasks.publish.writing import table_parts
-from ...tasks.runs.executor import Chain, Result
+from ...tasks.runs.executor import Chain
 from ...tasks.settings.job import Cost, Done, Job
 from ...tasks.shard_store import model_answers
-from ...tasks.stages import isolate
+from ...tasks.stages.call import Call, Limits, Result
 from ...tasks.stages.cost import CostMeter
 from ...tasks.storage import write_atomic
 from ..cluster import worker, worker_counts
@@ -47,12 +36,6 @@ from .metrics import Metrics, place_of
 
 MOST_WAITING = 100  # shards in progress beyond one for each worker: each has a thread
 DASK_REPORT = "dask-performance.html"
-HOUR = 3600.0
-PROBE, PROBE_EACH = 20.0, 2.0  # s of a batch, and of each recording in it
-SHARD_EACH = 30.0  # s of a shard
-#: Steps whose second argument names work shards, and those that read or write a tar.
-STEPS_OF_SHARDS = ("decide", "plan")
-STEPS_OF_TARS = ("write", "check", "link")
 ONE_BY_ONE = 100  # factor for a shard whose items may each use up a time-out of their own
 
 
@@ -113,6 +96,7 @@ class ClusterExecutor:
         self.settings = settings
         self.metrics = metrics if metrics is not None else Metrics()
         self.dispatcher = Dispatcher(cluster)
+        self._limits = Limits(settings.item_timeout, settings.timeout_factor)
         #: Results, by stage and shard, of stages that ran in the call of the stage before them.
         self._ahead: dict[tuple[str, str], Done | Exception] = {}
 
@@ -128,13 +112,13 @@ class ClusterExecutor:
             return job.scratch / "listing"
         return job.out / "manifests" / ".listing" / job.scratch.name
 
-    def call(self, work: Callable[..., Result], *args: object) -> Result:
+    def call(self, call: Call[Result], *args: object) -> Result:
         # A run with nothing to do starts no worker.
         if self.cluster.started:
-            return self._on_worker(work, args)
+            return self._on_worker(call, args)
         with CostMeter() as meter:
-            result = work(*args)
-        self.metrics.here(work, meter.cost, args)
+            result = call.work(*args)
+        self.metrics.here(call, meter.cost, args)
         return result
 
     def kind(self, name: str, job: Job) -> str:
@@ -180,7 +164,7 @@ class ClusterExecutor:
             job,
             shard,
             seconds,
-            within=partial(deadline_of_audio, self.settings, seconds),
+            within=partial(deadline_of_stage, self._limits, seconds),
             name=f"{names[0]} of {shard}",
             kind=kind,
             trace=trace,
@@ -190,21 +174,21 @@ class ClusterExecutor:
             self._ahead[name, shard] = ended
         return first
 
-    def map(self, work: Callable[..., Result], args: Sequence[tuple[object, ...]]) -> list[Result]:
-        call = partial(self._on_worker, work)
+    def map(self, call: Call[Result], args: Sequence[tuple[object, ...]]) -> list[Result]:
+        run = partial(self._on_worker, call)
         width = partial(self.cluster.count, CPU)
-        return map_chains(args, call, width, self.dispatcher.cancel)
+        return map_chains(args, run, width, self.dispatcher.cancel)
 
-    def _on_worker(self, work: Callable[..., Result], args: tuple[object, ...]) -> Result:
-        place, trace = place_of(work, args, CPU), Trace()
+    def _on_worker(self, call: Call[Result], args: tuple[object, ...]) -> Result:
+        place, trace = place_of(call, args, CPU), Trace()
         try:
             ended: tuple[Result, Cost] = self.dispatcher.run(
                 worker.run_call,
-                work,
+                call.work,
                 *args,
-                within=partial(deadline_of_call, self.settings, place.step, args),
-                isolates="isolate" in signature(work).parameters,
-                name=work.__name__,
+                within=lambda isolated: call.deadline(self._limits, isolated, args),
+                isolates="isolate" in signature(call.work).parameters,
+                name=f"{call.stage} {call.step}",
                 trace=trace,
             )
         except Exception as error:
@@ -254,34 +238,7 @@ def _write_dask_report(client: Any, start: float, samples: int, path: Path) -> N
         log.warning("no performance report was written: %s", error)
 
 
-def _work_shards(argument: Any) -> int:
-    """Number of work shards in the argument of a call: names of shards, or groups of them."""
-    if isinstance(argument, ShardBatch):
-        return len(argument.shards)
-    return sum(len(part.shards) if isinstance(part, ShardBatch) else 1 for part in argument)
-
-
-def deadline_of_audio(settings: ClusterSettings, seconds: float, isolated: bool) -> float:
-    """Deadline of a call that handles `seconds` of audio. `isolated`: its items run one by one, and
+def deadline_of_stage(limits: Limits, seconds: float, isolated: bool) -> float:
+    """Deadline of a stage of a shard with so much audio. `isolated`: its items run one by one, and
     the isolation itself ends those that hang."""
-    shared = settings.item_timeout + settings.timeout_factor * seconds
-    return shared * ONE_BY_ONE if isolated else shared
-
-
-def deadline_of_call(
-    settings: ClusterSettings, step: str, args: Sequence[Any], isolated: bool = False
-) -> float:
-    """Deadline of a call that is not a stage, by its step and arguments."""
-    item = settings.item_timeout
-    if step == "probe":
-        recordings = int(args[3]) - int(args[2])
-        if isolated:
-            return (isolate.START + item) * recordings
-        return min(PROBE + PROBE_EACH * recordings, max(item / 2, PROBE), item)
-    if step in STEPS_OF_SHARDS:
-        return item + SHARD_EACH * _work_shards(args[1])
-    job = next((arg for arg in args if isinstance(arg, Job)), None)
-    hours = job.package.tar_hours if job is not None and step in STEPS_OF_TARS else 0.0
-    if step == "link" and job is not None:
-        hours *= table_parts.tars_of_part(job.package)
-    return deadline_of_audio(settings, hours * HOUR, isolated)
+    return limits.of_audio(seconds) * (ONE_BY_ONE if isolated else 1)

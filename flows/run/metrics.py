@@ -4,10 +4,11 @@ at the end."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,31 +18,11 @@ from ...tasks.base.json_types import JsonObject
 from ...tasks.base.logs import log
 from ...tasks.base.schema import METRICS, MetricRow
 from ...tasks.settings.job import Cost, Done
+from ...tasks.stages.call import Call
 from ...tasks.storage import owners
 
 SHOWN = 3  # stragglers that are printed
 BATCH = 4096  # rows held as Python objects
-
-
-#: Stage and step of the pipeline's other calls, by module and name.
-STEPS = {
-    "uttermill.tasks.stages.listing.once.list_branches": ("shard", "list"),
-    "uttermill.tasks.shard.probe": ("shard", "probe"),
-    "uttermill.tasks.package.gather": ("package", "gather"),
-    "uttermill.tasks.publish.outcomes.batch_outcomes.decide": ("package", "decide"),
-    "uttermill.tasks.publish.choosing.next_version.choose": ("package", "choose"),
-    "uttermill.tasks.publish.outcome_parts.note": ("package", "note"),
-    "uttermill.tasks.publish.ledger.layout.plan": ("package", "ledger"),
-    "uttermill.tasks.publish.ledger.ledger_parts.write": ("package", "ledger"),
-    "uttermill.tasks.publish.ledger.ledger_parts.link": ("package", "ledger"),
-    "uttermill.tasks.publish.writing.table_parts.scatter": ("package", "scatter"),
-    "uttermill.tasks.publish.writing.table_parts.write": ("package", "part"),
-    "uttermill.tasks.publish.writing.shards.link": ("package", "link"),
-    "uttermill.tasks.publish.writing.shards.write": ("package", "write"),
-    "uttermill.tasks.publish.writing.shards.check": ("package", "check"),
-    "uttermill.tasks.insight.estimating.sample_results.known": ("package", "known"),
-    "uttermill.tasks.insight.estimating.sample_results.plan": ("package", "plan"),
-}
 
 
 class Metrics:
@@ -62,9 +43,9 @@ class Metrics:
         """Record another call that has returned."""
         self._add(metrics.row(place, trace, cost))
 
-    def here(self, work: Callable[..., object], cost: Cost, args: tuple[object, ...] = ()) -> None:
+    def here(self, call: Call[Any], cost: Cost, args: tuple[object, ...] = ()) -> None:
         """Record a call that was made in this process."""
-        self.call(place_of(work, args, ""), Trace(cost.started, 1), cost)
+        self.call(place_of(call, args, ""), Trace(cost.started, 1), cost)
 
     def failed(self, place: Place, trace: Trace, error: BaseException) -> None:
         self._add(metrics.row(place, trace, None, error=type(error).__name__))
@@ -128,7 +109,6 @@ def lines(stragglers: list[metrics.Straggler]) -> list[str]:
     return [*sentences, f"{more} more are in metrics.parquet."] if more > 0 else sentences
 
 
-def place_of(work: Callable[..., object], args: tuple[object, ...], kind: str) -> Place:
-    """Stage and step of a call that is not a stage, for its metrics and its deadline."""
-    stage, step = STEPS.get(f"{work.__module__}.{work.__name__}", ("", work.__name__))
-    return Place(stage, step, "-".join(str(n) for n in args if type(n) is int), kind)
+def place_of(call: Call[Any], args: tuple[object, ...], kind: str) -> Place:
+    """The place of a call that is not a stage; its numbers stand for the shard."""
+    return Place(call.stage, call.step, "-".join(str(n) for n in args if type(n) is int), kind)

@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ..settings.job import Cost, Done, Job
 from ..stages import stage
+from ..stages.call import Call, Result
 from ..stages.cost import CostMeter
 from .results import Published, Sharded
 
 Step = TypeVar("Step", Sharded, Done, Published)
-Result = TypeVar("Result")
 Chain = Callable[[str], list[Done]]  # of a shard
 
 
 class Executor(Protocol):
     """Runs work on workers. Arguments and results survive pickling."""
 
-    def call(self, work: Callable[..., Result], *args: object) -> Result:
-        """Run `work(*args)` somewhere."""
+    def call(self, call: Call[Result], *args: object) -> Result:
+        """Run `call.work(*args)` somewhere."""
 
     def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:
         """Run one stage for one shard of so much audio, surviving crashes and hangs."""
 
-    def map(self, work: Callable[..., Result], args: Sequence[tuple[object, ...]]) -> list[Result]:
-        """Run `work` for each tuple of arguments, results in order."""
+    def map(self, call: Call[Result], args: Sequence[tuple[object, ...]]) -> list[Result]:
+        """Run `call.work` for each tuple of arguments, results in order."""
 
     def chains(self, shards: Sequence[str], chain: Chain) -> list[list[Done]]:
         """Run `chain` for each shard, many at once if there is room; they begin in this order, and
@@ -40,14 +40,14 @@ class Executor(Protocol):
 class Here:
     """Everything in this process: for tests, debuggers and notebooks."""
 
-    def call(self, work: Callable[..., Result], *args: object) -> Result:
-        return work(*args)
+    def call(self, call: Call[Result], *args: object) -> Result:
+        return call.work(*args)
 
     def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:
         return stage.run(name, job, shard)
 
-    def map(self, work: Callable[..., Result], args: Sequence[tuple[object, ...]]) -> list[Result]:
-        return [work(*arguments) for arguments in args]
+    def map(self, call: Call[Result], args: Sequence[tuple[object, ...]]) -> list[Result]:
+        return [call.work(*arguments) for arguments in args]
 
     def chains(self, shards: Sequence[str], chain: Chain) -> list[list[Done]]:
         return [chain(shard) for shard in shards]
@@ -112,20 +112,20 @@ class Alone:
         self,
         most_seconds: float,
         begun: LastBegun,
-        ran: Callable[[Callable[..., object], Cost], None],
+        ran: Callable[[Call[Any], Cost], None],
     ) -> None:
         self._most, self._begun, self._ran = most_seconds, begun, ran
 
-    def call(self, work: Callable[..., Result], *args: object) -> Result:
+    def call(self, call: Call[Result], *args: object) -> Result:
         if self._begun.stage != "package" or self._begun.seconds > self._most:
             raise WorkersNeeded
         with CostMeter() as meter:
-            result = work(*args)
-        self._ran(work, meter.cost)
+            result = call.work(*args)
+        self._ran(call, meter.cost)
         return result
 
-    def map(self, work: Callable[..., Result], args: Sequence[tuple[object, ...]]) -> list[Result]:
-        return [self.call(work, *arguments) for arguments in args]
+    def map(self, call: Call[Result], args: Sequence[tuple[object, ...]]) -> list[Result]:
+        return [self.call(call, *arguments) for arguments in args]
 
     def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:
         raise WorkersNeeded

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from .. import package, storage
 from ..base.errors import CorruptManifest, MillError
@@ -24,9 +25,35 @@ from ..publish.writing import shards as output_shards
 from ..publish.writing import table_parts as parts
 from ..settings.job import Done, Job
 from ..shard_store import manifest
+from ..stages.call import Call, Limits, of_shards
 from ..storage import publication, versions
 from .executor import Executor
 from .results import Published
+
+HOUR = 3600.0
+
+
+def _of_batch(limits: Limits, isolated: bool, args: tuple[Any, ...]) -> float:
+    batch: ShardBatch = args[1]
+    return of_shards(len(batch.shards))(limits, isolated, args)
+
+
+def _of_tar(limits: Limits, isolated: bool, args: tuple[Any, ...]) -> float:
+    job: Job = args[0]
+    return limits.of_audio(job.package.tar_hours * HOUR)
+
+
+def _of_part(limits: Limits, isolated: bool, args: tuple[Any, ...]) -> float:
+    job: Job = args[0]
+    return limits.of_audio(job.package.tar_hours * HOUR * parts.tars_of_part(job.package))
+
+
+DECIDE = Call("package", "decide", batch_outcomes.decide, _of_batch)
+SCATTER = Call("package", "scatter", parts.scatter, _of_part)
+PART = Call("package", "part", parts.write, _of_part)
+LINK = Call("package", "link", output_shards.link, _of_part)
+WRITE = Call("package", "write", output_shards.write, _of_tar)
+CHECK = Call("package", "check", output_shards.check, _of_tar)
 
 
 def publish(
@@ -46,10 +73,7 @@ def publish(
         storage.of(scratch).clear(scratch)
         keys = state.keys()
         batches = shard_batches.of_shards(job, {shard: keys[shard] for shard in shards})
-        executor.map(
-            batch_outcomes.decide,
-            [(job, batch) for batch in shard_batches.missing(batches, job.out)],
-        )
+        executor.map(DECIDE, [(job, batch) for batch in shard_batches.missing(batches, job.out)])
         laps.end("decide")
         gathered = gather(job, batches, executor, scratch, state.names_hash())
         storage.of(scratch).clear(scratch)
@@ -101,12 +125,12 @@ def _write(
     of those that were written."""
     staging = storage.place(gathered.staging)
     parts = [part.number for part in gathered.parts if not part.file]  # else linked as a whole
-    unlinked = executor.map(output_shards.link, [(job, staging, part) for part in parts])
+    unlinked = executor.map(LINK, [(job, staging, part) for part in parts])
     planned = plan.numbered(staging)
     written = [number for numbers in unlinked for number in numbers]
-    executor.map(output_shards.write, [(job, staging, number) for number in written])
+    executor.map(WRITE, [(job, staging, number) for number in written])
     laps.end("write")
-    executor.map(output_shards.check, [(job, staging, number) for number in written])
+    executor.map(CHECK, [(job, staging, number) for number in written])
     laps.end("verify")
     return planned, written
 
@@ -136,28 +160,31 @@ def gather(
     """Everything of the next version but its output shards, staged: what `package.gather` says of
     it, and `tables`, the digests of its tables' files. `manifests`: see `outcome_parts.note`."""
     shard_batches.list_in(scratch, batches)
-    chosen = executor.call(next_version.choose, job, scratch)
-    executor.call(outcome_parts.note, job, scratch, manifests)
+    whole = of_shards(sum(len(batch.shards) for batch in batches))
+    chosen = executor.call(Call("package", "choose", next_version.choose, whole), job, scratch)
+    executor.call(Call("package", "note", outcome_parts.note, whole), job, scratch, manifests)
     newest = versions.newest(job.out)
     staging = versions.stage(job.out, versions.next_number(job.out))
-    ledger = executor.call(ledger_layout.plan, job, scratch)
+    ledger = executor.call(Call("package", "ledger", ledger_layout.plan, whole), job, scratch)
     executor.map(
-        ledger_parts.write, [(job, scratch, some, staging, newest) for some in ledger.calls]
+        Call("package", "ledger", ledger_parts.write, whole),
+        [(job, scratch, some, staging, newest) for some in ledger.calls],
     )
-    linked = enumerate(ledger_parts.linking(ledger.links))
-    executor.map(ledger_parts.link, [(job, scratch, *link, staging) for link in linked])
+    executor.map(
+        Call("package", "ledger", ledger_parts.link, whole),
+        [(job, scratch, *link, staging) for link in enumerate(ledger_parts.linking(ledger.links))],
+    )
+    gathering = Call("package", "gather", package.gather, whole)
     damaged: list[str] = []
     while True:
         gathered: package.Gathered = executor.call(
-            package.gather, job, scratch, staging, chosen, ledger.fingerprint, damaged
+            gathering, job, scratch, staging, chosen, ledger.fingerprint, damaged
         )
         if not gathered.new:
             return gathered
-        executor.map(parts.scatter, [(job, number, scratch) for number in gathered.needed])
+        executor.map(SCATTER, [(job, number, scratch) for number in gathered.needed])
         planned = gathered.parts
-        written = executor.map(
-            parts.write, [(job, part, scratch, staging, newest) for part in planned]
-        )
+        written = executor.map(PART, [(job, part, scratch, staging, newest) for part in planned])
         unread = {
             name for result in written if isinstance(result, parts.Damaged) for name in result.files
         }

@@ -14,6 +14,7 @@ from tests.helpers import memory
 from uttermill.tasks.base import process_memory
 from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings.job import Job
+from uttermill.tasks.stages.call import Call
 
 MIB = 2**20
 
@@ -54,10 +55,11 @@ class Measured(Here):
         self.scratch = scratch
         self.spent: dict[str, Spent] = {}
 
-    def call(self, work: Callable[..., Any], *args: Any) -> Any:
-        return self.map(work, [args])[0]
+    def call(self, call: Call[Any], *args: Any) -> Any:
+        return self.map(call, [args])[0]
 
-    def map(self, work: Callable[..., Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def map(self, call: Call[Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
+        work = call.work
         name = f"{work.__module__.rpartition('.')[2]}.{work.__name__}"
         spent = self.spent.setdefault(name, Spent())
         waiting: list[Future[Any]] = [self.pool.submit(measured, work, each) for each in args]

@@ -29,6 +29,7 @@ from tests.bench._measured import MIB, Measured, Spent, measured
 from uttermill.tasks.runs import publish
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.stages.call import Call
 
 Line = dict[str, Any]
 
@@ -158,7 +159,7 @@ def steps(options: argparse.Namespace, out: Path) -> Iterator[Line]:
         caller = Measured(options.workers, scratch)
         step = 20
         ranges = [(job, low, min(step, total - low)) for low in range(have, total, step)]
-        caller.map(make, ranges)
+        caller.map(Call("shard", "make", make), ranges)
         caller.pool.shutdown()
         yield _line("make", total, *caller.spent.values())
         have = total

@@ -149,6 +149,7 @@ def measured(
     from uttermill.tasks.runs import shard_chain
     from uttermill.tasks.settings.job import Done, Job
     from uttermill.tasks.shard_store import manifest
+    from uttermill.tasks.stages.call import Call
 
     worker.run_stages = _width_workers.run_stages  # type: ignore[assignment]
     out, scratch = home / "out", home / "scratch"
@@ -173,7 +174,7 @@ def measured(
         with opened(job, settings, Metrics(), out) as (executor, progress):
             assert isinstance(progress, Progress)
             observer = TaskRunObserver(job, progress)
-            executor.call(os.getpid)  # nothing has started: stays here
+            executor.call(Call("shard", "pid", os.getpid))  # nothing has started: stays here
             began = time.monotonic()
             assert executor.cluster.client is not None
             admitted.append(time.monotonic() - began)

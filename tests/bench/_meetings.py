@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.signal import fftconvolve
 
-from tests.bench._conversations import FRAME, Conversation, Floats, Piece
-from tests.bench._conversations import Asked as Wish
+from tests.helpers.conversations import FRAME, Conversation, Floats, Piece
+from tests.helpers.conversations import Asked as Wish
 from uttermill.tasks.base.arrays import RATE
 
 

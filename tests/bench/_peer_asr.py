@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 import soundfile as sf
 
 from tests.bench import long_clips, long_recordings, speech_mixtures
-from tests.bench.corpus_speech import RATE, read
 from tests.bench.speech_mixtures import Mixture
+from tests.helpers.corpus_speech import RATE, read
 
 TALK = "talk en"
 CLIPS = 60

@@ -10,7 +10,7 @@ import av
 import numpy as np
 import soxr
 
-from tests.bench.corpus_speech import RATE, Floats, read, transcribed
+from tests.helpers.corpus_speech import RATE, Floats, read, transcribed
 from uttermill.flows.demo.corpus import encode
 
 #: Extension, subtype, rate in Hz, channels of the hour's files, in turn.

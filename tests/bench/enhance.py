@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import soxr
 
-from tests.bench.corpus_speech import RATE, Floats, read, transcribed
+from tests.helpers.corpus_speech import RATE, Floats, read, transcribed
 from tests.helpers.fetched import lacks
 from uttermill.tasks import plugins, resample
 from uttermill.tasks.asr import SpeechClip

@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 import soundfile as sf
 
 from tests.bench import speech_mixtures
-from tests.bench.corpus_speech import read
 from tests.bench.speech_mixtures import RATE, Mixture, Sentence
 from tests.helpers import corpus as small
+from tests.helpers.corpus_speech import read
 from uttermill.tasks import pipeline, transcribe
 from uttermill.tasks.settings import FilterSettings, TranscribeSettings
 

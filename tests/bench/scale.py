@@ -3,7 +3,7 @@
     python -m tests.bench.scale 100000 [--nights 3] [--share 0.003] [--workers 2] [--json]
                                        [--out DIR] [--only STEP ...] [--set a.b=c ...]
 
-It makes a synthetic OUT of that many utterances (`_scale_out.py`), publishes a version, adds
+It makes a synthetic OUT of that many utterances (`synthetic_out.py`), publishes a version, adds
 `share` of them each night, and runs the commands, each in a process of its own. No audio is read or
 written. Prints one line for each step; `rss_mb` is that of the largest process, `cpu_seconds` the
 sum of all.
@@ -24,8 +24,8 @@ from typing import Any
 
 import yaml
 
-from tests.bench import _scale_out
 from tests.bench._measured import MIB, Measured, Spent, measured
+from tests.helpers import synthetic_out
 from uttermill.tasks.runs import publish
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
@@ -37,14 +37,14 @@ Line = dict[str, Any]
 def make(job: Job, first: int, shards: int) -> int:
     """Checkpoints of some shards."""
     for number in range(first, first + shards):
-        _scale_out.make(job, number)
+        synthetic_out.make(job, number)
     return shards
 
 
 def package(job: Job, workers: int, scratch: Path) -> tuple[dict[str, Spent], bool]:
     """Everything after the chains of a run; what each function cost on the workers."""
     caller = Measured(workers, scratch)
-    shards, state = _scale_out.chained(job)
+    shards, state = synthetic_out.chained(job)
     published = publish.publish(job, shards, caller, scratch, state)
     caller.pool.shutdown()
     return caller.spent, published.new
@@ -151,9 +151,9 @@ def steps(options: argparse.Namespace, out: Path) -> Iterator[Line]:
     for each in options.set:
         name, _, value = each.partition("=")
         chosen[name.removeprefix("package.")] = yaml.safe_load(value)
-    job = _scale_out.job(out, chosen)
+    job = synthetic_out.job(out, chosen)
     scratch = out.parent / "scratch"
-    total = _scale_out.shards_for(options.utterances)
+    total = synthetic_out.shards_for(options.utterances)
     have = len(manifest.shards(out))
     if have < total:
         caller = Measured(options.workers, scratch)
@@ -201,7 +201,7 @@ def _packaged(name: str, shards: int, job: Job, workers: int, scratch: Path) -> 
 def _line(step: str, shards: int, spent: Spent) -> Line:
     return {
         "step": step,
-        "utterances": shards * _scale_out.SHARD * _scale_out.UTTERANCES,
+        "utterances": shards * synthetic_out.SHARD * synthetic_out.UTTERANCES,
         "cpu_seconds": round(spent.cpu, 2),
         "rss_mb": round(spent.rss / MIB),
     }

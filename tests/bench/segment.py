@@ -26,9 +26,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.bench import _cut_ways, _mixture, _real_recordings, _sentences
 from tests.bench._cut_table import Clock, Table
-from tests.bench._mixture import Made
+from tests.helpers import cut_mixture, cut_sentences, cut_ways, real_recordings
+from tests.helpers.cut_mixture import Made
 
 HOUR = Made("prelude", minutes=60, levels=(-35, -20), pauses=(0.3, 12), sounds=0.4, seed=20)
 COMMANDS = partial(Made, count=110, shortest=2.0, longest=9.0, seed=6)
@@ -56,11 +56,11 @@ def mixtures(minutes: float) -> list[Made]:
 
 def stream(corpus: Path, minutes: float, answers: Any) -> None:
     """Stream a recording of so many minutes through the segmenter, in a process of its own."""
-    sentences, sounds = _sentences.load(corpus), _mixture.other_sounds(corpus)
-    recording = _mixture.plan(Made("stream", minutes=minutes, sounds=0.3), sentences, sounds)
+    sentences, sounds = cut_sentences.load(corpus), cut_mixture.other_sounds(corpus)
+    recording = cut_mixture.plan(Made("stream", minutes=minutes, sounds=0.3), sentences, sounds)
     before, clock = _memory_mb("VmRSS"), Clock()
     Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
-    clock.run(_cut_ways.ours(), recording.blocks())
+    clock.run(cut_ways.ours(), recording.blocks())
     answers.put((recording.frames / 100, clock.spent, _memory_mb("VmHWM") - before))
 
 
@@ -96,23 +96,23 @@ def main() -> None:
     if args.corpus is None:
         parser.error("give UTTERMILL_CORPUS or --corpus")
     asked = tuple(args.only or ("",))
-    sentences, sounds = _sentences.load(args.corpus), _mixture.other_sounds(args.corpus)
+    sentences, sounds = cut_sentences.load(args.corpus), cut_mixture.other_sounds(args.corpus)
     table = Table()
     for made in mixtures(args.minutes):
         if made.name.startswith(asked):
-            table.add(_mixture.plan(made, sentences, sounds), made.name)
+            table.add(cut_mixture.plan(made, sentences, sounds), made.name)
     if "sounds alone".startswith(asked):
-        table.add(_mixture.sounds_alone(sounds), "sounds alone")
+        table.add(cut_mixture.sounds_alone(sounds), "sounds alone")
     if "after an hour".startswith(asked):
-        prelude = _mixture.plan(HOUR, sentences, sounds)
+        prelude = cut_mixture.plan(HOUR, sentences, sounds)
         for made in mixtures(args.minutes)[:1]:
-            whole = _mixture.after(prelude, _mixture.plan(made, sentences, sounds))
+            whole = cut_mixture.after(prelude, cut_mixture.plan(made, sentences, sounds))
             table.add(whole, f"after an hour: {made.name}", prelude.frames)
     table.total()
     for path in sorted((args.corpus / "long").iterdir()):
         name = f"long/{path.name}"
         if path.suffix != ".jsonl" and name.startswith(asked):
-            table.add(_real_recordings.real(path), name)
+            table.add(real_recordings.real(path), name)
     found = table.as_json()
     speeds = found["times_real_time"].items()
     print("\n" + ", ".join(f"{way} {speed:.0f} x real time" for way, speed in speeds))

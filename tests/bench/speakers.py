@@ -4,8 +4,8 @@
     UTTERMILL_CORPUS=… python -m tests.bench.speakers --meetings [--count 5] [--hop S] [--json]
 
 Conversations of 2 to 6 of the corpus's 137 readers, 10 s to 4 min, with 0 to 20 % overlap, noise at
-10 dB, and music between turns (`_conversations.py`); one of `--long` minutes, without noise. DER is
-NIST's with 0.25 s on each side of a boundary (`_turn_scores.py`). Pieces are the stretches of one
+10 dB, and music between turns (`conversations.py`); one of `--long` minutes, without noise. DER is
+NIST's with 0.25 s on each side of a boundary (`turn_scores.py`). Pieces are the stretches of one
 speaker that recordings are cut at, of 1 s and more; the guard leaves out pieces whose halves'
 cosine (`speaker_purity`) is below 0.3. The number of speakers is compared with all who utter a
 sound, and with those who speak 0.5 s or more alone: who speaks only while others do has no voice of
@@ -34,8 +34,9 @@ import soxr
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from tests.bench import _conversations, _meetings, _turn_scores
-from tests.bench._conversations import Asked, Conversation, Floats
+from tests.bench import _meetings
+from tests.helpers import conversations, turn_scores
+from tests.helpers.conversations import Asked, Conversation, Floats
 from tests.helpers.sounding import by_ffmpeg
 from uttermill.tasks import audio
 from uttermill.tasks.audio import Clip
@@ -103,7 +104,7 @@ def meetings(corpus: Path, count: int, hop: float) -> dict[str, Any]:
     """By room: DER, and for each limit on a second voice the shares of speaker time that other
     voices have in the clips, alone and over the clip's own; the clips; and how much of the time in
     which one speaks alone is in them."""
-    voices_of = _conversations.load(corpus)
+    voices_of = conversations.load(corpus)
     settings = segments.Settings(hop_seconds=hop)
     shortest = round(settings.min_turn_seconds * RATE)
     told: dict[str, Any] = {}
@@ -113,8 +114,8 @@ def meetings(corpus: Path, count: int, hop: float) -> dict[str, Any]:
         for seed in range(count):
             made = _meetings.made(FIRST_SEED + seed, MEETING_S, room, voices_of)
             turns, _ = diarized(made.samples, settings)
-            found = _turn_scores.frames_of(turns, RATE, len(made.truth))
-            wrong = _turn_scores.errors(made.truth, found)
+            found = turn_scores.frames_of(turns, RATE, len(made.truth))
+            wrong = turn_scores.errors(made.truth, found)
             errors += wrong.missed + wrong.false + wrong.confused, wrong.speech
             alone += int((made.truth.sum(axis=1) == 1).sum())
             for limit, sums in counts.items():
@@ -145,7 +146,7 @@ def error_rate(corpus: Path, seconds: float) -> tuple[float, int]:
     """Equal error rate over all pairs of clips of speakers with several, and how many clips."""
     size = int(seconds * RATE)
     vectors, names = [], []
-    for speaker, clips in _conversations.clips(corpus).items():
+    for speaker, clips in conversations.clips(corpus).items():
         for clip in [each for each in clips if len(each) >= size][:12]:
             start = (len(clip) - size) // 2
             vectors.append(embedding.embed(fbank(clip[start : start + size])))
@@ -190,7 +191,7 @@ def across(corpus: Path, ways: tuple[tuple[str, str, int] | None, ...]) -> dict[
     speaker found the true speaker with most of it, and the other way round) by how long they
     speak."""
     rows, names = [], []
-    for speaker, clips in _conversations.clips(corpus).items():
+    for speaker, clips in conversations.clips(corpus).items():
         for number, clip in enumerate(clips):
             if len(clip) >= LEAST_S * RATE:
                 name = f"{speaker}/{number}"
@@ -215,7 +216,7 @@ def across(corpus: Path, ways: tuple[tuple[str, str, int] | None, ...]) -> dict[
             "purity": purity, "coverage": coverage}  # fmt: skip
 
 
-def long(pieces: dict[str, list[_conversations.Piece]], minutes: float) -> dict[str, float]:
+def long(pieces: dict[str, list[conversations.Piece]], minutes: float) -> dict[str, float]:
     """A conversation of four people in one, which is made minute by minute: errors, speed, and what
     the process grows by."""
     people = {name: pieces[name] for name in sorted(pieces)[40:44]}
@@ -223,7 +224,7 @@ def long(pieces: dict[str, list[_conversations.Piece]], minutes: float) -> dict[
     diarizer = segments.start(segments.Settings(), RATE, ())
     before, most, cpu, truth = _resident_mb(), 0.0, 0.0, []
     for minute in range(round(minutes)):
-        made = _conversations.made(Asked(4, 60, 0.05, seed=FIRST_SEED + minute), people, [])
+        made = conversations.made(Asked(4, 60, 0.05, seed=FIRST_SEED + minute), people, [])
         truth.append(made.truth[:, [made.speakers.index(name) for name in order]])
         began = time.process_time()
         for at in range(0, len(made.samples), BLOCK):
@@ -237,8 +238,8 @@ def long(pieces: dict[str, list[_conversations.Piece]], minutes: float) -> dict[
     cpu += time.process_time() - began
     grown = max(most, _resident_mb()) - before - sum(part.nbytes for part in truth) / 2**20
     whole = np.concatenate(truth)
-    frames = _turn_scores.frames_of(turns, RATE, len(whole))
-    return {"minutes": minutes, "der": _turn_scores.errors(whole, frames).der,
+    frames = turn_scores.frames_of(turns, RATE, len(whole))
+    return {"minutes": minutes, "der": turn_scores.errors(whole, frames).der,
             "speakers_found": frames.shape[1], "grown_mb": grown,
             "x_real_time": minutes * 60 / cpu, "turns": len(turns)}  # fmt: skip
 
@@ -249,21 +250,21 @@ def _resident_mb() -> float:
 
 
 def measured(corpus: Path, count: int, minutes: float) -> dict[str, Any]:
-    pieces_of = _conversations.load(corpus)
-    beds = [_conversations.decoded(corpus / "noise" / name) for name in BEDS]
+    pieces_of = conversations.load(corpus)
+    beds = [conversations.decoded(corpus / "noise" / name) for name in BEDS]
     total = {"all": np.zeros(4), "overlap": np.zeros(4), "alone": np.zeros(4)}
     both, cut = np.zeros(3), {"all": np.zeros(2), "guarded": np.zeros(2)}
     right, audible, heard, speech, cpu, seconds = 0, 0, 0, 0, 0.0, 0.0
     for wish in asked(count):
-        made = _conversations.made(wish, pieces_of, beds)
+        made = conversations.made(wish, pieces_of, beds)
         turns, spent = diarized(made.samples)
-        found = _turn_scores.frames_of(turns, RATE, len(made.truth))
-        own = _turn_scores.errors(made.truth, found)
-        single = _turn_scores.errors(made.truth, found, without_overlap=True)
+        found = turn_scores.frames_of(turns, RATE, len(made.truth))
+        own = turn_scores.errors(made.truth, found)
+        single = turn_scores.errors(made.truth, found, without_overlap=True)
         for name, errors in {"all": own, "overlap": own, "alone": single}.items():
             if name != "overlap" or wish.overlap:
                 total[name] += (errors.speech, errors.missed, errors.false, errors.confused)
-        both += _turn_scores.overlap(made.truth, found)
+        both += turn_scores.overlap(made.truth, found)
         true = int(made.truth.any(axis=0).sum())
         right += found.shape[1] == true
         alone = (made.truth & (made.truth.sum(axis=1, keepdims=True) == 1)).sum(axis=0)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.bench.corpus_speech import RATE as RATE
-from tests.bench.corpus_speech import Floats, read, transcribed
+from tests.helpers.corpus_speech import RATE as RATE
+from tests.helpers.corpus_speech import Floats, read, transcribed
 
 ROOM_DBFS = -65.0  # level of the noise in pauses
 LEVEL_DBFS = -23.0  # RMS that every sentence is brought to

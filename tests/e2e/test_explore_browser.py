@@ -862,7 +862,7 @@ def test_first_paint_and_weight(pages: Pages, served: Served) -> None:
 @pytest.mark.nightly
 def test_a_million_rows(pages: Pages, tmp_path: Path) -> None:
     """Each view of 1,000,000 made rows; the time from the change of the address to the answer."""
-    from tests.bench import explore as bench
+    from tests.helpers import explored as bench
 
     out = tmp_path / "million"
     bench.make(out, 1_000_000)

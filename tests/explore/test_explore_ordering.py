@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.bench import explore as bench
+from tests.helpers import explored as bench
 from uttermill.flows.explore import query, selection
 from uttermill.flows.explore.corpus import Corpus
 

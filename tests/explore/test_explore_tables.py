@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
 
-from tests.bench import explore as bench
 from tests.explore.test_explore import client, client_of, get, out, whole
 from tests.helpers import corpus, tiers
+from tests.helpers import explored as bench
 from tests.insight.test_report import job_of, recorded
 from uttermill.flows.explore import charts, sandbox
 

@@ -87,7 +87,7 @@ def test_a_window_and_a_quieter_one_look_alike() -> None:
 @pytest.mark.needs("corpus", "distillmos")
 @pytest.mark.parametrize("name", PACKAGE)
 def test_scores_are_the_packages(name: str) -> None:
-    from tests.bench.corpus_speech import read
+    from tests.helpers.corpus_speech import read
 
     samples = read(CORPUS / name)
     assert score(samples, compat="package") == pytest.approx(PACKAGE[name], abs=2e-3)

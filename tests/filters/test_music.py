@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import soxr
 
-from tests.bench.verdict_sounds import melody, mixed
 from tests.helpers import tiny_onnx
+from tests.helpers.verdict_sounds import melody, mixed
 from uttermill.flows.demo.corpus import ENGLISH, Line, speak
 from uttermill.flows.demo.voice import RATE as VOICE_RATE
 from uttermill.tasks import plugins

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.bench import whole_corpus
 from tests.helpers import corpus, tiers
 from uttermill.tasks.base import shelves
 from uttermill.tasks.publish import previous_version
@@ -186,18 +184,3 @@ def test_sizes() -> None:
     ]  # fmt: skip
     assert table_parts.tars_of_part(PackageSettings()) == 128
     assert table_parts.tars_of_part(PackageSettings(tar_hours=100.0)) == 1
-
-
-@pytest.mark.parametrize("chosen", [[], ["--splits"]])
-def test_the_benchmark_of_a_whole_corpus_reads_what_parts_note(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], chosen: list[str]
-) -> None:
-    monkeypatch.setattr(whole_corpus, "CLIPS", 100)
-    monkeypatch.setattr(whole_corpus, "in_process", lambda work, *args: (work(*args), 0.0, 0))
-    whole_corpus.main(["250", "--json", *chosen])
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert {line["step"]: line["clips"] for line in lines if "choose" in line["step"]} == {
-        "first version: choose": 300,
-        "night: choose": 400,
-    }
-    assert lines[-1]["step"] == "night: gather"

@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tests.bench import _scale_out
-from tests.helpers import tiers
+from tests.helpers import synthetic_out, tiers
 from tests.publish.test_split_answers import rows
 from uttermill.tasks import storage
 from uttermill.tasks.publish import previous_version, row_digests, seeded_hash
@@ -70,7 +69,7 @@ class Nights(NamedTuple):
 
 @pytest.fixture
 def nights(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Nights:
-    return Nights(_scale_out.job(tmp_path / "out", SPLITS), *corpora(), caplog)
+    return Nights(synthetic_out.job(tmp_path / "out", SPLITS), *corpora(), caplog)
 
 
 def groups(job: Job, table: pa.Table, size: int = 150) -> list[ShardBatch]:
@@ -126,7 +125,7 @@ def publish(job: Job, table: pa.Table, caplog: pytest.LogCaptureFixture) -> Chos
     scratch, number = job.out.parent / "scratch", len(versions.all_of(job.out)) + 1
     version = versions.numbered(job.out, number)
     version.mkdir(parents=True)
-    files = _scale_out.save_tables(scratch, version)
+    files = synthetic_out.save_tables(scratch, version)
     settings = whole_job.settings_of(job)
     described = {"frozen": {}, "settings": settings, "files": files, "splits": {}}
     (version / "dataset.json").write_bytes(datacard.sealed(described))

@@ -20,9 +20,8 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.bench import _dialogues
-from tests.bench._dialogues import Asked, Dialogue
-from tests.helpers import corpus
+from tests.helpers import corpus, dialogues
+from tests.helpers.dialogues import Asked, Dialogue
 from uttermill.flows import checks
 from uttermill.flows.settings import PrepareSettings
 from uttermill.tasks import pipeline
@@ -125,7 +124,7 @@ def true_turns(made: Dialogue) -> tuple[Turn, ...]:
 
 @pytest.fixture(scope="module")
 def talk() -> Dialogue:
-    return _dialogues.made(Asked(3, 200, seed=2), _dialogues.synthetic())
+    return dialogues.made(Asked(3, 200, seed=2), dialogues.synthetic())
 
 
 @pytest.mark.full
@@ -213,7 +212,7 @@ def turns_of(samples: np.ndarray, block: int = 16_000) -> tuple[Turn, ...]:
 
 @needs_voices
 def test_each_channel_of_a_call_is_a_speaker(talk: Dialogue) -> None:
-    call = _dialogues.made(Asked(2, 60, seed=5), _dialogues.synthetic())
+    call = dialogues.made(Asked(2, 60, seed=5), dialogues.synthetic())
     leak = 10 ** (-25 / 20)
     sides = np.stack([call.channels[0] + leak * call.channels[1],
                       call.channels[1] + leak * call.channels[0]], 1)  # fmt: skip
@@ -377,7 +376,7 @@ def test_another_recording_moves_no_window(tmp_path: Path, talk: Dialogue) -> No
     first, _ = pipeline.run_here(job_of(tmp_path, path))
     again, _ = pipeline.run_here(replace(job_of(tmp_path, path), out=tmp_path / "again"))
     assert bytes_of(first.path) == bytes_of(again.path)
-    other = _dialogues.made(Asked(2, 70, seed=9), _dialogues.synthetic())
+    other = dialogues.made(Asked(2, 70, seed=9), dialogues.synthetic())
     write(other, tmp_path / "in" / "other.wav")
     (tmp_path / "in" / "bad.wav").write_bytes(b"RIFF no audio")
     job = job_of(tmp_path, path)
@@ -396,7 +395,7 @@ def test_another_recording_moves_no_window(tmp_path: Path, talk: Dialogue) -> No
 @pytest.mark.full
 @needs_voices
 def test_a_call_is_packaged_as_its_mix_with_a_speaker_a_channel(tmp_path: Path) -> None:
-    call = _dialogues.made(Asked(2, 70, seed=3, silence=0.0), _dialogues.synthetic())
+    call = dialogues.made(Asked(2, 70, seed=3, silence=0.0), dialogues.synthetic())
     (tmp_path / "in").mkdir()
     sf.write(tmp_path / "in" / "call.wav", call.channels.T, RATE)
     sf.write(tmp_path / "in" / "mono.wav", call.mix[: 40 * RATE], RATE)

@@ -14,8 +14,7 @@ import pytest
 import soundfile as sf
 import soxr
 
-from tests.bench import _calls
-from tests.helpers import corpus
+from tests.helpers import calls, corpus
 from uttermill.flows.demo.corpus import ENGLISH, Line, speak
 from uttermill.flows.demo.voice import RATE as VOICE_RATE
 from uttermill.tasks.audio.types import Sides
@@ -27,7 +26,7 @@ QUIET = np.random.default_rng(3)
 
 
 @cache
-def call() -> _calls.Sides:
+def call() -> calls.Sides:
     """Two voices that take turns."""
     lines = [
         Line(text, voice, 150, 50)
@@ -48,26 +47,26 @@ def call() -> _calls.Sides:
     return np.concatenate(both[0]), np.concatenate(both[1])
 
 
-def judged(samples: _calls.Stereo, block: int = 65_536) -> Sides:
+def judged(samples: calls.Stereo, block: int = 65_536) -> Sides:
     def blocks() -> Iterable[Float32s]:
         return (samples[start : start + block] for start in range(0, len(samples), block))
 
     return sides.looked_at(blocks, RATE, samples.shape[1])
 
 
-CALLS: dict[str, Callable[[], _calls.Stereo]] = {
-    "clean": lambda: _calls.noisy(call(), QUIET),
-    "cross_talk": lambda: _calls.noisy(_calls.crossed(call(), -20, 0.02), QUIET),
-    "softer": lambda: _calls.noisy((call()[0], _calls.softer(call()[1])), QUIET),
+CALLS: dict[str, Callable[[], calls.Stereo]] = {
+    "clean": lambda: calls.noisy(call(), QUIET),
+    "cross_talk": lambda: calls.noisy(calls.crossed(call(), -20, 0.02), QUIET),
+    "softer": lambda: calls.noisy((call()[0], calls.softer(call()[1])), QUIET),
     "silence": lambda: np.stack(call(), 1),
 }
-ROOMS: dict[str, Callable[[], _calls.Stereo]] = {
-    "room": lambda: _calls.noisy(_calls.room(call(), QUIET, 6e-4), QUIET),
-    "panned": lambda: _calls.noisy(_calls.panned(call(), 12), QUIET),
+ROOMS: dict[str, Callable[[], calls.Stereo]] = {
+    "room": lambda: calls.noisy(calls.room(call(), QUIET, 6e-4), QUIET),
+    "panned": lambda: calls.noisy(calls.panned(call(), 12), QUIET),
     "same": lambda: np.stack([call()[0] + call()[1]] * 2, 1),
-    "one": lambda: _calls.noisy((call()[0], 0 * call()[0]), QUIET),
-    "echo": lambda: _calls.noisy((call()[0], _calls.delayed(call()[0], 0.15, -20)), QUIET),
-    "tones": lambda: _calls.noisy(_calls.band(QUIET, 20 * RATE, tones()), QUIET),
+    "one": lambda: calls.noisy((call()[0], 0 * call()[0]), QUIET),
+    "echo": lambda: calls.noisy((call()[0], calls.delayed(call()[0], 0.15, -20)), QUIET),
+    "tones": lambda: calls.noisy(calls.band(QUIET, 20 * RATE, tones()), QUIET),
     "nothing": lambda: np.zeros((RATE, 2), np.float32),
     "short": lambda: np.zeros((10, 2), np.float32),
     "array": lambda: np.zeros((RATE, 12), np.float32),
@@ -80,13 +79,13 @@ def tones() -> Float32s:
 
 
 @pytest.mark.parametrize("made", CALLS.values(), ids=CALLS)
-def test_the_sides_of_a_call_are_apart(made: Callable[[], _calls.Stereo]) -> None:
+def test_the_sides_of_a_call_are_apart(made: Callable[[], calls.Stereo]) -> None:
     found = judged(made())
     assert found.apart, str(found)
 
 
 @pytest.mark.parametrize("made", ROOMS.values(), ids=ROOMS)
-def test_rooms_and_music_are_not_divided(made: Callable[[], _calls.Stereo]) -> None:
+def test_rooms_and_music_are_not_divided(made: Callable[[], calls.Stereo]) -> None:
     found = judged(made())
     assert not found.apart, str(found)
 

@@ -14,8 +14,7 @@ import soundfile as sf
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
-from tests.bench import _conversations, _turn_scores
-from tests.helpers import corpus
+from tests.helpers import conversations, corpus, turn_scores
 from tests.helpers.fetched import CORPUS
 from uttermill.flows import checks, settings
 from uttermill.tasks import plugins
@@ -483,12 +482,12 @@ def diarized(samples: NDArray[np.float32], rate: int, block: int) -> tuple[Turn,
 
 @pytest.mark.needs("speakers", "corpus")
 def test_a_conversation_and_its_blocks() -> None:
-    voices = _conversations.load(CORPUS, limit=4)
-    made = _conversations.made(_conversations.Asked(2, 30, 0.1, seed=1), voices, [])
+    voices = conversations.load(CORPUS, limit=4)
+    made = conversations.made(conversations.Asked(2, 30, 0.1, seed=1), voices, [])
     samples = made.samples[:, None]
     found = diarized(samples, 16_000, 65_536)
-    frames = _turn_scores.frames_of(found, 16_000, len(made.truth))
-    assert _turn_scores.errors(made.truth, frames).der < 0.1
+    frames = turn_scores.frames_of(found, 16_000, len(made.truth))
+    assert turn_scores.errors(made.truth, frames).der < 0.1
     assert frames.shape[1] == 2
     assert diarized(samples, 16_000, 4801) == found
     sure = [each for each in found if each.voice]
@@ -525,7 +524,7 @@ def test_nobody_speaks(samples: NDArray[np.float32]) -> None:
 @pytest.mark.needs("speakers", "corpus")
 def test_little_speech() -> None:
     """Two seconds, one word, and a word in a long silence: one speaker, wherever it speaks."""
-    [first, *_] = _conversations.load(CORPUS, limit=1).values()
+    [first, *_] = conversations.load(CORPUS, limit=1).values()
     speech = first[0].samples[: 2 * 16_000]
     found = diarized(speech[:, None], 16_000, 4801)
     assert {turn.speaker for turn in found} == {0}
@@ -540,8 +539,8 @@ def test_little_speech() -> None:
 
 @pytest.mark.needs("speakers", "corpus")
 def test_eight_people_and_eight_channels() -> None:
-    voices = _conversations.load(CORPUS, limit=8)
-    made = _conversations.made(_conversations.Asked(8, 90, seed=3), voices, [])
+    voices = conversations.load(CORPUS, limit=8)
+    made = conversations.made(conversations.Asked(8, 90, seed=3), voices, [])
     samples, true = made.samples[:, None], int(made.truth.any(axis=0).sum())
     found = diarized(samples, 16_000, 65_536)
     assert true >= 6
@@ -561,10 +560,10 @@ def test_eight_people_and_eight_channels() -> None:
 @pytest.mark.needs("speakers", "corpus")
 def test_emilias_recipe_from_raw_podcasts(tmp_path: Path) -> None:
     """A podcast of two people with music between: clips of one of them each, rightly told apart."""
-    voices = _conversations.load(CORPUS, limit=4)
-    music = _conversations.decoded(CORPUS / "noise" / "moh_manolo_camp.wav")
-    asked = _conversations.Asked(2, 60, 0.1, music=True, seed=1)
-    made = _conversations.made(asked, voices, [music])
+    voices = conversations.load(CORPUS, limit=4)
+    music = conversations.decoded(CORPUS / "noise" / "moh_manolo_camp.wav")
+    asked = conversations.Asked(2, 60, 0.1, music=True, seed=1)
+    made = conversations.made(asked, voices, [music])
     (tmp_path / "in").mkdir()
     sf.write(tmp_path / "in" / "talk.wav", np.clip(3 * made.samples, -1, 1), 16_000)
     sets = [f"sources=[{{kind: folder, path: {tmp_path / 'in'}, name: talks}}]",

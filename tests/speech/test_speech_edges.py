@@ -239,10 +239,10 @@ def test_clips_seldom_begin_or_end_amid_sound(librispeech: NDArray[np.float32]) 
 @pytest.mark.parametrize("name", ["aishell_S0150.m4a", "kerstin_de.opus"])
 def test_real_segments_keep_their_speech(name: str) -> None:
     """The segments are known; speech is what stands out in them."""
-    from tests.bench import _cut_scores, _cut_ways, _real_recordings
+    from tests.helpers import cut_scores, cut_ways, real_recordings
 
-    recording = _real_recordings.real(CORPUS / "long" / name)
-    found = _cut_scores.score(recording, _cut_ways.ours()(recording.blocks()))
+    recording = real_recordings.real(CORPUS / "long" / name)
+    found = cut_scores.score(recording, cut_ways.ours()(recording.blocks()))
     assert found.sentences_lost == 0
     assert found.speech_lost < 0.003
     assert found.starts_clipped + found.ends_clipped <= 0.02 * 2 * found.sentences

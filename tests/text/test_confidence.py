@@ -80,9 +80,9 @@ def test_what_is_dropped(
 @pytest.mark.needs("corpus")
 def test_speech_under_loud_noise_is_dropped_and_under_soft_noise_kept() -> None:
     """Three languages through Whisper base and all the defaults, without a reference."""
-    from tests.bench import verdict_listening as listening
-    from tests.bench.verdict_clips import Said, carriers
-    from tests.bench.verdict_sounds import MADE, mixed
+    from tests.helpers import verdict_listening as listening
+    from tests.helpers.verdict_clips import Said, carriers
+    from tests.helpers.verdict_sounds import MADE, mixed
 
     found: dict[float, list[str | None]] = {}
     clips = []

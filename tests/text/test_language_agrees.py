@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import corpus_speech
-from tests.helpers import corpus
+from tests.helpers import corpus, corpus_speech
 from tests.helpers.fetched import CORPUS
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.plugins import engines

@@ -9,7 +9,7 @@ instead of neighbours: two halves, two columns, then three on each side. These f
 each window, from its outermost frames and from what it shares.
 
 Raw scores are within 5e-7 of the whole model's (measured); in `int8`, OVRL is within 0.04 for 95 %
-of clips (tests/bench/README.md).
+of clips.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The explorer on synthetic rows: the time to load them, and to answer each query of its page.
 
-python -m tests.bench.explore [N] [--json]      N utterances, 1,000,000 by default
+python -m tests.helpers.explored [N] [--json]      N utterances, 1,000,000 by default
 
 Each query runs once, so that no cached answer counts: first while the orders of texts and the
 vocabulary are still being computed (`at once`), then with other filters (`later`).

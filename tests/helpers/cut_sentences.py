@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.bench.corpus_speech import RATE, Floats, read, transcribed
+from tests.helpers.corpus_speech import RATE, Floats, read, transcribed
 
 FRAME = RATE // 100  # samples of a 10 ms frame
 MARGIN = 15  # frames kept of a clip around its speech

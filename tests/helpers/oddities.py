@@ -1,7 +1,7 @@
 """Odd and damaged files of every format that can be written here, compared with FFmpeg's own
 decoder.
 
-    python -m tests.bench.oddities [--json] [--cases SUBSTRING] [--every N]
+    python -m tests.helpers.oddities [--json] [--cases SUBSTRING] [--every N]
 
 Each format that libsndfile and FFmpeg write is decoded intact, with ten kinds of damage, and with
 oddities: channels, rates, bits, wrong lengths, tags, chained streams, pictures, video. The result

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.bench import _sentences
-from tests.bench._mixture import Made, Placed, Recording
-from tests.bench._sentences import FRAME, Sentence
-from tests.bench.corpus_speech import RATE, Floats, read
+from tests.helpers import cut_sentences
+from tests.helpers.corpus_speech import RATE, Floats, read
+from tests.helpers.cut_mixture import Made, Placed, Recording
+from tests.helpers.cut_sentences import FRAME, Sentence
 
 EDGE = 30  # frames at each end of a real segment that stand for its first and last word
 
@@ -35,7 +35,7 @@ def real(path: Path) -> Decoded:
     for row in map(json.loads, path.with_suffix(".segments.jsonl").read_text().splitlines()):
         start = round(row["start"] * 100)
         piece = samples[start * FRAME : round(row["end"] * 100) * FRAME]
-        active = _sentences.active_frames(piece)
+        active = cut_sentences.active_frames(piece)
         where = np.flatnonzero(active)
         first, end = int(where[0]), int(where[-1]) + 1
         words = ((first, first + EDGE), (end - EDGE, end))

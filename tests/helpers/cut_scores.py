@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from tests.bench._mixture import Recording
-from tests.bench._sentences import FRAME, Flags, levels
+from tests.helpers.cut_mixture import Recording
+from tests.helpers.cut_sentences import FRAME, Flags, levels
 
 MOST_CHARACTERS = 200  # WeNet's token_max_length, where tokens are characters
 CLIPPED = 4  # frames of 10 ms with speech that a clipped word lacks

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.bench.corpus_speech import RATE, Floats
+from tests.helpers.corpus_speech import RATE, Floats
 
 SPEECH_RMS = 0.05  # of full scale: what all sounds are brought to
 PEAK = 0.95

@@ -52,7 +52,7 @@ def job(out: Path, package: dict[str, Any] | None = None) -> Job:
         transcribe=TranscribeSettings(backend=Plugin(use="fake")),
         package=PackageSettings.model_validate(
             {
-                "formats": ["tests.bench._scale_format"],
+                "formats": ["tests.helpers.synthetic_format"],
                 "max_removed_fraction": 1.0,
                 **(package or {}),
             }

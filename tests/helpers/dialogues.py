@@ -21,7 +21,7 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from tests.bench import _conversations
+from tests.helpers import conversations
 from uttermill.flows.demo.corpus import ENGLISH, STORY, Line, speak
 from uttermill.flows.demo.voice import RATE as VOICE_RATE
 from uttermill.tasks import speech
@@ -123,7 +123,7 @@ def real(corpus: Path) -> tuple[Person, ...]:
     for line in (corpus / "manifest.jsonl").read_text().splitlines():
         told = json.loads(line)
         if told["path"].startswith("en/librispeech/") and told["seconds"] < LONGEST_S:
-            clip = _without_room(_conversations.decoded(corpus / told["path"]))
+            clip = _without_room(conversations.decoded(corpus / told["path"]))
             clips.setdefault(told["speaker"], []).append((_trimmed(clip), told["text"]))
     return tuple(Person(tuple(own), tuple(_assents(own))) for _, own in sorted(clips.items()))
 
@@ -153,7 +153,7 @@ def _trimmed(clip: Floats) -> Floats:
 
 def _speech(clip: Floats) -> Iterator[tuple[float, float]]:
     """The spans of speech in a clip, s; the clip begins and ends with speech."""
-    active = _conversations.activity(clip)
+    active = conversations.activity(clip)
     active[0] = active[-1] = True
     edges = np.flatnonzero(np.diff(np.r_[0, active.astype(np.int8), 0])).reshape(-1, 2)
     yield from ((low / 100, (high + (high == len(active))) / 100) for low, high in edges.tolist())

@@ -14,8 +14,8 @@ from typing import Any
 
 from rapidfuzz.distance import Levenshtein
 
-from tests.bench.corpus_speech import RATE
-from tests.bench.verdict_clips import Said
+from tests.helpers.corpus_speech import RATE
+from tests.helpers.verdict_clips import Said
 from uttermill.tasks import plugins, scoring
 from uttermill.tasks.asr import SpeechClip, Transcript, faster_whisper
 from uttermill.tasks.audio import Clip

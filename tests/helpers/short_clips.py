@@ -1,6 +1,6 @@
 """Clips under 0.7 s: digits and commands in four languages, and words that Whisper repeats.
 
-    [UTTERMILL_CORPUS=…] python -m tests.bench.short_clips [--json] [--unstated] [--silence S]
+    [UTTERMILL_CORPUS=…] python -m tests.helpers.short_clips [--json] [--unstated] [--silence S]
 
 espeak-ng's words, cut as tightly as a detector may, some said twice on purpose; and the corpus's
 own digits, if there are any. "Before" takes the text with the best mean over its tokens, as for
@@ -27,7 +27,7 @@ import numpy as np
 import soundfile as sf
 import soxr
 
-from tests.bench._short_words import SHORT_WORDS, TWICE
+from tests.helpers.short_words import SHORT_WORDS, TWICE
 from uttermill.flows.demo.corpus import Line, speak
 from uttermill.flows.demo.voice import RATE as VOICE_RATE
 from uttermill.tasks.asr import SpeechClip, faster_whisper

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.bench._sentences import FRAME, Sentence
-from tests.bench.corpus_speech import RATE, Floats, read
+from tests.helpers.corpus_speech import RATE, Floats, read
+from tests.helpers.cut_sentences import FRAME, Sentence
 
 FLOOR_DB = -72.0  # dBFS, of the noise in recordings called clean
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import soxr
 
-from tests.bench.corpus_speech import RATE, Floats, listed, read, transcribed
-from tests.bench.verdict_sentences import CLOSE
-from tests.bench.verdict_sounds import MADE, babble, levelled, mixed
+from tests.helpers.corpus_speech import RATE, Floats, listed, read, transcribed
+from tests.helpers.verdict_sentences import CLOSE
+from tests.helpers.verdict_sounds import MADE, babble, levelled, mixed
 from uttermill.flows.demo import corpus as demo
 from uttermill.flows.demo.corpus import Line, speak
 from uttermill.flows.demo.voice import RATE as VOICE_RATE

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from tests.bench.corpus_speech import RATE, Floats
+from tests.helpers.corpus_speech import RATE, Floats
 from uttermill.tasks.segmenters import vad
 
 Range = tuple[int, int]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 
-from tests.bench._conversations import Floats, Piece
+from tests.helpers.conversations import Floats, Piece
 from uttermill.tasks.base.arrays import RATE
 
 Rng = np.random.Generator

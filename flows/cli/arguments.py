@@ -12,6 +12,7 @@ from .printing import Exit
 
 SETTINGS = "settings of a run; `uttermill init` writes them"
 OUT = "folder or URL that a run wrote to"
+EXPLAIN = "print the query that decides which clips are packaged"
 DATASET = "folder of a version, such as OUT/datasets/latest; OUT stands for its newest"
 
 
@@ -132,6 +133,7 @@ def _making(commands: Commands) -> None:
         command.word("--out", "DIR", "where results go; overrides out")
         command.sets()
         command.trust()
+    plan.flag("--explain", EXPLAIN)
     run.flag("--yes", "start without a question, however much is recomputed")
     share = "share of the recordings to sample (0.005)"
     estimate.word("--fraction", "F", share, type=_fraction, default=0.005)
@@ -189,6 +191,7 @@ def _reading(commands: Commands) -> None:
     what_if.word("out", "OUT", OUT)
     what_if.sets()
     what_if.trust()
+    what_if.flag("--explain", EXPLAIN)
 
 
 def _publishing(commands: Commands) -> None:

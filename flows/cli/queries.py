@@ -21,6 +21,7 @@ from ...tasks.base.counting import counted
 from ...tasks.base.errors import CODES, ConfigError, RunError
 from ...tasks.base.json_types import JsonObject
 from ...tasks.base.schema import LEDGER_FILE
+from ...tasks.insight.estimating import explained
 from ...tasks.insight.estimating.what_if import kept, with_same_texts
 from ...tasks.publish import foreseen
 from ...tasks.publish.choosing import clip_choice
@@ -31,7 +32,7 @@ from ...tasks.shard_store import annotated, enhanced, manifest, recipe
 from ...tasks.storage import lock, tables, versions
 from ...tasks.storage.versions import Proved
 from ..run import ledger_items, plans, run_folder
-from ..settings import assign, parse
+from ..settings import PrepareSettings, assign, parse
 
 TRAIN, ALL = "train", "*"
 
@@ -126,14 +127,24 @@ def _items(out: Path) -> Iterator[pa.Table]:
         yield from unpublished.others()
 
 
-@logs.once()
-def what_if(out: Path, sets: Sequence[str]) -> JsonObject:
-    """Items and hours kept now and under changed settings, from stored results."""
-    # The settings of a refused run were not published.
+def _asked(out: Path, sets: Sequence[str]) -> tuple[PrepareSettings, PrepareSettings]:
+    """The settings of the newest run that ended well, because those of a refused one were not
+    published; and the same with `sets`."""
     now = run_folder.settings_of(out, ended_well=True)
     data = now.model_dump(mode="json")
     assign(data, sets)
-    then = parse(data)
+    return now, parse(data)
+
+
+def explain(out: Path, sets: Sequence[str]) -> list[str]:
+    """The query that decides under changed settings, in lines."""
+    return explained.lines(_asked(out, sets)[1].job())
+
+
+@logs.once()
+def what_if(out: Path, sets: Sequence[str]) -> JsonObject:
+    """Items and hours kept now and under changed settings, from stored results."""
+    now, then = _asked(out, sets)
     job, asked = now.job(), then.job()
     if asked.out != job.out:
         raise ConfigError("what-if is about one OUT: --set cannot change out")

@@ -123,6 +123,9 @@ def what_if(args: argparse.Namespace) -> Exit:
     from .show import results
 
     with versions.steady(out := _out(args.out)):
+        if args.explain:
+            lines = queries.explain(out, args.sets)
+            return print_lines(args, {"query": lines}, lines)
         result = queries.what_if(out, args.sets)
     return print_answer(args, result, results.what_if)
 

@@ -16,7 +16,7 @@ from ...tasks.base.errors import ConfigError, MillError
 from ...tasks.base.json_types import JsonObject
 from ...tasks.base.process_memory import importing
 from . import at_once
-from .printing import Exit, print_answer
+from .printing import Exit, print_answer, print_lines
 
 if TYPE_CHECKING:
     from ...tasks.settings import StageSettings
@@ -54,6 +54,7 @@ def _launched(function: Callable[..., JsonObject], *given: StageSettings) -> Jso
 
 
 def plan(args: argparse.Namespace) -> Exit:
+    from ...tasks.insight.estimating import explained
     from ...tasks.stages.listing import once
     from .. import checks
     from ..run import plans
@@ -62,6 +63,9 @@ def plan(args: argparse.Namespace) -> Exit:
     chosen = _settings(args)
     with once.listing():
         checks.check_wishes(chosen)
+        if args.explain:
+            lines = explained.lines(chosen.job())
+            return print_lines(args, {"query": lines}, lines)
         return print_answer(args, plans.of(chosen), shown.plan)
 
 

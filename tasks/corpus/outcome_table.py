@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,83 +23,28 @@ import pyarrow as pa
 
 from .. import plugins, storage
 from ..base.errors import CorruptManifest
-from ..base.schema import AnyRow
-from ..plugins import rules
-from ..plugins.rules import Allowed, Limit, Rule, Within
 from ..settings import Plugin, role
 from ..settings.job import Job
-from ..shard_store import annotated, decisions, enhanced, whole_job
-from ..shard_store.chosen_rules import rules_of
+from ..shard_store import decisions, enhanced, whole_job
 from ..shard_store.index import Index
-from ..shard_store.text_values import text_columns
-from ..shard_store.utterance import FinalUtterance
 from ..storage import queries, tables
-from ..storage.queries import identifier, literal
-from ..text import SHARED_COLUMNS
+from ..storage.queries import literal
+from . import limits
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-SPARED = "spared"
-STORED = "text_stored"
+#: Limits of the filter stage on whole recordings; other ones give other utterances.
+STAGE_LIMITS = ("max_hours", "max_expansion", "duplicate_files")
 NOT_IN_AUDIO = "not_in_audio"  # reason of a clip whose text is not in its audio
 FIXED = pa.schema(
-    {
-        **dict.fromkeys(("id", "dataset", "recording", "language"), pa.string()),
-        "seconds": pa.float64(),
-        **dict.fromkeys(("outcome", "stage", "reason"), pa.string()),
-        "heard": pa.bool_(),  # has a transcript
-        STORED: pa.bool_(),  # a limit dropped it before transcription, but a transcript is stored
-        SPARED: pa.bool_(),  # a person decided to keep it; no rule rejects it
-        # From `words` on, values of `FinalUtterance.texts` and of its measures.
-        "words": pa.int64(),  # of the reference
-        "word_errors": pa.int64(),  # of the recogniser's text
-    }
+    [*limits.FIXED, *(pa.field(name, pa.string()) for name in ("outcome", "stage", "reason"))]
 )
-MEASURES_FROM = FIXED.names.index("words")  # index of the first column that `_fixed` does not give
 
 
 def schema_of(job: Job) -> pa.Schema:
-    """FIXED, then every number that a rule may compare, as float64, and labels."""
-    text = text_columns(job.transcribe.verdicts)
-    names = [*SHARED_COLUMNS, *text, *enhanced.measures(job)]
-    numbers = ((name, pa.float64()) for name in names)
-    return pa.schema([*FIXED, *numbers, *annotated.label_fields(job)])
-
-
-def of_utterances(
-    job: Job, utterances: Sequence[FinalUtterance], stored: Collection[str]
-) -> pa.Table:
-    """One row (`schema_of`) for each utterance. `stored`: ids of utterances that a limit dropped
-    before transcription although a transcript is stored."""
-    schema = schema_of(job)
-    rows = [_fixed(u, u.cut.id in stored) for u in utterances]
-    fixed = tables.of_rows(rows, pa.schema(list(schema)[:MEASURES_FROM]))
-    values = [(u.texts, u.heard.measures) for u in utterances]
-    columns = (
-        pa.array([texts[n] if n in texts else measures.get(n) for texts, measures in values], kind)
-        for n, kind in zip(schema.names[MEASURES_FROM:], schema.types[MEASURES_FROM:], strict=True)
-    )
-    return pa.table([*fixed.columns, *columns], schema=schema)
-
-
-def _fixed(u: FinalUtterance, stored: bool) -> AnyRow:
-    heard = u.heard.transcript is not None and not u.heard.transcript["error_code"]
-    return {
-        "id": u.cut.id,
-        "dataset": u.cut.recording["dataset"],
-        "recording": u.cut.recording["recording"],
-        "language": u.heard.transcript["language"]
-        if heard and u.heard.transcript
-        else u.cut.language,
-        "seconds": u.cut.seconds,
-        "outcome": u.outcome.outcome,
-        "stage": u.outcome.stage,
-        "reason": u.outcome.reason,
-        "heard": heard,
-        STORED: stored,
-        SPARED: u.cut.spared,
-    }
+    """The facts that limits may ask, without KNOWN, and the outcomes."""
+    return pa.schema([*limits.values_schema(job), *list(FIXED)[len(limits.FIXED) :]])
 
 
 def _state(job: Job, manifests: str | None = None) -> dict[str, str]:
@@ -108,6 +53,20 @@ def _state(job: Job, manifests: str | None = None) -> dict[str, str]:
     return {
         "manifests": manifests or Index(job.out).names_hash(),
         "settings": json.dumps(_measuring(job), sort_keys=True),
+    }
+
+
+def fact_settings(job: Job) -> dict[str, object]:
+    """Settings that change the facts of utterances (`limits.facts_of`) and their published rows."""
+    settings = whole_job.settings_of(job)
+    hiding = {p.use for p in job.transcribe.verdicts if plugins.TEXT.load(p.use).hide}
+    return {
+        **_measuring(job),
+        "limits of stages": [getattr(job.filter, name) for name in STAGE_LIMITS],
+        "enhance": settings.get("enhance"),
+        "llm_text": settings["transcribe"].get("llm_text"),
+        "hidden": [p for p in settings["transcribe"]["verdicts"] if p["use"] in hiding],
+        "columns": limits.schema_of(job).names,
     }
 
 
@@ -170,21 +129,10 @@ def where(job: Job) -> Path | None:
     except (OSError, ValueError, pa.ArrowException):
         return None
     # Columns of rules that are no longer used do no harm.
-    whole = columns_asked(job).union(schema_of(job).names) <= set(schema.names)
+    whole = {*schema_of(job).names} <= set(schema.names)
     parts = [path.name for path in storage.names(home, ".parquet")]
     state = {**_state(job), "parts": parts}
     return home if whole and sealed == state else None
-
-
-def columns_asked(job: Job) -> set[str]:
-    """Columns that the job's rules compare."""
-    job_rules = (*measured_rules(job), *rules_of("text", job.transcribe.verdicts))
-    return {column for rule in job_rules for column in rules.columns(rule)}
-
-
-def measured_rules(job: Job) -> tuple[Rule, ...]:
-    """The rules on measures taken before transcription."""
-    return (*rules_of("filters", job.filter.all_filters), *enhanced.rules(job))
 
 
 @contextmanager
@@ -238,45 +186,6 @@ BEYOND_LIMITS = (
 )
 
 
-def passes(applied: Iterable[Rule]) -> str:
-    """SQL predicate: rows that none of the rules rejects, by the semantics of `rules.judge`, or
-    that a person keeps."""
-    return f"(coalesce({SPARED}, false) OR ({' AND '.join(['true', *map(_passes, applied)])}))"
-
-
-def _passes(rule: Rule) -> str:
-    """SQL predicate: rows that the rule does not reject. Never NULL."""
-    column = identifier(rule.column)
-    if isinstance(rule, Allowed):
-        return f"coalesce({_is_in(column, rule.values)}, {not rule.refuse_null})"
-    alternatives = [f"{column} IS NULL", _inside(rule)]
-    if rule.languages:
-        alternatives.append(f"NOT {_null_as_false(_is_in('language', rule.languages))}")
-    if rule.other_than:
-        alternatives.append(_null_as_false(_is_in("language", rule.other_than)))
-    return f"({' OR '.join([*alternatives, *map(_inside, rule.unless)])})"
-
-
-def _is_in(column: str, values: Sequence[str]) -> str:
-    """SQL predicate: the column is one of these texts; NULL if the column is."""
-    return f"{column} IN ({', '.join(map(literal, values))})" if values else f"{column} <> {column}"
-
-
-def _inside(limit: Limit | Within) -> str:
-    """SQL predicate: the column is within the limits; false for NULL."""
-    column = identifier(limit.column)
-    terms = [f"{column} IS NOT NULL"]
-    if limit.min is not None:
-        terms.append(f"{column} >= '{limit.min!r}'::DOUBLE")
-    if limit.max is not None:
-        terms.append(f"{column} <= '{limit.max!r}'::DOUBLE")
-    return _null_as_false(" AND ".join(terms))
-
-
-def _null_as_false(predicate: str) -> str:
-    return f"coalesce({predicate}, false)"
-
-
 def left_out_by_weight(job: Job) -> str:
     """SQL predicate on dataset and id: rows that `package.weights` drops, by the same draw as
     `choosing.weights` makes: the first 64 bits of a seeded SHA-256, as a fraction of 2**64."""
@@ -286,4 +195,4 @@ def left_out_by_weight(job: Job) -> str:
         for name, weight in job.package.weights.items()
         if weight < 1
     )
-    return _null_as_false(" OR ".join(["false", *shares]))
+    return f"coalesce({' OR '.join(['false', *shares])}, false)"

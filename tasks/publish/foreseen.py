@@ -1,7 +1,7 @@
 """Forecasts the next version from the results stored so far, for commands that publish nothing.
 
-It calls the functions of `package`, in a temporary folder: outcomes of shard batches that a run
-left in OUT are reused, the others are decided there. Utterances that are still to be computed are
+It calls the functions of `package`, in a temporary folder: facts of shard batches that a run
+left in OUT are reused, the others are gathered there. Utterances that are still to be computed are
 pending, and count in weights, hours per speaker and splits as if they were packaged.
 """
 
@@ -26,12 +26,7 @@ from ..storage import owners, sorted_keys, tables, temporary, versions
 from . import seeded_hash, speakers
 from .choosing import corpus_clips, corpus_rejections, next_version
 from .ledger import rows as ledger_rows
-from .outcomes import (
-    batch_outcomes,
-    recording_digests,
-    shard_batches,
-    shard_outcomes,
-)
+from .outcomes import batch_outcomes, shard_batches, shard_outcomes
 from .outcomes.shard_batches import ShardBatch
 from .unchanged import UpToDate
 
@@ -71,7 +66,7 @@ class Foreseen:
         """These columns of `outcome_table.schema_of` for all utterances, a batch at a time, with
         the outcomes by corpus-wide rules, which may reject pending utterances, too."""
         for batch, outcomes in corpus_rejections.by_batch(self.scratch, self.batches):
-            table = batch.outcomes({*columns, "id", "outcome"})
+            table = batch.utterances().select([*dict.fromkeys((*columns, "id", "outcome"))])
             stays = pc.equal(table["outcome"], PENDING)
             if outcomes is not None:
                 late = pc.and_(stays, pc.is_in(table["id"], outcomes["id"]))
@@ -83,8 +78,7 @@ class Foreseen:
     def ledger(self) -> Iterator[pa.Table]:
         """The ledger, a batch at a time; each batch has whole recordings, in order."""
         for batch, outcomes in corpus_rejections.by_batch(self.scratch, self.batches):
-            rows = shard_batches.ledger([batch], range(shard_batches.SLICES))
-            rows = rows.drop_columns([recording_digests.KEY])
+            rows = batch.ledger()
             if outcomes is not None:
                 rows = ledger_rows.with_outcomes(rows, outcomes)
             yield ledger_rows.in_order(rows)
@@ -110,11 +104,13 @@ def version(
         kept = {*shard_batches.kept_in(job.out)} if job.only is None else set[str]()
         for batch in shard_batches.of_shards(job, {shard: keys[shard] for shard in shards}):
             stays = batch.home.name in kept and not listings.keys() & {*batch.shards}
-            if not stays or not batch.is_sound():
-                batch = ShardBatch(scratch / shard_batches.DECIDED / batch.home.name, batch.shards)
-                batch_outcomes.decide(job, batch, strict=False, listings=listings)
+            if not stays or not batch.holds(job) or not batch.is_sound():
+                batch = ShardBatch(scratch / shard_batches.FACTS / batch.home.name, batch.shards)
+                batch_outcomes.collect(job, batch, strict=False, listings=listings)
             batches.append(batch)
         shard_batches.list_in(scratch, batches)
+        batches = shard_batches.listed(scratch)
+        batch_outcomes.decide(job, batches, strict=False)
         next_version.choose(job, scratch)
         yield Foreseen(job, scratch, batches)
 

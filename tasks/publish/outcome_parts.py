@@ -14,8 +14,8 @@ from ..storage import tables
 from .choosing import corpus_rejections
 from .outcomes import shard_batches
 
-#: Name of a part: its shard batch's, and a hash of the corpus-wide rejections if there are any.
-PART = re.compile(rf"{shard_batches.KEY_NAME.pattern}(-[0-9a-f]{{16}})?")
+#: Name of a part: its shard batch's, and a hash of the outcomes.
+PART = re.compile(rf"{shard_batches.KEY_NAME.pattern}-[0-9a-f]{{16}}")
 
 
 def note(job: Job, scratch: Path, manifests: str | None = None) -> None:
@@ -25,17 +25,17 @@ def note(job: Job, scratch: Path, manifests: str | None = None) -> None:
     outcome_table.unseal(job.out)
     existing = {path.name for path in storage.names(home, ".parquet") if PART.fullmatch(path.stem)}
     names = []
-    for batch, outcomes in corpus_rejections.by_batch(scratch, shard_batches.listed(scratch)):
-        name = batch.home.name
-        if outcomes is not None:
-            text = repr(outcomes.to_pylist()).encode()
-            name = f"{name}-{hashlib.sha256(text).hexdigest()[:16]}"
+    for batch, rejected in corpus_rejections.by_batch(scratch, shard_batches.listed(scratch)):
+        decided = batch.outcomes(("outcome", "stage", "reason"))
+        state = [shard_batches.arrow_bytes(decided)]
+        state += [] if rejected is None else [repr(rejected.to_pylist()).encode()]
+        name = f"{batch.home.name}-{hashlib.sha256(b''.join(state)).hexdigest()[:16]}"
         names.append(f"{name}.parquet")
         if names[-1] not in existing:
-            data = batch.data(shard_batches.OUTCOMES)
-            if outcomes is not None:
-                table = rejections.entered(tables.from_parquet(data), "id", outcomes)
-                data = tables.parquet(table, compression="zstd")
+            table = batch.utterances()
+            if rejected is not None:
+                table = rejections.entered(table, "id", rejected)
+            data = tables.parquet(table, compression="zstd", write_statistics=False)
             storage.write_atomic(home / names[-1], data)
     for name in existing.difference(names):
         storage.remove(home / name)

@@ -14,12 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from ..base.json_types import Balance, Summary
-from ..corpus.outcome_table import measured_rules
+from ..corpus import limits, outcome_table
 from ..plugins import source_code
 from ..settings import split_lists
 from ..settings.job import Done, Job
 from ..shard_store import decisions, whole_job
-from ..shard_store.chosen_rules import rules_of
 from ..shard_store.index import Index, Notes, digest
 from ..shard_store.stored_shard import tells_datasets_apart
 from ..stages import stage
@@ -48,16 +47,21 @@ class UpToDate:
     ) -> None:
         self._job, self._shards, self._index = job, sorted(shards), index
         settings = whole_job.settings_of(job)
-        rules = *measured_rules(job), *rules_of("text", job.transcribe.verdicts)
-        self._settings = digest(
-            [settings.get(name) for name in (*stage.PER_SHARD, "enhance")],
-            job.filter.measure_all,
+        rules = *limits.measured_rules(job), *limits.text_rules(job)
+        inputs = [
             {**whole_job.recipes_of(job), "weights": stage.weights_of(job)},
-            [shard_outcomes.VERSION, repr(rules)],
+            shard_outcomes.VERSION,
             source_code.of_own_plugins(job),
             decisions.identity(job),
             *(["copies by dataset"] if tells_datasets_apart(job) else []),
+        ]
+        self._settings = digest(
+            [settings.get(name) for name in (*stage.PER_SHARD, "enhance")],
+            job.filter.measure_all,
+            repr(rules),
+            inputs,
         )
+        self._facts = digest(outcome_table.fact_settings(job), inputs)
         self._code = digest(datacard.libraries(), source_code.of_package())
         self._lists: list[str] = []
         self._keys = self._now(self._shards)
@@ -80,10 +84,10 @@ class UpToDate:
                 self._ran.add(done.shard)
 
     def keys(self) -> Mapping[str, str]:
-        """For each shard, a hash of everything that affects its outcomes; call it after `freeze`.
-        Of checkpoints, only names count, which contain hashes of the content, so that an OUT keeps
-        its outcomes when it is moved."""
-        guards, what = self._index.guards(), self._settings + self._code
+        """For each shard, a hash of everything that affects its facts; call it after `freeze`. Of
+        checkpoints, only names count, which contain hashes of the content, so that an OUT keeps its
+        facts when it is moved."""
+        guards, what = self._index.guards(), self._facts + self._code
         return {
             shard: _key(what, ((n, g.partition("-")[0]) for n, g in guards.get(shard, ())))
             for shard in self._shards

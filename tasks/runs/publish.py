@@ -48,7 +48,8 @@ def _of_part(limits: Limits, isolated: bool, args: tuple[Any, ...]) -> float:
     return limits.of_audio(job.package.tar_hours * HOUR * parts.tars_of_part(job.package))
 
 
-DECIDE = Call("package", "decide", batch_outcomes.decide, _of_batch)
+COLLECT = Call("package", "facts", batch_outcomes.collect, _of_batch)
+ACCOUNT = Call("package", "account", batch_outcomes.account, of_shards(shard_batches.AT_ONCE))
 SCATTER = Call("package", "scatter", parts.scatter, _of_part)
 PART = Call("package", "part", parts.write, _of_part)
 LINK = Call("package", "link", output_shards.link, _of_part)
@@ -73,7 +74,7 @@ def publish(
         storage.of(scratch).clear(scratch)
         keys = state.keys()
         batches = shard_batches.of_shards(job, {shard: keys[shard] for shard in shards})
-        executor.map(DECIDE, [(job, batch) for batch in shard_batches.missing(batches, job.out)])
+        executor.map(COLLECT, [(job, batch) for batch in shard_batches.missing(job, batches)])
         laps.end("decide")
         gathered = gather(job, batches, executor, scratch, state.names_hash())
         storage.of(scratch).clear(scratch)
@@ -161,7 +162,11 @@ def gather(
     it, and `tables`, the digests of its tables' files. `manifests`: see `outcome_parts.note`."""
     shard_batches.list_in(scratch, batches)
     whole = of_shards(sum(len(batch.shards) for batch in batches))
+    batches = shard_batches.listed(scratch)
+    executor.call(Call("package", "decide", batch_outcomes.decide, whole), job, batches)
     chosen = executor.call(Call("package", "choose", next_version.choose, whole), job, scratch)
+    numbers = range(len(batches))
+    executor.map(ACCOUNT, [(job, scratch, number) for number in numbers])
     executor.call(Call("package", "note", outcome_parts.note, whole), job, scratch, manifests)
     newest = versions.newest(job.out)
     staging = versions.stage(job.out, versions.next_number(job.out))

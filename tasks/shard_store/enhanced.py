@@ -109,15 +109,18 @@ def recipe_of(job: Job, audio: str) -> str:
     return recipe.of_enhanced(job.enhance, scorer(job), audio)
 
 
-def beside(job: Job, utterance: HeardUtterance, row: EnhancedRow | None) -> HeardUtterance:
-    """The utterance with its enhanced clip's row: its scores, the resulting outcome, and which of
-    the two clips is recognised and packaged."""
+def beside(
+    job: Job, utterance: HeardUtterance, row: EnhancedRow | None, limited: bool = True
+) -> HeardUtterance:
+    """The utterance with its enhanced clip's row: its scores, the resulting outcome (by rules only
+    if `limited`), and which of the two clips is recognised and packaged."""
     if row is None or row["error_code"]:
         outcome = UNCONVERTED if row is None else failed("enhance", row)
         return replace(utterance, outcome=outcome)
     measures: dict[str, MeasureValue] = {**dict(row["measures"] or ()), **utterance.measures}
     outcome = utterance.outcome
-    if not utterance.cut.spared and (rejection := judge(measures, rules(job))):
+    spared = utterance.cut.spared or not limited
+    if not spared and (rejection := judge(measures, rules(job))):
         limit = rejection.value, rejection.threshold
         outcome = Outcome("dropped", "enhance", rejection.reason, *limit)
     better = counts(job, row)

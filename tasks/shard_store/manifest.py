@@ -41,7 +41,7 @@ PART = re.compile(r"[0-9]{6,}-[0-9a-f]{16}")
 OWN = re.compile(
     rf"manifests/(shard|filter|resample|transcribe)/{SHARD.pattern}/{PART.pattern}\.parquet"
     rf"|audio/{SHARD.pattern}/[0-9a-f]{{16}}\.pcm"
-    r"|manifests/package/decided/[0-9a-f]{24}/facts\.json"
+    r"|manifests/package/facts/[0-9a-f]{24}/facts\.json"
 )
 
 

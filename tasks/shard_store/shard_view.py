@@ -7,14 +7,14 @@ applied. Missing results make an utterance pending; a stage computes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import groupby
 
 from .. import plugins
 from ..base.errors import shortened
-from ..base.schema import AnyRow, CutRow, RecordingRow, TranscriptRow
+from ..base.schema import AnyRow, CutRow, EnhancedRow, RecordingRow, TranscriptRow
 from ..plugins.rules import Judge
 from ..recording import Segment, faults, stated_texts, turns
 from ..recording.part_texts import PartTexts
@@ -55,6 +55,7 @@ from .utterance import (
 )
 
 OUTSIDE = "segment_outside_audio"  # reason of segments outside of the recording
+DUPLICATE_SEGMENT = "duplicate_segment"  # reason of a segment that the source gives twice
 LONG_S = 60.0  # s; a longer recording may have little speech
 PERSON = "person"  # reason of utterances that a person dropped
 
@@ -91,7 +92,7 @@ class ShardView(StoredShard):
                     if given:
                         # All segments that begin beyond the end are the same empty span.
                         if utterance.id in seen and utterance.start < utterance.end:
-                            outcome = Outcome("failed", "filter", "duplicate_segment")
+                            outcome = Outcome("failed", "filter", DUPLICATE_SEGMENT)
                         seen.add(utterance.id)
                     if outcome is not UNCONVERTED:
                         utterance = replace(utterance, outcome=outcome)
@@ -250,13 +251,17 @@ class ShardView(StoredShard):
         if not utterance.spared and (rejection := judge(utterance.measures)):
             reason, detail = rejection.reason, rejection.detail
             if reason == "damaged":
-                detail = faults.words(cut.faults, start, end, cut.rate)
+                detail = self.damage(utterance, cut)
             limit = rejection.value, rejection.threshold
             return Outcome("dropped", "filter", reason, *limit, detail)
         key, measure_all = (start, end, utterance.given), self.job.filter.measure_all
         if cut.lacks(key, self.filter_columns, measure_all):
             return UNMEASURED
         return UNCONVERTED
+
+    def damage(self, utterance: CutUtterance, cut: Cut) -> str:
+        """The decode faults that touch an utterance, in words."""
+        return faults.words(cut.faults, utterance.start, utterance.end, cut.rate)
 
     def resampled(self) -> Iterator[HeardUtterance]:
         """`filtered`, with PCM looked up. Kept utterances with PCM are pending for transcribe, or
@@ -278,8 +283,11 @@ class ShardView(StoredShard):
                 measures = utterance.measures
                 heard = HeardUtterance(utterance, outcome, measures, companion, row, row)
                 if utterance.enhanced and outcome is UNHEARD:
-                    heard = enhanced.beside(self.job, heard, self.audio.get(utterance.enhanced))
+                    heard = self._beside(heard, self.audio.get(utterance.enhanced))
                 yield heard
+
+    def _beside(self, utterance: HeardUtterance, row: EnhancedRow | None) -> HeardUtterance:
+        return enhanced.beside(self.job, utterance, row)
 
     @cached_property
     def _mutes(self) -> bool:
@@ -309,17 +317,26 @@ class ShardView(StoredShard):
         """`resampled`, with transcripts looked up, then rules on text and decisions by people
         applied. Utterances that lack a result are pending."""
         judge = Judge(rules_of("text", self.job.transcribe.verdicts))
-        by_vote = self.job.transcribe.language_by != "clip"
         by_recording = groupby(self.resampled(), key=lambda u: u.cut.recording["recording"])
         for _, group in by_recording:
             utterances = list(group)
             waiting = [u for u in utterances if u.outcome is UNHEARD]
-            first = hypotheses.first(waiting, self._transcript, by_vote)
-            spoken = self._spoken(first)
+            first, spoken = self._heard(waiting)
             heard = iter(first)
             for utterance in utterances:
                 one = next(heard) if utterance.outcome is UNHEARD else utterance
                 yield self._final(one, judge, spoken)
+
+    @property
+    def _by_vote(self) -> bool:
+        return self.job.transcribe.language_by != "clip"
+
+    def _heard(
+        self, waiting: Sequence[HeardUtterance]
+    ) -> tuple[list[HeardUtterance], float | None]:
+        """The utterances of one recording with their transcripts, and `_spoken`."""
+        first = hypotheses.first(waiting, self._transcript, self._by_vote)
+        return first, self._spoken(first)
 
     def _spoken(self, heard: Sequence[HeardUtterance]) -> float | None:
         """Seconds of speech with words in a recording; None if it is shorter than LONG_S, or lacks
@@ -392,21 +409,6 @@ class ShardView(StoredShard):
     @cached_property
     def _judges_alignment(self) -> bool:
         return bool(reference_words.rules_on_fit(self.job.transcribe))
-
-    def with_stored_text(self, utterances: Iterable[FinalUtterance]) -> set[str]:
-        """Ids of utterances that a limit dropped before transcription although a transcript is
-        stored, because the limit was looser before."""
-        return {
-            u.cut.id
-            for u in utterances
-            if u.outcome.outcome == "dropped"
-            and u.heard.transcript is None
-            and any(
-                self.text_recipe(u.heard, audio) in self.transcripts
-                for audio in (u.cut.audio, u.cut.enhanced)
-                if audio is not None
-            )
-        }
 
     def _outcome_by_text(self, utterance: CutUtterance, texts: AnyRow, judge: Judge) -> Outcome:
         person = utterance.person

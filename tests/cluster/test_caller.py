@@ -51,8 +51,8 @@ def test_calls_have_deadlines_by_what_they_do(tmp_path: Path) -> None:
     assert allowed(publish.CHECK, job, tmp_path, 3, timeout_factor=1.0) == 600.0 + 1800.0
     shards = [f"shard-{number:06d}" for number in range(10)]
     group = shard_batches.ShardBatch(tmp_path, tuple(shards))
-    assert allowed(publish.DECIDE, job, group) == 900.0
-    assert allowed(publish.DECIDE, job, group, item_timeout=1000.0) == 1300.0
+    assert allowed(publish.COLLECT, job, group) == 900.0
+    assert allowed(publish.COLLECT, job, group, item_timeout=1000.0) == 1300.0
 
 
 class Timed(Here):

@@ -226,7 +226,7 @@ def test_a_piece_that_a_dead_worker_linked_is_made_again(
     state.freeze()
     groups = shard_batches.of_shards(job, state.keys())
     for group in groups:
-        batch_outcomes.decide(job, group)
+        batch_outcomes.collect(job, group)
     gathered = publish.gather(job, groups, Here(), own / "scratch")
     staging = Path(gathered.staging)
     planned = plan.numbered(staging)

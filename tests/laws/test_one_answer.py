@@ -3,42 +3,173 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.helpers import corpus
-from uttermill.tasks.insight.estimating import planning, what_if
+from tests.helpers import corpus, fuzz
+from uttermill.tasks.corpus import limits
+from uttermill.tasks.insight.estimating import explained, planning, sample_results, what_if
 from uttermill.tasks.publish import foreseen
+from uttermill.tasks.publish.outcomes.shard_batches import LIMITS
 from uttermill.tasks.settings.job import Job
-from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.shard_store import decision_log, manifest
+from uttermill.tasks.shard_store.decision_log import Decision
+from uttermill.tasks.shard_store.shard_view import ShardView
+from uttermill.tasks.stages.stage import weights_of
 
 COUNT = 13
+SHARDS = {"settle_seconds": 0.0, "hours": 6 / 3600}
+STATES = ("whole", "unheard", "unconverted", "uncut")
+
+
+def job(base: Path, out: Path, **changes: Any) -> Job:
+    """Recordings with references, some of them wrong, in a few shards."""
+    source = {"kind": "jsonl", "path": str(base / "list.jsonl"), "name": "c"}
+    package = {"max_failed_fraction": 1.0, **changes.pop("package", {})}
+    return corpus.job(base, out=out, sources=[source], shard=SHARDS, package=package, **changes)
 
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Thirteen recordings of 0.4 to 2.8 s, one of them twice, after a run."""
+    """Thirteen recordings of 0.4 to 2.8 s, one of them twice, with decisions by people, after a
+    run; and OUTs in which some shards lack results of a stage."""
     tmp = tmp_path_factory.mktemp("answers")
     corpus.make(tmp / "in", COUNT)
+    corpus.listed(tmp / "in", COUNT, tmp / "list.jsonl", r03="x", r04="", r06="…")
+    line = (tmp / "list.jsonl").read_text().splitlines()[7]
     shutil.copy(tmp / "in" / "r07.wav", tmp / "in" / "twin.wav")
-    corpus.run(corpus.job(tmp))
+    with (tmp / "list.jsonl").open("a") as file:
+        file.write(line.replace("r07.wav", "twin.wav").replace("k7", "twin") + "\n")
+    out = tmp / "whole"
+    published, _ = corpus.run(job(tmp, out))
+    ids = sorted(pq.read_table(published.path / "utterances.parquet")["id"].to_pylist())
+    kinds = ("keep", "drop", "retext")
+    texts = {"retext": "what a person wrote"}
+    said = [Decision(ids[n], kind, texts.get(kind)) for n, kind in enumerate(kinds)]
+    decision_log.append(out, said)
+    corpus.run(job(tmp, out))
+    lacking = {"unheard": "transcribe", "unconverted": "resample", "uncut": "filter"}
+    for state, stage in lacking.items():
+        shutil.copytree(out, tmp / state, symlinks=True)
+        shard = manifest.shards(out)[1]
+        for path in manifest.files(tmp / state, stage, shard):
+            path.unlink()
     return tmp
 
 
-def answers(job: Job, before: Job) -> dict[str, int]:
+LIMIT = st.none() | st.floats(0.3, 3.0).map(lambda x: round(x, 2))
+RULES: list[dict[str, Any]] = [
+    {"use": "empty_text", "min_chars": 3},
+    {"use": "char_rate", "max_alphabetic": 12.0},
+    {"use": "char_rate", "max_alphabetic": 9.0, "unless_wer": 0.9},
+    {"use": "error_rate", "max_spaced": 0.5},
+    {"use": "language", "allowed": ["en"]},
+    {"use": "language", "min_probability": 0.9},
+    {"use": "no_speech"},
+    {"use": "logprob", "min": -0.2},
+]
+VERDICTS = st.lists(st.sampled_from(RULES), unique_by=lambda plugin: str(plugin["use"]), max_size=4)
+PACKAGES: list[dict[str, Any]] = [
+    {},
+    {"weights": {"c": 0.5}},
+    {"splits": {"test": 0.3}},
+    {"max_hours_per_speaker": 0.001},
+]
+
+
+@st.composite
+def settings(draw: st.DrawFn) -> dict[str, Any]:
+    low, high = draw(LIMIT), draw(LIMIT)
+    if low is not None and high is not None and low > high:
+        low, high = high, low
+    filters = [{"use": "duration", "min": low, "max": high}, {"use": "silence"}]
+    if draw(st.booleans()):
+        filters.append({"use": "clipping", "max_fraction": draw(st.sampled_from([0.0, 0.5]))})
+    return {
+        "filter": {
+            "segmenter": {"use": "whole"},
+            "filters": filters,
+            "damaged": draw(st.sampled_from(["drop", "keep"])),
+            "max_hours": draw(st.sampled_from([48.0, 0.0006])),
+            "duplicate_files": draw(st.sampled_from(["drop", "keep"])),
+        },
+        "transcribe": {
+            "backend": {"use": "fake"},
+            "verdicts": draw(VERDICTS),
+            "text": draw(st.sampled_from(["reference", "asr", "reference_if_close"])),
+        },
+        "package": draw(st.sampled_from(PACKAGES)),
+    }
+
+
+def by_view(asked: Job) -> Iterator[tuple[str, tuple[object, ...]]]:
+    """The outcome that the stages see of each utterance, one by one."""
+    for shard in sorted(manifest.shards(asked.out)):
+        for u in ShardView(asked, shard, weights_of(asked)).transcribed():
+            o = u.outcome
+            facts = o.outcome, o.stage, o.reason, o.value, o.threshold, o.detail
+            yield u.cut.id, facts
+
+
+@fuzz.cases(50)
+@given(settings(), st.sampled_from(STATES))
+def test_the_query_decides_each_clip_as_the_stages_do(
+    base: Path, chosen: dict[str, Any], state: str
+) -> None:
+    asked = job(base, base / state, **chosen)
+    queried: list[tuple[str, tuple[object, ...]]] = []
+    with foreseen.version(asked, manifest.shards(asked.out)) as version:
+        for batch in version.batches:
+            ids = batch.table(LIMITS, ("id",))["id"].to_pylist()
+            rows = batch.outcomes().select(limits.OUTCOME_COLUMNS).to_pylist()
+            queried += zip(ids, (tuple(row.values()) for row in rows), strict=True)
+    assert queried == [*by_view(asked)]
+
+
+@fuzz.cases(6)
+@given(settings(), st.sampled_from(STATES))
+def test_all_say_what_a_run_packages(
+    base: Path, tmp_path_factory: pytest.TempPathFactory, chosen: dict[str, Any], state: str
+) -> None:
+    out = tmp_path_factory.mktemp("run") / "out"
+    shutil.copytree(base / state, out, symlinks=True)
+    before, asked = job(base, base / state), job(base, out, **chosen)
+    told = what_if.kept(replace(before, out=out), asked)[1]
+    planned = planning.plan(asked, replace(before, out=out))
+    estimated = sum(
+        known.kept for known in sample_results.known(asked, manifest.shards(out)).values()
+    )
+    with foreseen.version(asked, manifest.shards(out)) as version:
+        clips = version.clips(["id", "blob"]).to_pylist()
+    if not clips:
+        return  # the run would refuse to publish nothing
+    published, _ = corpus.run(asked)
+    rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    ids = {row["id"] for row in rows}
+    if any(planned.stages[name].compute for name in ("filter", "resample", "transcribe")):
+        # Clips that are still to be heard may yet be dropped, or change the splits.
+        assert asked.package.splits or {row["id"] for row in clips if row["blob"]} <= ids
+        return
+    assert {row["id"] for row in clips} == ids
+    assert told["items"] == planned.clips[1] == len(rows)
+    if not asked.package.splits:
+        seconds = sum(row["end"] - row["start"] for row in rows)
+        assert estimated == pytest.approx(seconds)
+
+
+def answers(asked: Job, before: Job) -> dict[str, int]:
     """How many clips each of them says; the run comes last."""
-    told = {"what-if": what_if.kept(before, job)[1]["items"]}
-    told["plan"] = planning.plan(job, before).clips[1]
-    with foreseen.version(job, manifest.shards(job.out)) as version:
-        foreseen_ids = set(version.clips(["id"])["id"].to_pylist())
-    published, _ = corpus.run(job)
-    ids = set(pq.read_table(published.path / "utterances.parquet")["id"].to_pylist())
-    assert foreseen_ids == ids
-    return {**told, "run": len(ids)}
+    told = {"what-if": what_if.kept(before, asked)[1]["items"]}
+    told["plan"] = planning.plan(asked, before).clips[1]
+    published, _ = corpus.run(asked)
+    return {**told, "run": pq.read_metadata(published.path / "utterances.parquet").num_rows}
 
 
 @pytest.mark.parametrize(
@@ -52,8 +183,16 @@ def answers(job: Job, before: Job) -> dict[str, int]:
 def test_limits_of_the_filter_stage(
     base: Path, tmp_path: Path, changes: dict[str, Any], count: int
 ) -> None:
-    shutil.copytree(base / "out", tmp_path / "out", symlinks=True)
-    before = corpus.job(base, out=tmp_path / "out", package={"max_failed_fraction": 1.0})
-    limits = before.filter.model_copy(update=changes)
-    after = replace(before, filter=limits)
+    corpus.make(tmp_path / "in", COUNT)
+    shutil.copy(tmp_path / "in" / "r07.wav", tmp_path / "in" / "twin.wav")
+    before = corpus.job(tmp_path, package={"max_failed_fraction": 1.0})
+    corpus.run(before)
+    after = replace(before, filter=before.filter.model_copy(update=changes))
     assert answers(after, before) == dict.fromkeys(("what-if", "plan", "run"), count)
+
+
+def test_the_query_is_printed(base: Path) -> None:
+    asked = job(base, base / "whole", filter=corpus.filters(min=1.25))
+    printed = "\n".join(explained.lines(asked))
+    assert "\"duration\" < '1.25'::DOUBLE" in printed
+    assert "'filter.too_short'" in printed.replace("'filter', 'too_short'", "'filter.too_short'")

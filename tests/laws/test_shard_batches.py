@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -122,7 +121,7 @@ def test_what_is_foreseen_is_what_a_run_publishes(home: Path, tmp_path: Path, ag
 def test_a_damaged_outcome_is_decided_again_and_stays_for_the_run(job: Job) -> None:
     shards = sorted(manifest.shards(job.out))
     sound = pa.concat_tables(foreseen.Unpublished(job, shards).ledger())
-    path = next(shard_batches.home(job.out).rglob("ledger.bin"))
+    path = next(shard_batches.home(job.out).rglob("limits.arrow"))
     corpus.flip(path, path.stat().st_size // 2)
     flipped = path.read_bytes()
     assert pa.concat_tables(foreseen.Unpublished(job, shards).ledger()).equals(sound)
@@ -136,13 +135,13 @@ def test_versions_do_not_tell_how_they_were_grouped(
     counted = Counted()
     monkeypatch.setattr(pipeline, "Here", lambda: counted)
     many = corpus.run(corpus.job(home, out=tmp_path / "many", **chosen()))[0]
-    assert counted.names.count("decide") == -(-COUNT // shard_batches.AT_ONCE)
+    assert counted.names.count("collect") == -(-COUNT // shard_batches.AT_ONCE)
     assert counted.names.count("gather") == 1
     assert not list((tmp_path / "many/manifests/.listing").rglob("*.arrow"))
     monkeypatch.setattr(shard_batches, "AT_ONCE", COUNT)
     few = corpus.run(corpus.job(home, out=tmp_path / "few", **chosen()))[0]
     assert corpus.content(many.path) == corpus.content(few.path)
-    assert counted.names.count("decide") == -(-COUNT // 8) + 1
+    assert counted.names.count("collect") == -(-COUNT // 8) + 1
 
 
 @pytest.mark.full
@@ -156,10 +155,10 @@ def test_only_shards_that_changed_are_judged_again(
     monkeypatch.setattr(pipeline, "Here", lambda: counted)
     corpus.add(tmp_path / "in", COUNT)
     corpus.run(job)
-    assert counted.names.count("decide") == 1
+    assert counted.names.count("collect") == 1
     other = replace(job, package=job.package.model_copy(update={"weights": {"c": 0.5}}))
     corpus.run(other)
-    assert counted.names.count("decide") == 1, "weights are drawn after it"
+    assert counted.names.count("collect") == 1, "weights are drawn after it"
 
 
 @pytest.mark.full
@@ -167,7 +166,7 @@ def test_only_shards_that_changed_are_judged_again(
     ("name", "how"),
     [
         *tiers.covering(
-            ["rows.arrow", "ledger.bin", "digests.arrow", "facts.json"], ["flipped", "gone", "half"]
+            ["rows.arrow", "limits.arrow", "spans.arrow", "facts.json"], ["flipped", "gone", "half"]
         ),
         ("facts.json", "[]"),
         ("facts.json", '{"files": {}}'),
@@ -188,18 +187,7 @@ def test_damaged_outcomes_are_made_again(
     counted = Counted()
     monkeypatch.setattr(pipeline, "Here", lambda: counted)
     assert corpus.content(corpus.run(retarred(job))[0].path) == undamaged
-    assert counted.names.count("decide") == 1, "those of one group, and no others"
-
-
-def test_facts_of_an_earlier_release_are_read(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    for path in shard_batches.home(job.out).rglob("facts.json"):
-        facts = json.loads(path.read_bytes())
-        del facts["unmeasured"]
-        path.write_text(json.dumps(facts))
-    counted = Counted()
-    monkeypatch.setattr(pipeline, "Here", lambda: counted)
-    corpus.run(retarred(job))
-    assert counted.names.count("decide") == 0
+    assert counted.names.count("collect") == 1, "those of one group, and no others"
 
 
 @pytest.mark.full
@@ -219,13 +207,9 @@ def test_a_shard_of_nothing_has_its_place(job: Job, tmp_path: Path) -> None:
     """One of its recordings is broken, the other too short: no row, and a ledger of two."""
     counts = []
     for shard in sorted(manifest.shards(job.out)):
-        group = shard_batches.ShardBatch(tmp_path / shard, (shard,))
-        batch_outcomes.decide(job, group)
-        counts.append(
-            (
-                group.table("rows.arrow").num_rows,
-                shard_batches.ledger([group], range(shard_batches.SLICES)).num_rows,
-            )
-        )
+        group = shard_batches.ShardBatch(tmp_path / shard, (shard,), tmp_path / f"{shard}.arrow")
+        batch_outcomes.collect(job, group)
+        batch_outcomes.decide(job, [group])
+        counts.append((group.table("rows.arrow").num_rows, group.ledger().num_rows))
     assert (0, 2) in counts
     assert sum(rows for rows, _ in counts) > COUNT // 2

@@ -16,10 +16,10 @@ import pytest
 from tests.helpers import corpus, tiers
 from uttermill.tasks import package, pipeline
 from uttermill.tasks.asr import fake
+from uttermill.tasks.corpus import limits
 from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.plugins import source_code
 from uttermill.tasks.plugins.rules import Limit
-from uttermill.tasks.publish import unchanged
 from uttermill.tasks.publish.dataset import datacard
 from uttermill.tasks.publish.outcomes import shard_batches
 from uttermill.tasks.publish.upkeep import prune
@@ -218,7 +218,7 @@ def test_after_an_upgrade_with_other_recipes_or_rules_they_open_all(
         monkeypatch.setattr(fake, "VERSION", 99)
     else:
         shorter = (Limit("duration", max=30.0, high="too_long"),)
-        monkeypatch.setattr(unchanged, "measured_rules", lambda job: shorter)
+        monkeypatch.setattr(limits, "measured_rules", lambda job: shorter)
     recipe.of_plugin.cache_clear()
     recipe._transcript_head.cache_clear()
     foreseen(asked(home))

@@ -159,7 +159,7 @@ def test_what_is_removed_as_the_remedy_says_is_made_again(
 ) -> None:
     """`verify --deep` named a damaged blob, and left its reader to guess what to do."""
     kept = corpus.parts(whole, "audio", *(f"manifests/{stage}" for stage in corpus.STAGES[:4]))
-    decided = sorted(whole.glob("manifests/package/decided/*/*.[ap]*"))
+    decided = sorted(whole.glob("manifests/package/facts/*/*.[ap]*"))
     assert {path.suffix for path in (*kept, *decided)} == {".pcm", ".parquet", ".arrow"}
     published = corpus.content(whole / "datasets/v0001")
     for number, path in enumerate((*kept, *decided)):

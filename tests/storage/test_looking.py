@@ -73,7 +73,7 @@ def damaged_everywhere(out: Path) -> list[str]:
     names = [flip(path) for kind in KINDS.values() for path in out.glob(kind)]
     for name in ("version.json", "guards.json"):
         (out / "manifests/package/published" / name).write_bytes(b"{")
-    for path in (*out.glob("manifests/package/*/*.*"), *out.glob("manifests/package/decided/*/*")):
+    for path in (*out.glob("manifests/package/*/*.*"), *out.glob("manifests/package/facts/*/*")):
         if path.is_file() and path.suffix != ".json":
             flip(path)
     (out / "manifests/index.json").write_bytes(b"no JSON")
@@ -83,8 +83,8 @@ def damaged_everywhere(out: Path) -> list[str]:
     (out / "manifests/shard/mine/mine.parquet").write_text("mine")
     (out / f"audio/{SHARD}/mine.pcm").write_text("mine")
     (out / f"audio/{SHARD}/{16 * '0'}.pcm").symlink_to(out.parent / "victim/thesis.txt")
-    (out / "manifests/package/decided/mine").mkdir()
-    (out / "manifests/package/decided/mine/mine.txt").write_text("mine")
+    (out / "manifests/package/facts/mine").mkdir()
+    (out / "manifests/package/facts/mine/mine.txt").write_text("mine")
     for home in ("decisions.parquet", "published"):
         (out / f"manifests/package/{home}/mine.parquet").write_text("mine")
         (out / f"manifests/package/{home}/mine.arrow").write_text("mine")
@@ -94,7 +94,7 @@ def damaged_everywhere(out: Path) -> list[str]:
 FOREIGN = (
     f"manifests/filter/{SHARD}/notes.txt", f"manifests/filter/{SHARD}/copy.parquet",
     f"manifests/filter/{SHARD}/000000-{16 * '0'}.parquet.bak", "manifests/shard/mine/mine.parquet",
-    f"audio/{SHARD}/mine.pcm", "manifests/package/decided/mine/mine.txt",
+    f"audio/{SHARD}/mine.pcm", "manifests/package/facts/mine/mine.txt",
     "manifests/package/decisions.parquet/mine.parquet", "manifests/package/published/mine.arrow",
 )  # fmt: skip
 

@@ -68,7 +68,7 @@ def of_shards(job: Job, splitting: bool = False) -> KeptClips:
             outcomes["seconds"].filter(pc.equal(outcomes["outcome"], name)).to_numpy()
             for name in ("packaged", PENDING)
         )
-        unmeasured = sum(batch.facts.get("unmeasured", 0) for batch in version.batches)
+        unmeasured = sum(batch.facts["unmeasured"] for batch in version.batches)
         sums = len(packaged), math.fsum(packaged), len(waiting), math.fsum(waiting)
         counts = _counted(*sums, unmeasured)
         if recipe.across_recordings(job) is not None:

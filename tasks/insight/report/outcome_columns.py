@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ...base import schema
 from ...base.arrays import Bools, Float64s, Int32s, UInt8s
-from ...corpus import outcome_table
+from ...corpus import limits, outcome_table
 from ...plugins.rules import Rule, Within
 from ...settings.job import Job
 from ...shard_store import enhanced
@@ -251,7 +251,7 @@ class Columns:
 def _refuses(shelf_rule: ShelfRule) -> str:
     """SQL predicate: rows that a rule rejects; a rule on texts rejects only transcribed ones."""
     applies = "heard" if shelf_rule.shelf == "text" else "true"
-    return f"{applies} AND NOT {outcome_table.passes([shelf_rule.rule])}"
+    return f"{applies} AND NOT {limits.passes([shelf_rule.rule])}"
 
 
 def _literal(name: str | None) -> str:

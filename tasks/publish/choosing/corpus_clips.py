@@ -47,7 +47,7 @@ class Chosen(NamedTuple):
 def load(batches: Sequence[ShardBatch], linked: Speakers | None = None) -> CorpusClips:
     """All clips of these batches; `linked`: the speakers across recordings. Raises RunError if two
     clips have the same id."""
-    sizes = [batch.facts["rows"] for batch in batches]
+    sizes = [batch.count for batch in batches]
     count = sum(sizes)
     whole = CorpusClips(
         np.empty(count, np.uint64),

@@ -19,26 +19,18 @@ from ...base.json_types import JsonObject
 from ...corpus import rejections
 from ...settings.job import Job
 from ...storage import tables, versions
-from ..outcomes import recording_digests
-from ..outcomes.recording_digests import ACCOUNT, ACCOUNTED, KEY
 from ..outcomes.shard_batches import ShardBatch
 from . import selection
 
-#: Corpus-wide rejections as outcomes, with the digests of their clips' rows in the ledger.
-SAVED = pa.schema(
-    [
-        *rejections.OUTCOMES,
-        *((name, pa.uint64()) for name in (KEY, ACCOUNT, ACCOUNTED)),
-        ("group", pa.int32()),
-    ]
-)
+#: Corpus-wide rejections as outcomes.
+SAVED = pa.schema([*rejections.OUTCOMES, ("group", pa.int32())])
 FILE = "verdicts.arrow"
 
 
 def first_rows(batches: Sequence[ShardBatch]) -> Int64s:
     """The place of each batch's first row among all rows, and the number of all rows; int64
     [batches + 1]."""
-    return np.cumsum([0, *(batch.facts["rows"] for batch in batches)])
+    return np.cumsum([0, *(batch.count for batch in batches)])
 
 
 def corpus_wide(
@@ -82,14 +74,8 @@ def save(scratch: Path, batches: Sequence[ShardBatch], rejected: pa.Table) -> No
             some = rejected.slice(int(edges[number]), int(edges[number + 1] - edges[number]))
             rows = some["at"].to_numpy() - begins[number]
             batch = batches[number]
-            names = batch.table("rows.arrow", ("id", "recording")).take(rows)
-            table = rejections.outcomes_of(names["id"], some)
-            table = table.append_column(
-                KEY, pa.array(recording_digests.keys_of(names["recording"]))
-            )
-            accounts = batch.table("digests.arrow", (ACCOUNT, ACCOUNTED)).take(rows)
-            for name in (ACCOUNT, ACCOUNTED):
-                table = table.append_column(name, accounts[name])
+            ids = batch.table("rows.arrow", ("id",))["id"].take(rows)
+            table = rejections.outcomes_of(ids, some)
             table = table.append_column("group", pa.array(np.full(len(some), number, np.int32)))
             [record_batch] = table.cast(SAVED).combine_chunks().to_batches()
             out.write_batch(record_batch)
@@ -107,3 +93,11 @@ def by_batch(
             outcomes = pa.Table.from_batches([following]).drop_columns(["group"])
             following = next(saved, None)
         yield batch, outcomes
+
+
+def of_batch(scratch: Path, number: int) -> pa.Table | None:
+    """The rejections of one shard batch, as `by_batch` gives them."""
+    for saved in tables.arrow_batches(scratch / FILE):
+        if saved["group"][0].as_py() == number:
+            return pa.Table.from_batches([saved]).drop_columns(["group"])
+    return None

@@ -95,7 +95,7 @@ def choose(job: Job, scratch: Path) -> Choice:
     del rejected
     clips = corpus_clips.load(batches, linked)
     corpus_clips.save(scratch, clips, first_rows, split, names, linked.names if linked else [])
-    changed = [shard for batch in batches for shard in batch.facts["changed"]]
+    changed = [shard for batch in batches for shard in batch.changed]
     return Choice(frozen, lists, first_ids, changed)
 
 
@@ -131,7 +131,7 @@ def _add_open(
     spoken = pa.array(linked.names if linked else [], pa.string())
     begin = 0
     for batch in batches:
-        some = is_open[begin : begin + batch.facts["rows"]]
+        some = is_open[begin : begin + batch.count]
         begin += len(some)
         if not some.any():
             continue
@@ -151,7 +151,7 @@ def _staying_texts(batches: Sequence[ShardBatch], stay: Staying) -> Iterator[pa.
     """Tables (normalised, split) of the clips that stay."""
     names, begin = pa.array(stay.names, pa.string()), 0
     for batch in batches:
-        side = stay.split[begin : begin + batch.facts["rows"]]
+        side = stay.split[begin : begin + batch.count]
         begin += len(side)
         if (side >= 0).any():
             rows = batch.table("rows.arrow", ("normalised",)).filter(pa.array(side >= 0))

@@ -26,19 +26,16 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ... import storage
 from ...base.arrays import Bools, Int32s, Int64s, UInt64s
 from ...base.schema import LEDGER_FILE
 from ...settings.job import Job
 from ...storage import sorted_keys, tables, versions
-from ..choosing import corpus_rejections
 from ..outcomes import recording_digests, shard_batches
 from ..outcomes.recording_digests import KEY
 from ..outcomes.shard_batches import ShardBatch
 from . import ledger_index as ledger_notes
-from . import rows as ledger_rows
 from .ledger_index import LedgerPart
 
 FAN_BITS = 3  # 2**3 parts of similar size are joined
@@ -66,7 +63,6 @@ def plan(job: Job, scratch: Path) -> LedgerPlan:
     """Plan the parts of the next version's ledger and save the workers' tasks into `scratch`."""
     batches = shard_batches.listed(scratch)
     now = recordings_now(batches)
-    has_rejections = enter_outcomes(scratch, batches, now)
     most, rows = job.package.table_rows, int(now.rows.sum())
     newest = versions.newest(job.out)
     parts = []
@@ -94,7 +90,6 @@ def plan(job: Job, scratch: Path) -> LedgerPlan:
         tables.write_arrow(home / WANTED, [_accounts(now, fresh)])
         saved = {
             "anew": anew,
-            "judged": has_rejections,
             "tasks": [asdict(task) for task in tasks],
             "groups": np.unique(now.batch[fresh]).tolist(),
         }
@@ -262,30 +257,6 @@ def _accounts(now: Now, chosen: Bools) -> pa.Table:
     columns = [keys[first], digests[first], np.add.reduceat(rows, first).astype(np.int32)]
     columns += [np.logical_or.reduceat(overlaps, first), np.zeros(len(first), bool)]
     return pa.table(columns, schema=recording_digests.ACCOUNTS)
-
-
-def enter_outcomes(scratch: Path, batches: Sequence[ShardBatch], now: Now) -> bool:
-    """Update `now` for the corpus-wide rejections; returns whether there are any."""
-    any_rejected = False
-    for batch, outcomes in corpus_rejections.by_batch(scratch, batches):
-        if outcomes is None:
-            continue
-        any_rejected = True
-        accounts = batch.table("accounts.arrow", (KEY, "overlaps"))
-        # If spans overlap, a rejection moves samples between rows, so these are computed anew.
-        moved = pc.is_in(outcomes[KEY], accounts[KEY].filter(accounts["overlaps"]).combine_chunks())
-        alone = outcomes.filter(pc.invert(moved))
-        place = np.searchsorted(now.keys, alone[KEY].to_numpy())
-        np.add.at(now.digests, place, recording_digests.changes(alone))
-        if pc.any(moved).as_py():
-            overlapping = outcomes.filter(moved)
-            rows = shard_batches.ledger([batch], range(shard_batches.SLICES))
-            rows = rows.filter(pc.is_in(rows[KEY], overlapping[KEY]))
-            account = recording_digests.of_ledger(ledger_rows.with_outcomes(rows, overlapping))
-            place = np.searchsorted(now.keys, account[KEY].to_numpy())
-            now.digests[place] = account["digest"].to_numpy()
-            now.overlaps[place] = account["overlaps"].to_numpy()
-    return any_rejected
 
 
 def compare(parts: Sequence[LedgerPart], now: Now) -> tuple[list[Old], Bools]:

@@ -22,7 +22,6 @@ from ...storage import long_columns, tables, versions
 from ...storage.atomic import HashedFile
 from ...storage.versions import Proved
 from .. import previous_version
-from ..choosing import corpus_rejections
 from ..outcomes import recording_digests, shard_batches
 from ..outcomes.recording_digests import KEY
 from ..outcomes.shard_batches import KEYED
@@ -52,10 +51,6 @@ def write(
         accounts = tables.read_arrow(scratch / layout.WANTED)
         if not plan["anew"]:
             rows = rows.filter(pc.is_in(rows[KEY], accounts[KEY].combine_chunks()))
-        if plan["judged"]:
-            rows = ledger_rows.with_outcomes(
-                rows, _outcomes(scratch / corpus_rejections.FILE, slices)
-            )
         rows = ledger_rows.in_order(rows, shard_batches.slice_of(rows[KEY].to_numpy(), count))
     new = tables.read_arrow(scratch / layout.NEW)[KEY].combine_chunks()
     written = []
@@ -156,14 +151,3 @@ def _before(newest: Path, task: Task, kept: Path) -> tuple[pa.Table, pa.Table]:
     return pa.concat_tables([empty, *rows]), ledger_rows.removed(
         pa.concat_tables([empty, *departed])
     )
-
-
-def _outcomes(path: Path, slices: range) -> pa.Table:
-    """Corpus-wide rejections (SAVED) in these slices; read in batches, because there may be
-    many."""
-    pieces = [corpus_rejections.SAVED.empty_table()]
-    for batch in tables.arrow_batches(path):
-        slice_numbers = shard_batches.slice_of(batch[KEY].to_numpy(), shard_batches.SLICES)
-        inside = (slice_numbers >= slices.start) & (slice_numbers < slices.stop)
-        pieces.append(pa.Table.from_batches([batch.filter(pa.array(inside))]))
-    return pa.concat_tables(pieces)

@@ -10,10 +10,12 @@ from ...accounting.summary import REMOVED
 from ...base.arrays import Int64s
 from ...base.schema import LEDGER, LedgerRow
 from ...corpus import rejections
-from ...storage import long_columns
+from ...storage import long_columns, tables
 
 #: Columns that the row of a removed recording keeps.
 NAMES = ("recording", "source_path", "dataset", "channel", "track", "sample_rate")
+#: Stages whose outcome an utterance has before a recogniser hears it.
+UNHEARD = ("filter", "resample", "enhance")
 _PORTION = ("portion", "ascending")
 _ORDER = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
 
@@ -28,7 +30,11 @@ def with_outcomes(table: pa.Table, outcomes: pa.Table) -> pa.Table:
     moved = pc.unique(
         table["recording"].filter(pc.and_(rejected, pc.is_in(table["recording"], overlapping)))
     )
-    table = rejections.entered(table, "utterance", outcomes)
+    return _assigned_again(rejections.entered(table, "utterance", outcomes), moved)
+
+
+def _assigned_again(table: pa.Table, moved: pa.Array) -> pa.Table:
+    """The ledger with the samples of these recordings assigned again."""
     if not len(moved):
         return table
     inside = pc.is_in(table["recording"], moved)
@@ -38,6 +44,33 @@ def with_outcomes(table: pa.Table, outcomes: pa.Table) -> pa.Table:
     rows = [row for some in by_recording.values() for row in ledger.assigned_again(some)]
     again = pa.Table.from_pylist(rows, schema=table.schema)
     return pa.concat_tables([table.filter(pc.invert(inside)), again])
+
+
+def decided(spans: pa.Table, outcomes: pa.Table, number: str, stated: str) -> pa.Table:
+    """The ledger with these outcomes for the rows of utterances, whose numbers are in the column
+    `number`; `stated`: the column with the languages that sources state, which count for utterances
+    that no recogniser had to hear. In a recording with overlapping spans, samples that two spans
+    share are assigned again."""
+    outcomes = outcomes.combine_chunks()
+    changed = pc.and_(
+        pc.is_valid(spans[number]),
+        pc.not_equal(outcomes["outcome"].take(spans[number]), spans["outcome"]),
+    )
+    overlapping = rejections.overlapping(spans)
+    for name in rejections.OUTCOME_COLUMNS:
+        new = outcomes[name].take(spans[number])
+        spans = tables.replaced(
+            spans, name, pc.if_else(pc.is_valid(spans[number]), new, spans[name])
+        )
+    unheard = pc.and_(pc.is_valid(spans[number]), pc.is_in(spans["stage"], pa.array(UNHEARD)))
+    spoken = pc.if_else(unheard, spans[stated], spans["language"])
+    spans = tables.replaced(spans, "language", spoken)
+    details = spans["detail"]
+    details = pc.if_else(pc.equal(details, ""), pa.scalar(None, details.type), details)
+    spans = tables.replaced(spans, "detail", details)
+    spans = spans.drop_columns([number, stated])
+    moved = pc.and_(changed.fill_null(False), pc.is_in(spans["recording"], overlapping))
+    return _assigned_again(spans, pc.unique(spans["recording"].filter(moved)))
 
 
 def in_order(table: pa.Table, portions: Int64s | None = None) -> pa.Table:

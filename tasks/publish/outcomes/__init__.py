@@ -1,1 +1,1 @@
-"""The outcome of each utterance, in shard batches that are kept from run to run."""
+"""The facts of each utterance, in shard batches that are kept from run to run, and its outcome."""

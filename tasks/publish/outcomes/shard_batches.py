@@ -1,17 +1,18 @@
-"""Shard batches: work shards whose outcomes are stored together and reused by later runs.
+"""Shard batches: work shards whose facts are stored together and reused by later runs.
 
-    OUT/manifests/package/decided/<key>/
-        rows.arrow           utterances that no rule of their own shard rejects
-        ledger.bin           their ledger in SLICES portions by a hash of the recording
-        decisions.parquet    all utterances with their measures
+    OUT/manifests/package/facts/<key>/
+        rows.arrow           all utterances as they would be published
+        limits.arrow         what limits may ask of each (`corpus.limits`)
+        spans.arrow          their ledger, with the outcomes that no limit changes
         heard.arrow          input of corpus-wide rules, if there are any
         voices.arrow         voices of its recordings, if speakers are linked across recordings
-        digests.arrow        52 bytes a row, from which a version is planned
-        accounts.arrow       22 bytes a recording of the ledger, likewise
+        digests.arrow        36 bytes a row, from which a version is planned
         facts.json           hash of each file, and counts; written last: the batch is complete
+    <scratch>/decided/<key>.arrow    the outcome of each utterance under the limits of a run
 
-The key is a hash of everything that affects the outcomes (`tasks.publish.unchanged`). A version
-does not depend on how recordings were divided among shards. `batch_outcomes.py` writes the files.
+The key is a hash of everything that affects the facts (`tasks.publish.unchanged`), and never of a
+limit. A version does not depend on how recordings were divided among shards. `batch_outcomes.py`
+writes the files.
 """
 
 from __future__ import annotations
@@ -22,23 +23,27 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ... import corpus, storage
+from ...accounting.ledger import PENDING
 from ...base.arrays import Int64s, UInt64s
 from ...base.errors import CorruptManifest
 from ...base.schema import LEDGER
+from ...corpus import limits
 from ...settings.job import Job
 from ...shard_store import blobs, recipe
 from ...shard_store.recipe import digest
 from ...storage import tables
+from ..ledger import rows as ledger_rows
 from ..planned_columns import (
     BESIDE_COLUMNS,
     LAYOUT_COLUMNS,
@@ -48,15 +53,18 @@ from ..planned_columns import (
     turns_kept,
 )
 from . import shard_outcomes
-from .recording_digests import ACCOUNT, ACCOUNTED, KEY
+from .recording_digests import KEY
+from .shard_outcomes import AT, STATED
 
-FORMAT = 4  # of these files
+FORMAT = 5  # of these files
 AT_ONCE = 8  # shards in a batch
 SLICES = 64  # of a ledger
-LIST, OUTCOMES, DECIDED = "groups.json", "decisions.parquet", "decided"
+LIST, LIMITS, SPANS = "groups.json", "limits.arrow", "spans.arrow"
+FACTS, DECIDED = "facts", "decided"  # folders, in OUT and in a scratch folder
 KEY_NAME = re.compile(r"[0-9a-f]{24}")  # of a batch's folder
 #: Columns that are not part of a row's content: where the row and its PCM are stored, its split.
 PLACES = (*SOURCE_COLUMNS, *BESIDE_COLUMNS, *MUTED_COLUMNS, *LAYOUT_COLUMNS, "split")
+ACCOUNTS = "accounts.arrow"  # digests of the recordings of a decided batch
 KEYED = pa.schema([*LEDGER, pa.field(KEY, pa.uint64())])
 DIGESTS = pa.schema(
     {
@@ -65,8 +73,6 @@ DIGESTS = pa.schema(
         "content": pa.uint64(),
         "samples": pa.int64(),
         "rate": pa.int32(),
-        ACCOUNT: pa.uint64(),
-        ACCOUNTED: pa.uint64(),
     }
 )
 VOICE = "voice"  # further column of DIGESTS if speakers are linked: hash of the voice's name
@@ -83,23 +89,37 @@ class BatchFacts(TypedDict):
     """facts.json of a batch."""
 
     files: dict[str, str]  # first 16 hex digits of each file's sha256
-    slices: list[tuple[int, int, int]]  # first byte, bytes and CRC-32 of each portion of the ledger
-    rows: int
-    ledger: int  # rows
-    unmeasured: NotRequired[int]  # recordings that lack cuts or measures
-    changed: list[str]  # shards that the next run looks at again
+    utterances: list[int]  # of each shard
+    unmeasured: int  # recordings that lack cuts or measures
+    unsettled: list[bool]  # whether the next run looks at a shard again, whatever the limits
+    passing: str | None  # `passing_rules`, if facts depend on which clips pass them
 
 
-NEEDED = {"files", "slices", "rows", "ledger", "changed"}  # of BatchFacts
+NEEDED = BatchFacts.__required_keys__
+WAITING = pa.array(["packaged", PENDING])  # outcomes of utterances that may be packaged
+
+
+def passing_rules(job: Job) -> str:
+    """Identity of the limits on which some facts depend; see `FactView`."""
+    return digest("passing", repr(limits.measured_rules(job)))
+
+
+def stopped(table: pa.Table) -> pa.Table:
+    """Outcomes in which what the run did not finish has failed: its file changed meanwhile."""
+    waits = pc.equal(table["outcome"], PENDING)
+    for name, value in (("outcome", "failed"), ("reason", "changed")):
+        table = tables.replaced(table, name, pc.if_else(waits, value, table[name]))
+    return table
 
 
 @dataclass(frozen=True)
 class ShardBatch:
-    """Some shards, and the folder with the outcomes of their utterances. Small enough to send to
-    workers."""
+    """Some shards, the folder with the facts of their utterances, and the file with their outcomes
+    if they are decided. Small enough to send to workers."""
 
     home: Path
     shards: tuple[str, ...]
+    decided: Path | None = None
 
     @cached_property
     def facts(self) -> BatchFacts:
@@ -113,6 +133,13 @@ class ShardBatch:
             raise CorruptManifest(f"{place} is gone or damaged", str(place)) from error
         return facts
 
+    def holds(self, job: Job) -> bool:
+        """Whether the facts are stored and count for the job's limits."""
+        try:
+            return self.facts["passing"] in (None, passing_rules(job))
+        except CorruptManifest:
+            return False
+
     def data(self, name: str) -> bytes:
         """The bytes of a file; raises CorruptManifest if it is missing or has changed."""
         try:
@@ -124,21 +151,57 @@ class ShardBatch:
         return data
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """A table, or only these columns of it, in the file's order. Raises CorruptManifest as
-        `data`, and if the table places PCM outside the blobs."""
-        data = pa.py_buffer(self.data(name))
-        names = pa.ipc.open_file(data).schema.names
-        wanted = set(names if columns is None else columns)
-        fields = [index for index, column in enumerate(names) if column in wanted]
-        some = pa.ipc.IpcReadOptions(included_fields=fields)
-        table = pa.ipc.open_file(data, options=some).read_all()
+        """A table, or only these columns of it, in the file's order. Of a decided batch, `rows` and
+        `digests` have only the utterances that may be packaged, and `heard` says which are `kept`.
+        Raises CorruptManifest as `data`, and if the table places PCM outside the blobs."""
+        if name == ACCOUNTS:
+            return _table(storage.read(self.accounts / name), columns)
+        table = _table(self.data(name), None if columns is None else [*columns, AT])
         if not blobs.sound_places(table):
             raise self._damaged(name)
+        if self.decided is None or name not in ("rows.arrow", "digests.arrow", "heard.arrow"):
+            return table
+        decided = self.outcomes(("outcome", "stage"))
+        if name == "heard.arrow":
+            decided = decided.take(table[AT])
+            if "kept" in table.column_names:
+                kept = pc.equal(decided["outcome"], "packaged")
+                table = tables.replaced(table, "kept", kept)
+            # Whether a text is stored of what a filter drops now depends on former limits.
+            unheard = pc.is_in(decided["stage"], pa.array(ledger_rows.UNHEARD))
+            return table.drop_columns([AT]).filter(pc.invert(unheard))
+        return table.filter(pc.is_in(decided["outcome"], WAITING))
+
+    def outcomes(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """The outcomes (`limits.OUTCOME_COLUMNS`) of all utterances of a decided batch."""
+        assert self.decided is not None
+        return _table(storage.read(self.decided), columns)
+
+    @property
+    def changed(self) -> list[str]:
+        """The shards of a decided batch at which the next run looks again."""
+        changed: list[str] = json.loads((self.outcomes(()).schema.metadata or {})[b"changed"])
+        return changed
+
+    @property
+    def count(self) -> int:
+        """The number of utterances of a decided batch that may be packaged."""
+        packaged = pc.is_in(self.outcomes(("outcome",))["outcome"], WAITING)
+        return int(pc.sum(packaged).as_py() or 0)
+
+    def utterances(self) -> pa.Table:
+        """The table of outcomes (`outcome_table.schema_of`) of a decided batch."""
+        table = self.table(LIMITS).drop_columns(limits.KNOWN.names)
+        outcomes = self.outcomes()
+        for name in ("outcome", "stage", "reason"):
+            table = table.append_column(name, outcomes[name])
         return table
 
-    def outcomes(self, columns: Collection[str]) -> pa.Table:
-        """These columns of `outcome_table.schema_of` for all utterances, whatever their outcome."""
-        return tables.from_parquet(self.data(OUTCOMES), sorted(columns))
+    def ledger(self, strict: bool = False) -> pa.Table:
+        """The ledger of a decided batch; `strict`: see `stopped`. The rows of a recording are
+        adjacent."""
+        ledger = ledger_rows.decided(self.table(SPANS), self.outcomes(), AT, STATED)
+        return stopped(ledger) if strict else ledger
 
     def is_sound(self) -> bool:
         """Whether every file has its hash."""
@@ -150,17 +213,25 @@ class ShardBatch:
     def slices_of_ledger(self, slices: range) -> Iterator[memoryview]:
         """These portions of the ledger, as Arrow streams; raises CorruptManifest if one has
         changed."""
-        spans = [span for span in self.facts["slices"][slices.start : slices.stop] if span[1]]
+        portions = storage.read_json(self.accounts / "slices.json")
+        spans = [span for span in portions[slices.start : slices.stop] if span[1]]
         if not spans:
             return
         low, high = spans[0][0], spans[-1][0] + spans[-1][1]
-        with storage.of(self.home).spans(self.home, [("ledger.bin", low, high)]) as read:
+        home = self.accounts
+        with storage.of(home).spans(home, [("ledger.bin", low, high)]) as read:
             data = read(("ledger.bin", low, high)) or b""
         for begin, size, crc in spans:
             part = memoryview(data)[begin - low : begin - low + size]
             if zlib.crc32(part) != crc:
                 raise self._damaged("ledger.bin")
             yield part
+
+    @property
+    def accounts(self) -> Path:
+        """The folder of what `batch_outcomes.account` writes."""
+        assert self.decided is not None
+        return self.decided.with_suffix("")
 
     def _damaged(self, name: str) -> CorruptManifest:
         """An error that names facts.json as the damaged file: removing that decides the batch
@@ -181,19 +252,25 @@ def _is_whole(facts: object) -> bool:
     """Whether parsed JSON has the structure of `BatchFacts`."""
     if not isinstance(facts, dict) or not facts.keys() >= NEEDED:
         return False
-    slices, counts = facts["slices"], (facts["rows"], facts["ledger"])
+    lists = facts["utterances"], facts["unsettled"]
     return (
         isinstance(facts["files"], dict)
-        and isinstance(facts["changed"], list)
-        and isinstance(slices, list)
-        and len(slices) == SLICES
-        and all(isinstance(span, list) and len(span) == 3 for span in slices)
-        and all(isinstance(number, int) for number in (*counts, *chain(*slices)))
+        and all(isinstance(one, list) for one in lists)
+        and all(isinstance(number, int) for number in chain(*lists))
     )
 
 
+def _table(data: bytes, columns: Sequence[str] | None) -> pa.Table:
+    buffer = pa.py_buffer(data)
+    names = pa.ipc.open_file(buffer).schema.names
+    wanted = set(names if columns is None else columns)
+    fields = [index for index, column in enumerate(names) if column in wanted]
+    some = pa.ipc.IpcReadOptions(included_fields=fields)
+    return pa.ipc.open_file(buffer, options=some).read_all()
+
+
 def home(out: Path) -> Path:
-    return out / "manifests" / "package" / DECIDED
+    return out / "manifests" / "package" / FACTS
 
 
 def kept_in(out: Path) -> list[str]:
@@ -218,35 +295,38 @@ def of_shards(job: Job, keys: Mapping[str, str]) -> list[ShardBatch]:
     batches = []
     for low in range(0, len(names), AT_ONCE):
         some = tuple(names[low : low + AT_ONCE])
-        key = digest("decided", inputs, [(name, keys[name]) for name in some])
+        key = digest("facts", inputs, [(name, keys[name]) for name in some])
         batches.append(ShardBatch(home(job.out) / key, some))
     return batches
 
 
-def missing(some: Sequence[ShardBatch], out: Path) -> list[ShardBatch]:
-    """The batches of `some` whose outcomes are not stored."""
-    kept = set(kept_in(out))
-    return [
-        batch
-        for batch in some
-        if batch.home.name not in kept or not storage.exists(batch.home / "facts.json")
-    ]
+def missing(job: Job, some: Sequence[ShardBatch]) -> list[ShardBatch]:
+    """The batches of `some` whose facts are not stored, or not for the job's limits."""
+    kept = set(kept_in(job.out))
+    return [batch for batch in some if batch.home.name not in kept or not batch.holds(job)]
 
 
 def list_in(scratch: Path, some: Sequence[ShardBatch]) -> None:
-    """Write the batches of a run to a file, so that messages to workers stay small."""
-    entries = [(str(batch.home), batch.shards) for batch in some]
+    """Write the batches of a run to a file, so that messages to workers stay small. Their outcomes
+    will be in `scratch`."""
+    some = [
+        replace(batch, decided=scratch / DECIDED / f"{batch.home.name}.arrow") for batch in some
+    ]
+    entries = [(str(batch.home), batch.shards, str(batch.decided)) for batch in some]
     storage.of(scratch).write(scratch / LIST, json.dumps(entries).encode())
 
 
 def listed(scratch: Path) -> list[ShardBatch]:
     """The batches of the run, from the file that `list_in` wrote."""
     entries = storage.read_json(scratch / LIST)
-    return [ShardBatch(storage.place(home), tuple(shards)) for home, shards in entries]
+    return [
+        ShardBatch(storage.place(home), tuple(shards), storage.place(decided))
+        for home, shards, decided in entries
+    ]
 
 
 def forget(out: Path, kept: Sequence[ShardBatch], changed: Collection[str]) -> None:
-    """Remove the outcomes of batches that are not in `kept`, or that contain one of the shards
+    """Remove the facts of batches that are not in `kept`, or that contain one of the shards
     `changed`, which the next run checks again. Call it only while holding OUT's lock."""
     store = storage.of(out)
     names = {batch.home.name for batch in kept if not set(batch.shards) & set(changed)}

@@ -1,4 +1,5 @@
-"""Decides the outcomes of the utterances of one work shard, which depend on that shard alone."""
+"""The facts of one work shard: its utterances as they would be published, and what limits may ask
+of them."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ... import corpus, scoring
 from ...accounting import ledger
@@ -18,7 +20,7 @@ from ...base.schema import (
     EnhancedRow,
     TranscriptRow,
 )
-from ...corpus import outcome_table, voices
+from ...corpus import limits, voices
 from ...recording.tracks import channel_of
 from ...settings.job import Job
 from ...shard_store import (
@@ -32,7 +34,7 @@ from ...shard_store import (
     reference_words,
     text_values,
 )
-from ...shard_store.shard_view import ShardView
+from ...shard_store.shard_view import DUPLICATE_SEGMENT, ShardView
 from ...shard_store.utterance import FinalUtterance, Outcome
 from ...storage import tables
 from .. import published_columns
@@ -45,45 +47,59 @@ from ..planned_columns import (
     turns_column,
     turns_kept,
 )
+from .fact_view import FactView
 
-VERSION = 2  # raise it when a change gives other outcomes for the same checkpoints
+VERSION = 3  # raise it when a change gives other facts for the same checkpoints
+AT = "at"  # column with the number of a row's utterance; null: no limit changes the row's outcome
+STATED = "stated"  # column with the language that the source states
+LEDGER_FACTS = pa.schema([*LEDGER, pa.field(AT, pa.int32()), pa.field(STATED, pa.string())])
+UNCUT = Outcome(ledger.PENDING, "filter", ledger.PENDING)  # of a recording without cuts
 
 
-class ShardOutcomes(NamedTuple):
-    """Tables of one shard, and their schemas."""
+class ShardFacts(NamedTuple):
+    """Tables of one shard, whatever its limits, and their schemas. The first two have a row for
+    each utterance, in the same order."""
 
-    rows: pa.Table  # `row_schema`: utterances to package, and pending ones
-    ledger: pa.Table  # LEDGER
-    utterances: pa.Table  # `outcome_table.schema_of`: all utterances, with their measures
-    heard: pa.Table  # `corpus.row_schema`: the input of corpus-wide rules
+    rows: pa.Table  # `row_schema`: as it would be published
+    limits: pa.Table  # `limits.schema_of`: what limits may ask
+    ledger: pa.Table  # LEDGER_FACTS, with the outcomes that are known without limits
+    heard: pa.Table  # `heard_schema`: the input of corpus-wide rules
     voices: pa.Table  # `voices.VOICES`: the input of speakers across recordings
 
 
-def of_shard(view: ShardView, strict: bool) -> ShardOutcomes:
-    """Decide the outcomes of one shard.
+def heard_schema(job: Job) -> pa.Schema:
+    """`corpus.row_schema`, with the number of each row's utterance."""
+    return pa.schema([*corpus.row_schema(job), pa.field(AT, pa.int32())])
 
-    With `strict`, for versions, an utterance that the run did not finish has failed: its file
-    changed meanwhile. Without it, such an utterance is pending, and `rows` has the columns that are
-    known.
-    """
+
+def of_shard(view: FactView) -> ShardFacts:
+    """The facts of one shard; columns of what is not computed yet are null."""
     job, shard = view.job, view.shard
-    outcome, reason = ("failed", "changed") if strict else (ledger.PENDING, ledger.PENDING)
-    utterances = []
+    utterances, damage = [], []
     for utterance in view.transcribed():
-        if strict and utterance.outcome.outcome == ledger.PENDING:
-            stopped = Outcome(outcome, utterance.outcome.stage, reason)
-            utterance = replace(utterance, outcome=stopped)
         utterances.append(utterance)
-    waiting = ("packaged", ledger.PENDING)
-    heard = corpus.rows(job, shard, utterances) if corpus.takes_part(job) else []
+        cut = view.cut_of(utterance.cut.recording)
+        damage.append(view.damage(utterance.cut, cut) if cut is not None and cut.faults else "")
+    asked = limits.facts_of(job, utterances, damage)
+    # Only outcomes before all limits, which no limit changes, may share an id.
+    fixed = pc.equal(asked["step"], limits.BEFORE_FILTERS).fill_null(False).to_pylist()
+    numbers = {u.cut.id: number for number, u in enumerate(utterances) if not fixed[number]}
+    heard = list[AnyRow]()
+    if corpus.takes_part(job):
+        rows = corpus.rows(job, shard, utterances)
+        heard = [{**row, AT: numbers[str(row["id"])]} for row in rows]
+    spans: list[AnyRow] = []
+    for row in ledger.of_shard(view, utterances, UNCUT):
+        number = numbers.get(row["utterance"] or "")
+        stated = None if number is None else utterances[number].cut.language
+        of_limits = row["reason"] != DUPLICATE_SEGMENT
+        spans.append({**row, AT: number if of_limits else None, STATED: stated})
     spoken = voices.rows(view) if recipe.across_recordings(job) is not None else []
-    return ShardOutcomes(
-        rows_of(view, [u for u in utterances if u.outcome.outcome in waiting], strict),
-        tables.of_rows(
-            ledger.of_shard(view, utterances, Outcome(outcome, "filter", reason)), LEDGER
-        ),
-        outcome_table.of_utterances(job, utterances, view.with_stored_text(utterances)),
-        tables.of_rows(heard, corpus.row_schema(job)),
+    return ShardFacts(
+        rows_of(view, utterances, strict=True),
+        asked,
+        tables.of_rows(spans, LEDGER_FACTS),
+        tables.of_rows(heard, heard_schema(job)),
         tables.of_rows(spoken, voices.VOICES),
     )
 
@@ -98,8 +114,8 @@ HEARD = (
 
 
 def rows_of(view: ShardView, utterances: Sequence[FinalUtterance], strict: bool) -> pa.Table:
-    """The rows (`row_schema`) of utterances that are packaged or pending; of pending ones, only the
-    columns by which clips are chosen."""
+    """The rows (`row_schema`) of utterances; of those that are not packaged, only the columns by
+    which clips are chosen."""
     schema = row_schema(view.job)
     table = {**_of_cuts(utterances), **_of_packaged(view, utterances, strict)}
     annotated = published_columns.Values(view)

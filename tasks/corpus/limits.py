@@ -1,0 +1,277 @@
+"""Limits as one query over facts: what becomes of each utterance.
+
+Facts are what limits may ask of an utterance (`schema_of`), whatever the limits are. The query puts
+the rules of filters, of enhanced clips and of texts, and decisions by people, in their order; where
+a fact that it needs is not computed yet, the outcome is pending. `uttermill what-if OUT --explain`
+prints it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from ..base.schema import AnyRow
+from ..plugins import rules
+from ..plugins.rules import Allowed, Limit, Rule, Within
+from ..settings.job import Job
+from ..shard_store import annotated, enhanced, reference_words
+from ..shard_store.chosen_rules import filter_rules, rules_of
+from ..shard_store.shard_view import PERSON
+from ..shard_store.text_values import text_columns
+from ..shard_store.utterance import FinalUtterance
+from ..storage import queries
+from ..storage.queries import identifier, literal
+from ..text import SHARED_COLUMNS
+
+SPARED = "spared"
+#: Facts about every utterance, before the values that rules compare.
+FIXED = pa.schema(
+    {
+        **dict.fromkeys(("id", "dataset", "recording", "language"), pa.string()),
+        "seconds": pa.float64(),
+        "heard": pa.bool_(),  # has a transcript
+        SPARED: pa.bool_(),  # a person decided to keep it; no rule rejects it
+        # From `words` on, values of `FinalUtterance.texts` and of its measures.
+        "words": pa.int64(),  # of the reference
+        "word_errors": pa.int64(),  # of the recogniser's text
+    }
+)
+MEASURES_FROM = FIXED.names.index("words")  # index of the first column that `_fixed` does not give
+#: What is known of an utterance without any limit: an outcome, and when it counts.
+BEFORE_FILTERS, AFTER_FILTERS, AFTER_TEXTS = 1, 2, 3
+KNOWN = pa.schema(
+    {
+        "step": pa.int8(),  # one of the three above; null: no limit rejects it, it is packaged
+        **dict.fromkeys(("known", "known_stage", "known_reason"), pa.string()),
+        **dict.fromkeys(("known_value", "known_threshold"), pa.float64()),
+        "known_detail": pa.string(),
+        "damage": pa.string(),  # decode faults that touch it, in words
+        "decided": pa.string(),  # a person's decision, if the person cut it again
+        "dropped_by": pa.string(),  # a person's decision to drop it
+    }
+)
+OUTCOME_COLUMNS = ("outcome", "stage", "reason", "value", "threshold", "detail")  # of an Outcome
+DAMAGED = "damaged"  # reason of utterances that decode faults touch
+
+
+def values_schema(job: Job) -> pa.Schema:
+    """FIXED, then every number that a rule may compare, as float64, and labels."""
+    text = text_columns(job.transcribe.verdicts)
+    names = [*SHARED_COLUMNS, *text, *enhanced.measures(job)]
+    fields = [*FIXED, *(pa.field(name, pa.float64()) for name in names)]
+    fields += annotated.label_fields(job)
+    present = {field.name for field in fields}
+    for rule in (*measured_rules(job), *rules_of("text", job.transcribe.verdicts)):
+        kinds = dict.fromkeys(sorted(rules.columns(rule)), pa.float64())
+        if isinstance(rule, Allowed):
+            kinds[rule.column] = pa.string()
+        elif rule.place:
+            kinds[rule.place] = pa.float64()
+        fields += [pa.field(name, kind) for name, kind in kinds.items() if name not in present]
+        present |= kinds.keys()
+    return pa.schema(fields)
+
+
+def schema_of(job: Job) -> pa.Schema:
+    """All facts that limits may ask: `values_schema`, then KNOWN."""
+    return pa.schema([*values_schema(job), *KNOWN])
+
+
+def facts_of(job: Job, utterances: Sequence[FinalUtterance], damage: Sequence[str]) -> pa.Table:
+    """A row (`schema_of`) for each utterance of a `FactView`; `damage`: see KNOWN."""
+    schema = values_schema(job)
+    rows = [_fixed(u) for u in utterances]
+    columns = [
+        pa.array([row[field.name] for row in rows], field.type)
+        for field in list(FIXED)[:MEASURES_FROM]
+    ]
+    values = [(u.texts, u.heard.measures) for u in utterances]
+    columns += (
+        pa.array([texts[n] if n in texts else measures.get(n) for texts, measures in values], kind)
+        for n, kind in zip(schema.names[MEASURES_FROM:], schema.types[MEASURES_FROM:], strict=True)
+    )
+    facts = [_known(u, words) for u, words in zip(utterances, damage, strict=True)]
+    columns += [pa.array([row[field.name] for row in facts], field.type) for field in KNOWN]
+    return pa.table(columns, schema=schema_of(job))
+
+
+def _fixed(u: FinalUtterance) -> AnyRow:
+    row = u.heard.transcript
+    heard = row is not None and not row["error_code"]
+    return {
+        "id": u.cut.id,
+        "dataset": u.cut.recording["dataset"],
+        "recording": u.cut.recording["recording"],
+        "language": row["language"] if heard and row else u.cut.language,
+        "seconds": u.cut.seconds,
+        "heard": heard,
+        SPARED: u.cut.spared,
+    }
+
+
+def _known(u: FinalUtterance, damage: str) -> AnyRow:
+    outcome, person = u.outcome, u.cut.person
+    step: int | None = AFTER_FILTERS
+    if outcome.outcome == "packaged":
+        step = None
+    elif outcome.stage == "filter" and outcome.outcome != "pending":
+        step = BEFORE_FILTERS
+    elif u.texts:
+        step = AFTER_TEXTS
+    return {
+        "step": step,
+        "known": outcome.outcome,
+        "known_stage": outcome.stage,
+        "known_reason": outcome.reason,
+        "known_value": outcome.value,
+        "known_threshold": outcome.threshold,
+        "known_detail": outcome.detail,
+        "damage": damage or None,
+        "decided": u.cut.decided if u.cut.moved else None,
+        "dropped_by": person.words if person is not None and person.decision == "drop" else None,
+    }
+
+
+def measured_rules(job: Job) -> tuple[Rule, ...]:
+    """The rules on measures taken before transcription, in their order."""
+    return (*filter_rules(job.filter.all_filters), *enhanced.rules(job))
+
+
+def text_rules(job: Job) -> tuple[Rule, ...]:
+    """The rules on texts, in their order. Those on the fit of a reference come last: the reference
+    is aligned only if the others pass."""
+    on_fit = reference_words.rules_on_fit(job.transcribe)
+    verdicts = job.transcribe.verdicts
+    others = tuple(plugin for plugin in verdicts if plugin.use not in on_fit)
+    fitting = tuple(plugin for plugin in verdicts if plugin.use in on_fit)
+    return (*rules_of("text", others), *rules_of("text", fitting))
+
+
+# The query.
+
+
+def query(job: Job) -> str:
+    """SQL: the outcome (OUTCOME_COLUMNS) of each row of the table `facts`, in their order."""
+    on_filters = _cases(filter_rules(job.filter.all_filters), "filter", "NULL")
+    on_enhanced = _cases(enhanced.rules(job), "enhance", "language")
+    on_texts = _cases(text_rules(job), "transcribe", "language", "coalesce(decided, '')")
+    outcome = "known, known_stage, known_reason, known_value, known_threshold, known_detail"
+    cases = "\n".join(
+        (
+            f"        WHEN step = {BEFORE_FILTERS} THEN {_outcome(outcome)}",
+            *on_filters,
+            *on_enhanced,
+            f"        WHEN step = {AFTER_FILTERS} THEN {_outcome(outcome)}",
+            *on_texts,
+            "        WHEN dropped_by IS NOT NULL THEN "
+            + _outcome(f"'dropped', 'package', '{PERSON}', NULL, NULL, dropped_by"),
+            f"        ELSE {_outcome(outcome)}",
+        )
+    )
+    columns = ", ".join(f"o.{name} AS {name}" for name in OUTCOME_COLUMNS)
+    return f"SELECT {columns}\nFROM (\n    SELECT CASE\n{cases}\n    END AS o\n    FROM facts\n)"
+
+
+def _outcome(values: str) -> str:
+    """SQL: a struct of OUTCOME_COLUMNS from six values, separated by commas."""
+    kinds = ", ".join(
+        f"{name} {'DOUBLE' if name in ('value', 'threshold') else 'VARCHAR'}"
+        for name in OUTCOME_COLUMNS
+    )
+    return f"row({values})::STRUCT({kinds})"
+
+
+def _cases(applied: Iterable[Rule], stage: str, language: str, detail: str = "''") -> Iterator[str]:
+    """SQL: a line `WHEN … THEN …` for each limit. `language`: what rules for some languages ask;
+    `detail`: of rejections whose rule gives none."""
+    for rule in applied:
+        column = identifier(rule.column)
+        for condition, reason, limit in _refusals(rule, language):
+            if isinstance(rule, Allowed):
+                allowed = literal(f", allowed {', '.join(rule.values)}")
+                values = f"NULL, NULL, coalesce({column}, 'None') || {allowed}"
+            elif reason == DAMAGED:
+                values = f"{column}, {limit}, coalesce(damage, '')"
+            elif rule.place:
+                place = f"printf('at %.1f s', {identifier(rule.place)})"
+                values = f"{column}, {limit}, coalesce({place}, {detail})"
+            else:
+                values = f"{column}, {limit}, {detail}"
+            outcome = _outcome(f"'dropped', {literal(stage)}, {literal(reason)}, {values}")
+            yield f"        WHEN NOT {SPARED} AND {condition} THEN {outcome}"
+
+
+def _refusals(rule: Rule, language: str) -> Iterator[tuple[str, str, str]]:
+    """(SQL predicate, reason, threshold) of each way in which the rule rejects a row."""
+    column = identifier(rule.column)
+    if isinstance(rule, Allowed):
+        allowed = f"coalesce({_is_in(column, rule.values)}, {not rule.refuse_null})"
+        yield f"NOT {allowed}", rule.reason, "NULL"
+        return
+    for limit, sign, reason in ((rule.min, "<", rule.low), (rule.max, ">", rule.high)):
+        if limit is not None:
+            beyond = f"{column} {sign} {_number(limit)}"
+            if sign == ">":  # DuckDB takes NaN for the largest number
+                beyond += f" AND NOT isnan({column})"
+            terms = [_null_as_false(beyond), *_applies(rule, language)]
+            yield " AND ".join(terms), reason, _number(limit)
+
+
+def _applies(rule: Limit, language: str) -> Iterator[str]:
+    """SQL predicates that must all hold for the rule to apply to a row."""
+    if rule.languages:
+        yield _null_as_false(_is_in(language, rule.languages))
+    if rule.other_than:
+        yield f"NOT {_null_as_false(_is_in(language, rule.other_than))}"
+    for within in rule.unless:
+        yield f"NOT {inside(within)}"
+
+
+def _number(value: float) -> str:
+    return f"'{float(value)!r}'::DOUBLE"
+
+
+def _is_in(column: str, values: Sequence[str]) -> str:
+    """SQL predicate: the column is one of these texts; NULL if the column is."""
+    return f"{column} IN ({', '.join(map(literal, values))})" if values else f"{column} <> {column}"
+
+
+def inside(limit: Limit | Within) -> str:
+    """SQL predicate: the column is within the limits; false for NULL and NaN."""
+    column = identifier(limit.column)
+    terms = [f"{column} IS NOT NULL", f"NOT isnan({column})"]
+    if limit.min is not None:
+        terms.append(f"{column} >= {_number(limit.min)}")
+    if limit.max is not None:
+        terms.append(f"{column} <= {_number(limit.max)}")
+    return _null_as_false(" AND ".join(terms))
+
+
+def _null_as_false(predicate: str) -> str:
+    return f"coalesce({predicate}, false)"
+
+
+@contextmanager
+def asking(job: Job) -> Iterator[Callable[[pa.Table], pa.Table]]:
+    """A function that gives the outcome (OUTCOME_COLUMNS) of each row of a table of facts
+    (`schema_of`), in their order."""
+    sql = query(job)
+    with queries.tables(job.package.memory, job.scratch) as database:
+
+        def outcomes(facts: pa.Table) -> pa.Table:
+            database.register("facts", facts)
+            try:
+                return database.sql(sql).to_arrow_table()
+            finally:
+                database.unregister("facts")
+
+        yield outcomes
+
+
+def passes(applied: Iterable[Rule]) -> str:
+    """SQL predicate: rows that none of the rules rejects, or that a person keeps."""
+    refusals = (condition for rule in applied for condition, *_ in _refusals(rule, "language"))
+    return f"(coalesce({SPARED}, false) OR NOT ({' OR '.join(['false', *refusals])}))"

@@ -105,9 +105,6 @@ def start(
         "security": security,
         "local_directory": str(folder),
     }
-    pages = {"dashboard": dashboard, "dashboard_address": "127.0.0.1:0"}
-    kind = distributed.Scheduler if dashboard else nodes.Scheduler
-    scheduler = {"cls": kind, "options": {**both, **pages}}
     workers = specs(fleet, **both, nthreads=1, worker_class=nodes.Worker, memory_limit=memory)
     untyped: Any = distributed.SpecCluster
 
@@ -125,7 +122,7 @@ def start(
         try:
             cluster: SpecCluster = Begun(
                 workers,
-                scheduler,
+                _scheduler(both, dashboard),
                 security=security,
                 silence_logs=logging.ERROR,
                 shutdown_on_close=False,  # Dask would wait for an interrupted one at exit
@@ -138,6 +135,17 @@ def start(
                 raise RunError(why) from None
             log.warning("a worker was killed while it started; all workers start again")
     raise AssertionError("unreachable")
+
+
+def _scheduler(both: Mapping[str, Any], dashboard: bool) -> dict[str, Any]:
+    """Dask's description of the scheduler; `both`: what workers have, too."""
+    import distributed
+
+    from . import nodes
+
+    kind = distributed.Scheduler if dashboard else nodes.Scheduler
+    pages = {"dashboard": dashboard, "dashboard_address": "127.0.0.1:0"}
+    return {"cls": kind, "options": {**both, **pages}}
 
 
 def _check_shared_memory() -> None:

@@ -8,10 +8,14 @@ published: decoding, cutting, resampling, scoring, columns, names. (A change to 
 VERSION instead, and only what it computes is computed again.) A run on an OUT of another layout
 computes everything once again: it removes the checkpoints, and publishes as if there were no
 versions yet. These stay as they are.
+
+OUT may be a folder of somebody's own, and have folders `manifests` and `audio` of theirs: only what
+lies where runs store it is removed.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from .. import storage
@@ -20,13 +24,18 @@ from ..base.logs import log
 
 LAYOUT = 1
 NAME = "manifests/layout"
+STAGES = ("shard", "filter", "resample", "transcribe")
+SHARD = re.compile(r"shard-\d{6,}")
+#: What runs keep beside the shards' checkpoints.
+OTHERS = ("manifests/package", "manifests/known", "manifests/.listing")
+FILES = ("manifests/index.json", "manifests/mixed.json")
 
 
 def differs(out: Path) -> str:
     """How the layout of an OUT differs from this release's, in words; "" if it does not, or if
     nothing was written there yet."""
     written = _written(out)
-    if written[:1] == [str(LAYOUT)] or not (written or storage.of(out).folders(out / "manifests")):
+    if written[:1] == [str(LAYOUT)] or not (written or _shards(out, "manifests/shard")):
         return ""
     number = written[0][:20] if written else "none"
     return f"{out} has the layout of another release: {number}, not {LAYOUT}"
@@ -52,14 +61,21 @@ def begin(out: Path, newest: int) -> None:
     if sentence:
         log.warning("%s; everything is computed once again", sentence)
         store = storage.of(out)
-        for home in (out / "audio", out / "manifests"):  # either may be a link to another disk
-            for name in store.folders(home):
-                store.clear(home / name)
-            for path in store.names(home):
-                if path != out / NAME:
-                    store.remove(path)
+        for home in ("audio", *(f"manifests/{stage}" for stage in STAGES)):
+            for name in _shards(out, home):
+                store.clear(out / home / name)
+        for name in OTHERS:
+            store.clear(out / name)
+        for name in FILES:
+            if storage.exists(out / name):
+                store.remove(out / name)
     if sentence or not _written(out):
         storage.write_atomic(out / NAME, f"{LAYOUT} {newest if sentence else 0}\n".encode())
+
+
+def _shards(out: Path, home: str) -> list[str]:
+    """Names of the folders of shards in a folder of OUT."""
+    return [name for name in storage.of(out).folders(out / home) if SHARD.fullmatch(name)]
 
 
 def _written(out: Path) -> list[str]:

@@ -96,6 +96,8 @@ def tables(
     RunError if memory or disk are too small."""
     import duckdb
 
+    if scratch is not None:
+        scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
         database = connect(Path(folder), memory=divided(memory, divisor), threads=1)
         try:

@@ -142,7 +142,7 @@ def test_every_item_is_named(prepared: Prepared, capsys: pytest.CaptureFixture[s
     assert cli.main(["ledger", str(prepared.out), "--items"]) == 0
     assert "notes.txt  left_aside shard.extension" in capsys.readouterr().out
     listed = max((prepared.out / "runs").glob("*/left_aside.csv"))
-    assert listed.read_text().splitlines()[1] == f"in,{prepared.source}/notes.txt,extension"
+    assert listed.read_text().splitlines()[1] == f"in,{prepared.source}/notes.txt,extension,"
 
 
 def test_what_if_ends_without_a_notice_of_duckdb(prepared: Prepared) -> None:

@@ -229,19 +229,6 @@ def test_control_a_module_that_lacks_a_member_is_refused(shelf: str, use: str, m
     assert f"lacks {written}" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("shelf", "old", "new"),
-    [("filters", "decide", "reject"), ("text", "decide", "reject"), ("sources", "part", "branch")],
-)
-def test_a_member_under_its_former_name_is_refused(shelf: str, old: str, new: str) -> None:
-    name = without(shelf, shelves.names(shelf)[0], new)
-    vars(sys.modules[name])[old] = lambda *given: None
-    with pytest.raises(ConfigError, match=f"{old} is called {new} now"):
-        plugins.load(shelf, name)
-    vars(sys.modules[name])[new] = lambda *given: None  # then the other is a helper of its own
-    assert plugins.load(shelf, name)
-
-
 def test_a_misspelt_member_is_named_before_the_run(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -590,7 +590,7 @@ def test_a_failing_rename_is_mended_by_a_rerun(small: Path, tmp_path: Path, most
     # layout, shard, index, filter, blob, resample, transcribe, six of what is judged, the table of
     # outcomes and its seal, data.list, units.txt, data card, dataset.json, version, latest, three
     # of what is told of it, index
-    assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, most) == 27
+    assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, most) == 29
 
 
 @pytest.mark.full

@@ -92,3 +92,20 @@ def test_a_new_out_has_a_layout_before_its_first_checkpoint(tmp_path: Path) -> N
     assert not out_layout.differs(tmp_path)
     out_layout.begin(tmp_path, 0)
     assert (tmp_path / out_layout.NAME).read_text() == f"{out_layout.LAYOUT} 0\n"
+
+
+def test_folders_of_somebody_elses_are_left_alone(made: Path, tmp_path: Path) -> None:
+    own = ["manifests/cuts.jsonl.gz", "manifests/train/a.json", "audio/a.wav", "audio/b/c.wav"]
+    for name in own:
+        (tmp_path / "project" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "project" / name).write_bytes(b"mine")
+    assert not out_layout.differs(tmp_path / "project"), "no run has been there"
+    out_layout.begin(tmp_path / "project", 0)
+    shutil.copytree(made / "out", tmp_path / "project", symlinks=True, dirs_exist_ok=True)
+    (tmp_path / "project" / out_layout.NAME).write_text("0 0\n")
+    out_layout.begin(tmp_path / "project", 1)
+    assert not [
+        *(tmp_path / "project").glob("*/shard-*"),
+        *(tmp_path / "project").glob("*/*/shard-*"),
+    ]
+    assert all((tmp_path / "project" / name).read_bytes() == b"mine" for name in own)

@@ -280,5 +280,8 @@ def _nannies(cluster: SpecCluster) -> list[Nanny]:
 
     if not isinstance(cluster, SpecCluster):
         return []
-    made: Any = {*cluster.workers.values(), *getattr(cluster, "_created", ())}  # while they start
-    return [nanny for nanny in made if isinstance(nanny, Nanny)]
+    workers: Any = {
+        *cluster.workers.values(),
+        *getattr(cluster, "_created", ()),
+    }  # while they start
+    return [nanny for nanny in workers if isinstance(nanny, Nanny)]

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 #: Name, its package, and what uses it.
 PRIVATE = [
     ("multiprocessing.spawn:get_preparation_data", "python", "flows/cluster/spawning.py"),
-    ("distributed:SpecCluster._instances", "distributed", "flows/cluster/local.py"),
+    ("distributed:SpecCluster._start", "distributed", "flows/cluster/local.py"),
     ("distributed:Status.closing_gracefully", "distributed", "flows/cluster/local.py"),
     ("prefect.server.api.server:create_app", "prefect", "flows/server/_server_child.py"),
 ]

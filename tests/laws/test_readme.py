@@ -58,14 +58,16 @@ def test_the_size_of_a_report() -> None:
 
 
 def test_every_script_of_a_page_is_run() -> None:
-    """Here, and by `tests/sources/test_sources.py` on a messy folder."""
+    """Here, by `tests/sources/test_sources.py` on a messy folder, and by
+    `tests/e2e/test_from_python.py` from a wheel."""
     scripts = [page for page in pages.pages() for _ in re.findall("```python", page.read_text())]
     assert {page.relative_to(ROOT).as_posix() for page in scripts} == {
+        "flows/python.md",
         "tasks/filters/README.md",
         "tasks/plugins/README.md",
         "tasks/sources/README.md",
     }
-    assert len(scripts) == 5
+    assert len(scripts) == 8
 
 
 def test_the_filter_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

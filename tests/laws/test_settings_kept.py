@@ -50,7 +50,7 @@ PLACES: dict[str, tuple[str, str | None, bool]] = {
 }  # fmt: skip
 SOURCES: dict[str, dict[str, Any]] = {
     "": {"name": "x", "licence": "CC0", "language": "es", "expect_broken": True, "rttm": "/r.rttm",
-         "track": 1, "channels": "apart"},
+         "track": 1, "channels": "apart", "follow_links": True},
     "folder": {"system_folders": True, "texts": "none", "encoding": "cp1251",
                "speaker": "parent_folder", "archives": False,
                "labels": {"pattern": "(?P<emotion>[a-z]+)"}},

@@ -1,152 +1,123 @@
 """Stage package: every kept utterance goes into one verified dataset version.
 
-    decide      decide the outcomes of a batch of shards            \\
-    choose      over the whole corpus: packaged clips, their splits   |  one worker call each,
-    ledger      assign the ledger's rows to parts; write the parts    |  or one for each batch
-    plan        assign clips to tars                                  |  or part
-    scatter     sort the rows of batches by the parts that need them  |
-    part        write a part's rows, and plan its output shards      /
-    write       write an output shard, or link the previous version's
-    check       read an output shard back
+    facts       gather the facts of a batch of shards: a worker call for each batch
+    decide      apply the limits to the facts of all batches
+    choose      over the whole corpus: packaged clips, their splits
+    gather      write ledger.parquet and utterances.parquet; assign clips to tars
+    link        link tars that the newest version has with the same rows
+    write       write an output shard: a worker call for each
+    check       read an output shard back: a worker call for each
     publish     write lists, description and data card; publish the version
 
 An item is a packaged utterance. A version depends on the recordings, the settings and the previous
 versions, never on how recordings were grouped into shards. No call holds the rows of the corpus in
-memory: `choose` and `plan` hold some tens of bytes per clip.
+memory: `choose` and `gather` hold some tens of bytes per clip, and DuckDB sorts the tables within
+`package.memory`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
-
-import numpy as np
-import pyarrow as pa
 
 from . import storage
 from .accounting import summary
-from .base.arrays import UInt64s
 from .base.errors import RunError
-from .base.json_types import Arrived, Balance, DatasetJson, JsonObject
+from .base.json_types import Arrived, Balance, DatasetJson
+from .base.schema import LEDGER_FILE, UTTERANCES_FILE
 from .formats import Hashes
-from .publish import (
-    corpus_labels,
-    previous_version,
-    row_digests,
-    safeguards,
-    speakers,
-)
+from .publish import previous_version, safeguards, speakers
 from .publish.choosing import corpus_clips, splits
 from .publish.choosing.next_version import Choice
 from .publish.dataset import datacard
-from .publish.ledger import ledger_index as ledger_notes
 from .publish.outcomes import shard_batches
 from .publish.output_shards import layout, plan
-from .publish.previous_version import Published
-from .publish.writing import table_parts as parts
+from .publish.writing import ledger, utterances
 from .publish.writing.shards import finished
-from .publish.writing.table_parts import ClipColumns, PlannedPart
 from .settings.job import Job
 from .shard_store import decisions, whole_job
 from .storage import out_layout, sorted_keys, tables, versions
+
+TABLES = (LEDGER_FILE, UTTERANCES_FILE, splits.FILE, speakers.FILE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered(datacard.VersionFacts):
     """The next version before its output shards are written. If it equals the newest version, `new`
-    is False and nothing is staged."""
+    is False."""
 
     new: bool
     changed: list[str]  # shards with recordings whose files changed during the run
-    staging: str = ""
+    staging: str
     tables: Hashes = field(default_factory=dict)  # digests of the tables' files
-    ledger: list[tuple[str, str]] = field(default_factory=list)  # its parts and their notes
-    parts: list[PlannedPart] = field(default_factory=list)
-    needed: list[int] = field(default_factory=list)  # files of rows that the parts need
-    firsts: dict[str, str] = field(default_factory=dict)  # the first id of each split
     arrived: Arrived | None = None  # recordings that the previous version does not have
 
 
 def gather(
-    job: Job, scratch: Path, staging: Path, chosen: Choice, digest: str, damaged: Sequence[str] = ()
+    job: Job, scratch: Path, staging: Path, chosen: Choice, lost: Collection[str] = ()
 ) -> Gathered:
-    """Lay out the next version. Raises RunError if it is refused (`safeguards`).
+    """Write the tables of the next version, and plan its output shards. Raises RunError if it is
+    refused (`safeguards`), or if a table of the newest version is lost or damaged.
 
-    `chosen`: the result of `next_version.choose`; `digest`: hash of all rows of the ledger;
-    `damaged`: files of the newest version that cannot be read.
+    `chosen`: the result of `next_version.choose`; `lost`: files of the newest version that cannot
+    be linked.
     """
-    batches = shard_batches.listed(scratch)
-    ledger = ledger_notes.portions(job.out, scratch)
-    chosen_clips = corpus_clips.chosen(scratch)
-    totals = summary.added(portion.every.totals for portion in ledger)
-    newest = versions.newest(job.out)
-    safeguards.check(job, totals, len(chosen_clips.split), ledger, newest)
-    chosen_clips, columns = _with_columns(job, scratch, batches, chosen_clips)
-    state, counts = fingerprint(job, chosen_clips, digest, chosen), summary.of_totals(totals)
-    described = versions.described(newest) if newest else None
-    if newest and described and described["fingerprint"] == state:
-        return Gathered(
-            version=versions.number(newest),
-            fingerprint=state,
-            summary=counts,
-            totals=totals,
-            balance=described["balance"],
-            new=False,
-            changed=chosen.changed,
-        )
-    former = _former(job, newest, described, chosen_clips) if newest and described else _Former()
-    number = versions.next_number(job.out)
-    laid_out = _laid_out(job, number, chosen_clips, former, columns.content)
-    planned, needed = parts.save(
-        job, scratch, laid_out, chosen_clips, columns, former.version, former.linkable, damaged
-    )
-    _stage_tables(job, scratch, staging)
-    loads = layout.loads_of(laid_out, chosen_clips.clips.seconds)
+    batches, newest = shard_batches.listed(scratch), versions.newest(job.out)
+    storage.of(staging).remove_tree(staging / plan.PLAN)  # of a dead worker
+    for name in TABLES:
+        storage.of(staging).detach(staging / name)
+    with storage.of(staging).writing(staging, job.scratch) as home:
+        facts = ledger.write(job, scratch, batches, newest, home)
+        clips = corpus_clips.chosen(scratch)
+        totals = facts.every.totals
+        safeguards.check(job, facts, len(clips.clips.row), newest)
+        described = versions.described(newest) if newest else None
+        shards = _laid_out(job, clips, newest, described)
+        previous = None
+        if newest and described:
+            previous = utterances.Previous(job, newest, described, lost)
+        utterances.write(job, scratch, batches, clips, shards, previous, home)
+        for name in (splits.FILE, speakers.FILE):
+            if storage.exists(scratch / name):
+                tables.write_parquet(home / name, tables.arrow_batches(scratch / name))
+        digests = {name: storage.hashed(home / name) for name in TABLES if (home / name).exists()}
+        fingerprint = _fingerprint(job, chosen)
+        new = newest is None or not _same(newest, home, fingerprint, digests)
+    loads = layout.loads_of(shards, clips.clips.seconds)
+    number = versions.number(newest) if newest else 0
     return Gathered(
-        version=number,
-        fingerprint=state,
-        summary=counts,
+        version=number + new,
+        fingerprint=fingerprint,
+        summary=summary.of_totals(totals),
         totals=totals,
         balance=_balance(job, loads),
-        layout=parts.rule(job.package),
         frozen=chosen.frozen,
         split_lists=chosen.split_lists,
         tars={split: len(tars) for split, tars in loads.items()},
-        new=True,
+        new=new,
         changed=chosen.changed,
         staging=str(staging),
-        tables={portion.name: portion.file for portion in ledger},
-        ledger=[(portion.name, portion.note_file) for portion in ledger],
-        parts=planned,
-        needed=needed,
-        firsts=chosen.firsts,
-        arrived=safeguards.arrived(ledger) if newest else summary.arrived(counts),
+        tables=digests,
+        arrived=summary.arrived(summary.of_totals(facts.new.totals)),
     )
 
 
-def _with_columns(
-    job: Job,
-    scratch: Path,
-    batches: Sequence[shard_batches.ShardBatch],
-    chosen_clips: corpus_clips.Chosen,
-) -> tuple[corpus_clips.Chosen, ClipColumns]:
-    """The chosen clips, with digests that include speakers' names and corpus-wide labels, and the
-    columns that their shards' rows lack."""
-    clips, spoken = chosen_clips.clips, None
-    content = clips.content
-    if chosen_clips.speakers:
-        content = speakers.content(content, clips.speaker, chosen_clips.speakers)
-        spoken = speakers.names_of(clips.speaker, pa.array(chosen_clips.speakers))
-    if corpus_labels.chosen(job):
-        content = corpus_labels.content(job, content, scratch)
-    chosen_clips = chosen_clips._replace(clips=clips._replace(content=content))
-    if derived := parts.derived(job, batches, clips):
-        content = row_digests.joined(content, row_digests.of_rows(pa.table(derived)))
-    return chosen_clips, ClipColumns(content, derived, spoken)
+def _same(newest: Path, home: Path, fingerprint: str, digests: Hashes) -> bool:
+    """Whether the newest version was made from the same settings and has the same tables, perhaps
+    written by other libraries."""
+    files = versions.files(newest)
+    if versions.described(newest)["fingerprint"] != fingerprint:
+        return False
+    if {*TABLES} & files.keys() != digests.keys():
+        return False
+    return all(
+        digest == (files[name]["sha256"], files[name]["bytes"])
+        or tables.equal(home / name, newest / name)
+        for name, digest in digests.items()
+    )
 
 
 def _balance(job: Job, loads: dict[str, list[float]]) -> Balance:
@@ -162,66 +133,24 @@ def _balance(job: Job, loads: dict[str, list[float]]) -> Balance:
     }
 
 
-class _Former(NamedTuple):
-    """The newest version, which the next one continues; the defaults if there is none."""
-
-    version: Published | None = None  # without the hashes of its clips' ids
-    clips: layout.Before | None = None  # places of its clips in the next version; for equal seeds
-    settings: JsonObject | None = None  # of the stage package
-    linkable: bool = False  # equal output shards need no rows
-
-
-def _former(
-    job: Job, newest: Path, described: DatasetJson, chosen_clips: corpus_clips.Chosen
-) -> _Former:
-    version = previous_version.load(job.out, newest, described, job.package.seed)
-    settings = described["settings"]["package"]
-    clips, now = None, chosen_clips.clips
-    if settings.get("seed") == job.package.seed:
-        places = sorted_keys.places_of(version.high, version.low, now.high, now.low)
-        clips = layout.Before(version.shards, places)
-    nothing = np.zeros(0, np.uint64)
-    version = version._replace(high=nothing, low=nothing)
-    linkable = parts.all_linkable(job, newest, described)
-    return _Former(version, clips, settings, linkable)
-
-
 def _laid_out(
-    job: Job, number: int, chosen_clips: corpus_clips.Chosen, former: _Former, content: UInt64s
+    job: Job, chosen: corpus_clips.Chosen, newest: Path | None, described: DatasetJson | None
 ) -> list[layout.ShardClips]:
-    """The output shards of version `number`; `same` is set for those with equal rows in the newest
-    version. `content`: digests of the clips' rows."""
-    clips = layout.LayoutClips(
-        chosen_clips.clips.high, chosen_clips.clips.seconds, chosen_clips.split, chosen_clips.names
-    )
-    laid_out = layout.lay_out_clips(clips, job.package, number, former.clips, former.settings)
-    if (before := former.version) is None:
-        return laid_out
-
-    def is_same(shard: layout.ShardClips) -> bool:
-        if not shard.whole or shard.before is None:
-            return False
-        first = shard.before.first
-        return np.array_equal(content[shard.rows], before.content[first : first + len(shard.rows)])
-
-    return [replace(shard, same=is_same(shard)) for shard in laid_out]
+    """The output shards, which continue those of the newest version."""
+    now = chosen.clips
+    clips = layout.LayoutClips(now.high, now.seconds, now.split, chosen.names)
+    if newest is None or described is None:
+        return layout.lay_out_clips(clips, job.package, 1)
+    then = previous_version.load(newest, job.package.seed)
+    places = sorted_keys.places_of(then.high, then.low, now.high, now.low)
+    before = layout.Before(then.shards, places)
+    generation = versions.number(newest) + 1
+    settings = described["settings"]["package"]
+    return layout.lay_out_clips(clips, job.package, generation, before, settings)
 
 
-def _stage_tables(job: Job, scratch: Path, staging: Path) -> None:
-    """Stage `splits.parquet` and `speakers.parquet`, if the settings use them."""
-    for name in (splits.FILE, speakers.FILE):
-        if storage.exists(scratch / name):
-            with storage.of(staging).writing(staging, job.scratch) as home:
-                tables.write_parquet(home / name, tables.arrow_batches(scratch / name))
-
-
-def fingerprint(job: Job, chosen_clips: corpus_clips.Chosen, ledger: str, chosen: Choice) -> str:
-    """Hash of everything a version is made from; with the previous versions, it determines the
-    version's bytes. `ledger`: hash of all rows of the ledger."""
-    state = hashlib.sha256()
-    for codes in (chosen_clips.clips.high, chosen_clips.clips.low, chosen_clips.clips.content):
-        state.update(codes.data)
-    state.update(chosen_clips.split.data)
+def _fingerprint(job: Job, chosen: Choice) -> str:
+    """Hash of everything that a version is made from besides its tables and the versions before."""
     formats = {p.use: whole_job.format_version(p) for p in job.package.formats}
     settings = whole_job.settings_of(job)
     inputs: list[object] = [
@@ -230,36 +159,29 @@ def fingerprint(job: Job, chosen_clips: corpus_clips.Chosen, ledger: str, chosen
         formats,
         chosen.frozen,
         chosen.split_lists,
-        ledger,
-        chosen_clips.names,
+        decisions.identity(job),
     ]
-    if reviews := decisions.identity(job):
-        inputs.append(reviews)
-    state.update(json.dumps(inputs, sort_keys=True).encode())
-    return state.hexdigest()
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
-def publish(job: Job, gathered: Gathered) -> Path:
-    """Write lists, description and data card, then publish the version; returns its folder.
+def publish(job: Job, gathered: Gathered, lost: Collection[str] = ()) -> Path:
+    """Write lists, description and data card, then publish the version; returns its folder. If it
+    is not new, only the files `lost` of the newest version are made again.
 
     Raises RunError if a table on disk has changed since it was written.
     """
     staging = storage.place(gathered.staging)
     digests = gathered.tables
-    plans = staging / plan.PLAN  # `finished` removes it
-    notes = [
-        (part.name, part.file or storage.read(plans / plan.part_name(part.number) / "told.arrow"))
-        for part in gathered.parts
-    ]
     with finished(job, staging, [*digests]) as (home, hashes):
         for name, expected in digests.items():
             if storage.hashed(home / name) != expected:
                 raise RunError(f"{name} changed after it was written; check the disk")
         datacard.write(job, gathered, home, hashes | digests)
-        staged = {*hashes, *digests, splits.FILE, speakers.FILE}
-        version = versions.publish(job.out, staging, gathered.version, home, staged)
-    seal = versions.described(version)[datacard.SEAL]
-    ledger, firsts = gathered.ledger, gathered.firsts
-    previous_version.save(job.out, notes, ledger, firsts, seal, job.package.seed)
+        staged = {*hashes, *digests}
+        if gathered.new:
+            version = versions.publish(job.out, staging, gathered.version, home, staged)
+        else:
+            version = versions.numbered(job.out, gathered.version)
+            versions.restore(version, staging, home, lost)
     previous_version.save_guards(job.out, version)
     return version

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 
 from ...tasks import plugins
 from ...tasks.base.logs import log
@@ -34,10 +35,7 @@ ACROSS_CODECS = 0.5
 def fitted(settings: PrepareSettings) -> PrepareSettings:
     """The settings, with lengths for their formats and the speakers' threshold unless these are
     set."""
-    out = settings.job().out
-    before = run_folder.known_settings(out) or run_folder.estimated_settings(out)
-    if before is None and versions.newest(out) is not None:
-        return settings
+    before = _before(settings.job().out)
     segmenter, speakers = settings.filter.segmenter, settings.speakers
     if segmenter.use == "auto" and not {*SHORTER, WITHOUT_TEXT} & segmenter.options.keys():
         cut = _with(segmenter, _lengths(settings, before))
@@ -49,15 +47,26 @@ def fitted(settings: PrepareSettings) -> PrepareSettings:
     return settings
 
 
+def _before(out: Path) -> Plugin | None:
+    """The segmenter of OUT's newest run or estimate; if their folders are gone, of its newest
+    version; None for a new OUT."""
+    settings = run_folder.known_settings(out) or run_folder.estimated_settings(out)
+    if settings is not None:
+        return settings.filter.segmenter
+    newest = versions.newest(out)
+    if newest is None:
+        return None
+    return Plugin.model_validate(versions.described(newest)["settings"]["filter"]["segmenter"])
+
+
 def _with(plugin: Plugin, options: dict[str, float]) -> Plugin:
     return Plugin.model_validate({**plugin.model_dump(), **options}) if options else plugin
 
 
-def _lengths(settings: PrepareSettings, before: PrepareSettings | None) -> dict[str, float]:
+def _lengths(settings: PrepareSettings, before: Plugin | None) -> dict[str, float]:
     if before is not None:
-        had = before.filter.segmenter
-        names = (*SHORTER, WITHOUT_TEXT) if WITHOUT_TEXT in had.options else ()
-        return {name: had.options[name] for name in names if name in had.options}
+        names = (*SHORTER, WITHOUT_TEXT) if WITHOUT_TEXT in before.options else ()
+        return {name: before.options[name] for name in names if name in before.options}
     longest = min(_longest(settings.package.formats), default=(LONGEST, ""))
     if longest[0] >= LONGEST:
         return {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -52,7 +51,7 @@ def status(out: Path) -> JsonObject:
         },
         "removed": plan["removed"],
         "ignored": plan["ignored"],
-        **({"unlisted": plan["unlisted"]} if "unlisted" in plan else {}),
+        **{name: plan[name] for name in ("unlisted", "lost") if name in plan},
         "dataset": str(newest) if newest else None,
         "utterances": described["utterances"] if described else None,
         "seconds": described["seconds"] if described else None,
@@ -108,7 +107,7 @@ def _published(out: Path) -> Path | None:
 
 def _parts(version: Path) -> Iterator[pa.Table]:
     """A version's ledger in portions of whole recordings."""
-    return map(partial(tables.read, opened=Proved(version)), tables.parts(version / LEDGER_FILE))
+    return tables.row_groups(version / LEDGER_FILE, opened=Proved(version))
 
 
 def _unpublished(out: Path) -> foreseen.Unpublished:
@@ -195,6 +194,14 @@ def data_list(
     # A format of the user's own may write into a folder of another name than its module's.
     mine = (name for name in files if name.split("/")[0] not in formats.keys() - {chosen})
     lists = [name for name in mine if name.endswith(module.LISTS)]
+    others = [] if wanted == ALL else [name for name in described["splits"] if name != wanted]
+    for name in versions.lost(dataset):
+        folder, _, inside = name.partition("/")
+        if folder not in formats.keys() - {chosen} and inside.split("/")[0] not in {"", *others}:
+            raise RunError(
+                f"{dataset.name} lacks {name}, or it is cut short; the next run makes a lost file "
+                "of the newest version again"
+            )
     # An empty prefix asks for relative paths; before a slash it would name the file system's root.
     head = (str(dataset) if prefix is None else prefix or ".").rstrip("/")
     with versions.reading(dataset), store.reading(dataset, lists) as home:
@@ -202,7 +209,6 @@ def data_list(
             if storage.hashed(home / name)[0] != files[name]["sha256"]:
                 raise RunError(versions.differs(dataset, name))
         lines = module.listing(home, wanted, head)
-    others = [] if wanted == ALL else [name for name in described["splits"] if name != wanted]
     return {"paths": lines, "format": chosen, "split": wanted, "others": others}
 
 

@@ -222,6 +222,7 @@ def result_of(job: Job, ended: pipeline.Run) -> JsonObject:
         "unreachable": _unreachable(published),
         "stages": totals.stages,
         "package_walls": published.walls,
+        **({"restored": published.restored} if published.restored else {}),
         "tars": {**published.balance, "written": published.written, "linked": published.linked},
     }
 

@@ -113,6 +113,7 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
         "removed": plan.removed,
         "ignored": plan.ignored,
         "shards": plan.shards,
+        **({"lost": lost} if version and (lost := versions.lost(version)) else {}),
         **({"sources": notes} if notes else {}),
         **({"unread_bytes": plan.unread} if plan.unread else {}),
         **({"unusable": _unusable(plan)} if plan.unusable else {}),

@@ -192,7 +192,7 @@ class DatasetJson(Summary, Composition):
     version: int
     fingerprint: str
     hours: dict[str, list[HoursBy]]
-    tables: dict[str, str | int]
+    tables: dict[str, str]
     balance: Balance
     frozen: JsonObject  # by plug-in
     split_lists: dict[str, ListDescription]

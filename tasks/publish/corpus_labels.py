@@ -1,6 +1,6 @@
 """Labels that a plug-in derives from its frozen corpus-wide bounds (`labelled` of the contract).
 
-They are computed while the rows of a part are written: by then the measures and bounds are known,
+They are computed while the rows are written: by then the measures and bounds are known,
 and no rule reads these labels.
 """
 
@@ -9,18 +9,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from .. import corpus, plugins, storage
-from ..base.arrays import UInt64s
 from ..base.json_types import JsonObject
 from ..plugins.contracts import Measuring
 from ..settings import Plugin
 from ..settings.job import Job
-from ..shard_store import recipe, whole_job
 from ..storage import tables
-from . import row_digests
 
 FILE = "bounds.json"  # in the scratch folder: the frozen state of all plug-ins
 
@@ -50,13 +46,3 @@ def labelled(job: Job, rows: pa.Table, scratch: Path) -> pa.Table:
         for name, values in module.labelled(inputs, settings, frozen).items():
             rows = tables.replaced(rows, name, pa.array(values, pa.string()))
     return rows
-
-
-def content(job: Job, codes: UInt64s, scratch: Path) -> UInt64s:
-    """Digests of rows (`codes`), mixed with the bounds and the settings that labels depend on."""
-    frozen = storage.read_json(scratch / FILE)
-    inputs = [
-        (whole_job.settings_of_plugin(shelf, plugin), frozen.get(f"{shelf}.{plugin.use}"))
-        for shelf, plugin in chosen(job)
-    ]
-    return row_digests.joined(codes, np.uint64(int(recipe.digest(inputs)[:16], 16)))

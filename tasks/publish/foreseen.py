@@ -25,8 +25,7 @@ from ..shard_store.index import Index
 from ..storage import owners, sorted_keys, tables, temporary, versions
 from . import seeded_hash, speakers
 from .choosing import corpus_clips, corpus_rejections, next_version
-from .ledger import rows as ledger_rows
-from .outcomes import batch_outcomes, shard_batches, shard_outcomes
+from .outcomes import batch_outcomes, ledger_rows, shard_batches, shard_outcomes
 from .outcomes.shard_batches import ShardBatch
 from .unchanged import UpToDate
 
@@ -51,14 +50,14 @@ class Foreseen:
         """These columns of `shard_outcomes.row_schema`, with splits and speakers, for the clips
         that would be packaged, pending ones included, in the order of the hashes of their ids."""
         chosen = corpus_clips.chosen(self.scratch)
-        if not len(chosen.split):
+        if not len(chosen.clips.row):
             return shard_outcomes.row_schema(self.job).empty_table().select(columns)
-        rows = corpus_clips.rows_of(self.batches, chosen.clips, columns)
+        rows = corpus_clips.rows_of(self.batches, chosen.clips.row, columns)
         if "speaker" in columns:
             spoken = pa.array(chosen.speakers, pa.string())
             rows = speakers.called(rows, speakers.names_of(chosen.clips.speaker, spoken))
         if "split" in columns:
-            sides = pa.array(chosen.names).take(pa.array(chosen.split))
+            sides = pa.array(chosen.names).take(pa.array(chosen.clips.split))
             rows = tables.replaced(rows, "split", sides)
         return rows
 

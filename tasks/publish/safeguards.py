@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from heapq import nsmallest
 from pathlib import Path
@@ -15,38 +15,35 @@ import pyarrow.compute as pc
 from .. import plugins
 from ..accounting import broken, summary
 from ..accounting.broken import Broken, BrokenCount, Unreachable
-from ..accounting.summary import Totals
 from ..base.counting import counted
 from ..base.errors import UNREACHABLE, NothingLeft, RunError, TooManyFailed
-from ..base.json_types import Arrived
 from ..recording import unreachable
 from ..recording.names import REST
 from ..settings.job import Job
 from ..shard_store import manifest
 from ..storage import versions
 from .choosing import clip_choice
-from .ledger.ledger_index import Portion
+from .writing.ledger import Counted, LedgerFacts
 
 FEW = 2  # fewer failed new recordings never refuse a version
 MANY = 5  # unreadable recordings from which the source itself counts as unreadable
 
 
-def check(
-    job: Job, totals: Totals, packaged: int, portions: Sequence[Portion], newest: Path | None
-) -> None:
+def check(job: Job, ledger: LedgerFacts, packaged: int, newest: Path | None) -> None:
     """Raises RunError if more recordings were removed or failed than the settings allow, and
-    NothingLeft if no clip is packaged. `packaged`: number of clips; `portions`: parts of the next
-    version's ledger; `newest`: the newest version, if there is one."""
+    NothingLeft if no clip is packaged. `ledger`: of the next version; `packaged`: number of clips;
+    `newest`: the newest version, if there is one."""
     if newest is not None:
-        _check_removed(job, totals, portions, newest)
-    check_readable(job, _unreachable(totals, portions))
-    check_failed(job, _failed(job, totals, portions))
+        _check_removed(job, ledger, newest)
+    check_readable(job, _unreachable(ledger.every))
+    check_failed(job, _failed(job, ledger.every))
     if newest is not None:
-        _check_new(job, portions)
+        _check_new(job, ledger.new)
     if not packaged:
+        totals = ledger.every.totals
         reasons = summary.reasons(totals.sums)
         failed = sum(counts[1] for counts in totals.recordings.values())
-        files = (e for p in portions for some in p.every.broken.values() for e in some)
+        files = (file for some in ledger.every.broken.values() for file in some)
         raise NothingLeft(nothing_left_in_words(job, reasons), reasons, notes=_named(failed, files))
 
 
@@ -85,11 +82,11 @@ def _remedy(job: Job, reasons: Collection[str]) -> str:
     )
 
 
-def _check_removed(job: Job, totals: Totals, portions: Sequence[Portion], newest: Path) -> None:
-    gone = {name for portion in portions for name in portion.gone}
+def _check_removed(job: Job, ledger: LedgerFacts, newest: Path) -> None:
+    gone = {*ledger.gone}
     if not gone:
         return
-    reasons = totals.sums["reason"].to_pylist()
+    reasons = ledger.every.totals.sums["reason"].to_pylist()
     listings = partial(manifest.listings, job.out)
     unlisted = any(code in reasons for code in UNLISTED)
     unreadable = unreadable_in(listings()) if unlisted else set[str]()
@@ -118,29 +115,29 @@ def exempt(job: Job) -> list[str]:
     return [d.name for d in plugins.datasets(job.sources) if d.settings.expect_broken]
 
 
-def _failed(job: Job, totals: Totals, portions: Sequence[Portion]) -> BrokenCount:
+def _failed(job: Job, every: Counted) -> BrokenCount:
     free = exempt(job)
-    strict = [counts for name, counts in totals.recordings.items() if name not in free]
+    strict = [counts for name, counts in every.totals.recordings.items() if name not in free]
     count, failed = (sum(column) for column in zip((0, 0), *strict, strict=True))
     named = (
         recording
-        for portion in portions
-        for dataset, some in portion.every.broken.items()
+        for dataset, some in every.broken.items()
         for recording in some
         if dataset not in free
     )
     return BrokenCount(count, failed, nsmallest(broken.FIRST, named))
 
 
-def _unreachable(totals: Totals, portions: Sequence[Portion]) -> dict[str, Unreachable]:
+def _unreachable(every: Counted) -> dict[str, Unreachable]:
     """By dataset, the recordings that could not be read. One that failed in the stage resample has
     a row for each of its clips, so rows are an upper bound."""
+    totals = every.totals
     sums = totals.sums.filter(pc.equal(totals.sums["reason"], UNREACHABLE))
     items = summary.sums_by(sums, ["dataset"], ["items"])
     by_dataset = {}
     for name, rows in zip(items["dataset"].to_pylist(), items["items"].to_pylist(), strict=True):
         recordings, failed = totals.recordings[name]
-        failures = (e for portion in portions for e in portion.every.broken.get(name, ()))
+        failures = every.broken.get(name, ())
         why = (unreachable.why(e.detail) for e in failures if e.reason.endswith(f".{UNREACHABLE}"))
         by_dataset[name] = Unreachable(min(rows, failed), recordings, next(why, "an error"))
     return by_dataset
@@ -166,22 +163,14 @@ def check_readable(job: Job, sources: Mapping[str, Unreachable]) -> None:
             )
 
 
-def arrived(portions: Sequence[Portion], datasets: Collection[str] | None = None) -> Arrived:
-    """Counts of the recordings that the previous version does not have, in these datasets or in
-    all."""
-    totals = summary.added(portion.new.totals for portion in portions)
-    totals = totals if datasets is None else totals.of(datasets)
-    return summary.arrived(summary.of_totals(totals))
-
-
-def _check_new(job: Job, portions: Sequence[Portion]) -> None:
+def _check_new(job: Job, new: Counted) -> None:
     """`check_new` for all datasets without `expect_broken`: in a large corpus, failures of new
     recordings would go unnoticed among the others."""
     exempted = exempt(job)
     strict = [d.name for d in plugins.datasets(job.sources) if d.name not in exempted]
-    new = arrived(portions, strict)
-    lost = (e for p in portions for name in strict for e in p.new.broken.get(name, ()))
-    check_new(job, new["recordings"], new["failed"], lost)
+    counts = summary.arrived(summary.of_totals(new.totals.of(strict)))
+    lost = (file for name in strict for file in new.broken.get(name, ()))
+    check_new(job, counts["recordings"], counts["failed"], lost)
 
 
 def check_new(job: Job, count: int, failed: int, lost: Iterable[Broken]) -> None:
@@ -302,12 +291,9 @@ def unreadable_in(listings: Iterable[pa.Table]) -> set[str]:
 
 def _recordings_by_dataset(version: Path) -> Counter[str]:
     """The number of recordings of each dataset in a version."""
-    count, last = Counter[str](), ""
-    for names in summary.live_recordings(version):
-        recordings = names.to_pylist()
-        # Ledger parts are sorted by recording; a recording may continue in the next row group.
-        count.update(_dataset(name) for name in recordings if name != last)
-        last = recordings[-1] if recordings else last
+    count = Counter[str]()
+    for names in summary.live_recordings(version):  # each row group has whole recordings
+        count.update(map(_dataset, names.to_pylist()))
     return count
 
 

@@ -26,7 +26,7 @@ from ..settings.job import Job
 from ..shard_store import recipe
 from ..storage import long_columns, sorted_keys, tables
 from ..storage.versions import Proved
-from . import row_digests, seeded_hash
+from . import seeded_hash
 
 FILE = identities.FILE
 
@@ -109,10 +109,3 @@ def called(rows: pa.Table, names: pa.Array | pa.ChunkedArray) -> pa.Table:
 def names_of(numbers: Int32s, names: pa.StringArray) -> pa.StringArray:
     """The name at each index; null for -1."""
     return names.take(pa.array(numbers, mask=numbers < 0))
-
-
-def content(codes: UInt64s, numbers: Int32s, names: list[str]) -> UInt64s:
-    """Digests of rows (`codes`), mixed with the names of their speakers. `numbers`: of each row,
-    index into `names`, -1: none."""
-    digests = row_digests.of_rows(pa.table({"speaker": pa.array([*names, None], pa.string())}))
-    return row_digests.joined(codes, digests[numbers])

@@ -5,24 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from .. import package, storage
-from ..base.errors import CorruptManifest, MillError
+from ..base.errors import CorruptManifest, MillError, RunError
 from ..base.logs import log
-from ..formats import OutputShard
 from ..publish import outcome_parts
 from ..publish.choosing import next_version
-from ..publish.ledger import layout as ledger_layout
-from ..publish.ledger import ledger_parts
 from ..publish.outcomes import batch_outcomes, shard_batches
 from ..publish.outcomes.shard_batches import ShardBatch
 from ..publish.output_shards import plan
 from ..publish.unchanged import UpToDate, Version
 from ..publish.writing import shards as output_shards
-from ..publish.writing import table_parts as parts
 from ..settings.job import Done, Job
 from ..shard_store import manifest
 from ..stages.call import Call, Limits, of_shards
@@ -31,6 +26,7 @@ from .executor import Executor
 from .results import Published
 
 HOUR = 3600.0
+TARS_OF_LINK = 128  # about as many tars as one call links (`tables.ROWS` clips)
 
 
 def _of_batch(limits: Limits, isolated: bool, args: tuple[Any, ...]) -> float:
@@ -43,16 +39,13 @@ def _of_tar(limits: Limits, isolated: bool, args: tuple[Any, ...]) -> float:
     return limits.of_audio(job.package.tar_hours * HOUR)
 
 
-def _of_part(limits: Limits, isolated: bool, args: tuple[Any, ...]) -> float:
+def _of_link(limits: Limits, isolated: bool, args: tuple[Any, ...]) -> float:
     job: Job = args[0]
-    return limits.of_audio(job.package.tar_hours * HOUR * parts.tars_of_part(job.package))
+    return limits.of_audio(job.package.tar_hours * HOUR * TARS_OF_LINK)
 
 
 COLLECT = Call("package", "facts", batch_outcomes.collect, _of_batch)
-ACCOUNT = Call("package", "account", batch_outcomes.account, of_shards(shard_batches.AT_ONCE))
-SCATTER = Call("package", "scatter", parts.scatter, _of_part)
-PART = Call("package", "part", parts.write, _of_part)
-LINK = Call("package", "link", output_shards.link, _of_part)
+LINK = Call("package", "link", output_shards.link, _of_link)
 WRITE = Call("package", "write", output_shards.write, _of_tar)
 CHECK = Call("package", "check", output_shards.check, _of_tar)
 
@@ -62,13 +55,15 @@ def publish(
 ) -> Published:
     """Decide, gather, write and check output shards on the workers, then publish the version.
 
-    Does nothing if `state` knows that the newest version is up to date. CorruptManifest when a blob
-    is damaged: it has been removed, and the chains must run again.
+    Does nothing if `state` knows that the newest version is up to date and it has all its files;
+    lost ones are made again. CorruptManifest when a blob is damaged: it has been removed, and the
+    chains must run again.
     """
     began, laps = time.monotonic(), Laps()
     versions.clean(job.out)
     state.freeze()
-    if newest := state.version():
+    lost = _lost(job.out)
+    if not lost and (newest := state.version()):
         return _unchanged(job, newest, began)
     with _cleaned(job.out):
         storage.of(scratch).clear(scratch)
@@ -76,35 +71,53 @@ def publish(
         batches = shard_batches.of_shards(job, {shard: keys[shard] for shard in shards})
         executor.map(COLLECT, [(job, batch) for batch in shard_batches.missing(job, batches)])
         laps.end("decide")
-        gathered = gather(job, batches, executor, scratch, state.names_hash())
+        gathered, numbers = gather(job, batches, executor, scratch, state.names_hash(), lost)
         storage.of(scratch).clear(scratch)
         laps.end("gather")
         counts, balance = gathered.summary, gathered.balance
         clips, seconds = counts["utterances"]["packaged"], counts["seconds"]["packaged"]
         version = Version(gathered.version, clips, counts, balance)
-        if not gathered.new:
+        if not gathered.new and not lost:
             versions.clean(job.out)
             published = _unchanged(job, version, began)
             with _optional(job):
                 state.save(version, gathered.changed)
                 shard_batches.forget(job.out, batches, gathered.changed)
             return published
-        planned, written = _write(job, gathered, executor, laps)
-        path = package.publish(job, gathered)
+        planned = plan.numbered(storage.place(gathered.staging))
+        _write(job, gathered, numbers, executor, laps)
+        path = package.publish(job, gathered, lost)
+        versions.clean(job.out)
         state.save(version, gathered.changed)
         shard_batches.forget(job.out, batches, gathered.changed)
         if job.package.keep is not None:
             _remove_old(job.out, job.package.keep)
         laps.end("publish")
-    # A group is numbered within its table part.
-    groups = {(plan.part_and_index(n)[0], planned[n].group): planned[n].clips for n in written}
+    # A group is numbered within its part of the plan.
+    groups = {(plan.part_and_index(n)[0], planned[n].group): planned[n].clips for n in numbers}
     computed = sum(groups.values())
     wall = time.monotonic() - began
-    done = Done("package", "", computed, clips - computed, seconds, wall, new=True)
-    linked = len(planned) - len(written)
+    done = Done("package", "", computed, clips - computed, seconds, wall, new=gathered.new)
+    if not gathered.new:
+        return Published(path, False, counts, done, balance, laps.walls, restored=lost)
+    linked = len(planned) - len(numbers)
     return Published(
-        path, True, counts, done, balance, laps.walls, len(written), linked, gathered.arrived
+        path, True, counts, done, balance, laps.walls, len(numbers), linked, gathered.arrived
     )
+
+
+def _lost(out: Path) -> list[str]:
+    """Files that the newest version has lost. RunError if one of them is a table, which only a
+    backup can restore: the next version continues it."""
+    newest = versions.newest(out)
+    if newest is None:
+        return []
+    lost = versions.lost(newest)
+    for name in lost:
+        if name in package.TABLES:
+            raise RunError(versions.differs(newest, name))
+        log.warning("%s of %s is gone or cut short; it is made again", name, newest)
+    return lost
 
 
 class Laps:
@@ -120,20 +133,14 @@ class Laps:
 
 
 def _write(
-    job: Job, gathered: package.Gathered, executor: Executor, laps: Laps
-) -> tuple[dict[int, OutputShard], list[int]]:
-    """Link or write all output shards, and check the written ones: all by number, and the numbers
-    of those that were written."""
+    job: Job, gathered: package.Gathered, numbers: Sequence[int], executor: Executor, laps: Laps
+) -> None:
+    """Write and check the output shards with these numbers."""
     staging = storage.place(gathered.staging)
-    parts = [part.number for part in gathered.parts if not part.file]  # else linked as a whole
-    unlinked = executor.map(LINK, [(job, staging, part) for part in parts])
-    planned = plan.numbered(staging)
-    written = [number for numbers in unlinked for number in numbers]
-    executor.map(WRITE, [(job, staging, number) for number in written])
+    executor.map(WRITE, [(job, staging, number) for number in numbers])
     laps.end("write")
-    executor.map(CHECK, [(job, staging, number) for number in written])
+    executor.map(CHECK, [(job, staging, number) for number in numbers])
     laps.end("verify")
-    return planned, written
 
 
 @contextmanager
@@ -157,54 +164,34 @@ def gather(
     executor: Executor,
     scratch: Path,
     manifests: str | None = None,
-) -> package.Gathered:
-    """Everything of the next version but its output shards, staged: what `package.gather` says of
-    it, and `tables`, the digests of its tables' files. `manifests`: see `outcome_parts.note`."""
+    lost: Sequence[str] = (),
+) -> tuple[package.Gathered, list[int]]:
+    """Everything of the next version but the output shards that must be written, staged; and their
+    numbers. `manifests`: see `outcome_parts.note`; `lost`: files that the newest version lacks: if
+    the next one equals it, it is staged all the same."""
     shard_batches.list_in(scratch, batches)
     whole = of_shards(sum(len(batch.shards) for batch in batches))
     batches = shard_batches.listed(scratch)
     executor.call(Call("package", "decide", batch_outcomes.decide, whole), job, batches)
     chosen = executor.call(Call("package", "choose", next_version.choose, whole), job, scratch)
-    numbers = range(len(batches))
-    executor.map(ACCOUNT, [(job, scratch, number) for number in numbers])
     executor.call(Call("package", "note", outcome_parts.note, whole), job, scratch, manifests)
-    newest = versions.newest(job.out)
-    staging = versions.stage(job.out, versions.next_number(job.out))
-    ledger = executor.call(Call("package", "ledger", ledger_layout.plan, whole), job, scratch)
-    executor.map(
-        Call("package", "ledger", ledger_parts.write, whole),
-        [(job, scratch, some, staging, newest) for some in ledger.calls],
-    )
-    executor.map(
-        Call("package", "ledger", ledger_parts.link, whole),
-        [(job, scratch, *link, staging) for link in enumerate(ledger_parts.linking(ledger.links))],
-    )
     gathering = Call("package", "gather", package.gather, whole)
-    damaged: list[str] = []
+    unlinkable = [*lost]
     while True:
+        staging = versions.stage(job.out, versions.next_number(job.out))
         gathered: package.Gathered = executor.call(
-            gathering, job, scratch, staging, chosen, ledger.fingerprint, damaged
+            gathering, job, scratch, staging, chosen, unlinkable
         )
-        if not gathered.new:
-            return gathered
-        executor.map(SCATTER, [(job, number, scratch) for number in gathered.needed])
-        planned = gathered.parts
-        written = executor.map(PART, [(job, part, scratch, staging, newest) for part in planned])
-        unread = {
-            name for result in written if isinstance(result, parts.Damaged) for name in result.files
-        }
-        if not unread:
-            digests = {
-                part.name: digest
-                for part, digest in zip(planned, written, strict=True)
-                if not isinstance(digest, parts.Damaged)
-            }
-            return replace(gathered, tables={**gathered.tables, **digests})
-        log.warning("%s of %s cannot be read; it is made again", ", ".join(sorted(unread)), newest)
-        damaged += sorted(unread)
-        storage.of(staging).remove_tree(staging / plan.PLAN)
-        for name in parts.FOLDERS:
-            storage.of(scratch).remove_tree(scratch / name)
+        if not gathered.new and not lost:
+            return gathered, []
+        parts = [(job, staging, part) for part in plan.parts(staging)]
+        linked: list[output_shards.Linked] = executor.map(LINK, parts)
+        numbers = [number for part in linked for number in part.written]
+        more = [name for part in linked for name in part.lost]
+        if not more:
+            return gathered, numbers
+        unlinkable += more
+        versions.clean(job.out)
 
 
 def _remove_old(out: Path, keep: int) -> None:

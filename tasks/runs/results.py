@@ -42,6 +42,7 @@ class Published:
     written: int = 0  # output shards that were written: one a tar in most formats
     linked: int = 0  # and those whose files are linked from the previous version
     arrived: Arrived | None = None  # by this version; None if no version was made
+    restored: list[str] = field(default_factory=list)  # lost files of it that were made again
 
 
 class StageCounts(TypedDict):

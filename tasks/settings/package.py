@@ -214,9 +214,6 @@ class PackageSettings(StageSettings):
         "null: keep all. Files that a newer version links stay with it.",
         ge=1,
     )
-    table_rows: int = Threshold(
-        20_000, "A table with more rows than this is a folder of parts of about this many.", ge=1
-    )
     refit: bool = Threshold(False, "Compute again the bounds that the first version froze.")
     max_failed_fraction: float = Transient(
         0.10, "Nothing is published when a larger fraction of the recordings failed.", ge=0, le=1

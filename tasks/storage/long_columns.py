@@ -3,9 +3,8 @@
 Offsets of `string` have 32 bits, so an array ends at 2 GiB: 33 million hashes, 20 million paths. A
 column of many chunks may be longer, and can be read and filtered; operations that join its chunks
 (`take`, `combine_chunks`) fail, however much memory there is. Tables of a whole corpus go through
-these functions instead, which keep the types. A table of one shard, one judged group
-(`shard_batches.AT_ONCE` shards) or one part of a version (some `package.table_rows` rows) is far
-smaller.
+these functions instead, which keep the types. A table of one shard, one batch
+(`shard_batches.AT_ONCE` shards) or one row group of a version (`tables.ROWS` rows) is far smaller.
 """
 
 from __future__ import annotations

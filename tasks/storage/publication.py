@@ -101,6 +101,12 @@ class Sealed:
                     self.store.remove(version / DATASET_FILE)
             raise
 
+    def restore(self, version: Path, staging: Path, finished: Path, names: Collection[str]) -> None:
+        lock.check(version.parent.parent)
+        for name in names:
+            restored = staging / name if self.store.exists(staging / name) else finished / name
+            self.store.put(version / name, storage.read(restored))
+
     def _check(
         self, version: Path, files: Mapping[str, PublishedEntry], new: Iterable[str]
     ) -> None:
@@ -203,6 +209,15 @@ class Renamed:
             fsync(Path(folder))
         os.rename(staging, version)
         fsync(version.parent)
+
+    def restore(self, version: Path, staging: Path, finished: Path, names: Collection[str]) -> None:
+        """Move these staged files into a published version that has lost them."""
+        for name in names:
+            target = version / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            fsync(staging / name)
+            os.replace(staging / name, target)
+            fsync(target.parent)
 
     def latest(self, home: Path) -> Path | None:
         """The version that `home/latest` names; None if it names nothing in `home`."""

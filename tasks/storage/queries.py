@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # it takes tens of MB; only some processes need it
     from duckdb import DuckDBPyConnection
 
 MEMORY = "1GB"
+AT_ONCE = 1 << 14  # rows of a record batch of a result
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
@@ -132,6 +133,36 @@ def joined(database: DuckDBPyConnection, rows: pa.Table, sql: str) -> pa.Table:
     """The result of a query that uses `rows` as the table `given`."""
     with given(database, rows):
         return database.sql(sql).to_arrow_table()
+
+
+@contextmanager
+def streamed(
+    database: DuckDBPyConnection, rows: Iterable[pa.Table], schema: pa.Schema, sql: str
+) -> Iterator[Iterator[pa.RecordBatch]]:
+    """The result of a query that uses `rows` (tables of this schema) as the table `given`, in
+    record batches; neither is held in memory as a whole. Errors of `rows` come out as they are."""
+    import duckdb
+
+    errors: list[Exception] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            for table in rows:
+                yield from table.cast(schema).to_batches()
+        except Exception as error:  # DuckDB would replace it by one of its own
+            errors.append(error)
+            raise
+
+    database.register("given", pa.RecordBatchReader.from_batches(schema, batches()))
+    try:
+        with database.sql(sql).to_arrow_reader(AT_ONCE) as result:
+            yield iter(result)
+    except duckdb.Error:
+        if errors:
+            raise errors[0] from None
+        raise
+    finally:
+        database.unregister("given")
 
 
 def column(database: DuckDBPyConnection, sql: str, *values: object) -> Int64s:

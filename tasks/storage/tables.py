@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from itertools import chain, pairwise
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import accumulate, chain, pairwise, zip_longest
 from operator import itemgetter
 from pathlib import Path
 
@@ -103,6 +104,46 @@ def write_parquet(path: Path, tables: Iterable[pa.Table | pa.RecordBatch]) -> No
             out.close()
 
 
+ROWS = 1 << 15  # least number of rows of a row group of a version's tables, but for the last
+
+
+@contextmanager
+def row_group_writer(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None]]:
+    """Writes a Parquet file into a local folder: each call writes a row group."""
+    path.unlink(missing_ok=True)  # a dead worker's file
+    with pq.ParquetWriter(path, schema, compression="zstd") as out:
+
+        def write(rows: pa.Table) -> None:
+            out.write_table(rows.combine_chunks(), max(len(rows), 1))
+
+        yield write
+
+
+def equal(one: Path, other: Path) -> bool:
+    """Whether two tables have the same columns and rows, in the same row groups."""
+    if not schema(one).equals(schema(other)):
+        return False
+    pairs = zip_longest(row_groups(one), row_groups(other))
+    return all(a is not None and b is not None and same(a, b) for a, b in pairs)
+
+
+def same(one: pa.Table, other: pa.Table) -> bool:
+    """Whether two tables have equal values; NaN equals NaN."""
+    return bool(one.schema.equals(other.schema)) and bool(
+        without_nan(one).equals(without_nan(other))
+    )
+
+
+def without_nan(table: pa.Table) -> pa.Table:
+    """The table with null in place of NaN."""
+    for field in table.schema:
+        if pa.types.is_floating(field.type) and pc.any(pc.is_nan(table[field.name])).as_py():
+            values = table[field.name]
+            nothing = pa.scalar(None, field.type)
+            table = replaced(table, field.name, pc.if_else(pc.is_nan(values), nothing, values))
+    return table
+
+
 def of_rows(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.Table:
     """`pa.Table.from_pylist` for rows that have all columns, at a third of its cost."""
     columns = (pa.array([*map(itemgetter(field.name), rows)], field.type) for field in schema)
@@ -191,14 +232,23 @@ def schema(path: Path) -> pa.Schema:
         return pq.read_schema(file)
 
 
+def row_group_count(path: Path) -> int:
+    with arrow(path) as file:
+        return int(pq.read_metadata(file).num_row_groups)
+
+
 def row_groups(
-    path: Path, columns: Sequence[str] | None = None, opened: Opened = arrow, **options: object
+    path: Path,
+    columns: Sequence[str] | None = None,
+    opened: Opened = arrow,
+    every: int = 1,
+    **options: object,
 ) -> Iterator[pa.Table]:
-    """The rows of a table, or of these columns, one row group at a time."""
+    """The rows of a table, or of these columns, one row group at a time; only each `every`th."""
     wanted = None if columns is None else list(columns)
     for part in parts(path):
         with opened(part) as file, pq.ParquetFile(file, **options) as table:
-            for number in range(table.num_row_groups):
+            for number in range(0, table.num_row_groups, every):
                 yield table.read_row_group(number, columns=wanted)
 
 
@@ -216,28 +266,31 @@ def rows(path: Path, numbers: Int64s) -> pa.Table:
     return pa.concat_tables(taken)
 
 
-class Slices:
-    """Reads ranges of rows of some columns of a table that may have many parts, on demand."""
+class Slices(ExitStack):
+    """Reads ranges of rows of some columns of a table, a row group at a time."""
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
-        self.files, self.columns = parts(path), [*columns]
-        self.rows = []
-        for part in self.files:
-            with arrow(part) as file:
-                self.rows.append(pq.read_metadata(file).num_rows)
+        super().__init__()
+        self.columns = [*columns]
+        self._file = self.enter_context(pq.ParquetFile(self.enter_context(arrow(path))))
+        metadata = self._file.metadata
+        sizes = (metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
+        self._ends = [*accumulate(sizes)]
         self._held: tuple[int, pa.Table] | None = None
 
     def read(self, first: int, count: int) -> pa.Table:
         """Rows `first` to `first + count`; fastest in ascending order."""
-        slices, start = [], 0
-        for number, rows in enumerate(self.rows):
-            low, high = max(first - start, 0), min(first + count - start, rows)
-            if low < high:
-                slices.append(self._part(number).slice(low, high - low))
-            start += rows
-        return pa.concat_tables(slices) if slices else self._part(0).slice(0, 0)
+        slices = [self._file.schema_arrow.empty_table().select(self.columns)]
+        number = bisect_right(self._ends, first)
+        while count > 0:
+            rows = self._group(number)
+            begin = first - (self._ends[number] - len(rows))
+            slices.append(rows.slice(begin, count))
+            first, count, number = first + len(slices[-1]), count - len(slices[-1]), number + 1
+        return pa.concat_tables(slices)
 
-    def _part(self, number: int) -> pa.Table:
+    def _group(self, number: int) -> pa.Table:
         if self._held is None or self._held[0] != number:
-            self._held = number, read(self.files[number], self.columns)
+            rows = self._file.read_row_group(number, self.columns)
+            self._held = number, rows.select(self.columns)
         return self._held[1]

@@ -147,6 +147,40 @@ def publish(out: Path, staging: Path, number: int, finished: Path, staged: Colle
     return version
 
 
+def lost(version: Path) -> list[str]:
+    """Names of files that a published version lacks, or that have another size, sorted."""
+    sizes = {
+        file.path.relative_to(version).as_posix(): file.size
+        for file in storage.of(version).files(version)
+    }
+    named = (name for name in files(version) if _is_inside(version, name))
+    return sorted(n for n in named if sizes.get(n) != files(version)[n].get("bytes"))
+
+
+def _is_inside(version: Path, name: str) -> bool:
+    try:
+        storage.inside(version, name)
+    except UnsafePlace:
+        return False
+    return True
+
+
+def restore(version: Path, staging: Path, finished: Path, names: Collection[str]) -> None:
+    """Put these files of a staged version in the place of those that a published one has lost.
+    RunError if one was not made again with the bytes that were published. `finished`: see
+    `publication.Renamed.publish`."""
+    entries = files(version)
+    for name in names:
+        restored = staging / name if storage.exists(staging / name) else finished / name
+        if storage.hashed(restored) != (entries[name]["sha256"], entries[name]["bytes"]):
+            raise RunError(
+                f"{name} of {version.name} is lost, and these libraries do not make it again with "
+                f"the published bytes: restore the file, or remove {version}, and the next run "
+                f"publishes it again"
+            )
+    publication.of(version).restore(version, staging, finished, names)
+
+
 def point_latest(out: Path) -> None:
     """Make `latest` name the newest version; a run that died after publishing may not have."""
     if (version := newest(out)) is not None:

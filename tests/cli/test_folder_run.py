@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,11 @@ def test_a_recording_without_a_text_is_cut_and_one_with_a_text_stays(tmp_path: P
     assert noted["filter"]["segmenter"] == {"use": "auto", **FIT}
     # Another format cuts nothing anew.
     assert segmenter(tmp_path, "package.formats=[kaldi]") == FIT
+    # Without the folders of its runs, the version says how they were cut.
+    shutil.rmtree(tmp_path / "out/runs")
+    again = site.command("run", *where, *sets, *local)
+    assert again.code == 0, again.stderr
+    assert not (tmp_path / "out/datasets/v0002").exists()
 
 
 @pytest.mark.full

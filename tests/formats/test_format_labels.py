@@ -33,7 +33,7 @@ def version(tmp_path_factory: pytest.TempPathFactory) -> Path:
              for n, said in enumerate(LABELS)]  # fmt: skip
     (home / "list.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     source = {"kind": "jsonl", "path": str(home / "list.jsonl"), "labels": ["emotion", "accent"]}
-    package = {"formats": FORMATS, "table_rows": 2}
+    package = {"formats": FORMATS}
     published, _ = corpus.run(corpus.job(home, sources=[source], package=package))
     return published.path
 

@@ -189,16 +189,6 @@ def facts_name(out: Path) -> None:
     (home / "facts.json").write_text(json.dumps(facts))
 
 
-def notes_name(out: Path) -> None:
-    """In the notes on the version."""
-    path = out / "manifests/package/published/version.json"
-    noted = json.loads(path.read_text())
-    outside = "../../../../victim"
-    noted["parts"] = [[f"{outside}/thesis.txt", f"{outside}/{16 * '0'}.pcm"]]
-    noted["ledger"] = noted["parts"]
-    path.write_text(json.dumps(noted))
-
-
 def index_names(out: Path) -> None:
     """In the list of OUT's files."""
     path = out / "manifests/index.json"
@@ -289,7 +279,6 @@ IN_FILES = {
     "blob of an outcome": outcome_named("blob", "../../../victim/thesis.txt"),
     "shard of an outcome": outcome_named("work_shard", "../../victim"),
     "facts of outcomes": facts_name,
-    "notes on the version": notes_name,
     "index": index_names,
     "files of dataset.json": version_files,
     "splits of dataset.json": split_named,

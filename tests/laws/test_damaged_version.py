@@ -1,5 +1,5 @@
-"""A run after which tables of the newest version were damaged, wherever the damage lies: a part of
-`utterances.parquet` is made again; where only that table knows, one sentence says so."""
+"""A run after which files of the newest version were damaged, wherever the damage lies: a tar is
+made again; for a table, on which the next version builds, one sentence says what to do."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ import pytest
 from tests.helpers import corpus, tiers
 from uttermill.flows.cli import queries
 from uttermill.tasks.base.errors import RunError
-from uttermill.tasks.publish import previous_version
 from uttermill.tasks.publish.upkeep.verify import verify
 
 PACKAGE = {
-    "table_rows": 2,
     "tar_hours": 2.0 / 3600,
     "max_removed_fraction": 1.0,
     "max_failed_fraction": 1.0,
@@ -65,7 +63,6 @@ class Grown:
         corpus.make(home / "in", 16)
         (home / "in" / "copy.wav").write_bytes((home / "in" / "r01.wav").read_bytes())
         self.one = self.run()
-        shutil.copytree(previous_version.home(self.out), home / "notes")
         corpus.add(home / "in", 20)
         self.expected = corpus.content(self.run())
 
@@ -77,12 +74,9 @@ class Grown:
         chosen = corpus.filters({"use": "duplicate"}, min=0.8)
         return corpus.run(corpus.job(self.home, package=self.package, filter=chosen))[0].path
 
-    def back(self, notes: bool) -> None:
-        """As after the first version; without `notes` only its tables tell of it."""
+    def back(self) -> None:
+        """As after the first version."""
         shutil.rmtree(self.out / "datasets" / "v0002", ignore_errors=True)
-        shutil.rmtree(previous_version.home(self.out), ignore_errors=True)
-        if notes:
-            shutil.copytree(self.home / "notes", previous_version.home(self.out))
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +86,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Grown:
 
 @pytest.fixture(scope="module")
 def split(tmp_path_factory: pytest.TempPathFactory) -> Grown:
-    return Grown(tmp_path_factory.mktemp("split"), splits={"test": 0.3}, table_rows=1000)
+    return Grown(tmp_path_factory.mktemp("split"), splits={"test": 0.3})
 
 
 WHERE = ("magic in front", "page header", "data", "footer", "middle of the footer",
@@ -100,39 +94,8 @@ WHERE = ("magic in front", "page header", "data", "footer", "middle of the foote
 SOME = ("data", "footer")
 
 
-@pytest.mark.parametrize("where", tiers.few(WHERE, *SOME))
-def test_a_damaged_part_is_made_again(grown: Grown, where: str) -> None:
-    victims = sorted((grown.one / "utterances.parquet").iterdir())
-    assert len(victims) > 1
-    chosen = {victims[0], victims[-1]}
-    grown.back(notes=True)
-    with damaged(where, *chosen):
-        faults = "\n".join(map(str, verify(grown.one)))
-        assert all(victim.name in faults for victim in chosen)
-        two = grown.run()
-    assert corpus.content(two) == grown.expected
-    assert verify(two) == []
-
-
-def test_a_damaged_part_whose_tars_move_to_another(grown: Grown) -> None:
-    """The tars before them are gone, so they get other numbers."""
-    grown.back(notes=True)
-    parts = sorted((grown.one / "utterances.parquet").iterdir())
-    gone = set(pq.read_table(parts[0])["recording"].to_pylist()[:1])
-    away = [grown.home / "in" / name.removeprefix("c/") for name in gone]
-    for path in away:
-        path.rename(grown.home / path.name)
-    expected = corpus.content(grown.run())
-    grown.back(notes=True)
-    with damaged("footer", *parts[1:]):
-        assert corpus.content(grown.run()) == expected
-    for path in away:
-        (grown.home / path.name).rename(path)
-
-
-def test_a_damaged_tar_of_a_part_that_stays(grown: Grown, caplog: pytest.LogCaptureFixture) -> None:
-    """Its part is not linked, so that the tar can be made again."""
-    grown.back(notes=True)
+def test_a_damaged_tar_is_made_again(grown: Grown, caplog: pytest.LogCaptureFixture) -> None:
+    grown.back()
     victim = sorted(grown.one.rglob("*.tar"))[0]
     corpus.flip(victim, 700)
     two = grown.run()
@@ -148,14 +111,12 @@ def test_a_damaged_tar_of_a_part_that_stays(grown: Grown, caplog: pytest.LogCapt
 def test_damage_that_cannot_be_made_good(
     grown: Grown, split: Grown, name: str, places: tuple[str, ...]
 ) -> None:
-    """The ledger knows what has ever left, splits what was ever assigned, and without notes only
-    the table knows what was published. After all refusals OUT is as it was."""
+    """The ledger knows what has ever left, splits what was ever assigned, and the table of
+    utterances what was published. After all refusals OUT is as it was."""
     out = split if name == "splits.parquet" else grown
-    out.back(notes=name != "utterances.parquet")
-    place = out.one / name
-    victim = place if place.is_file() else sorted(place.iterdir())[-1]
-    told = victim.relative_to(out.one).as_posix()
-    sentence = rf"^{told} of v0001 is not the file that was published"
+    out.back()
+    victim = out.one / name
+    sentence = rf"^{name} of v0001 is not the file that was published"
     for where in places:
         with damaged(where, victim), pytest.raises(RunError, match=sentence):
             out.run()
@@ -165,7 +126,7 @@ def test_damage_that_cannot_be_made_good(
 @pytest.mark.parametrize("text", [b"", b'{"files": {', b"\xff\xfe{}"])
 def test_a_damaged_description(grown: Grown, text: bytes) -> None:
     """A sentence for the commands that read it, as for the tables."""
-    grown.back(notes=True)
+    grown.back()
     place = grown.one / "dataset.json"
     whole = place.read_bytes()
     place.write_bytes(text)
@@ -179,7 +140,7 @@ def test_a_damaged_description(grown: Grown, text: bytes) -> None:
 
 def test_a_version_that_is_removed_is_followed_by_another(grown: Grown) -> None:
     """As the sentence says."""
-    grown.back(notes=True)
+    grown.back()
     aside = grown.home / "aside"
     grown.one.rename(aside)
     again = grown.run()

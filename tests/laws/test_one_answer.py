@@ -148,8 +148,8 @@ def test_all_say_what_a_run_packages(
     )
     with foreseen.version(asked, manifest.shards(out)) as version:
         clips = version.clips(["id", "blob"]).to_pylist()
-    if not clips:
-        return  # the run would refuse to publish nothing
+    if not any(row["blob"] for row in clips):
+        return  # pending clips may yet be dropped, and a run refuses to publish nothing
     published, _ = corpus.run(asked)
     rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
     ids = {row["id"] for row in rows}

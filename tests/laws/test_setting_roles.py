@@ -84,7 +84,6 @@ STAGES: dict[str, Entry] = {
     "package.rebalance_above": Entry(THRESHOLD, 0.5),
     "package.keep": Entry(TRANSIENT, 1),
     "package.memory": Entry(TRANSIENT, "2GB"),
-    "package.table_rows": Entry(THRESHOLD, 1),
     "package.refit": Entry(THRESHOLD, True),
     "package.max_failed_fraction": Entry(TRANSIENT, 0.5),
     "package.max_new_failed_fraction": Entry(TRANSIENT, 0.9),

@@ -73,14 +73,3 @@ def test_every_file_with_audio_is_in_one_set(version: Path, described: dict[str,
     [table] = [entry for entry in described["distribution"] if entry["@type"] != "cr:FileSet"]
     files = json.loads((version / "dataset.json").read_text())["files"]
     assert table["sha256"] == files["utterances.parquet"]["sha256"]
-
-
-def test_a_table_in_parts_is_a_set(tmp_path: Path) -> None:
-    corpus.make(tmp_path / "in", 6)
-    package = {**PACKAGE, "formats": ["wenet"], "table_rows": 4}
-    done = corpus.run(corpus.job(tmp_path, package=package))[0].path
-    content = json.loads((done / "croissant.json").read_text("utf-8"))
-    files = [e for e in content["distribution"] if e["@type"] == "cr:FileObject"]
-    assert len(files) == len([*(done / "utterances.parquet").glob("*.parquet")]) > 1
-    source = content["recordSet"][0]["field"][0]["source"]
-    assert source["fileSet"] == {"@id": "utterances.parquet"}

@@ -21,6 +21,8 @@ def status(result: JsonObject) -> Iterator[Line]:
     yield table("", ("stage", ">done", ">to compute"), rows)
     newest = result["dataset"] or "none yet"
     yield f"{counted(result['shards'], 'shard')}; newest dataset: {newest}"
+    if "lost" in result:
+        yield runs.lost(result)
     if "unlisted" in result:
         yield runs.unlisted(result)
 

@@ -40,6 +40,8 @@ def plan(result: JsonObject) -> Iterator[Line]:
         yield f"{_removed(result)}."
     if "redescribed" in result:
         yield f"{_redescribed(result)}."
+    if "lost" in result:
+        yield lost(result)
     if "unusable" in result:
         items, first = result["unusable"]["items"], result["unusable"]["first"]
         which = first if items == 1 else f"the first is {first}"
@@ -202,6 +204,13 @@ def refusal(result: JsonObject) -> str:
     return f"A run will refuse to publish{unless}: {result['refusal']}."
 
 
+def lost(result: JsonObject) -> str:
+    """Files that the newest version lacks."""
+    names = result["lost"]
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"The newest version lacks {names[0]}{more}; the next run makes it again."
+
+
 def _removed(result: JsonObject) -> str:
     count = result["removed"]
     verb = "has left its source" if count == 1 else "have left their sources"
@@ -229,7 +238,10 @@ def run(result: JsonObject) -> Iterator[Line]:
     reused = sum(s["items_reused"] for s in result["stages"].values())
     if new := new_in_words(result):
         yield new
-    if not computed and not result["new_version"]:
+    if restored := result.get("restored"):
+        first = restored[0] if len(restored) == 1 else f"{restored[0]} and {len(restored) - 1} more"
+        yield f"Files that were gone are made again, with the published bytes: {first}."
+    elif not computed and not result["new_version"]:
         yield f"Nothing was left to do: {counted(reused, 'item')} reused, 0 computed."
     else:
         rows = (

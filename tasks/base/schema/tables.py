@@ -36,5 +36,5 @@ LABELLED_TURN = arrow_type(rows.LabelledTurnRow)
 
 #: Describes a version and names its files. Written last: a version exists once this file does.
 DATASET_FILE = "dataset.json"
-#: The tables of a version, each a file or a folder of parts.
+#: The tables of a version, each one file.
 UTTERANCES_FILE, LEDGER_FILE = "utterances.parquet", "ledger.parquet"

@@ -132,10 +132,9 @@ def of_version(
     seen = _seen(job)
     clips = staying_then = written_then = differing = 0
     seconds = 0.0
-    for part in tables.parts(newest / UTTERANCES_FILE):  # of whole tars
-        if statements.columns:  # earlier versions may lack some
-            columns &= {*tables.schema(part).names}
-        table = tables.read(part, columns=columns, opened=proved)
+    place = newest / UTTERANCES_FILE
+    columns &= {*tables.schema(place).names}  # other settings may have given other columns
+    for table in tables.row_groups(place, [*columns], proved):  # of whole tars
         is_kept = np.zeros(len(table), bool)
         if stay:
             is_kept = pc.is_in(table["id"], kept).to_numpy()

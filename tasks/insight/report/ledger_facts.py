@@ -67,8 +67,7 @@ class Ledger:
         if isinstance(self.source, pa.Table):
             yield self.source.select(list(columns))
             return
-        for part in tables.parts(self.source):
-            yield tables.read(part, columns=columns)
+        yield from tables.row_groups(self.source, columns)
 
     def sums(self) -> pa.Table:
         """Items and samples by SUMMED_BY, without removed recordings."""

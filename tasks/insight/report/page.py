@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
@@ -365,7 +364,7 @@ def _file(name: str) -> str:
 # count as one.
 
 MOST_TEXTS = 20  # texts shown
-MOST_PARTS = 100  # table parts whose texts are compared: by default, two million clips
+MOST_PARTS = 60  # row groups whose texts are compared: about two million clips
 LONGEST_TEXT = 200  # characters shown of each
 
 
@@ -382,22 +381,23 @@ class FrequentTexts(NamedTuple):
     """Texts that several clips of a version have."""
 
     texts: list[FrequentText]  # the most frequent first
-    compared: int = 0  # number of table parts whose texts were compared
-    parts: int = 0  # number of parts of the table
+    compared: int = 0  # number of row groups whose texts were compared
+    parts: int = 0  # number of row groups of the table
 
 
 def texts_of_version(version: Path | None, memory: str = queries.MEMORY) -> FrequentTexts:
-    """Texts of several clips; none without a version. Of a table with more than MOST_PARTS parts,
-    only every second part, or every third, and so on, is read. The database uses up to `memory`,
-    then temporary files."""
+    """Texts of several clips; none without a version. Of a table with more than MOST_PARTS row
+    groups, only every second one, or every third, and so on, is read. The database uses up to
+    `memory`, then temporary files."""
     columns = ("normalised", "num_samples", "sample_rate")
-    every = [] if version is None else tables.parts(version / UTTERANCES_FILE)
-    files = every[:: -(-len(every) // MOST_PARTS) or 1]
-    if not files or not {*columns} <= {*tables.schema(files[0]).names}:
-        return FrequentTexts([])  # made by a release without such a column
+    if version is None:
+        return FrequentTexts([])
+    place = version / UTTERANCES_FILE
+    count = tables.row_group_count(place)
+    step = -(-count // MOST_PARTS) or 1
 
     def parts() -> Iterator[pa.Table]:
-        return chain.from_iterable(tables.row_groups(file, columns) for file in files)
+        return tables.row_groups(place, columns, every=step)
 
     number = near_texts.groups((part["normalised"] for part in parts()), memory)
     chosen = _most_frequent(number, map(_microseconds, parts()))
@@ -422,7 +422,7 @@ def texts_of_version(version: Path | None, memory: str = queries.MEMORY) -> Freq
         FrequentText(_short(text), int(clips), int(us) / 1e6, different)
         for text, clips, us, different in rows
     ]
-    return FrequentTexts(texts, len(files), len(every))
+    return FrequentTexts(texts, -(-count // step), count)
 
 
 def _microseconds(clips: pa.Table) -> Int64s:

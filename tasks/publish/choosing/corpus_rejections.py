@@ -1,7 +1,7 @@
 """Corpus-wide rejections: by plug-ins, weights, hours per speaker and splits.
 
-A clip is identified by its place among all rows, counted batch by batch. Rejections are saved by
-batch, so that they are never all in memory as Python objects.
+A clip is identified by the number of its row (`corpus_clips`). Rejections are saved by batch, so
+that they are never all in memory as Python objects.
 """
 
 from __future__ import annotations
@@ -14,23 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ... import corpus, storage
-from ...base.arrays import Int64s
 from ...base.json_types import JsonObject
 from ...corpus import rejections
 from ...settings.job import Job
 from ...storage import tables, versions
 from ..outcomes.shard_batches import ShardBatch
 from . import selection
+from .corpus_clips import first_rows
 
-#: Corpus-wide rejections as outcomes.
-SAVED = pa.schema([*rejections.OUTCOMES, ("group", pa.int32())])
+#: Corpus-wide rejections as outcomes, each with the number of its clip's shard batch.
+SAVED = pa.schema([*rejections.OUTCOMES, ("batch", pa.int32())])
 FILE = "verdicts.arrow"
-
-
-def first_rows(batches: Sequence[ShardBatch]) -> Int64s:
-    """The place of each batch's first row among all rows, and the number of all rows; int64
-    [batches + 1]."""
-    return np.cumsum([0, *(batch.count for batch in batches)])
 
 
 def corpus_wide(
@@ -73,10 +67,9 @@ def save(scratch: Path, batches: Sequence[ShardBatch], rejected: pa.Table) -> No
         for number in np.flatnonzero(np.diff(edges)).tolist():
             some = rejected.slice(int(edges[number]), int(edges[number + 1] - edges[number]))
             rows = some["at"].to_numpy() - begins[number]
-            batch = batches[number]
-            ids = batch.table("rows.arrow", ("id",))["id"].take(rows)
+            ids = batches[number].table("rows.arrow", ("id",))["id"].take(rows)
             table = rejections.outcomes_of(ids, some)
-            table = table.append_column("group", pa.array(np.full(len(some), number, np.int32)))
+            table = table.append_column("batch", pa.array(np.full(len(some), number, np.int32)))
             [record_batch] = table.cast(SAVED).combine_chunks().to_batches()
             out.write_batch(record_batch)
 
@@ -84,20 +77,12 @@ def save(scratch: Path, batches: Sequence[ShardBatch], rejected: pa.Table) -> No
 def by_batch(
     scratch: Path, batches: Sequence[ShardBatch]
 ) -> Iterator[tuple[ShardBatch, pa.Table | None]]:
-    """Each shard batch with its rejections (SAVED without `group`), or None if it has none."""
+    """Each shard batch with its rejections (OUTCOMES), or None if it has none."""
     saved = tables.arrow_batches(scratch / FILE)
     following = next(saved, None)
     for number, batch in enumerate(batches):
         outcomes = None
-        if following is not None and following["group"][0].as_py() == number:
-            outcomes = pa.Table.from_batches([following]).drop_columns(["group"])
+        if following is not None and following["batch"][0].as_py() == number:
+            outcomes = pa.Table.from_batches([following]).drop_columns(["batch"])
             following = next(saved, None)
         yield batch, outcomes
-
-
-def of_batch(scratch: Path, number: int) -> pa.Table | None:
-    """The rejections of one shard batch, as `by_batch` gives them."""
-    for saved in tables.arrow_batches(scratch / FILE):
-        if saved["group"][0].as_py() == number:
-            return pa.Table.from_batches([saved]).drop_columns(["group"])
-    return None

@@ -6,7 +6,7 @@ speaker; splits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,11 +50,8 @@ def selects(job: Job) -> bool:
     return chosen or package.max_hours_per_speaker is not None
 
 
-def select(
-    job: Job, clips: Candidates, newest: Path | None, staying: Mapping[str, int] | None = None
-) -> Selection:
-    """Select among `clips`, which must still be open (its database is read). `staying`: by split,
-    µs of other clips that are already in it."""
+def select(job: Job, clips: Candidates, newest: Path | None) -> Selection:
+    """Select among `clips`, which must still be open (its database is read)."""
     package = job.package
     rows = clips.order
     rejected = [clips.rejected]
@@ -77,7 +74,7 @@ def select(
         split = np.zeros(len(rows), np.int16)
         return Selection(clips.number[rows], split, [REST], pa.concat_tables(rejected), None, {})
     before = splits.published(None if package.resplit else newest)
-    assigned = splits.assign(package, clips, rows, before, staying)
+    assigned = splits.assign(package, clips, rows, before)
     for note in assigned.notes:
         log.warning("%s", note)
     numbers = clips.number[rows[assigned.joining]]
@@ -102,8 +99,7 @@ class PublishedIds:
         self._seed = str(job.package.seed)
         self._high = self._low = np.zeros(0, np.uint64)
         if newest is not None:
-            described = versions.described(newest)
-            published = previous_version.load(job.out, newest, described, job.package.seed)
+            published = previous_version.load(newest, job.package.seed)
             order = np.argsort(published.high)
             self._high, self._low = published.high[order], published.low[order]
 

@@ -4,7 +4,6 @@ temporary files."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -57,8 +56,6 @@ class Candidates(ExitStack):
         # Half of the memory: arrays of all clips and a database of near-equal texts need the rest.
         self.names = self.enter_context(Names(kinds, settings.memory, scratch, divisor=2))
         self.chosen_by = clip_choice.Named(settings)
-        #: Makes tables (normalised, split) of published clips that stay.
-        self.staying: Callable[[], Iterable[pa.Table]] = lambda: ()
         self._numbers, self._lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
         self._turns, self._published = [np.zeros(0, np.uint64)], [np.zeros(0, bool)]
         self._rejected = [rejections.REJECTED.empty_table()]

@@ -29,7 +29,7 @@ The result does not depend on the order of the rows; time grows with n log n.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -123,16 +123,12 @@ def published(version: Path | None) -> SplitTable:
 
 
 def assign(
-    settings: PackageSettings,
-    clips: Candidates,
-    rows: Int32s,
-    before: SplitTable,
-    staying: Mapping[str, int] | None = None,
+    settings: PackageSettings, clips: Candidates, rows: Int32s, before: SplitTable
 ) -> SplitAssignment:
     """Assign a split to each of the clips whose numbers are `rows`, sorted by id.
 
-    `before`: the `splits.parquet` to continue; `staying`: by split, µs of other clips already in
-    it. Raises RunError if two lists name clips of one component, or leave no clip for train.
+    `before`: the `splits.parquet` to continue. Raises RunError if two lists name clips of one
+    component, or leave no clip for train.
     """
     published_names, kinds = names_in(before)
     names = sorted({REST, *settings.splits} | published_names)
@@ -147,16 +143,15 @@ def assign(
     texts = _Texts(np.zeros(0, np.int32), np.zeros(0, np.int16))
     if text is not None:
         known_texts = _known_texts(text, of_node, parting)
-        texts = _Texts(*text_splits.grouped(clips, rows, *known_texts, names))
+        texts = _Texts(*text_splits.grouped(clips, rows, *known_texts))
         parting.component, parting.splits = text_splits.united(
             parting.component, parting.splits, *texts, np.where(kept, length, 0), by_list
         )
 
     train = names.index(REST)
-    others = np.array([(staying or {}).get(name, 0) for name in names], np.int64)
-    total = int(length[kept].sum() + others.sum())
+    total = int(length[kept].sum())
     targets = split_allocation.targets(settings, names, total)
-    _allocate(settings.seed, nodes, parting, length, others, targets, train)
+    _allocate(settings.seed, nodes, parting, length, targets, train)
 
     split = parting.of_clips()
     split[~kept] = -1
@@ -174,7 +169,7 @@ def assign(
             "package.splits: the lists name a clip of every component, so nothing is left for "
             "train: what package.disjoint names (speakers, recordings, …) is never separated"
         )
-    has = others + _summed(split, length, len(names))
+    has = _summed(split, length, len(names))
     notes = matches.notes + _notes(settings, names, split, has, matches.split, targets)
     notes += _left_out(length[repeating])
     out = np.flatnonzero(~kept)
@@ -262,15 +257,13 @@ def _allocate(
     nodes: Nodes,
     parting: _Parting,
     length: Int64s,
-    others: Int64s,
     targets: Int64s,
     train: int,
 ) -> None:
-    """Give each new component a split. `others`: µs of other clips in each split; `targets`: µs
-    that each split should have."""
+    """Give each new component a split. `targets`: µs that each split should have."""
     free, count = parting.free(), len(parting.splits) - 1
     fixed = np.where(parting.kept & ~free, parting.of_clips(), NOWHERE)
-    hours = others + _summed(fixed, length, len(targets))
+    hours = _summed(fixed, length, len(targets))
     del fixed
     fresh = np.where(free, parting.component, np.int32(-1))
     new = np.unique(fresh[free])

@@ -14,11 +14,7 @@ dropped:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from ...base.arrays import Bools, Float64s, Int32s, Int64s
 from ...scoring import near_texts
@@ -141,32 +137,19 @@ def _keep_share(
 
 # Near-equal texts count as one text, so that they come into one split (`tasks.scoring.near_texts`).
 #
-# Texts of published clips that stay are compared, too. Early versions may have near-equal texts in
-# two splits; each text of such a group then counts by itself.
+# Published texts that are near-equal may be in two splits; each text of such a group then counts by
+# itself.
 
 
-def grouped(
-    clips: Candidates, rows: Int32s, text: Int32s, split: Sides, names: list[str]
-) -> tuple[Int32s, Sides]:
+def grouped(clips: Candidates, rows: Int32s, text: Int32s, split: Sides) -> tuple[Int32s, Sides]:
     """The number of each clip's group of near-equal texts (-1: no text), and the split of each
-    group as an index into `names` (-1: none yet). `rows`: numbers of the clips; `text`: number of
-    each clip's text, -1: none; `split`: of each text."""
-    staying: list[Sides] = [np.zeros(0, np.int16)]
-
-    def texts() -> Iterator[pa.ChunkedArray]:
-        yield clips.names.named(WORDS, rows)
-        for some in clips.staying():
-            side = pc.index_in(some["split"], pa.array(names, pa.string())).fill_null(-1)
-            staying.append(side.to_numpy().astype(np.int16))
-            yield some["normalised"]
-
-    number = near_texts.groups(texts(), clips.memory, clips.scratch)
-    group = np.full(len(split), -1, np.int64)  # of each text
-    group[text[text >= 0]] = number[: len(rows)][text >= 0]
-    sides = np.concatenate([split, *staying])
-    of_group = np.concatenate([group, number[len(rows) :]])
+    group (-1: none yet). `rows`: numbers of the clips; `text`: number of each clip's text, -1:
+    none; `split`: of each text."""
+    number = near_texts.groups([clips.names.named(WORDS, rows)], clips.memory, clips.scratch)
+    group: Int32s = np.full(len(split), -1, np.int32)  # of each text
+    group[text[text >= 0]] = number[text >= 0]
     count = int(number.max(initial=-1)) + 1
-    side_of_group, torn = agreed(of_group, sides, count)
+    side_of_group, torn = agreed(group, split, count)
     alone = (group < 0) | torn[group]
     name = np.where(alone, count + np.arange(len(split)), group)
     groups, unit = np.unique(name, return_inverse=True)

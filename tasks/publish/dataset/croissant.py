@@ -7,7 +7,7 @@ files' digests, and is as deterministic; `mlcroissant validate --jsonld croissan
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 import pyarrow as pa
@@ -53,9 +53,6 @@ ENCODINGS = {
 def text(facts: DatasetJson, columns: pa.Schema, files: Mapping[str, PublishedEntry]) -> bytes:
     """The whole file. `columns`: the schema of utterances.parquet; `files`: the digests of the
     version's other files, by path."""
-    table = [path for path in files if path.split("/")[0] == UTTERANCES_FILE]
-    parts = f"{UTTERANCES_FILE}/*.parquet"
-    as_one = [_set(UTTERANCES_FILE, parts, PARQUET)] if len(table) > 1 else []
     described: JsonObject = {
         "@context": dict(sorted(CONTEXT.items())),
         "@type": "sc:Dataset",
@@ -70,11 +67,10 @@ def text(facts: DatasetJson, columns: pa.Schema, files: Mapping[str, PublishedEn
         "license": [*dict.fromkeys(stated or "unknown" for stated in facts["licences"].values())],
         "inLanguage": card_header.languages(row["language"] for row in facts["packaged"]),
         "distribution": [
-            *(_file(path, files[path]) for path in table),
-            *as_one,
+            _file(UTTERANCES_FILE, files[UTTERANCES_FILE]),
             *_shards(facts, files),
         ],
-        "recordSet": [_records(columns, table)],
+        "recordSet": [_records(columns)],
     }
     line = json.dumps(masking.value(described), ensure_ascii=False, allow_nan=False, indent=1)
     return f"{line}\n".encode()
@@ -115,11 +111,9 @@ def _shards(facts: DatasetJson, files: Iterable[str]) -> Iterator[JsonObject]:
         yield _set(name, f"{folder}/{split}/**/*{ending}", ENCODINGS[ending])
 
 
-def _records(columns: pa.Schema, table: Sequence[str]) -> JsonObject:
+def _records(columns: pa.Schema) -> JsonObject:
     """The record set: a record for each utterance, a field for each column that is not nested."""
-    source = {"fileObject": {"@id": table[0]}}
-    if len(table) > 1:
-        source = {"fileSet": {"@id": UTTERANCES_FILE}}
+    source = {"fileObject": {"@id": UTTERANCES_FILE}}
     return {
         "@type": "cr:RecordSet",
         "@id": "utterances",

@@ -25,7 +25,7 @@ from ...base.json_types import (
     PublishedEntry,
     Summary,
 )
-from ...base.schema import DATASET_FILE, UTTERANCES_FILE
+from ...base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE
 from ...settings import Plugin
 from ...settings.job import Job
 from ...shard_store import decisions, enhanced, mixed, recipe, whole_job
@@ -41,6 +41,11 @@ LIBRARIES = (
 )
 SEAL: Final = "sealed"  # key of the sha256 of dataset.json, taken with NO_SEAL in its place
 NO_SEAL = "0" * 64
+#: The shape of the tables.
+TABLES: Final = {
+    UTTERANCES_FILE: "one file; each row group has whole tars",
+    LEDGER_FILE: "one file; each row group has whole recordings",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +57,6 @@ class VersionFacts:
     summary: Summary
     totals: Totals
     balance: Balance
-    layout: dict[str, str | int] = field(default_factory=dict)
     frozen: JsonObject = field(default_factory=dict)  # bounds of corpus-wide rules
     split_lists: dict[str, ListDescription] = field(default_factory=dict)
     tars: dict[str, int] = field(default_factory=dict)  # how many, by split
@@ -119,7 +123,7 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
         "packaged": clips["packaged"],
         "durations": clips["durations"],
         "speakers": clips["speakers"],
-        "tables": gathered.layout,
+        "tables": TABLES,
         "balance": gathered.balance,
         "frozen": gathered.frozen,
         "split_lists": gathered.split_lists,

@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zlib
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +15,6 @@ import pyarrow.compute as pc
 from ... import corpus, storage
 from ...accounting.ledger import PENDING
 from ...base import process_memory
-from ...base.arrays import UInt64s
 from ...base.errors import PASSING
 from ...base.schema import RecordingRow
 from ...corpus import limits
@@ -26,27 +23,18 @@ from ...settings.job import Job
 from ...shard_store import manifest, recipe
 from ...stages.stage import weights_of
 from ...storage import tables
-from .. import row_digests, seeded_hash, speakers
-from ..choosing import corpus_rejections
-from ..ledger import rows as ledger_rows
-from . import recording_digests, shard_outcomes
+from .. import seeded_hash, speakers
+from . import shard_outcomes
 from .fact_view import FactView
-from .recording_digests import KEY
 from .shard_batches import (
-    ACCOUNTS,
-    DIGESTS,
-    KEYED,
+    CLIPS,
     LIMITS,
-    PLACES,
-    SLICES,
     SPANS,
     VOICE,
     BatchFacts,
     ShardBatch,
     arrow_bytes,
-    listed,
     passing_rules,
-    slice_of,
     stopped,
 )
 from .shard_outcomes import AT, ShardFacts
@@ -80,7 +68,7 @@ def collect(
         "rows.arrow": arrow_bytes(rows),
         LIMITS: arrow_bytes(pa.concat_tables([part.limits for part in parts])),
         SPANS: arrow_bytes(_numbered(parts, [part.ledger for part in parts])),
-        "digests.arrow": arrow_bytes(_digests(job, rows)),
+        "clips.arrow": arrow_bytes(_clips(job, rows)),
     }
     if recipe.across_recordings(job) is not None:
         data["voices.arrow"] = arrow_bytes(pa.concat_tables([part.voices for part in parts]))
@@ -141,49 +129,11 @@ def decide(job: Job, batches: Sequence[ShardBatch], strict: bool = True) -> None
             storage.of(batch.decided.parent).write(batch.decided, arrow_bytes(outcomes))
 
 
-def account(job: Job, scratch: Path, number: int) -> None:
-    """On a worker: write the ledger of a decided batch, in portions, and the digests of its
-    recordings. `number`: of the batch, among those of the run."""
-    batch = listed(scratch)[number]
-    ledger = batch.ledger(strict=True)
-    if (rejected := corpus_rejections.of_batch(scratch, number)) is not None:
-        ledger = ledger_rows.with_outcomes(ledger, rejected)
-    digests = recording_digests.of_rows(ledger)
-    data, slices = _sliced(ledger, digests.keys)
-    accounts = recording_digests.of_ledger(ledger, digests)
-    storage.write_atomic(batch.accounts / "ledger.bin", data)
-    storage.write_atomic(batch.accounts / ACCOUNTS, arrow_bytes(accounts))
-    storage.write_atomic(batch.accounts / "slices.json", json.dumps(slices).encode())
-
-
-def _digests(job: Job, rows: pa.Table) -> pa.Table:
-    """A table (DIGESTS, with VOICE if speakers are linked across recordings) of these rows."""
+def _clips(job: Job, rows: pa.Table) -> pa.Table:
+    """A table (CLIPS, with VOICE if speakers are linked across recordings) of these rows."""
     keys = seeded_hash.keys(str(job.package.seed), rows["id"].to_pylist())
-    content = row_digests.of_rows(rows.drop_columns([n for n in PLACES if n in rows.column_names]))
-    columns = {
-        "high": keys[:, 0],
-        "low": keys[:, 1],
-        "content": content,
-        "samples": rows["num_samples"],
-        "rate": rows["sample_rate"],
-    }
-    table = pa.table(columns, schema=DIGESTS)
+    columns = [keys[:, 0], keys[:, 1], rows["num_samples"], rows["sample_rate"]]
+    table = pa.table(columns, schema=CLIPS)
     if recipe.across_recordings(job) is None:
         return table
     return table.append_column(VOICE, pa.array(speakers.voices_of(rows)))
-
-
-def _sliced(ledger: pa.Table, keys: UInt64s) -> tuple[bytes, list[tuple[int, int, int]]]:
-    """The content of ledger.bin: SLICES portions by key, each an Arrow stream; and (first byte,
-    bytes, CRC-32) of each portion."""
-    ledger = ledger.append_column(KEYED.field(KEY), pa.array(keys))
-    order = np.argsort(keys, kind="stable")
-    ledger = ledger.take(order).combine_chunks()
-    edges = np.searchsorted(slice_of(keys[order], SLICES), np.arange(SLICES + 1))
-    whole, slices = bytearray(), []
-    for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        portion = ledger.slice(low, high - low)
-        part = arrow_bytes(portion, pa.ipc.new_stream) if high > low else b""
-        slices.append((len(whole), len(part), zlib.crc32(part)))
-        whole += part
-    return bytes(whole), slices

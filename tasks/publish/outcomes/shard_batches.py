@@ -6,7 +6,7 @@
         spans.arrow          their ledger, with the outcomes that no limit changes
         heard.arrow          input of corpus-wide rules, if there are any
         voices.arrow         voices of its recordings, if speakers are linked across recordings
-        digests.arrow        36 bytes a row, from which a version is planned
+        clips.arrow          28 bytes a row, from which a version is planned
         facts.json           hash of each file, and counts; written last: the batch is complete
     <scratch>/decided/<key>.arrow    the outcome of each utterance under the limits of a run
 
@@ -21,68 +21,42 @@ import hashlib
 import io
 import json
 import re
-import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TypedDict
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ... import corpus, storage
 from ...accounting.ledger import PENDING
-from ...base.arrays import Int64s, UInt64s
 from ...base.errors import CorruptManifest
-from ...base.schema import LEDGER
 from ...corpus import limits
 from ...settings.job import Job
 from ...shard_store import blobs, recipe
 from ...shard_store.recipe import digest
 from ...storage import tables
-from ..ledger import rows as ledger_rows
-from ..planned_columns import (
-    BESIDE_COLUMNS,
-    LAYOUT_COLUMNS,
-    MUTED_COLUMNS,
-    SOURCE_COLUMNS,
-    labels_kept,
-    turns_kept,
-)
-from . import shard_outcomes
-from .recording_digests import KEY
+from ..planned_columns import labels_kept, turns_kept
+from . import ledger_rows, shard_outcomes
 from .shard_outcomes import AT, STATED
 
-FORMAT = 5  # of these files
+FORMAT = 6  # of these files
 AT_ONCE = 8  # shards in a batch
-SLICES = 64  # of a ledger
 LIST, LIMITS, SPANS = "groups.json", "limits.arrow", "spans.arrow"
 FACTS, DECIDED = "facts", "decided"  # folders, in OUT and in a scratch folder
 KEY_NAME = re.compile(r"[0-9a-f]{24}")  # of a batch's folder
-#: Columns that are not part of a row's content: where the row and its PCM are stored, its split.
-PLACES = (*SOURCE_COLUMNS, *BESIDE_COLUMNS, *MUTED_COLUMNS, *LAYOUT_COLUMNS, "split")
-ACCOUNTS = "accounts.arrow"  # digests of the recordings of a decided batch
-KEYED = pa.schema([*LEDGER, pa.field(KEY, pa.uint64())])
-DIGESTS = pa.schema(
+CLIPS = pa.schema(
     {
         "high": pa.uint64(),  # first half of the seeded hash of the id, which orders the clips
         "low": pa.uint64(),  # second half
-        "content": pa.uint64(),
         "samples": pa.int64(),
         "rate": pa.int32(),
     }
 )
-VOICE = "voice"  # further column of DIGESTS if speakers are linked: hash of the voice's name
-
-
-def slice_of(keys: UInt64s, count: int) -> Int64s:
-    """The number of each key's portion, if all 64-bit hashes are divided into `count` equal ones;
-    int64 [keys]."""
-    high = keys >> np.uint64(32)
-    return ((high * np.uint64(count)) >> np.uint64(32)).astype(np.int64)
+VOICE = "voice"  # further column of CLIPS if speakers are linked: hash of the voice's name
 
 
 class BatchFacts(TypedDict):
@@ -152,14 +126,12 @@ class ShardBatch:
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """A table, or only these columns of it, in the file's order. Of a decided batch, `rows` and
-        `digests` have only the utterances that may be packaged, and `heard` says which are `kept`.
+        `clips` have only the utterances that may be packaged, and `heard` says which are `kept`.
         Raises CorruptManifest as `data`, and if the table places PCM outside the blobs."""
-        if name == ACCOUNTS:
-            return _table(storage.read(self.accounts / name), columns)
         table = _table(self.data(name), None if columns is None else [*columns, AT])
         if not blobs.sound_places(table):
             raise self._damaged(name)
-        if self.decided is None or name not in ("rows.arrow", "digests.arrow", "heard.arrow"):
+        if self.decided is None or name not in ("rows.arrow", "clips.arrow", "heard.arrow"):
             return table
         decided = self.outcomes(("outcome", "stage"))
         if name == "heard.arrow":
@@ -210,42 +182,10 @@ class ShardBatch:
         except (CorruptManifest, KeyError, TypeError):
             return False
 
-    def slices_of_ledger(self, slices: range) -> Iterator[memoryview]:
-        """These portions of the ledger, as Arrow streams; raises CorruptManifest if one has
-        changed."""
-        portions = storage.read_json(self.accounts / "slices.json")
-        spans = [span for span in portions[slices.start : slices.stop] if span[1]]
-        if not spans:
-            return
-        low, high = spans[0][0], spans[-1][0] + spans[-1][1]
-        home = self.accounts
-        with storage.of(home).spans(home, [("ledger.bin", low, high)]) as read:
-            data = read(("ledger.bin", low, high)) or b""
-        for begin, size, crc in spans:
-            part = memoryview(data)[begin - low : begin - low + size]
-            if zlib.crc32(part) != crc:
-                raise self._damaged("ledger.bin")
-            yield part
-
-    @property
-    def accounts(self) -> Path:
-        """The folder of what `batch_outcomes.account` writes."""
-        assert self.decided is not None
-        return self.decided.with_suffix("")
-
     def _damaged(self, name: str) -> CorruptManifest:
         """An error that names facts.json as the damaged file: removing that decides the batch
         again."""
         return CorruptManifest(f"{self.home / name} is damaged", str(self.home / "facts.json"))
-
-
-def ledger(batches: Iterable[ShardBatch], slices: range) -> pa.Table:
-    """Rows (KEYED) of these portions of the ledgers of some batches; the rows of a recording are
-    adjacent."""
-    pieces = [KEYED.empty_table()]
-    for stream in chain.from_iterable(batch.slices_of_ledger(slices) for batch in batches):
-        pieces.append(tables.conformed(pa.ipc.open_stream(stream).read_all(), KEYED))
-    return pa.concat_tables(pieces)
 
 
 def _is_whole(facts: object) -> bool:
@@ -335,14 +275,11 @@ def forget(out: Path, kept: Sequence[ShardBatch], changed: Collection[str]) -> N
             store.remove_tree(home(out) / name)
 
 
-def arrow_bytes(
-    table: pa.Table, writer: Callable[..., pa.RecordBatchStreamWriter] = pa.ipc.new_file
-) -> bytes:
-    """The table as one record batch in an Arrow file, or in the kind of stream that `writer`
-    makes."""
+def arrow_bytes(table: pa.Table) -> bytes:
+    """The table as one record batch in an Arrow file."""
     target = io.BytesIO()
     # On the small tables of a batch, threads cost more than they save.
     fast = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-    with writer(target, table.schema, options=fast) as out:
+    with pa.ipc.new_file(target, table.schema, options=fast) as out:
         out.write_table(table.combine_chunks())
     return target.getvalue()

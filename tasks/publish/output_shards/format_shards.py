@@ -4,7 +4,7 @@ previous version it can link."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from ...plugins.contracts import Format
 from ...settings import Plugin, StageSettings
 from ...settings.job import Job
 from ...shard_store import whole_job
+from ...storage import tables
 from ..dataset import datacard
 from .layout import PlannedShard
 
@@ -33,6 +34,7 @@ class PreviousVersion:
     rows: pa.Table | None = None  # of some output shards
     #: By (split, number) of each of these shards: its first row in `rows`, and its number of rows.
     places: dict[tuple[str, int | None], tuple[int, int]] = field(default_factory=dict)
+    lost: Collection[str] = ()  # files that are missing or damaged
 
     def has_format(self, plugin: Plugin, publish: Collection[str]) -> bool:
         """Whether it holds this format, in the same version of the format, with the same settings
@@ -52,8 +54,11 @@ class PreviousVersion:
         return bool(settings_then == whole_job.settings_of_plugin("formats", plugin))
 
     def files(self, paths: Iterable[str]) -> tuple[PublishedFile, ...]:
-        """These files; empty if one of them is missing, or is a link."""
+        """These files; empty if one of them is lost, or is a link."""
         published: Mapping[str, PublishedEntry] = self.described["files"]
+        paths = [*paths]
+        if not {*paths}.isdisjoint(self.lost):
+            return ()
         try:
             return tuple(
                 PublishedFile(str(storage.inside(self.home, path)), entry["sha256"], entry["bytes"])
@@ -145,7 +150,10 @@ def of_format(
         # If a measure was added or removed since, all files that hold measures change.
         measured = set(planned.column_names) & set(module.COLUMNS)
         if measured == set(previous.columns) & set(module.COLUMNS):
-            same = same_as(planned_shards, now, previous)
+            rows_then = previous.rows
+            if rows_then is not None:
+                rows_then = own_columns(plugin.use, rows_then)
+            same = same_as(planned_shards, now, replace(previous, rows=rows_then))
     shards, begin = [], 0
     for index, (planned_shard, number_then) in enumerate(zip(planned_shards, same, strict=True)):
         rows, begin = now.slice(begin, planned_shard.clips), begin + planned_shard.clips
@@ -168,16 +176,19 @@ def same_as(
     values in `now` (what the format writes), or None."""
     then = previous.rows
     if then is not None and set(now.column_names) <= set(then.column_names):
-        then, places = then.select(now.column_names), previous.places
+        then, places = tables.without_nan(then.select(now.column_names)), previous.places
+        now = tables.without_nan(now)
     else:
         places = {}
     numbers: list[int | None] = []
     begin = 0
     for planned_shard in planned_shards:
         rows, begin = now.slice(begin, planned_shard.clips), begin + planned_shard.clips
-        equal, place = planned_shard.same, places.get((planned_shard.split, planned_shard.before))
-        if not equal and planned_shard.whole and place is not None:
+        place = places.get((planned_shard.split, planned_shard.before))
+        if planned_shard.whole and place is not None:
             assert then is not None
             equal = rows.equals(then.slice(*place))
-        numbers.append(planned_shard.before if equal else None)
+            numbers.append(planned_shard.before if equal else None)
+        else:
+            numbers.append(None)
     return numbers

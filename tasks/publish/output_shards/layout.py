@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heapreplace
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
@@ -44,10 +44,6 @@ class PlannedShard:
     clips: int  # how many
     before: int | None = None  # its number in the previous version, if it existed
     whole: bool = False  # no clip has left it since the previous version
-    same: bool = False  # and each clip has the same row as then
-    fresh: bool = True  # its rows come from shard batches; False: from the previous version
-    file: str = ""  # file of the previous version with its rows; empty: no comparison
-    then: int = 0  # its first row in that file
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +56,11 @@ class ShardClips:
     rows: Int64s  # indices of its clips in `LayoutClips`, in order
     before: PublishedShard | None = None
     whole: bool = False
-    same: bool = False
 
     def planned(self) -> PlannedShard:
         place = self.split, self.number, self.generation, len(self.rows)
         before = self.before.number if self.before else None
-        return PlannedShard(*place, before, self.whole, self.same)
+        return PlannedShard(*place, before, self.whole)
 
 
 class LayoutClips(NamedTuple):
@@ -92,8 +87,6 @@ class PublishedShard(NamedTuple):
     generation: int
     first: int  # its first row in `utterances.parquet`
     clips: int
-    file: str = ""  # the part of `utterances.parquet` with its rows
-    place: int = 0  # its first row there
 
 
 def published_shards(portions: Iterable[pa.Table]) -> list[PublishedShard]:
@@ -147,7 +140,8 @@ def lay_out_clips(
         or before_settings is None
         or any(getattr(settings, n) != before_settings.get(n) for n in LAYOUT_SETTINGS)
     ):
-        return _new_shards(clips, np.arange(len(clips.key)), settings, generation, {})
+        every = _new_shards(clips, np.arange(len(clips.key)), settings, generation, {})
+        return every if before is None else _recognised(every, before)
 
     def unevenness(shards: list[ShardClips]) -> dict[str, float]:
         loads = loads_of(shards, clips.seconds)
@@ -165,6 +159,19 @@ def lay_out_clips(
     chosen = [shard for shard in grown if shard.split not in anew]
     chosen += [shard for shard in full if shard.split in anew]
     return sorted(chosen, key=lambda shard: (shard.split, shard.number))
+
+
+def _recognised(shards: Sequence[ShardClips], before: Before) -> list[ShardClips]:
+    """These shards; one that the previous version has, too, keeps its generation, so that laying
+    out the same clips once more changes nothing."""
+    then = {(shard.split, shard.number): shard for shard in before.shards}
+    recognised = []
+    for shard in shards:
+        old = then.get((shard.split, shard.number))
+        if old and np.array_equal(before.now[old.first : old.first + old.clips], shard.rows):
+            shard = replace(shard, generation=old.generation, before=old, whole=True)
+        recognised.append(shard)
+    return recognised
 
 
 def _grow(

@@ -1,9 +1,10 @@
 """The plan of a version: its rows in order, and the output shards that workers write.
 
 It is kept in `.plan/` of the staging folder until the version is published, so that a worker call
-needs only the number of its shard. Each part of the version's table has a plan of its own:
+needs only the number of its shard. Each row group of `utterances.parquet` has a part of its own:
 
-    <part>/rows.arrow     the columns of its rows that formats read: a record batch for each shard
+    <part>/rows.arrow     the columns of its rows that formats read: a record batch for each tar,
+                          without rows if the tar is linked in every format
     <part>/shards.arrow   its output shards, in every format
     hashes/<n>            digests of the files of shard n, written by `write`, then by `check`
 """
@@ -24,6 +25,7 @@ from ...base.schema import UTTERANCES, ClipRow
 from ...formats import Hashes, OutputShard, PublishedFile
 from ...settings.job import Job
 from ...storage import tables
+from ..outcomes import shard_outcomes
 from ..planned_columns import PCM_COLUMNS, sources_of
 from . import format_shards
 from .format_shards import PreviousVersion
@@ -72,7 +74,9 @@ def write(
     }
     laid_out = _laid_out(job, planned_shards, shards[job.package.formats[0].use], planned)
     seen = laid_out.select(_seen(job, laid_out))
-    _save_rows(folder / ROWS, seen, [shard.clips for shard in planned_shards])
+    of_formats = zip(*shards.values(), strict=True)
+    written = [not all(shard.unchanged for shard in some) for some in of_formats]
+    _save_rows(folder / ROWS, seen, [shard.clips for shard in planned_shards], written)
     save_shards(folder, [shard for some in shards.values() for shard in some])
     return laid_out.drop_columns([*source_columns, *derived])
 
@@ -127,16 +131,29 @@ def _laid_out(
         "generation": pa.array(generations, pa.int32()),
         "offset": pa.array(np.concatenate(offsets)) if offsets else pa.nulls(begin, pa.int64()),
     }
-    fields = {field.name: field for field in table.schema}  # one may be marked as published
-    schema = pa.schema([fields.pop(field.name, field) for field in UTTERANCES])
-    schema = pa.schema([*schema, *fields.values()])
+    schema = _in_order(table.schema)
     columns = [places[n] if n in places else table[n] for n in schema.names]
     return pa.table(columns, schema=schema)
 
 
-def _save_rows(path: Path, table: pa.Table, counts: Sequence[int]) -> None:
+def published_schema(job: Job) -> pa.Schema:
+    """The columns of `utterances.parquet`."""
+    sources = sources_of(job)
+    schema = shard_outcomes.row_schema(job)
+    return _in_order(pa.schema([field for field in schema if field.name not in sources]))
+
+
+def _in_order(schema: pa.Schema) -> pa.Schema:
+    """The columns of every version, then these others; some of the former may be marked as
+    published."""
+    fields = {field.name: field for field in schema}
+    every = [fields.pop(field.name, field) for field in UTTERANCES]
+    return pa.schema([*every, *fields.values()])
+
+
+def _save_rows(path: Path, table: pa.Table, counts: Sequence[int], written: Sequence[bool]) -> None:
     """Write an Arrow file with a record batch for each count of rows, so that a worker reads only
-    its own.
+    its own; an empty one where no shard is `written`.
 
     Chunks are combined once for the whole table, because combining them for each of many batches
     would take most of the time.
@@ -145,9 +162,11 @@ def _save_rows(path: Path, table: pa.Table, counts: Sequence[int]) -> None:
     whole = table.to_batches()
     ends = np.cumsum(counts).tolist()
     with tables.writing(path, table.schema) as out:
-        for low, high in zip([0, *ends[:-1]], ends, strict=True):
+        for low, high, is_written in zip([0, *ends[:-1]], ends, written, strict=True):
+            high = high if is_written else low
             if len(whole) > 1:  # too much text for a single batch
-                [batch] = table.slice(low, high - low).combine_chunks().to_batches()
+                some = table.slice(low, high - low).combine_chunks().to_batches()
+                [batch] = some or table.schema.empty_table().to_batches()
             else:
                 batch = whole[0].slice(low, high - low)
             out.write_batch(batch)

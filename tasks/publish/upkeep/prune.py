@@ -52,7 +52,7 @@ from ...shard_store.index import STAGES, Index
 from ...shard_store.manifest import Part
 from ...shard_store.shard_view import ShardView
 from ...shard_store.utterance import HeardUtterance
-from ...storage import lock, publication, tables, versions
+from ...storage import lock, publication, versions
 from ...storage.versions import Proved
 from ..unchanged import UpToDate
 
@@ -190,9 +190,8 @@ def _live(kept: Iterable[Path]) -> set[str]:
     for version in kept:
         proved = Proved(version)
         try:
-            for path in tables.parts(version / LEDGER_FILE):
-                if not proved.is_whole(path):  # a damaged file may still be readable
-                    raise OSError(f"{path.name} is not the file that was published")
+            if not proved.holds(LEDGER_FILE):  # a damaged file may still be readable
+                raise OSError(f"{LEDGER_FILE} is not the file that was published")
             for names in summary.live_recordings(version):
                 recordings.update(names.to_pylist())
         except (OSError, pa.ArrowException) as error:

@@ -96,11 +96,10 @@ def _files(version: Path, files: dict[str, PublishedEntry]) -> Iterator[str]:
 
 
 def _tables(version: Path, described: DatasetJson) -> list[str]:
-    """Faults where ledger, utterances and dataset.json disagree; read a part at a time."""
+    """Faults where ledger, utterances and dataset.json disagree; read a row group at a time."""
     faults: list[str] = []
-    recordings = (  # each part has whole recordings
-        tables.read(part, columns=summary.COLUMNS) for part in tables.parts(version / LEDGER_FILE)
-    )
+    # Each row group has whole recordings.
+    recordings = tables.row_groups(version / LEDGER_FILE, summary.COLUMNS)
     counts = summary.of_totals(summary.added(map(summary.totals, recordings)))
     stated: Mapping[str, object] = described
     for name, value in counts.items():

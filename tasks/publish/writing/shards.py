@@ -9,11 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NotRequired, TypedDict
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import NamedTuple
 
 from ... import plugins, storage
 from ...base.errors import CorruptManifest, RunError
@@ -26,30 +22,34 @@ from ...settings.job import Job
 from ...shard_store import blobs, manifest
 from ...storage import publication, versions
 from .. import previous_version
-from ..outcomes import shard_batches
 from ..output_shards import plan
-from ..planned_columns import PCM_COLUMNS, sources_of
+from ..planned_columns import PCM_COLUMNS
 
 
-def link(job: Job, staging: Path, part: int) -> list[int]:
-    """Link the output shards of a part that the previous version has with the same content and
-    intact files. Returns the numbers of the other shards."""
-    unlinked = []
+class Linked(NamedTuple):
+    """What became of the output shards of a part of the plan."""
+
+    written: list[int]  # numbers of those that must be written
+    lost: list[str]  # files of the newest version that are missing or damaged
+
+
+def link(job: Job, staging: Path, part: int) -> Linked:
+    """On a worker: link the output shards of a part that the newest version has with the same
+    rows."""
+    result = Linked([], [])
     newest = versions.newest(job.out)
     guards = previous_version.guards(job.out, newest) if newest else {}
     for index, shard in enumerate(plan.shards_of(staging, part)):
-        if not linked(staging, shard, newest, guards):
-            unlinked.append(plan.number_of(part, index))
-    return unlinked
+        if newest is None or not shard.unchanged:
+            result.written.append(plan.number_of(part, index))
+        elif not _linked(staging, shard, newest, guards):
+            result.lost.extend(old.path.removeprefix(f"{newest}/") for old in shard.unchanged)
+    return result
 
 
-def linked(
-    staging: Path, shard: OutputShard, newest: Path | None, guards: Mapping[str, str]
-) -> bool:
-    """Link the files of a shard; none, and False, if one differs from what was published. `guards`:
-    of the newest version's files."""
-    if newest is None or not shard.unchanged:
-        return False
+def _linked(staging: Path, shard: OutputShard, newest: Path, guards: Mapping[str, str]) -> bool:
+    """Link the files of a shard; False if one differs from what was published. `guards`: of the
+    newest version's files."""
     for old, new in zip(shard.unchanged, shard.files, strict=True):
         name = old.path.removeprefix(f"{newest}/")
         guard = previous_version.guard(guards, newest, name)
@@ -64,8 +64,6 @@ def linked(
         "%s is damaged or gone; the new version gets a new one",
         path if len(shard.unchanged) == 1 else f"a file of {path}",
     )
-    for path in shard.files:  # intact copies too: another encoder may have written them
-        storage.remove(staging / path)
     return False
 
 
@@ -76,7 +74,7 @@ def write(job: Job, staging: Path, number: int) -> None:
     for path in shard.files:
         storage.of(staging).detach(staging / path)
     module, settings = _format(job, shard)
-    rows = _located(job, plan.rows(staging, number, shard, "id", *PCM_COLUMNS))
+    rows = plan.rows(staging, number, shard, "id", *PCM_COLUMNS)
     verify = not module.proves_samples(settings)
     clips = (clip for row in rows for clip in (row, *blobs.beside(row)))
     with storage.of(staging).writing(staging) as home, blobs.reading(job.out, clips, verify) as pcm:
@@ -95,7 +93,7 @@ def check(job: Job, staging: Path, number: int) -> None:
     shard = plan.shard(staging, number)
     if faults := _faults(job, staging, number, shard):
         rows = plan.rows(staging, number, shard, "id", *PCM_COLUMNS)
-        _check_blobs(job, _located(job, rows))
+        _check_blobs(job, rows)
         log.warning("%s; it is written once more", "; ".join(faults[:3]))
         for path in shard.files:
             storage.remove(staging / path)
@@ -137,36 +135,6 @@ def _check_blobs(job: Job, rows: list[ClipRow]) -> None:
                 damaged = damaged or fault
     if damaged:
         raise damaged
-
-
-class _Place(TypedDict):
-    """The columns of `sources_of`."""
-
-    work_shard: str
-    blob: str
-    blob_offset: int
-    beside_blob: NotRequired[str | None]
-    beside_offset: NotRequired[int | None]
-
-
-def _located(job: Job, rows: Sequence[ClipRow]) -> list[ClipRow]:
-    """The rows with the columns of `sources_of`. Rows from the previous version lack them, because
-    a tar that is linked needs no PCM; if it is damaged, they are looked up in the shard batches.
-    Raises RunError if no batch has them."""
-    lacking = {row["id"] for row in rows if row["work_shard"] is None}
-    if not lacking:
-        return list(rows)
-    places: dict[str, _Place] = {}
-    home = shard_batches.home(job.out)
-    for name in shard_batches.kept_in(job.out):
-        batch = shard_batches.ShardBatch(home / name, ())
-        table = batch.table("rows.arrow", ["id", *sources_of(job)])
-        matches = pc.is_in(table["id"], pa.array(sorted(lacking - places.keys()), pa.string()))
-        if np.any(matches.to_numpy()):
-            places |= {row.pop("id"): row for row in table.filter(matches).to_pylist()}
-    if absent := sorted(lacking - places.keys()):
-        raise RunError(f"no checkpoint holds the audio of {absent[0]}; run again")
-    return [row if row["id"] not in places else {**row, **places[row["id"]]} for row in rows]
 
 
 @contextmanager

@@ -7,7 +7,6 @@ import pyarrow.compute as pc
 
 from ...accounting import ledger
 from ...accounting.summary import REMOVED
-from ...base.arrays import Int64s
 from ...base.schema import LEDGER, LedgerRow
 from ...corpus import rejections
 from ...storage import long_columns, tables
@@ -16,7 +15,6 @@ from ...storage import long_columns, tables
 NAMES = ("recording", "source_path", "dataset", "channel", "track", "sample_rate")
 #: Stages whose outcome an utterance has before a recogniser hears it.
 UNHEARD = ("filter", "resample", "enhance")
-_PORTION = ("portion", "ascending")
 _ORDER = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
 
 
@@ -73,22 +71,28 @@ def decided(spans: pa.Table, outcomes: pa.Table, number: str, stated: str) -> pa
     return _assigned_again(spans, pc.unique(spans["recording"].filter(moved)))
 
 
-def in_order(table: pa.Table, portions: Int64s | None = None) -> pa.Table:
-    """A ledger sorted by recording, start, end and utterance, but first by `portions`, a number for
-    each row, if given."""
+def in_order(table: pa.Table) -> pa.Table:
+    """A ledger sorted by recording, start, end and utterance."""
     table = table.combine_chunks()  # sorting chunks takes six times as long
-    by, order = table, _ORDER
-    if portions is not None:
-        by, order = table.append_column("portion", pa.array(portions)), [_PORTION, *_ORDER]
-    return long_columns.take(table, pc.sort_indices(by, sort_keys=order).to_numpy())
+    return long_columns.take(table, pc.sort_indices(table, sort_keys=_ORDER).to_numpy())
 
 
-def removed(table: pa.Table) -> pa.Table:
-    """For each recording of a ledger, a row of 0 s that says that it has left its source."""
-    firsts = [(name, "first") for name in NAMES[1:]]
-    rows = table.group_by("recording", use_threads=False).aggregate(firsts)
+def recordings(ledger: pa.Table) -> pa.Table:
+    """The first row (NAMES) of each recording of a ledger, and `live`: whether it was in its source
+    then. `ledger`: NAMES and `reason`."""
+    firsts = [(name, "first") for name in (*NAMES[1:], "reason")]
+    rows = ledger.group_by("recording", use_threads=False).aggregate(firsts)
     rows = rows.rename_columns([name.removesuffix("_first") for name in rows.column_names])
+    live = pc.fill_null(pc.not_equal(rows["reason"], REMOVED), True)
+    return rows.select(NAMES).append_column("live", live)
+
+
+def removed(recordings: pa.Table) -> pa.Table:
+    """For each recording (NAMES), a row of 0 s that says that it has left its source."""
     nothing = {"start": 0.0, "end": 0.0, "samples": 0, "seconds": 0.0, "overlap_samples": 0}
     outcome = {"outcome": "dropped", "stage": "shard", "reason": REMOVED}
-    rewritten = [{**row, **nothing, **outcome} for row in rows.to_pylist()]
-    return pa.Table.from_pylist(rewritten, schema=LEDGER)
+    columns = {name: recordings[name] for name in NAMES}
+    columns |= {
+        name: pa.array([value] * len(recordings)) for name, value in (nothing | outcome).items()
+    }
+    return tables.conformed(pa.table(columns), LEDGER)

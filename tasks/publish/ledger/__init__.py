@@ -1,1 +1,0 @@
-"""The ledger of a version, in parts that stay from version to version."""

@@ -1,0 +1,168 @@
+"""Writes `utterances.parquet` of a version whole, in the order of its tars, and plans its output
+shards. Each row group has whole tars.
+
+An output shard whose rows equal those of the newest version is planned as a link to its files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from ... import plugins
+from ...base.arrays import Int64s
+from ...base.json_types import DatasetJson
+from ...base.schema import UTTERANCES_FILE
+from ...settings.job import Job
+from ...storage import queries, tables
+from .. import corpus_labels, speakers
+from ..choosing import corpus_clips
+from ..choosing.corpus_clips import Chosen
+from ..outcomes import shard_outcomes
+from ..outcomes.shard_batches import ShardBatch
+from ..output_shards import format_shards, plan
+from ..output_shards.format_shards import PreviousVersion
+from ..output_shards.layout import ShardClips
+from ..planned_columns import sources_of
+
+PLACE = "place"  # a row's place in the version
+
+
+class Previous:
+    """The newest version, whose rows are read beside those of the next one. `lost`: files of it
+    that are missing or damaged."""
+
+    def __init__(
+        self, job: Job, newest: Path, described: DatasetJson, lost: Collection[str]
+    ) -> None:
+        table = newest / UTTERANCES_FILE
+        self._version = PreviousVersion(newest, described, (), lost=lost)
+        columns = set[str]()
+        schema = tables.schema(table)
+        for plugin in job.package.formats:
+            if self._version.has_format(plugin, job.package.publish):
+                module, settings = plugins.FORMATS.resolve(plugin)
+                none = schema.empty_table()
+                columns |= {*format_shards.visible(module, none, settings=settings).column_names}
+        self._all = tuple(schema.names)
+        self._columns = [name for name in schema.names if name in columns]
+        self._rows = tables.Slices(table, self._columns)
+        self._derived = format_shards.all_derived(
+            job, schema, lambda names: tables.read(table, names)
+        )
+
+    def beside(self, shards: Sequence[ShardClips]) -> PreviousVersion:
+        """It, with the rows of those of these output shards that lost no clip."""
+        pieces, begin = list[pa.Table](), 0
+        places: dict[tuple[str, int | None], tuple[int, int]] = {}
+        for shard in shards if self._columns else ():
+            if (before := shard.before) is None or not shard.whole:
+                continue
+            rows = self._rows.read(before.first, before.clips)
+            columns = {
+                name: values.slice(before.first, before.clips)
+                for name, values in self._derived.items()
+            }
+            pieces.append(format_shards.with_columns(rows, columns))
+            places[before.split, before.number] = begin, before.clips
+            begin += before.clips
+        rows = pa.concat_tables(pieces) if pieces else None
+        version = self._version
+        return PreviousVersion(
+            version.home, version.described, self._all, rows, places, version.lost
+        )
+
+
+def write(
+    job: Job,
+    scratch: Path,
+    batches: Sequence[ShardBatch],
+    chosen: Chosen,
+    shards: Sequence[ShardClips],
+    previous: Previous | None,
+    home: Path,
+) -> None:
+    """Write the table and the plan of the next version into its local folder `home`. Raises
+    CorruptManifest if a shard batch is damaged."""
+    clips = np.concatenate([shard.rows for shard in shards])  # in the order of the version
+    place_of_row = np.full(int(corpus_clips.first_rows(batches)[-1]), -1, np.int32)
+    place_of_row[chosen.clips.row[clips]] = np.arange(len(clips), dtype=np.int32)
+    derived = _derived(job, batches, chosen, clips)
+    schema = shard_outcomes.row_schema(job)
+    placed = pa.schema([*schema, (PLACE, pa.int32())])
+    sql = f"SELECT * EXCLUDE ({PLACE}) FROM given ORDER BY {PLACE}"
+    with (
+        queries.tables(job.package.memory, job.scratch) as database,
+        queries.streamed(database, _placed(batches, place_of_row), placed, sql) as ordered,
+        tables.row_group_writer(home / UTTERANCES_FILE, plan.published_schema(job)) as write_rows,
+    ):
+        first = 0
+        for part, (some, rows) in enumerate(_of_whole_shards(ordered, shards, schema)):
+            span = clips[first : first + len(rows)]
+            named = _named(rows, chosen, span)
+            labelled = corpus_labels.labelled(job, named, scratch)
+            columns = {name: v.slice(first, len(rows)) for name, v in derived.items()}
+            before = previous.beside(some) if previous else None
+            planned = [shard.planned() for shard in some]
+            write_rows(plan.write(job, home, planned, labelled, columns, before, part))
+            first += len(rows)
+
+
+def _derived(
+    job: Job, batches: Sequence[ShardBatch], chosen: Chosen, clips: Int64s
+) -> Mapping[str, pa.Array]:
+    """The columns that formats derive, for all clips in the order of the version. If there are any,
+    the columns from which they are derived are in memory for all rows."""
+    sources = sources_of(job)
+    fields = [field for field in shard_outcomes.row_schema(job) if field.name not in sources]
+
+    def read(names: list[str]) -> pa.Table:
+        return _named(corpus_clips.rows_of(batches, chosen.clips.row[clips], names), chosen, clips)
+
+    return format_shards.all_derived(job, pa.schema(fields), read)
+
+
+def _placed(batches: Sequence[ShardBatch], place_of_row: np.ndarray) -> Iterator[pa.Table]:
+    """The rows of the version's clips with their PLACE, batch by batch."""
+    begins = corpus_clips.first_rows(batches)
+    for batch, begin, end in zip(batches, begins[:-1], begins[1:], strict=True):
+        place = place_of_row[begin:end]
+        packaged = place >= 0
+        if packaged.any():
+            rows = batch.table("rows.arrow").filter(pa.array(packaged))
+            yield rows.append_column(PLACE, pa.array(place[packaged]))
+
+
+def _of_whole_shards(
+    batches: Iterator[pa.RecordBatch], shards: Sequence[ShardClips], schema: pa.Schema
+) -> Iterator[tuple[list[ShardClips], pa.Table]]:
+    """Consecutive output shards with their rows: at least `tables.ROWS`, but for the last."""
+    unwritten, have = list[pa.RecordBatch](), 0
+    some, wanted = list[ShardClips](), 0
+    for number, shard in enumerate(shards):
+        some.append(shard)
+        wanted += len(shard.rows)
+        if wanted < tables.ROWS and number + 1 < len(shards):
+            continue
+        while have < wanted:
+            unwritten.append(next(batches))
+            have += len(unwritten[-1])
+        table = pa.Table.from_batches(unwritten)
+        yield some, table.slice(0, wanted).combine_chunks().cast(schema)
+        unwritten, have = table.slice(wanted).to_batches(), have - wanted
+        some, wanted = [], 0
+
+
+def _named(rows: pa.Table, chosen: Chosen, clips: Int64s) -> pa.Table:
+    """The rows of these clips, with their splits and the names of speakers across recordings."""
+    if "split" in rows.column_names:
+        codes = pa.array(chosen.clips.split[clips])
+        rows = tables.replaced(rows, "split", pa.array(chosen.names).take(codes))
+    if chosen.speakers and "speaker" in rows.column_names:
+        spoken = pa.array(chosen.speakers)
+        names = speakers.names_of(chosen.clips.speaker[clips], spoken)
+        rows = speakers.called(rows, names)
+    return rows

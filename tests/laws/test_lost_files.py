@@ -1,0 +1,88 @@
+"""Files that the newest version has lost: the next run makes them again with the same bytes, and
+says so; commands name them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.helpers import corpus, tiers
+from uttermill.flows.cli import queries
+from uttermill.flows.cli.show import runs
+from uttermill.tasks.base.errors import RunError
+from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.storage import versions
+
+TAR = {"tar_hours": 3.0 / 3600, "splits": {"test": 0.3}}
+TARS, LIST = "wenet/train/shards_000000001.tar", "wenet/train/data.list"
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("lost")
+    corpus.make(home / "in", 12)
+    corpus.run(corpus.job(home, package=TAR))
+    return home
+
+
+@pytest.fixture
+def home(first: Path) -> Path:
+    """Each test leaves OUT as it was, which is what it tests."""
+    return first
+
+
+def newest(home: Path) -> Path:
+    return home / "out/datasets/v0001"
+
+
+@pytest.mark.parametrize(
+    "names",
+    tiers.few([(TARS,), (LIST,), ("README.md", "croissant.json"), (TARS, LIST)], (TARS,), (LIST,)),
+)
+@pytest.mark.parametrize("cut", [False, True], ids=["gone", "cut"])
+def test_what_is_lost_is_made_again(
+    home: Path, names: tuple[str, ...], cut: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    version, whole = newest(home), corpus.content(newest(home))
+    for name in names:
+        (version / name).write_bytes(b"") if cut else (version / name).unlink()
+    assert versions.lost(version) == sorted(names)
+    if any(name.startswith("wenet/train/") for name in names):
+        with pytest.raises(RunError, match=r"v0001 lacks wenet/.*; the next run makes"):
+            queries.data_list(version, None)
+    again, _ = corpus.run(corpus.job(home, package=TAR))
+    assert (again.path, again.new, again.restored) == (version, False, sorted(names))
+    assert f"{names[0]} of {version} is gone or cut short" in caplog.text
+    assert corpus.content(version) == whole
+    assert verify(version) == []
+    assert [path.name for path in version.parent.iterdir() if path.name.startswith(".")] == []
+    quiet, _ = corpus.run(corpus.job(home, package=TAR))
+    assert (quiet.new, quiet.restored) == (False, [])
+
+
+def test_with_something_new_the_next_version_is_whole(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 12)
+    corpus.run(corpus.job(tmp_path, package=TAR))
+    (newest(tmp_path) / TARS).unlink()
+    corpus.add(tmp_path / "in", 12)
+    two, _ = corpus.run(corpus.job(tmp_path, package=TAR))
+    assert two.new
+    assert verify(two.path) == []
+
+
+@pytest.mark.parametrize("name", ["utterances.parquet", "ledger.parquet", "splits.parquet"])
+def test_a_lost_table_is_refused_with_the_remedy(home: Path, name: str) -> None:
+    """The next version continues it."""
+    version = newest(home)
+    aside = home / name
+    shutil.move(version / name, aside)
+    with pytest.raises(RunError, match=rf"^{name} of v0001 is not the file .* restore the file"):
+        corpus.run(corpus.job(home, package=TAR))
+    shutil.move(aside, version / name)
+    assert not corpus.run(corpus.job(home, package=TAR))[0].new
+
+
+def test_plans_name_what_is_lost() -> None:
+    assert "lacks a.tar and 1 more" in runs.lost({"lost": ["a.tar", "b.tar"]})

@@ -4,6 +4,7 @@ it differs in is recorded."""
 from __future__ import annotations
 
 import os
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from pkgutil import resolve_name
@@ -65,6 +66,8 @@ class Client:
         self.answers = answers
 
     def run(self, function: Any, *args: Any, workers: list[str], **how: Any) -> dict[str, Any]:
+        if isinstance(function, partial):  # `worker.trusting` passes on which plug-ins may load
+            function = function.args[-1]
         if function is likeness.of:
             assert args[0].scratch is None
             return {name: self.answers[name] for name in workers if name in self.answers}

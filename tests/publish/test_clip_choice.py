@@ -153,12 +153,6 @@ def test_what_is_not_there(base: Path) -> None:
     assert str(it.value).startswith(str(planning.plan(nobody, asked(base)).refusal))
 
 
-def test_settings_of_before_stay_as_they_were(base: Path) -> None:
-    published, _ = corpus.run(asked(base))
-    told = json.loads((published.path / "dataset.json").read_text())["settings"]["package"]
-    assert not {"only", "without"} & told.keys()
-
-
 LABELS: tuple[dict[str, str], ...] = (
     {"emotion": "happy", "accent": "us"},
     {"emotion": "sad"},
@@ -209,11 +203,10 @@ def test_labels_choose_at_no_cost(tmp_path: Path, package: dict[str, Any], count
 
 
 def test_a_list_that_states_labels_later_computes_nothing(tmp_path: Path) -> None:
-    """And a version without labels keeps its bytes."""
+    """Labels are columns of the published tables; no stage depends on them."""
     plain = labelled(tmp_path)
     before, _ = corpus.run(plain)
     assert "labels" not in pq.read_schema(before.path / "utterances.parquet").names
-    assert b'"labels"' not in (before.path / "dataset.json").read_bytes()
     stated, counts = corpus.run(labelled(tmp_path, ["emotion"]))
     assert stated.new
     assert all(counts[stage][0] == 0 for stage in ("filter", "resample", "transcribe"))

@@ -22,10 +22,10 @@ from ..base.errors import CorruptManifest
 from ..base.json_types import JsonObject
 from ..base.logs import log
 from ..storage.local import is_temporary
+from ..storage.out_layout import STAGES
 from . import manifest
 
 FORMAT = 1  # of the file
-STAGES = ("shard", "filter", "resample", "transcribe")
 ROOTS = (*(f"manifests/{name}" for name in STAGES), "audio")
 NAMED = 5  # files listed in a message
 OF_A_REQUEST = 1000  # objects in one answer of an object store's listing

@@ -48,11 +48,12 @@ from ...shard_store import (
     reference_words,
 )
 from ...shard_store.cuts import TURNS
-from ...shard_store.index import STAGES, Index
+from ...shard_store.index import Index
 from ...shard_store.manifest import Part
 from ...shard_store.shard_view import ShardView
 from ...shard_store.utterance import HeardUtterance
 from ...storage import lock, publication, versions
+from ...storage.out_layout import STAGES
 from ...storage.versions import Proved
 from ..unchanged import UpToDate
 

@@ -87,9 +87,8 @@ def gather(
         fingerprint = _fingerprint(job, chosen)
         new = newest is None or not _same(newest, home, fingerprint, digests)
     loads = layout.loads_of(shards, clips.clips.seconds)
-    number = versions.number(newest) if newest else 0
     return Gathered(
-        version=number + new,
+        version=versions.next_number(job.out) - (not new),
         fingerprint=fingerprint,
         summary=summary.of_totals(totals),
         totals=totals,
@@ -139,12 +138,12 @@ def _laid_out(
     """The output shards, which continue those of the newest version."""
     now = chosen.clips
     clips = layout.LayoutClips(now.high, now.seconds, now.split, chosen.names)
+    generation = versions.next_number(job.out)  # versions of another layout count, too
     if newest is None or described is None:
-        return layout.lay_out_clips(clips, job.package, 1)
+        return layout.lay_out_clips(clips, job.package, generation)
     then = previous_version.load(newest, job.package.seed)
     places = sorted_keys.places_of(then.high, then.low, now.high, now.low)
     before = layout.Before(then.shards, places)
-    generation = versions.number(newest) + 1
     settings = described["settings"]["package"]
     return layout.lay_out_clips(clips, job.package, generation, before, settings)
 

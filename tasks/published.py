@@ -66,9 +66,14 @@ class Dataset:
         It can read nothing else. `duckdb.Error` for SQL that DuckDB refuses; RunError if the result
         fits neither into memory nor into the temporary folder.
         """
-        with queries.tables() as database:
-            for name in ("utterances", "ledger"):
-                database.register(name, getattr(self, name))
+        with queries.tables(readable=[self.path]) as database:
+            for name, file in (("utterances", UTTERANCES_FILE), ("ledger", LEDGER_FILE)):
+                place = storage.of(self.path).mounted(self.path / file)
+                if place is None or queries.is_pattern(place):
+                    database.register(name, tables.read(self.path / file))
+                else:
+                    parquet = f"read_parquet({queries.literal(str(place))})"
+                    database.execute(f"CREATE VIEW {name} AS SELECT * FROM {parquet}")
             return database.sql(sql).to_arrow_table()
 
     def clip(self, key: str) -> Clip:
@@ -101,7 +106,7 @@ def load(place: str | Path) -> Dataset:
     itself; a path, or a URL such as `s3://bucket/out`. ConfigError if there is none."""
     version = versions.named(storage.place(str(place)))
     versions.described(version)
-    return Dataset(version)
+    return Dataset(version if storage.of(version).remote else version.resolve())
 
 
 def samples_of(version: Path, row: JsonObject) -> tuple[Int16s, int] | None:

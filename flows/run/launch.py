@@ -128,6 +128,7 @@ def _run_flow(
     from ..server.outcome import Outcome, answers
     from ..server.server import quiet
 
+    server_gone.clear()  # a program may run several times
     with quiet(), Outcome() as outcome:
         try:
             state: Any = outcome.noting(flow)(**values(*settings), return_state=True)

@@ -24,7 +24,6 @@ from ..shard_store.stored_shard import tells_datasets_apart
 from ..stages import stage
 from ..storage import versions
 from .dataset import datacard
-from .outcomes import shard_outcomes
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +49,9 @@ class UpToDate:
         rules = *limits.measured_rules(job), *limits.text_rules(job)
         inputs = [
             {**whole_job.recipes_of(job), "weights": stage.weights_of(job)},
-            shard_outcomes.VERSION,
             source_code.of_own_plugins(job),
             decisions.identity(job),
-            *(["copies by dataset"] if tells_datasets_apart(job) else []),
+            tells_datasets_apart(job),
         ]
         self._settings = digest(
             [settings.get(name) for name in (*stage.PER_SHARD, "enhance")],

@@ -25,7 +25,6 @@ from ..storage.local import is_temporary
 from ..storage.out_layout import STAGES
 from . import manifest
 
-FORMAT = 1  # of the file
 ROOTS = (*(f"manifests/{name}" for name in STAGES), "audio")
 NAMED = 5  # files listed in a message
 OF_A_REQUEST = 1000  # objects in one answer of an object store's listing
@@ -156,7 +155,7 @@ class Index:
     def _write(self, noted: Notes) -> None:
         if noted == self._noted:
             return
-        text = json.dumps({"format": FORMAT, **noted}, sort_keys=True)
+        text = json.dumps(noted, sort_keys=True)
         storage.write_atomic(
             _path(self.out), f'{text[:-1]}, "sha256": "{_digest(text)}"}}'.encode()
         )
@@ -194,4 +193,4 @@ def _read(out: Path) -> Notes:
     except (OSError, ValueError):
         noted = {}
     sound = isinstance(noted, dict) and noted.pop("sha256", None) == digest(noted)
-    return noted if sound and noted.pop("format") == FORMAT else {"files": [], "shards": {}}
+    return noted if sound else {"files": [], "shards": {}}

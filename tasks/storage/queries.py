@@ -90,17 +90,20 @@ def divided(memory: str, divisor: int) -> str:
 
 @contextmanager
 def tables(
-    memory: str = MEMORY, scratch: Path | None = None, divisor: int = 1
+    memory: str = MEMORY,
+    scratch: Path | None = None,
+    divisor: int = 1,
+    readable: Iterable[Path] = (),
 ) -> Iterator[DuckDBPyConnection]:
-    """A database for temporary tables; beyond `memory`, divided by `divisor` where other databases
-    need some of it, they go to a temporary folder in `scratch` (TMPDIR, if None). One thread.
-    RunError if memory or disk are too small."""
+    """A database for temporary tables, which can read files below `readable`. Beyond `memory`,
+    divided by `divisor` where other databases need some of it, the tables go to a temporary folder
+    in `scratch` (TMPDIR, if None). One thread. RunError if memory or disk are too small."""
     import duckdb
 
     if scratch is not None:
         scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
-        database = connect(Path(folder), memory=divided(memory, divisor), threads=1)
+        database = connect(Path(folder), readable, divided(memory, divisor), threads=1)
         try:
             yield database
         except (duckdb.OutOfMemoryException, duckdb.TransactionException, duckdb.IOException) as no:

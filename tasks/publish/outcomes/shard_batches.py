@@ -40,10 +40,9 @@ from ...shard_store import blobs, recipe
 from ...shard_store.recipe import digest
 from ...storage import tables
 from ..planned_columns import labels_kept, turns_kept
-from . import ledger_rows, shard_outcomes
+from . import ledger_rows
 from .shard_outcomes import AT, STATED
 
-FORMAT = 6  # of these files
 AT_ONCE = 8  # shards in a batch
 LIST, LIMITS, SPANS = "groups.json", "limits.arrow", "spans.arrow"
 FACTS, DECIDED = "facts", "decided"  # folders, in OUT and in a scratch folder
@@ -222,16 +221,17 @@ def of_shards(job: Job, keys: Mapping[str, str]) -> list[ShardBatch]:
     """Batches of consecutive shards, sorted by name; `keys`: the key of each shard
     (`unchanged.UpToDate.keys`)."""
     names = sorted(keys)
-    package = [job.package.seed, job.package.text_form]  # the settings that affect outcomes
-    inputs: list[object] = [FORMAT, shard_outcomes.VERSION, *package, corpus.takes_part(job)]
-    inputs += ["audio_is", job.package.audio] if recipe.enhancing(job) else []
-    inputs += ["normalised"] if corpus.compares_texts(job) else []
-    if labels_kept(job):
-        inputs += ["labels", *(["of turns"] if turns_kept(job) else [])]
-    if measures := corpus.needed_measures(job):
-        inputs.append(["asked", *measures])
-    inputs += ["published", *sorted(job.package.publish)] if job.package.publish else []
-    inputs += ["voices"] if recipe.across_recordings(job) is not None else []
+    inputs = [
+        job.package.seed,
+        job.package.text_form,
+        recipe.enhancing(job) and job.package.audio,
+        corpus.takes_part(job),
+        corpus.compares_texts(job),
+        list(corpus.needed_measures(job)),
+        bool(labels_kept(job)) and ["labels", turns_kept(job)],
+        sorted(job.package.publish),
+        recipe.across_recordings(job) is not None,
+    ]
     batches = []
     for low in range(0, len(names), AT_ONCE):
         some = tuple(names[low : low + AT_ONCE])

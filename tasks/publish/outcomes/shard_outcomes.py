@@ -49,7 +49,6 @@ from ..planned_columns import (
 )
 from .fact_view import FactView
 
-VERSION = 3  # raise it when a change gives other facts for the same checkpoints
 AT = "at"  # column with the number of a row's utterance; null: no limit changes the row's outcome
 STATED = "stated"  # column with the language that the source states
 LEDGER_FACTS = pa.schema([*LEDGER, pa.field(AT, pa.int32()), pa.field(STATED, pa.string())])

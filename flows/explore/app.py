@@ -95,7 +95,7 @@ class Explorer:
             raise ConfigError("give the version to compare with: against=N")
         items = self._items(request)
         other = self.corpus.items(then)
-        return answer(charts.compared(self.corpus, items, other, asked(request)))
+        return answer(charts.compared_versions(self.corpus, items, other, asked(request)))
 
     def clip(self, request: Request) -> Response:
         return answer(clip.detail(self.corpus, self._items(request), _item(request)))

@@ -19,10 +19,9 @@ from ...tasks.storage import queries
 from ...tasks.storage.queries import identifier
 from . import query
 from .corpus import Corpus, Items
-from .loading import LABEL, Column, SqlValue
-from .query import Parameters
+from .loading import LABEL, Column, SqlValue, compared
+from .query import Choice, Parameters
 from .responses import parsed
-from .selection import Places
 
 BINS = 48
 EDGES = (0, 1, 2, 3, 5, 8, 12, 20, 30)  # s
@@ -49,27 +48,32 @@ def histogram(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     if by not in CHART_GROUPS:
         raise ConfigError(f"by is {by!r}; use {', '.join(CHART_GROUPS)}")
     chosen = query.choice(items.columns, asked)
-    values = items.selection.numbers(name)[items.selection.members(chosen.sql, chosen.values)]
-    values = values[np.isfinite(values)]
-    n = len(values)
-    if not n:
+    where = f"{items.name} WHERE {chosen.sql} AND {column} IS NOT NULL AND isfinite({column})"
+    [whole] = corpus.rows(
+        f"SELECT count(*) AS n, min({column}) AS least, max({column}) AS most FROM {where}",
+        chosen.values,
+    )
+    if not whole["n"]:
         return {"low": 0, "high": 0, "bins": BINS, "least": None, "most": None, "counts": []}
-    tail = (n - 1) // 1000
-    parted = np.partition(values, (0, tail, n - 1 - tail, n - 1))
-    least, low, high, most = (float(parted[rank]) for rank in (0, tail, n - 1 - tail, n - 1))
+    tail = (whole["n"] - 1) // 1000
+    low, high = (
+        corpus.rows(
+            f"SELECT {column} AS v FROM {where} ORDER BY v {way} LIMIT 1 OFFSET {tail}",
+            chosen.values,
+        )[0]["v"]
+        for way in ("ASC", "DESC")
+    )
     if high <= low:
-        low, high = least, most
+        low, high = whole["least"], whole["most"]
     width = (high - low) / BINS or max(abs(low), 1.0) / (10 * BINS)  # of equal values: a tenth
     edges = [low + bin * width for bin in range(BINS + 1)]
-    where = f"{items.name} WHERE {chosen.sql} AND {column} IS NOT NULL AND isfinite({column})"
     bins = " + ".join(f"({column} >= ?)::INT" for _ in edges[1:-1])
     counts = corpus.rows(
         f"SELECT {bins} AS bin, {identifier(by)} AS name, count(*) AS count, "
         f"sum(seconds) / 3600 AS hours FROM {where} GROUP BY ALL ORDER BY name, bin",
         [*edges[1:-1], *chosen.values],
     )
-    ends = {"least": least, "most": most, "n": n, "low": low, "high": edges[-1]}
-    return {**ends, "edges": edges, "bins": BINS, "counts": counts}
+    return {**whole, "low": low, "high": edges[-1], "edges": edges, "bins": BINS, "counts": counts}
 
 
 def scatter(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
@@ -183,11 +187,9 @@ def table(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     what = single.get("what") or "dataset"
     chosen = query.choice(items.columns, asked)
     if what in ("words", "characters"):
-        members = items.selection.members(chosen.sql, chosen.values)
-        return corpus.words(items).counted(members, what, single.get("rare") == "1")
+        return words(corpus, items, chosen, what, single.get("rare") == "1")
     if what == "texts":
-        members = items.selection.members(chosen.sql, chosen.values)
-        return texts_of_items(corpus, items, members)
+        return texts_of_items(corpus, items, chosen)
     groups = (*TABLE_GROUPS, *labels_of(items))
     if what not in groups:
         raise ConfigError(f"what is {what!r}; use words, characters, texts, {', '.join(groups)}")
@@ -212,7 +214,29 @@ def table(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     return {"what": what, **whole, "rows": rows}
 
 
-def compared(corpus: Corpus, now: Items, then: Items, asked: Parameters) -> JsonObject:
+def words(corpus: Corpus, items: Items, chosen: Choice, what: str, rare: bool) -> JsonObject:
+    """The most frequent words (between spaces) or characters of the texts as they are compared, or
+    the rarest; how many there are in all (`whole`), how many different ones (`kinds`), and how many
+    that occur once (`once`)."""
+    counted = (
+        f"SELECT name, count(*) AS n FROM (SELECT unnest(string_split({compared(items.columns)}, "
+        f"' ')) AS name FROM {items.name} WHERE {chosen.sql}) WHERE name <> '' GROUP BY name"
+    )
+    if what == "characters":
+        split = f"SELECT unnest(string_split(name, '')) AS name, n FROM ({counted})"
+        counted = f"SELECT name, sum(n) AS n FROM ({split}) GROUP BY name"
+    rows = corpus.once(
+        "SELECT name, n, sum(n) OVER () AS whole, count(*) OVER () AS kinds, "
+        f"count(*) FILTER (n = 1) OVER () AS once FROM ({counted}) "
+        f"ORDER BY n {'ASC' if rare else 'DESC'}, name LIMIT {MOST_ROWS}",
+        chosen.values,
+    )
+    sums = {name: rows[0][name] if rows else 0 for name in ("whole", "kinds", "once")}
+    named = [{"name": row["name"], "count": row["n"]} for row in rows]
+    return {"what": what, **sums, "rows": named}
+
+
+def compared_versions(corpus: Corpus, now: Items, then: Items, asked: Parameters) -> JsonObject:
     """What came, went or changed between two versions; utterances are matched by their ids."""
     single = dict(asked)
     joined = (
@@ -296,12 +320,15 @@ MOST = 100  # groups in a response
 NAMED, LETTERS = 20, 4000  # texts of a group, and characters of theirs, that fit into an address
 
 
-def texts_of_items(corpus: Corpus, items: Items, members: Places) -> JsonObject:
+def texts_of_items(corpus: Corpus, items: Items, chosen: Choice) -> JsonObject:
     """The most frequent texts of these items, if shared by several; `kinds`: how many there are.
 
     Each is named by the most frequent of the `different` texts of its group, and has the texts that
     find its clips in `column` (`same`; none if they are too long).
     """
+    sql = f"SELECT item FROM {items.name} WHERE {chosen.sql} ORDER BY item"
+    with corpus.cursor() as cursor:
+        members = queries.column(cursor, sql, *chosen.values)
     group = corpus.text_groups(items)[members]
     members, group = members[group >= 0], group[group >= 0]
     counts = np.bincount(group)
@@ -309,9 +336,9 @@ def texts_of_items(corpus: Corpus, items: Items, members: Places) -> JsonObject:
     largest = several[np.argsort(-counts[several], kind="stable")][:MOST]
     rank = np.full(len(counts), -1)
     rank[largest] = np.arange(len(largest))
-    chosen = rank[group] >= 0
+    shown = rank[group] >= 0
     column = items.said
-    asked = pa.table({"item": members[chosen], "rank": rank[group[chosen]]})
+    asked = pa.table({"item": members[shown], "rank": rank[group[shown]]})
     with corpus.cursor() as cursor:
         variants = queries.joined(
             cursor,

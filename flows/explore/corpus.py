@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,6 @@ from ...tasks import storage
 from ...tasks.base.arrays import Int32s
 from ...tasks.base.errors import ConfigError, MillError
 from ...tasks.base.json_types import JsonObject
-from ...tasks.base.logs import log
 from ...tasks.recording import Locator
 from ...tasks.recording.tracks import locator_of
 from ...tasks.scoring import near_texts
@@ -31,7 +30,6 @@ from ...tasks.storage.queries import identifier, literal
 from ..run import run_folder
 from . import loading
 from .loading import Column, SqlValue
-from .selection import Selection, Vocabulary, vocabulary_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -125,7 +123,6 @@ class Items:
     number: int
     name: str
     columns: Mapping[str, Column]
-    selection: Selection
 
     @property
     def said(self) -> str:
@@ -162,12 +159,10 @@ class Corpus:
         self._lock = threading.Lock()
         self._items: dict[str, Items] = {}
         self._once = lru_cache(ANSWERS)(self.rows)
-        self._words: dict[str, Vocabulary] = {}
         self._text_groups: dict[str, Int32s] = {}
         self._counting = threading.Lock()
         self._copied: set[str] = set()
         self._copying = threading.Lock()
-        self._ahead: list[threading.Thread] = []
         self._asking = threading.Lock()
         self._cursors: set[DuckDBPyConnection] = set()
         self._ending = False
@@ -202,9 +197,7 @@ class Corpus:
                     columns = loading.load(
                         cursor, self.out, self.place(number), self._home, name, heard
                     )
-                selection = Selection(self.arrays, name, columns)
-                self._items[name] = items = Items(number, name, columns, selection)
-                self._in_background(number, self._read_ahead, items)
+                self._items[name] = Items(number, name, columns)
         return self._items[name]
 
     def hides(self) -> bool:
@@ -233,58 +226,20 @@ class Corpus:
                 self._copied.add(items.name)
         return place
 
-    def begin(self, number: int) -> None:
-        """Read a version in the background, before it is requested."""
-        self._in_background(number, self.items, number)
-
-    def _in_background(self, number: int, work: Callable[[Any], object], about: Any) -> None:
-        def run() -> None:
-            try:
-                work(about)
-            except Exception as error:
-                if not self._ending:  # the page shows it on its own request
-                    log.warning("version %d cannot be read ahead: %s", number, error)
-
-        thread = threading.Thread(target=run, daemon=True)
-        self._ahead.append(thread)
-        thread.start()
-
-    def _read_ahead(self, items: Items) -> None:
-        """Compute slow parts, ahead of the requests that need them."""
-        for name in items.selection.texts():
-            items.selection.rank(name)
-        self.words(items)
-
-    def wait(self) -> None:
-        """Wait until the background computations are done."""
-        for thread in self._ahead:
-            thread.join()
-
-    def words(self, items: Items) -> Vocabulary:
-        """The vocabulary of a version; made on first use."""
-        with self._counting:
-            if items.name not in self._words:
-                path = self._home / f"words-{items.name}"
-                self._words[items.name] = vocabulary_of(
-                    self._texts(items, loading.compared(items.columns)), path
-                )
-            return self._words[items.name]
-
     def text_groups(self, items: Items) -> Int32s:
         """The group of each item's text, equal and near-equal ones in one; -1 for none, int32
         [items]; computed on first use."""
         with self._counting:
             if items.name not in self._text_groups:
-                groups = near_texts.groups(
-                    self._texts(items, identifier(items.said)), scratch=self._home
-                )
+                groups = near_texts.groups(self._texts(items), scratch=self._home)
                 self._text_groups[items.name] = groups.astype(np.int32)
             return self._text_groups[items.name]
 
-    def _texts(self, items: Items, sql: str) -> Iterator[pa.Array]:
-        """A column of texts, in the order of items."""
+    def _texts(self, items: Items) -> Iterator[pa.Array]:
+        """The texts by which items are compared, in their order."""
+        said = identifier(items.said)
         with self.cursor() as cursor:
-            relation = cursor.sql(f"SELECT {sql} FROM {items.name} ORDER BY item")
+            relation = cursor.sql(f"SELECT {said} FROM {items.name} ORDER BY item")
             for batch in relation.to_arrow_reader(BATCH):
                 self.going_on()
                 yield batch.column(0)
@@ -325,11 +280,6 @@ class Corpus:
             while batch := result.fetchmany(size):
                 yield [dict(zip(names, map(_plain, row), strict=True)) for row in batch]
 
-    def arrays(self, sql: str, values: Sequence[SqlValue] = ()) -> Mapping[str, Any]:
-        """A query's columns as arrays; masked where they have nulls."""
-        with self.cursor() as cursor:
-            return cursor.execute(sql, list(values)).fetchnumpy()
-
     def once(self, sql: str, values: Sequence[SqlValue] = ()) -> list[JsonObject]:
         """`rows` of a query on a version's table, cached: the result never changes."""
         return self._once(sql, tuple(values))
@@ -368,10 +318,7 @@ class Corpus:
                 cursor.interrupt()
 
     def close(self) -> None:
-        """End, and wait for what runs in the background: a thread that still reads when the process
-        ends keeps DuckDB's objects, and its binding complains of each."""
         self.end()
-        self.wait()
         self._database.close()
 
 

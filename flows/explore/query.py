@@ -18,16 +18,12 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from ...tasks.accounting.ledger import PRECEDENCE
 from ...tasks.base.errors import ConfigError
 from ...tasks.base.json_types import JsonObject
 from ...tasks.storage.queries import identifier, literal
-from . import selection
 from .corpus import Corpus, Items
 from .loading import Column, SqlValue, compared
-from .selection import Places
 
 Parameters = Sequence[tuple[str, str]]
 MOST = 1000  # rows in a response
@@ -103,7 +99,8 @@ def number(text: object, name: str, most: float = sys.float_info.max) -> float:
     except (ValueError, TypeError, OverflowError):
         value = math.nan
     if not abs(value) <= most:
-        raise ConfigError(f"{name} is {_shown(text)}; give a number{_up_to(most)}")
+        limit = "" if most == sys.float_info.max else f" up to {most:,.0f}"
+        raise ConfigError(f"{name} is {_shown(text)}; give a number{limit}")
     return value
 
 
@@ -118,59 +115,34 @@ def integer(asked: Mapping[str, object], name: str, default: int | None = None) 
     return int(text)
 
 
-def _up_to(most: float) -> str:
-    return "" if most == sys.float_info.max else f" up to {most:,.0f}"
-
-
 def _shown(given: object) -> str:
     return textwrap.shorten(repr(given), 80, placeholder="…")
 
 
-def window(asked: Mapping[str, str]) -> tuple[int, int]:
-    """(limit, offset) of a page."""
-    limit = min(max(integer(asked, "limit", 100) or 0, 0), MOST)
-    return limit, max(integer(asked, "offset", 0) or 0, 0)
-
-
 def page(asked: Mapping[str, str]) -> str:
-    limit, offset = window(asked)
-    return f"LIMIT {limit} OFFSET {offset}"
+    limit = min(max(integer(asked, "limit", 100) or 0, 0), MOST)
+    return f"LIMIT {limit} OFFSET {max(integer(asked, 'offset', 0) or 0, 0)}"
 
 
 def rows(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
     """Rows of a page, with the number and the hours of all chosen items."""
     single = dict(asked)
     chosen = choice(items.columns, asked)
-    members = items.selection.members(chosen.sql, chosen.values)
-    seconds = items.selection.numbers("seconds")[members]
-    places = _places(corpus, items, chosen, single, members)
+    where = f"FROM {items.name} WHERE {chosen.sql}"
+    whole = corpus.once(
+        f"SELECT count(*) AS total, coalesce(sum(seconds), 0) / 3600 AS hours {where}",
+        chosen.values,
+    )[0]
+    # First choose the items of the page by their sort keys alone; then read all their columns.
+    by = order(items.columns, single.get("sort"))
+    ordered = corpus.rows(f"SELECT item {where} ORDER BY {by} {page(single)}", chosen.values)
+    places = [row["item"] for row in ordered]
     unordered = corpus.rows(
         f"SELECT item, {items.listed} FROM {items.name} WHERE item IN "
         f"({', '.join(map(str, places)) or 'NULL'})"
     )
     by_item = {row["item"]: row for row in unordered}
-    hours = float(np.nansum(seconds)) / 3600
-    return {"rows": [by_item[item] for item in places], "total": len(members), "hours": hours}
-
-
-def _places(
-    corpus: Corpus, items: Items, chosen: Choice, asked: Mapping[str, str], members: Places
-) -> list[int]:
-    """The items of a page, in order."""
-    limit, offset = window(asked)
-    sort = asked.get("sort") or ""
-    if not sort:
-        return [int(item) for item in members[offset : offset + limit]]
-    name = sort.removeprefix("-")
-    by = order(items.columns, sort)  # ConfigError without such a column
-    keys = items.selection.keys(name)
-    if keys is not None:
-        return [int(item) for item in selection.page(members, keys, sort != name, offset, limit)]
-    ordered = corpus.rows(
-        f"SELECT item FROM {items.name} WHERE {chosen.sql} ORDER BY {by} {page(asked)}",
-        chosen.values,
-    )
-    return [row["item"] for row in ordered]
+    return {"rows": [by_item[item] for item in places], **whole}
 
 
 _SUMS = {

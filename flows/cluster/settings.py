@@ -215,12 +215,6 @@ class ClusterSettings(StageSettings):
         mark=FIXED,
     )
 
-    @field_validator("tls", mode="before")
-    @classmethod
-    def _as_before(cls, value: object) -> object:
-        """Settings of earlier runs have null for what is auto."""
-        return "auto" if value is None else value
-
     @field_validator("memory_limit")
     @classmethod
     def _bytes(cls, value: str) -> str:

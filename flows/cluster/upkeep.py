@@ -1,5 +1,9 @@
 """Keeps the jobs of a cluster class (Slurm and the like) at the number in the settings: replaces
-jobs that have ended, were refused, or are near their walltime."""
+jobs that have ended, were refused, or are near their walltime; and what a queue says meanwhile.
+
+Dask's `adapt` forgets a job only when a worker of it has joined and left, so that jobs which end
+before stay counted; and its `lifetime` ends a call that runs when a walltime is near.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ...tasks.base.counting import counted
-from ...tasks.base.errors import RunError
+from ...tasks.base.errors import RunError, shortened
 from ...tasks.base.logs import log
 from .settings import WorkerRange
 
@@ -66,13 +70,12 @@ class Upkeep:
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(timeout)
-        give_up_refused(self._cluster.workers.values())
+        self._give_up_refused()
 
     def word(self) -> str:
         """The queue's last message about jobs that do not start; "" without one."""
         return self._word
 
-    @property
     def fault(self) -> RunError | None:
         """Why no worker will ever join; None while one may, or has joined."""
         if self._failed_starts < FAILED_STARTS or self._joined:
@@ -92,62 +95,61 @@ class Upkeep:
     def _look(self) -> None:
         """Find the jobs that are over or near their end, and replace them."""
         cluster = self._cluster
-        jobs = dict(cluster.workers)
-        present = jobs_with(workers_of(cluster.worker_spec), self._names())
-        self._joined |= present
+        jobs, workers = dict(cluster.workers), self._workers()
+        self._joined |= workers.keys()
         queued = ask_queue(jobs)
-        gone = self._gone(jobs, present, queued)
+        gone = self._gone(jobs, workers.keys(), queued)
         if queued is not None:
             self._word = reason_of(queued.values())
-            self._retire(queued, present)
-        drained = {name for name in self._retired if not self._busy(name)} - gone
+            self._retire(queued, workers)
+        workers = self._workers()
+        drained = {name for name in self._retired if not _busy(workers.get(name))} - gone
         if gone or drained:
             if not self._ended.is_set() and gone:
                 log.info("%s ended; replaced", counted(len(gone), "job"))
             self._on_loop(self._drop, gone | drained)
         wanted = self._jobs_wanted() + len(self._retired & set(cluster.worker_spec))
-        if self._ended.is_set() or monotonic() < self._next_try or self.fault is not None:
+        if self._ended.is_set() or monotonic() < self._next_try or self.fault() is not None:
             return
         if len(cluster.worker_spec) < wanted:
             self._grow(wanted)
         surplus = len(cluster.worker_spec) - wanted
         if surplus <= 0 or not isinstance(self._wanted, WorkerRange):
             self._surplus_since = inf
-        elif monotonic() > (since := min(self._surplus_since, monotonic())) + IDLE_S:
-            self._shrink(surplus)
-        else:
-            self._surplus_since = since
+            return
+        self._surplus_since = min(self._surplus_since, monotonic())
+        if monotonic() > self._surplus_since + IDLE_S:
+            self._surplus_since = inf
+            # Idle jobs, first those whose workers have not joined yet.
+            idle = [name for name in cluster.worker_spec if not _busy(workers.get(name))]
+            self._on_loop(self._drop, sorted(idle, key=workers.__contains__)[:surplus])
 
     def _gone(
         self,
         jobs: Mapping[Any, Any],
-        present: set[Any],
+        present: Collection[Any],
         queued: Mapping[Any, QueuedJob] | None,
     ) -> set[Any]:
         """Jobs that are over: not in the queue any more, or without a worker for a while."""
         now = monotonic()
-        for name in jobs:
-            if name in present or name not in self._joined:
-                self._missing.pop(name, None)
-            else:
-                self._missing.setdefault(name, now)
+        away = {name for name in jobs if name in self._joined and name not in present}
+        self._missing = {name: self._missing.get(name, now) for name in away}
         lost = {name for name, since in self._missing.items() if now > since + LOST_S}
-        lost |= {name for name, job in jobs.items() if over(job)}
+        lost |= {name for name, job in jobs.items() if _status(job) in ("closed", "failed")}
         if queued is not None:
-            lost |= jobs.keys() - queued.keys() - present
+            lost |= jobs.keys() - queued.keys() - {*present}
         for name in lost:
             if name in self._joined:
                 self._failed_starts = 0
-            elif not was_refused(jobs[name]):
+            elif not _was_refused(jobs[name]):
                 self._failed_starts += 1
         return lost
 
     def _jobs_wanted(self) -> int:
-        per_job = workers_each(self._cluster.new_spec)
-        if not isinstance(self._wanted, WorkerRange):
-            return ceil(self._wanted / per_job)
-        workers = min(max(self._demand(), self._wanted.min), self._wanted.max)
-        return ceil(workers / per_job)
+        wanted = self._wanted
+        if isinstance(wanted, WorkerRange):
+            wanted = min(max(self._demand(), wanted.min), wanted.max)
+        return ceil(wanted / _workers_each(self._cluster.new_spec))
 
     def _grow(self, wanted: int) -> None:
         try:
@@ -155,53 +157,49 @@ class Upkeep:
         except TimeoutError:
             raise
         except Exception as error:  # any error of the class or its command: no job began
-            self._word = queue_refusal(error)
+            self._word = _refusal(error)
             log.warning(
                 "the queue takes no job: %s; it is asked again in %.0f s", self._word, AGAIN_S
             )
             self._next_try = monotonic() + AGAIN_S
-            refused = {n for n, job in self._cluster.workers.items() if was_refused(job)}
-            give_up_refused(self._cluster.workers.values())
+            refused = {n for n, job in self._cluster.workers.items() if _was_refused(job)}
+            self._give_up_refused()
             self._on_loop(self._drop, refused)
 
-    def _shrink(self, surplus: int) -> None:
-        """End idle jobs, first those whose workers have not joined yet."""
-        spec = self._cluster.worker_spec
-        present = jobs_with(workers_of(spec), self._names())
-        idle = sorted((n for n in spec if not self._busy(n)), key=lambda name: name in present)
-        self._on_loop(self._drop, set(idle[:surplus]))
+    def _give_up_refused(self) -> None:
+        """Mark refused jobs as failed: Dask would try to submit or to end them."""
+        from distributed import Status
 
-    def _retire(self, queued: Mapping[Any, QueuedJob], present: Collection[Any]) -> None:
+        for job in self._cluster.workers.values():
+            if _was_refused(job):
+                job.status = Status.failed
+
+    def _retire(
+        self, queued: Mapping[Any, QueuedJob], workers: Mapping[Any, Collection[Any]]
+    ) -> None:
         """Jobs near their walltime take no new call; others are started in their place."""
-        takes = self._seconds_of_a_call()
+        # The longest average of all kinds of calls so far, s.
+        prefixes = dict.copy(self._cluster.scheduler.task_prefixes).values()
+        takes = max([0.0, *(float(prefix.duration_average) for prefix in prefixes)])
         near = {
             name
             for name, job in queued.items()
-            if name in present and name not in self._retired
-            if near_its_end(job, takes, spread(name))
-        }
+            # Jobs that began together do not end together.
+            if name in workers and near_its_end(job, takes, zlib.crc32(str(name).encode()) / 2**32)
+        } - self._retired
         if near:
             self._retired |= near
-            self._on_loop(self._retire_workers, near)
+            self._on_loop(self._retire_workers, [w for name in near for w in workers[name]])
             log.info("%s near the walltime; replaced", counted(len(near), "job"))
 
-    def _seconds_of_a_call(self) -> float:
-        """The longest average of all kinds of calls so far, s."""
-        prefixes = dict.copy(self._cluster.scheduler.task_prefixes).values()
-        return max([0.0, *(float(prefix.duration_average) for prefix in prefixes)])
-
-    def _names(self) -> list[Any]:
-        """Names of the workers that are connected."""
-        return [worker.name for worker in dict.copy(self._cluster.scheduler.workers).values()]
-
-    def _workers(self, jobs: Collection[Any]) -> list[Any]:
-        """The scheduler's states of the connected workers of some jobs."""
+    def _workers(self) -> dict[Any, list[Any]]:
+        """The scheduler's states of the connected workers, by their job."""
         job_of = workers_of(self._cluster.worker_spec)
-        states = dict.copy(self._cluster.scheduler.workers).values()
-        return [state for state in states if job_of.get(state.name) in jobs]
-
-    def _busy(self, name: Any) -> bool:
-        return any(state.processing for state in self._workers({name}))
+        by_job: dict[Any, list[Any]] = {}
+        for state in dict.copy(self._cluster.scheduler.workers).values():
+            if state.name in job_of:
+                by_job.setdefault(job_of[state.name], []).append(state)
+        return by_job
 
     def _on_loop(self, action: Callable[..., Any], argument: Any) -> None:
         """Run a coroutine in the cluster's event loop, which alone may change its jobs."""
@@ -211,9 +209,8 @@ class Upkeep:
         """Drop jobs, which ends what is left of them."""
         for name in names:
             self._cluster.worker_spec.pop(name, None)
-            self._missing.pop(name, None)
-            self._joined.discard(name)
-            self._retired.discard(name)
+        self._joined -= {*names}
+        self._retired -= {*names}
         await self._cluster
 
     async def _add(self, wanted: int) -> None:
@@ -222,14 +219,14 @@ class Upkeep:
             self._cluster.worker_spec.update(self._cluster.new_worker_spec())
         await self._cluster
 
-    async def _retire_workers(self, names: Collection[Any]) -> None:
-        addresses = {state.address: state.name for state in self._workers(names)}
+    async def _retire_workers(self, workers: Collection[Any]) -> None:
+        names = {state.address: state.name for state in workers}
         done = await self._cluster.scheduler.retire_workers(
-            list(addresses), remove=False, close_workers=False, stimulus_id="near-walltime"
+            [*names], remove=False, close_workers=False, stimulus_id="near-walltime"
         )
         # A worker with a result that nobody has fetched yet is left for the next check.
         job_of = workers_of(self._cluster.worker_spec)
-        self._retired -= {job_of.get(addresses[a]) for a in addresses.keys() - done.keys()}
+        self._retired -= {job_of.get(names[address]) for address in names.keys() - done.keys()}
 
 
 def of(cluster: Any, wanted: int | WorkerRange | None, demand: Callable[[], int]) -> Upkeep | None:
@@ -239,7 +236,7 @@ def of(cluster: Any, wanted: int | WorkerRange | None, demand: Callable[[], int]
 
     scheduler = getattr(cluster, "scheduler", None)
     if isinstance(cluster, SpecCluster) and isinstance(scheduler, Scheduler) and cluster.new_spec:
-        has = len(cluster.worker_spec) * workers_each(cluster.new_spec)
+        has = len(cluster.worker_spec) * _workers_each(cluster.new_spec)
         return Upkeep(cluster, wanted or has, demand)
     if isinstance(wanted, WorkerRange):
         cluster.adapt(minimum=wanted.min, maximum=wanted.max)
@@ -248,7 +245,7 @@ def of(cluster: Any, wanted: int | WorkerRange | None, demand: Callable[[], int]
     return None
 
 
-def workers_each(spec: Mapping[str, Any]) -> int:
+def _workers_each(spec: Mapping[str, Any]) -> int:
     """Workers of a job."""
     return len(spec.get("group", ("",)))
 
@@ -262,50 +259,24 @@ def workers_of(specs: Mapping[Any, Mapping[str, Any]]) -> dict[Any, Any]:
     }
 
 
-def jobs_with(job_of: Mapping[Any, Any], workers: Iterable[Any]) -> set[Any]:
-    """The jobs of these workers."""
-    return {job_of[name] for name in workers if name in job_of}
+def _busy(workers: Collection[Any] | None) -> bool:
+    return any(state.processing for state in workers or ())
 
 
-def over(job: Any) -> bool:
-    """Whether the job's own state says that it has ended."""
-    return getattr(getattr(job, "status", None), "name", "") in ("closed", "failed")
+def _status(job: Any) -> str:
+    return getattr(getattr(job, "status", None), "name", "")
 
 
-def was_refused(job: Any) -> bool:
+def _was_refused(job: Any) -> bool:
     """Whether a submitted job is in no queue."""
-    return over(job) or getattr(getattr(job, "status", None), "name", "") == "created"
+    return _status(job) in ("closed", "failed", "created")
 
 
-def give_up_refused(jobs: Iterable[Any]) -> None:
-    """Mark refused jobs as failed: Dask would try to submit or to end them."""
-    from distributed import Status
-
-    for job in jobs:
-        if was_refused(job):
-            job.status = Status.failed
-
-
-def near_its_end(job: QueuedJob, takes: float, early: float = 0.0) -> bool:
-    """Whether a job may reach its walltime within a call of `takes` seconds, or within `early` of
-    it, 0..1 of STAGGER."""
-    if job.walltime == inf:
-        return False
-    last = LAST_CALLS * takes + LAST_S + early * STAGGER * job.walltime
-    return job.left < min(last, job.walltime / 2)
-
-
-def spread(name: Any) -> float:
-    """0..1, different for each job, so that those that began together do not end together."""
-    return zlib.crc32(str(name).encode()) / 2**32
-
-
-# What a batch queue says of a run's jobs: why one waits, when one is near its walltime, and which
-# are over. Slurm is queried by `squeue`; other queues only report refusals.
+# What a queue says of a run's jobs: why one waits, when one is near its walltime, and which are
+# over. Slurm is queried by `squeue`; other queues only report refusals.
 
 ANSWER_S = 20.0  # s that squeue may take
 FIELDS = "%i|%T|%L|%l|%r"  # id, state, time left, walltime, reason (last, as it may hold a bar)
-UNITS = (1, 60, 3600)  # s, from the right, of D-HH:MM:SS
 #: Final states of a job.
 OVER = {
     "CANCELLED",
@@ -330,15 +301,24 @@ class QueuedJob:
     left: float
     walltime: float
 
-    @property
-    def waits(self) -> bool:
-        return self.state == "PENDING"
+
+def near_its_end(job: QueuedJob, takes: float, early: float = 0.0) -> bool:
+    """Whether a job may reach its walltime within a call of `takes` seconds, or within `early` of
+    it, 0..1 of STAGGER."""
+    if job.walltime == inf:
+        return False
+    last = LAST_CALLS * takes + LAST_S + early * STAGGER * job.walltime
+    return job.left < min(last, job.walltime / 2)
 
 
 def ask_queue(jobs: Mapping[Any, Any]) -> dict[Any, QueuedJob] | None:
     """The queue's state of each job (of `dask_jobqueue`, by any name) that is not over yet; None if
     the queue cannot be queried now, or at all."""
-    ids = {str(number): name for name, job in jobs.items() if (number := _slurm_id(job))}
+    ids = {
+        str(job.job_id): name
+        for name, job in jobs.items()
+        if getattr(job, "cancel_command", None) == "scancel" and getattr(job, "job_id", None)
+    }
     if not ids:
         return None
     try:
@@ -372,25 +352,50 @@ def _seconds(words: str) -> float:
     parts = clock.split(":")
     if not all(part.isdigit() for part in [*parts, days or "0"]):
         return inf
-    whole = zip(UNITS, reversed(parts), strict=False)
+    whole = zip((1, 60, 3600), reversed(parts), strict=False)
     return float(sum(unit * int(part) for unit, part in whole) + 86400 * int(days or 0))
 
 
 def reason_of(queued: Collection[QueuedJob]) -> str:
     """Why jobs wait, for people: each reason once; "" if none waits."""
-    reasons = sorted({job.reason for job in queued if job.waits})
+    reasons = sorted({job.reason for job in queued if job.state == "PENDING"})
     return f"Slurm: the jobs wait for {', '.join(reasons)}" if reasons else ""
 
 
-def queue_refusal(error: BaseException) -> str:
-    """The queue's message when it refused a job: the last line of the command's stderr, where the
-    error holds one, as those of `dask_jobqueue` do."""
+def _refusal(error: BaseException) -> str:
+    """The queue's message when it refused a job: the command's stderr, where the error holds it, as
+    those of `dask_jobqueue` do."""
     _, marked, stderr = str(error).partition("stderr:\n")
     lines = [line.strip() for line in (stderr if marked else str(error)).splitlines()]
     return "; ".join(filter(None, lines)) or type(error).__name__
 
 
-def _slurm_id(job: Any) -> str | None:
-    """The id of a Slurm job; None if it was refused, or is of another kind."""
-    of_slurm = getattr(job, "cancel_command", None) == "scancel"
-    return getattr(job, "job_id", None) if of_slurm else None
+def word_of_pods(cluster: Any) -> str:
+    """The warnings of Kubernetes about a cluster of `dask_kubernetes` (no node has room, a quota is
+    used up, an image is missing), each reason once; "" without any, for another class, and if the
+    API does not answer."""
+    if type(cluster).__module__.partition(".")[0] != "dask_kubernetes":
+        return ""
+    import httpx
+    import kr8s
+    from kr8s.objects import Event
+
+    try:
+        warnings: Iterable[Any] = Event.list(
+            namespace=cluster.namespace, field_selector={"type": "Warning"}
+        )
+        return _warned([event.raw for event in warnings], cluster.name)
+    except (OSError, RuntimeError, httpx.HTTPError, kr8s.ServerError, kr8s.APITimeoutError):
+        return ""
+
+
+def _warned(events: Iterable[Mapping[str, Any]], name: str) -> str:
+    """The last message of each reason about objects of the cluster `name`, oldest first."""
+    last: dict[str, str] = {}
+    # ISO 8601 in UTC, so that texts sort as times; "" if unknown.
+    for event in sorted(events, key=lambda e: e.get("lastTimestamp") or e.get("eventTime") or ""):
+        if event["involvedObject"].get("name", "").startswith(name):
+            last.pop(event["reason"], None)
+            last[event["reason"]] = " ".join(event.get("message", "").split())
+    reasons = [f"{reason}: {message}" for reason, message in last.items()]
+    return f"Kubernetes: {shortened('; '.join(reasons))}" if reasons else ""

@@ -26,9 +26,9 @@ from ...tasks.stages.call import Call, Limits, Result
 from ...tasks.stages.cost import CostMeter
 from ...tasks.storage import write_atomic
 from ..cluster import worker, worker_counts
-from ..cluster.call_queue import map_chains
+from ..cluster.calls import Dispatcher
+from ..cluster.chains import map_chains
 from ..cluster.cluster import Cluster
-from ..cluster.dispatcher import Dispatcher
 from ..cluster.settings import ClusterSettings
 from ..cluster.worker_counts import CPU, GPU
 from ..progress import Progress

@@ -24,7 +24,7 @@ from ...tasks.base.logs import log
 from ...tasks.runs.executor import Step
 from ...tasks.settings.job import Done, Job
 from ...tasks.stages.contract import PER_SHARD
-from ..cluster.call_queue import NotBegun
+from ..cluster.calls import NotBegun
 from ..progress import Progress, ProgressObserver
 from ..server import history, live_artifacts
 from ..server.artifact_text import escaped, table

@@ -192,8 +192,7 @@ def measured(
 
             def watch() -> None:
                 while not over.wait(1.0):
-                    queues = executor.dispatcher._queues.values()
-                    busy.append(sum(len(calls.running) for calls in queues))
+                    busy.append(sum(executor.dispatcher._running.values()))
 
             threading.Thread(target=watch, daemon=True).start()
             begin = time.monotonic()

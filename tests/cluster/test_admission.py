@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from tests.helpers import corpus
-from uttermill.flows.cluster import admission
 from uttermill.flows.cluster import worker as on_worker
-from uttermill.flows.cluster.admission import Admission
+from uttermill.flows.cluster import workers
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings
+from uttermill.flows.cluster.workers import Admission
 from uttermill.flows.run.cluster_executor import ClusterExecutor
 from uttermill.tasks.base.errors import RunError
 
@@ -44,6 +44,12 @@ class Scheduler:
 GOOD = (OURS, 1.0, True)
 
 
+def admitted(asking: Admission, *names: str) -> list[str]:
+    if new := asking.new(names):
+        asking.ask(new)
+    return asking.of(names)
+
+
 @pytest.mark.parametrize(
     ("answers", "words"),
     [
@@ -59,8 +65,8 @@ def test_who_may_work(
     answers: tuple[Any, Any, Any], words: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     asking = Admission(Scheduler(a=GOOD, b=answers), Path("/out"))
-    assert asking.of(["a", "b"]) == (["a"] if words else ["a", "b"])
-    assert asking.of(["b"]) == ([] if words else ["b"])
+    assert admitted(asking, "a", "b") == (["a"] if words else ["a", "b"])
+    assert admitted(asking, "b") == ([] if words else ["b"])
     refused = asking.refused(["a", "b"])
     assert len(refused) == len(caplog.records) == bool(words)
     if words:
@@ -73,86 +79,44 @@ def test_each_one_is_asked_once_when_it_is_first_seen() -> None:
     scheduler = Scheduler(a=GOOD, b=GOOD)
     asking = Admission(scheduler)
     for _ in range(3):
-        assert asking.of(["a"]) == ["a"]
-    assert asking.of(["a", "b"]) == ["a", "b"]  # b joined later
+        assert admitted(asking, "a") == ["a"]
+    assert asking.of(["a", "b"]) == ["a"], "one that joins gets no work before it is asked"
+    assert not asking.asked_all(["a", "b"])
+    assert admitted(asking, "a", "b") == ["a", "b"]
     assert scheduler.asked == ["a", "b"]
 
 
-def test_who_does_not_answer_waits_and_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_does_not_answer_waits_and_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     clock = SimpleNamespace(now=100.0)
-    monkeypatch.setattr("uttermill.flows.cluster.admission.monotonic", lambda: clock.now)
+    monkeypatch.setattr(workers, "monotonic", lambda: clock.now)
     scheduler = Scheduler(a=GOOD)
     asking = Admission(scheduler)
-    assert asking.of(["a", "dying"]) == ["a"]
-    assert asking.of(["a", "dying"]) == ["a"]
-    assert scheduler.asked == ["a", "dying"]
+    assert admitted(asking, "a", "dying") == ["a"]
+    assert admitted(asking, "a", "dying") == ["a"]
+    assert sorted(scheduler.asked) == ["a", "dying"]
     scheduler.late = True
     scheduler.workers["b"] = GOOD
-    assert asking.of(["a", "b"]) == ["a"]
+    assert admitted(asking, "a", "b") == ["a"]
     scheduler.late = False
-    assert asking.of(["a", "b"]) == ["a"]  # not at once: it would hold up those that answer
-    clock.now += admission.ANSWER_S + 1
-    assert asking.of(["a", "b"]) == ["a", "b"]
+    assert admitted(asking, "a", "b") == ["a"]  # not at once: it would hold up those that answer
+    assert caplog.text.count("does not answer and gets no work") == 2
+    clock.now += workers.ANSWER_S + 1
+    assert admitted(asking, "a", "b") == ["a", "b"]
     assert asking.refused(["a", "b", "dying"]) == []
 
 
-def test_known_workers_are_not_looked_through_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = SimpleNamespace(now=100.0)
-    monkeypatch.setattr("uttermill.flows.cluster.admission.monotonic", lambda: clock.now)
-    scheduler = Scheduler(a=GOOD, b=("9.9", 1.0, True))
+def test_a_thousand_are_asked_by_and_by() -> None:
+    names = [f"w{number}" for number in range(120)]
+    scheduler = Scheduler(**dict.fromkeys(names, GOOD))
     asking = Admission(scheduler)
-    both = ("a", "b", "silent")
-    assert (first := asking.of(both)) == ["a"]
-    assert asking.of(both) is first
-    scheduler.workers["silent"] = GOOD
-    clock.now += admission.ANSWER_S + 1
-    assert asking.of(both) == ["a", "silent"], "the silent one is asked again all the same"
-    assert (all_known := asking.of(both)) is asking.of(both)
-    clock.now += 100 * admission.ANSWER_S
-    assert asking.of(both) is all_known
-
-
-def test_our_own_version_is_read_once_for_all_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = []
-
-    def counted(name: str) -> str:
-        read.append(name)
-        return OURS
-
-    monkeypatch.setattr(admission, "version", counted)
-
-    class Answers:
-        def run(self, function: Any, *args: Any, workers: list[str], **how: Any) -> dict[str, Any]:
-            return dict.fromkeys(workers, OURS if function is counted else 1.0)
-
-    names = [f"w{number}" for number in range(admission.AT_ONCE)]
-    assert Admission(Answers()).of(names) == names
-    assert len(read) == 1
-
-
-def test_a_thousand_are_admitted_by_and_by_and_the_first_ones_work_meanwhile() -> None:
-    names = [f"w{number}" for number in range(1000)]
-    asked: list[list[str]] = []
-
-    class Answers:
-        def run(self, function: Any, *args: Any, workers: list[str], **how: Any) -> dict[str, Any]:
-            if function is version:
-                asked.append(workers)
-            return dict.fromkeys(workers, OURS if function is version else 1.0)
-
-    asking = Admission(Answers())
-    assert asking.asks(names)
-    for calls in range(1, 21):
-        assert asking.of(names) == names[: calls * 50]
-    assert not asking.asks(names)
+    sizes = []
+    while new := asking.new(names):
+        asking.ask(new)
+        sizes.append(len(new))
+    assert sizes == [50, 50, 20]
     assert asking.of(names) == names
-    assert [name for each in asked for name in each] == names
-    assert max(map(len, asked)) == 50
-    unfit = Scheduler(**{name: (GOOD if name == "w999" else ("9.9", 1.0, True)) for name in names})
-    picky = Admission(unfit)
-    while picky.asks(names):
-        may = picky.of(names)
-    assert may == ["w999"]
 
 
 def worker(folder: Path, limit: int | None = 2_000_000_000) -> Any:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,14 @@ import yaml
 from distributed import KilledWorker
 from pydantic import ValidationError
 
+from tests.faults.command import soon
 from tests.helpers import corpus, signals, tiers
 from tests.helpers.on_worker import confined, hold_the_gil, kill_me, say
 from uttermill.flows.cli import doctor_checks
 from uttermill.flows.cli.command_line import main
-from uttermill.flows.cluster import dask_config, doctor_facts, worker_counts
+from uttermill.flows.cluster import dask_config, doctor_facts, worker_counts, workers
+from uttermill.flows.cluster.calls import Dispatcher
 from uttermill.flows.cluster.cluster import Cluster
-from uttermill.flows.cluster.dispatcher import Dispatcher
 from uttermill.flows.cluster.settings import ClusterSettings, cluster_class
 from uttermill.flows.cluster.worker_counts import CPU, Needs
 from uttermill.flows.run import run_folder
@@ -46,15 +47,6 @@ NEEDED = Needs()
 
 #: What workers load that compute nothing: a second of CPU less for each of them.
 NONE: dict[str, str] = {}
-
-
-def soon(true: Callable[[], bool], seconds: float = 15) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if true():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def gone(pid: int) -> bool:
@@ -442,7 +434,8 @@ def test_a_scheduler_by_its_address(
         assert second.size == 2
         assert second.submit(abs, -3).result() == 3
         with monkeypatch.context() as patch:
-            patch.setattr(distributed.Client, "scheduler_info", asked.append)
+            patch.setattr(workers, "READ_S", 3600.0)
+            patch.setattr(workers.Workers, "_read", asked.append)
             assert [second.submit(abs, -n).result() for n in range(20)] == list(range(20))
             assert second.live(CPU) == 2
         assert not asked, "who is there is known without a request for each call"

@@ -19,9 +19,9 @@ from tests.plugins import seen
 from uttermill.flows import checks, settings
 from uttermill.flows.cli import doctor_checks
 from uttermill.flows.cluster import doctor_facts
-from uttermill.flows.cluster.call_queue import map_chains
+from uttermill.flows.cluster.calls import Dispatcher
+from uttermill.flows.cluster.chains import map_chains
 from uttermill.flows.cluster.cluster import Cluster
-from uttermill.flows.cluster.dispatcher import Dispatcher
 from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.flows.cluster.worker_counts import CPU, GPU
 from uttermill.flows.run.cluster_executor import ClusterExecutor

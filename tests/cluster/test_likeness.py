@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.helpers import corpus, own_plugin
-from uttermill.flows.cluster.admission import Admission, Computing
+from uttermill.flows.cluster.workers import Admission
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.runs import likeness
 from uttermill.tasks.shard_store import mixed
@@ -75,28 +75,33 @@ class Client:
         return dict.fromkeys(workers, fine[function])
 
 
+def admitted(asking: Admission, *workers: str) -> list[str]:
+    asking.ask(workers)
+    return asking.of(workers)
+
+
 def test_who_computes_other_data_gets_no_work(tmp_path: Path) -> None:
     job = corpus.job(tmp_path, scratch=tmp_path)
     ours = likeness.of(job)
     client = Client(
         a=ours, b={**ours, "numpy": "1"}, c=ConfigError("no such model"), d=OSError("it died"),
     )  # fmt: skip
-    asking = Admission(client, None, Computing(job))
-    assert asking.of(["a", "b", "c", "d"]) == ["a"]
+    asking = Admission(client, None, job)
+    assert admitted(asking, "a", "b", "c", "d") == ["a"]
     numpy, model = asking.refused(["a", "b", "c", "d"])
     assert numpy.startswith("b: it would compute other data, because it has other numpy 1 (here ")
     assert numpy.endswith("install there what is here, or set cluster.mixed: true")
     assert model == "c: it could not report its code and libraries: no such model"
     assert mixed.recorded(job.out) == []
 
-    let = Admission(client, None, Computing(job, mixed=True))
-    assert let.of(["a", "b", "c", "d"]) == ["a", "b"]
+    let = Admission(client, None, job, mixed=True)
+    assert admitted(let, "a", "b", "c", "d") == ["a", "b"]
     assert mixed.recorded(job.out) == [f"numpy 1 (here {ours['numpy']})"]
 
     # What it stores would never be found: its recipes are other ones.
     weights = Client(a=ours, b={**ours, likeness.WEIGHTS: "other"})
-    let = Admission(weights, None, Computing(job, mixed=True))
-    assert let.of(["a", "b"]) == ["a"]
+    let = Admission(weights, None, job, mixed=True)
+    assert admitted(let, "a", "b") == ["a"]
     (told,) = let.refused(["a", "b"])
     assert told.startswith("b: this run would not find its results, because it has other")
     assert "weights" not in str(mixed.recorded(job.out))

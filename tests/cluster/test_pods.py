@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
-from uttermill.flows.cluster import cluster
+from uttermill.flows.cluster import upkeep
 
 OURS = "uttermill-a-default-worker-1"
 
@@ -89,7 +89,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadingHT
 
 
 def test_warnings_about_our_pods_are_the_word_of_the_queue(api: ThreadingHTTPServer) -> None:
-    assert cluster.word_of_pods(KubeCluster()) == (
+    assert upkeep.word_of_pods(KubeCluster()) == (
         "Kubernetes: FailedCreate: pods are forbidden: exceeded quota: corpus, used: pods=9; "
         f"FailedScheduling: {NO_ROOM}"
     )
@@ -98,8 +98,8 @@ def test_warnings_about_our_pods_are_the_word_of_the_queue(api: ThreadingHTTPSer
 def test_an_api_that_does_not_answer_has_no_word(api: ThreadingHTTPServer) -> None:
     api.shutdown()
     api.server_close()
-    assert cluster.word_of_pods(KubeCluster()) == ""
+    assert upkeep.word_of_pods(KubeCluster()) == ""
 
 
 def test_clusters_of_other_classes_are_not_asked() -> None:
-    assert cluster.word_of_pods(object()) == ""
+    assert upkeep.word_of_pods(object()) == ""

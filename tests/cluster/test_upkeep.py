@@ -15,9 +15,9 @@ import pytest
 
 from tests.faults.command import Site, soon
 from tests.helpers import corpus, tiers
-from uttermill.flows.cluster import upkeep, worker_list
+from uttermill.flows.cluster import upkeep, workers
+from uttermill.flows.cluster.calls import Dispatcher
 from uttermill.flows.cluster.cluster import Cluster
-from uttermill.flows.cluster.dispatcher import Dispatcher
 from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.flows.cluster.upkeep import QueuedJob
 from uttermill.flows.cluster.worker_counts import CPU
@@ -31,7 +31,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep, "CHECK_S", 0.2)
     monkeypatch.setattr(upkeep, "AGAIN_S", 0.5)
     monkeypatch.setattr(upkeep, "IDLE_S", 1.0)
-    monkeypatch.setattr(worker_list, "FIRST_S", 0.7)
+    monkeypatch.setattr(workers, "FIRST_S", 0.7)
 
 
 @pytest.fixture

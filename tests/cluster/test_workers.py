@@ -1,148 +1,148 @@
-"""Which workers a scheduler has: as of its last event, with few requests to it."""
+"""Which workers a scheduler has, read with few requests to it."""
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable
+from importlib.metadata import version
+from pkgutil import resolve_name
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from uttermill.flows.cluster import worker_list
-from uttermill.flows.cluster import worker_list as placements
+from uttermill.flows.cluster import workers
 from uttermill.flows.cluster.worker_counts import CPU, GPU
-from uttermill.flows.cluster.worker_list import Placement, SchedulerElsewhere, SchedulerHere
+from uttermill.flows.cluster.workers import Admission, Workers
+from uttermill.tasks.base.errors import RunError
 
 
 class Client:
-    """Stands for `distributed.Client`: counts requests, and lets a test send events."""
-
-    def __init__(self, **resources: dict[str, float]) -> None:
-        self.workers = dict(resources)
-        self.requests = 0
-        self.during: Callable[[], object] = lambda: None
-        self._handler: Any = None
-
-    def subscribe_topic(self, topic: str, handler: Any) -> None:
-        assert topic == "all"
-        self._handler = handler
-
-    def unsubscribe_topic(self, topic: str) -> None:
-        self._handler = None
+    """Stands for `distributed.Client`: counts requests."""
 
     status = "running"
 
-    def scheduler_info(self) -> dict[str, Any]:
+    def __init__(self, **resources: dict[str, float]) -> None:
+        self.workers = {name: state(held) for name, held in resources.items()}
+        self.requests, self.readings = 0, 0
+        self.scheduler = SimpleNamespace(ncores_running=self.running)
+
+    def sync(self, request: Callable[[], Any]) -> Any:
         self.requests += 1
-        found = {
-            name: {"resources": held, "status": "running"} for name, held in self.workers.items()
-        }
-        self.during()
-        return {"workers": found}
+        return request()
 
-    def joins(self, name: str, **resources: float) -> None:
-        self.workers[name] = resources
-        self._handler((0.0, {"action": "add-worker", "worker": name}))
+    def running(self) -> dict[str, int]:
+        return {name: 1 for name, held in self.workers.items() if held.status.name == "running"}
 
-    def leaves(self, name: str) -> None:
-        del self.workers[name]
-        self._handler((0.0, {"action": "remove-worker", "worker": name}))
+    def run_on_scheduler(self, function: Callable[..., Any]) -> Any:
+        self.readings += 1
+        return function(dask_scheduler=self)
+
+    def run(self, function: Any, *args: Any, workers: list[str], **how: Any) -> dict[str, Any]:
+        answers = {version: version("uttermill"), resolve_name: 1.0, os.access: True}
+        return dict.fromkeys(workers, answers[function])
+
+
+def state(resources: dict[str, float], status: str = "running", calls: int = 0) -> SimpleNamespace:
+    return SimpleNamespace(
+        resources=resources, status=SimpleNamespace(name=status), processing=[None] * calls
+    )
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     now = SimpleNamespace(s=100.0)
-    monkeypatch.setattr(worker_list, "monotonic", lambda: now.s)
+    monkeypatch.setattr(workers, "monotonic", lambda: now.s)
     return now
 
 
 def test_many_questions_are_one_request(clock: SimpleNamespace) -> None:
-    client = Client(a={}, b={"GPU": 1.0})
-    view = SchedulerElsewhere(client)
+    client = Client(**{f"w{number}": {} for number in range(1000)})
+    view = Workers(client)
     for _ in range(100):
-        assert view.resources() == {"a": {}, "b": {"GPU": 1.0}}
-    assert client.requests == 1
+        assert len(view.there(CPU)) == 1000
+        assert view.restrictions(CPU) == {}
+        assert view.kinds == (CPU,)
+    assert (client.requests, client.readings) == (1, 1)
+    clock.s += workers.READ_S + 0.1
+    assert len(view.there(CPU)) == 1000
+    assert (client.requests, client.readings) == (2, 1), "the scheduler logs each reading"
+    del client.workers["w7"]
+    clock.s += workers.READ_S + 0.1
+    assert "w7" not in view.there(CPU)
+    assert (client.requests, client.readings) == (3, 2)
 
 
-def test_who_leaves_is_dropped_at_once_and_who_joins_within_a_second(
-    clock: SimpleNamespace,
-) -> None:
+def test_a_worker_that_is_known_to_have_died_is_not_counted_again(clock: SimpleNamespace) -> None:
     client = Client(a={}, b={})
-    view = SchedulerElsewhere(client)
-    assert set(view.resources()) == {"a", "b"}
-    client.leaves("a")
-    assert set(view.resources()) == {"b"}
-    assert client.requests == 1
-    for name in ("c", "d"):
-        client.joins(name)
-    assert set(view.resources()) == {"b"}, "at most one request a second"
-    clock.s += worker_list.ASK_S + 0.1
-    assert set(view.resources()) == {"b", "c", "d"}
-    assert client.requests == 2
+    view = Workers(client)
+    assert view.there(CPU) == ["a", "b"]
+    del client.workers["a"]
+    view.forget()
+    assert view.there(CPU) == ["b"]
 
 
-def test_who_leaves_during_a_request_does_not_come_back(clock: SimpleNamespace) -> None:
-    client = Client(a={}, b={})
-    client.during = lambda: client.leaves("a") if "a" in client.workers else None
-    view = SchedulerElsewhere(client)
-    assert set(view.resources()) == {"b"}
-
-
-def test_the_list_is_read_again_now_and_then_and_when_asked(clock: SimpleNamespace) -> None:
+def test_one_that_leaves_counts_as_long_as_it_has_a_call(clock: SimpleNamespace) -> None:
     client = Client(a={})
-    view = SchedulerElsewhere(client)
-    view.resources()
-    client.workers["b"] = {}  # its event was lost
-    clock.s += worker_list.REFRESH_S + 1
-    assert set(view.resources()) == {"a", "b"}
-    client.workers["c"] = {}
-    view.refresh()
-    assert set(view.resources()) == {"a", "b", "c"}
+    client.workers["b"] = state({}, "closing_gracefully", 1)
+    client.workers["c"] = state({}, "closing_gracefully")
+    view = Workers(client)
+    assert view.there(CPU) == ["a", "b"]
+    client.workers["b"].processing.clear()
+    view.forget()
+    assert view.there(CPU) == ["a"]
+
+
+def test_a_lost_scheduler_leaves_the_last_list(clock: SimpleNamespace) -> None:
+    client = Client(a={})
+    view = Workers(client)
+    assert view.there(CPU) == ["a"]
+
+    def lost(function: Any) -> Any:
+        raise OSError("it hung up")
+
+    client.sync = lost  # type: ignore[method-assign, assignment]
+    view.forget()
+    assert view.there(CPU) == ["a"]
 
 
 def test_gpu_workers_that_join_later_are_used_and_stay_known(clock: SimpleNamespace) -> None:
     client = Client(a={})
-    placement = Placement(SchedulerElsewhere(client), None, separate=None)
-    assert list(placement.kinds) == [CPU]
-    assert placement.there(CPU) == ["a"]
-    client.joins("b", GPU=1.0)
-    clock.s += worker_list.ASK_S + 0.1
-    assert list(placement.kinds) == [CPU, GPU]
-    assert (placement.there(CPU), placement.there(GPU)) == (["a"], ["b"])
-    client.leaves("b")  # it may be restarting: what needs a GPU waits for it
-    assert list(placement.kinds) == [CPU, GPU]
-    assert placement.there(GPU) == []
-    assert placement.restrictions(GPU) == {"resources": {GPU: 1}}
+    view = Workers(client, separate=None)
+    assert [*view.kinds] == [CPU]
+    assert view.there(CPU) == ["a"]
+    client.workers["b"] = state({GPU: 1.0})
+    view.forget()
+    assert [*view.kinds] == [CPU, GPU]
+    assert (view.there(CPU), view.there(GPU)) == (["a"], ["b"])
+    del client.workers["b"]  # it may be restarting: what needs a GPU waits for it
+    view.forget()
+    assert [*view.kinds] == [CPU, GPU]
+    assert view.there(GPU) == []
+    assert view.restrictions(GPU) == {"resources": {GPU: 1}}
 
 
-@pytest.mark.parametrize("here", [True, False])
-def test_a_thousand_workers_are_looked_through_when_they_change_and_not_for_each_call(
-    here: bool, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked = []
+def test_calls_are_kept_from_workers_that_were_not_admitted() -> None:
+    client = Client(a={})
+    view = Workers(client, Admission(client), separate=False)
+    view.wait(60, threading.Event())
+    assert view.restrictions(CPU) == {}
+    client.run = lambda *_, workers, **__: dict.fromkeys(workers, "9.9")  # type: ignore[method-assign]
+    client.workers["b"] = state({})
+    view.forget()
+    assert view.restrictions(CPU) == {"workers": ["a"]}
 
-    def kind(resources: dict[str, float]) -> str:
-        looked.append(resources)
-        return GPU if resources.get(GPU) else CPU
 
-    monkeypatch.setattr(placements, "_kind", kind)
-    names = [f"w{number}" for number in range(1000)]
-    states = {name: SimpleNamespace(resources={}) for name in names}
-    client = Client(**{name: {} for name in names})
-    scheduler = SimpleNamespace(workers=states, running=states)
-    placement = Placement(
-        SchedulerHere(scheduler) if here else SchedulerElsewhere(client), None, separate=None
-    )
-    for _ in range(50):
-        assert placement.kinds == (CPU,)
-        assert len(placement.there(CPU)) == 1000
-        assert placement.restrictions(CPU) == {}
-    assert len(looked) == 1000
-    if here:
-        del states["w7"]
-    else:
-        client.leaves("w7")
-    for _ in range(50):
-        assert len(placement.there(CPU)) == 999
-        assert "w7" not in placement.there(CPU)
-    assert len(looked) == 1999
+def test_who_waits_in_vain_is_told_why() -> None:
+    client = Client()
+    with pytest.raises(RunError, match=r"no worker has joined .* within 0 s .*: no room; finished"):
+        Workers(client, Admission(client)).wait(0.1, threading.Event(), lambda: "no room")
+    ended = threading.Event()
+    ended.set()
+    with pytest.raises(RunError, match="is closed"):
+        Workers(client, Admission(client)).wait(60, ended)
+    client = Client(a={})
+    client.run = lambda *_, workers, **__: dict.fromkeys(workers, "9.9")  # type: ignore[method-assign]
+    with pytest.raises(RunError, match=r"can work for this run: a: it has uttermill 9\.9"):
+        Workers(client, Admission(client)).wait(60, threading.Event())

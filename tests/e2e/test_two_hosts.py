@@ -28,7 +28,7 @@ from tests.faults.command import Ended, Site, differences, packaged, soon
 from tests.helpers import corpus
 from tests.helpers.shared_server import Server
 from tests.laws.test_names import OTHER_LOCALE
-from uttermill.flows.cluster import admission
+from uttermill.flows.cluster import workers
 from uttermill.flows.cluster.cluster import Cluster as Handle
 from uttermill.flows.cluster.settings import ClusterSettings
 
@@ -279,7 +279,7 @@ def test_a_host_that_does_not_see_out_is_refused(
     cluster: Cluster, site: Site, asr: Stub, tmp_path: Path
 ) -> None:
     if not cluster.site.real:  # the same disk for all; the answer is tested with a made-up one
-        assert "cannot write to OUT" in (admission.fault(version("uttermill"), 1.0, False) or "")
+        assert "cannot write to OUT" in (workers.fault(version("uttermill"), 1.0, False) or "")
         return
     hidden = Site(tmp_path, site.api, history="none")
     corpus.make(hidden.source, 2)

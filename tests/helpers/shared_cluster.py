@@ -19,6 +19,7 @@ from distributed import scheduler
 
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings
+from uttermill.tasks.base.environment import SAFE_PATH
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,9 +36,11 @@ def serving(
 ) -> Iterator[dict[str, Any]]:
     """Start them, with more variables of the environment; the settings `cluster` of a run that
     works there."""
+    inherited = dict(os.environ)
+    inherited.pop(SAFE_PATH, None)  # left by a nanny of this process that replaced a worker
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.helpers.shared_cluster", str(folder), str(workers)],
-        cwd=ROOT, env={**os.environ, **SELDOM, **(environment or {})}, text=True,
+        cwd=ROOT, env={**inherited, **SELDOM, **(environment or {})}, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
     with process:

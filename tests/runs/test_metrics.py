@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from distributed.scheduler import KilledWorker
 
-from uttermill.flows.cluster.dispatcher import Dispatcher
+from uttermill.flows.cluster.calls import Dispatcher
 from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.flows.run import metrics as collecting
 from uttermill.flows.run.cluster_executor import ClusterExecutor

@@ -15,7 +15,7 @@ from prefect.client.schemas.filters import ArtifactFilter, FlowRunFilter
 from prefect.runtime import flow_run
 
 from tests.helpers.shared_server import Server
-from uttermill.flows.cluster.call_queue import NotBegun
+from uttermill.flows.cluster.calls import NotBegun
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.flows.progress import Progress

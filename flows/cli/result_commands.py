@@ -66,7 +66,7 @@ def report(args: argparse.Namespace) -> Exit:
 
 
 def explore(args: argparse.Namespace) -> Exit:
-    from ..explore import serve as exploring
+    from ..explore import app as exploring
     from .show import results
 
     answered = False

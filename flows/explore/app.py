@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
+import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -17,14 +20,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ...tasks.audio import write_wav_bytes
-from ...tasks.base.errors import ConfigError
+from ...tasks.base.errors import ConfigError, MillError
 from ...tasks.base.json_types import JsonObject, JsonValue
 from ...tasks.shard_store import decision_log, hidden
 from ...tasks.storage import versions
-from . import charts, clip, export, looking, query, responses, sandbox
+from ..run import run_folder
+from . import access, charts, clip, export, looking, query, responses, sandbox
 from .access import Gate
 from .corpus import Corpus, Gone, Items
 from .loading import Column, SqlValue
+from .looking import Looking, alone
 from .responses import HANDLERS, answer, asked, parsed
 
 KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -344,3 +349,64 @@ def _within(corpus: Corpus, items: Items, decisions: Sequence[decision_log.Decis
             raise ConfigError(
                 f"the recording ends at {last:.{PLACES}f} s; end the clip there, or before"
             )
+
+
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Where the page is."""
+
+    url: str
+    port: int
+    tunnel: str  # the command that forwards the port to another machine
+    version: int
+
+
+def explore(
+    out: Path, version: int | None, against: int | None, port: int, ready: Callable[[Served], None]
+) -> None:
+    """Serve until SIGINT or SIGTERM; calls `ready` once the port is open. ConfigError if OUT holds
+    no such version, or the port is taken."""
+    with run_folder.scratch() as folder:
+        corpus = Looking(out, folder) if alone(out) else Corpus(out, folder)
+        try:
+            chosen = _checked(corpus, version)
+            if against is not None:
+                _checked(corpus, against)
+            with _listening(port) as listener:
+                token = secrets.token_urlsafe(24)
+                used = listener.getsockname()[1]
+                explorer = Explorer(corpus, against, token, folder)
+                view = f"#version={chosen}" if version is not None else ""
+                ready(
+                    Served(
+                        f"http://{HOST}:{used}/?token={token}{view}",
+                        used,
+                        f"ssh -N -L {used}:{HOST}:{used} {socket.gethostname()}",
+                        chosen,
+                    )
+                )
+                try:
+                    access.server(make(explorer), corpus.end).run([listener])
+                finally:
+                    corpus.end()
+                    explorer.close()
+        finally:
+            corpus.close()
+
+
+def _checked(corpus: Corpus, number: int | None) -> int:
+    try:
+        return corpus.number(number)
+    except MillError as error:  # a wrong number is a wrong argument here
+        raise ConfigError(str(error)) from None
+
+
+def _listening(port: int) -> socket.socket:
+    try:
+        return socket.create_server((HOST, port), backlog=64)
+    except OSError as error:
+        fault = os.strerror(error.errno or 0)
+        raise ConfigError(f"port {port} cannot be used: {fault}; give another --port") from None

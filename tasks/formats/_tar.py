@@ -1,4 +1,4 @@
-"""Writes plain USTAR tars, directly: packaging spends most of its time here.
+"""Writes plain USTAR tars.
 
 Members have mode 0644, uid and gid 0, no owner's name and mtime 0, as WeNet's: equal members give
 equal bytes, whatever the machine, the clock or Python's release.
@@ -7,9 +7,9 @@ equal bytes, whatever the machine, the clock or Python's release.
 from __future__ import annotations
 
 import hashlib
-import os
 
 from ..base.arrays import Int64s
+from ..storage.atomic import HashedFile
 from . import Output
 
 Data = bytes | memoryview
@@ -18,8 +18,6 @@ BLOCK = 512
 RECORD = 20 * BLOCK  # a tar's length is a multiple of it
 LONGEST_NAME = 100  # bytes
 LONGEST_SUFFIX = 5  # with its dot
-SMALL = 4096  # bytes; smaller parts of a member are joined before they are written
-CHUNK = 1 << 15  # bytes per write: writes of 64 KiB take Linux 1.5 times as long
 
 
 def key(utterance: str, suffix: int = LONGEST_SUFFIX) -> str:
@@ -36,84 +34,33 @@ def size_of(size: Int64s) -> Int64s:
 
 
 class Tar:
-    """Writes a tar into an output folder without copying what `add` gets, and records its digest
-    in `out.hashes` when it is complete."""
+    """Writes a tar into an output folder, and records its digest in `out.hashes` when it is
+    complete."""
 
     def __init__(self, out: Output, path: str) -> None:
-        target = out.home / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        self._path, self._hashes, self._digest = path, out.hashes, hashlib.sha256()
-        self._file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-        self._small = b""  # goes out with the next part: each write costs as much as a kilobyte
-        self._waiting: list[Data] = []
-        self._held = 0
-        self._size = 0
+        self._path, self._hashes = path, out.hashes
+        self._raw = out.create(path)
+        self._file = HashedFile(self._raw)
 
     def tell(self) -> int:
         """Where the next member begins."""
-        return self._size + self._held + len(self._small)
+        return self._file.size
 
     def add(self, name: str, *parts: Data) -> None:
         """Add a member whose data are these buffers, one after the other."""
         size = sum(map(len, parts))
-        self._small += header(name, size)
-        for part in parts:
-            if len(part) < SMALL:
-                self._small += part
-            else:
-                self._put(part)
-        self._small += _ZEROS[: -size % BLOCK]
-        if len(self._small) >= SMALL:
-            self._put(b"")
-
-    def _put(self, part: Data) -> None:
-        small, self._small = self._small, b""
-        for data in (small, part):
-            self._digest.update(data)
-            self._write(data)
-
-    def _write(self, data: Data) -> None:
-        """In whole chunks, aligned in the file: the cheapest way to write."""
-        room = CHUNK - self._held
-        if len(data) < room:
-            self._waiting.append(data)
-            self._held += len(data)
-            return
-        rest = memoryview(data)
-        self._waiting.append(rest[:room])
-        self._held = CHUNK
-        self._flush()
-        end = len(rest) - (len(rest) - room) % CHUNK
-        for start in range(room, end, CHUNK):
-            _write_all(self._file, rest[start : start + CHUNK])
-        self._size += end - room
-        self._waiting.append(rest[end:])
-        self._held = len(rest) - end
-
-    def _flush(self) -> None:
-        done = os.writev(self._file, self._waiting)
-        if done < self._held:  # a nearly full disk
-            _write_all(self._file, b"".join(self._waiting)[done:])
-        self._size += self._held
-        self._waiting, self._held = [], 0
+        for part in (header(name, size), *parts, _ZEROS[: -size % BLOCK]):
+            self._file.write(part)
 
     def __enter__(self) -> Tar:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        try:
+        with self._raw:
             if kind is None:
-                size = self._size + self._held + len(self._small) + 2 * BLOCK
-                self._put(bytes(2 * BLOCK + -size % RECORD))
-                self._flush()
-                self._hashes[self._path] = (self._digest.hexdigest(), self._size)
-        finally:
-            os.close(self._file)
-
-
-def _write_all(file: int, data: Data) -> None:
-    while (done := os.write(file, data)) < len(data):
-        data = data[done:]
+                end = 2 * BLOCK
+                self._file.write(bytes(end + -(self._file.size + end) % RECORD))
+                self._hashes[self._path] = (self._file.sha.hexdigest(), self._file.size)
 
 
 def header(name: str, size: int) -> bytes:

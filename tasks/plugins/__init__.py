@@ -1,7 +1,6 @@
 """The kinds of plug-ins: finding, loading and checking them; `contracts` defines the members of
 each."""
 
-from .complaints import complaints
 from .loading import (
     ASR,
     DIARIZERS,
@@ -20,6 +19,7 @@ from .loading import (
     annotates,
     checked,
     columns,
+    complaints,
     datasets,
     doubts,
     load,

@@ -1,8 +1,8 @@
 """Cuts the sentences of the recording's text where they are spoken: an audiobook with its book.
 
 A recogniser hears the whole recording first (`hears`); its words are matched with the text
-(`_aligned/places.py`), or the text with the scores of a CTC model (`_aligned/forced.py`), and
-each sentence that was said becomes an utterance with its own text (`_aligned/by_words.py`). Speech
+(`_aligned/by_words.py`), or the text with the scores of a CTC model (`_aligned/forced.py`), and
+each sentence that was said becomes an utterance with its own text. Speech
 that is not in the text is `unsegmented` (`not_in_text`), pauses are `non_speech`. A run of
 sentences missing from the audio becomes one utterance of no samples at that place, which is dropped
 as `not_in_audio`.

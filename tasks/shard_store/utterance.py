@@ -7,10 +7,10 @@ The object of a phase is immutable, and the next phase contains it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from .. import scoring
-from ..base.frozen import cached_property, dataclass
 from ..base.schema import (
     AnyRow,
     EnhancedRow,

@@ -97,7 +97,7 @@ class Objects:
 
     def read(self, path: Path) -> bytes:
         with asking(path) as (files, key):
-            return files.cat_file(key)
+            return bytes(files.cat_file(key))
 
     def read_all(self, folder: Path) -> dict[str, bytes]:
         with asking(folder) as (files, key):

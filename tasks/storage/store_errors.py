@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 from ..base.errors import RunError
 from . import redirects
@@ -116,62 +116,17 @@ def under(files: FileSystem, key: str) -> dict[str, ObjectState]:
     }
 
 
-# The part of fsspec's file systems that we use; fsspec has no types.
-
 #: A listing's entry: `name`, `size`, `type` (`file` or `directory`), and whatever else the store
 #: returns.
 Entry: TypeAlias = Mapping[str, Any]
-
-
-class FileSystem(Protocol):
-    """`fsspec.AbstractFileSystem`; keys have no scheme. Wrap calls in `store_errors`."""
-
-    protocol: str | tuple[str, ...]
-
-    def info(self, path: str) -> Entry: ...
-
-    def metadata(self, path: str) -> Mapping[str, str]:
-        """s3fs only: the metadata stored with the object."""
-
-    def ls(self, path: str, detail: bool) -> list[Entry]: ...
-
-    def find(self, path: str, detail: bool) -> dict[str, Entry]: ...
-
-    def glob(self, path: str, detail: bool) -> dict[str, Entry]: ...
-
-    def open(self, path: str, mode: str, block_size: int, cache_type: str) -> BinaryIO: ...
-
-    def cat(self, path: list[str]) -> dict[str, bytes]: ...
-
-    def cat_file(self, path: str, start: int | None = None, end: int | None = None) -> bytes: ...
-
-    def cat_ranges(
-        self, paths: list[str], starts: list[int], ends: list[int], on_error: str
-    ) -> list[bytes | Exception]: ...
-
-    def get_file(self, rpath: str, lpath: str) -> None: ...
-
-    def put_file(self, lpath: str, rpath: str, mode: str, **about: Mapping[str, str]) -> None: ...
-
-    def pipe_file(self, path: str, value: bytes, mode: str) -> None: ...
-
-    def cp_file(self, path1: str, path2: str) -> None: ...
-
-    def rm(self, path: list[str]) -> None: ...
-
-    def rm_file(self, path: str) -> None: ...
-
-
-class _Remote(Protocol):
-    """universal-pathlib's `UPath`."""
-
-    fs: FileSystem
-    path: str
+#: `fsspec.AbstractFileSystem`, which has no types; keys have no scheme. Wrap calls in
+#: `store_errors`.
+FileSystem: TypeAlias = Any
 
 
 def files_in(path: Path) -> tuple[FileSystem, str]:
     """fsspec's file system of a remote place, and the key in it."""
-    remote = cast(_Remote, path)
+    remote: Any = path  # universal-pathlib's `UPath`
     return remote.fs, str(remote.path).rstrip("/")
 
 

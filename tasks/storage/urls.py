@@ -209,8 +209,8 @@ def streamed(text: str, opener: regular.Opener = regular.read) -> BinaryIO:
     files, key = files_of(text)
     with store_errors(text):
         file = files.open(key, "rb", block_size=1 << 20, cache_type="readahead")
-    file.read = store_errors(text)(file.read)  # type: ignore[method-assign]  # each read is a request
-    return file
+    file.read = store_errors(text)(file.read)  # each read is a request
+    return cast(BinaryIO, file)
 
 
 BLOCK = 1 << 16  # bytes of a list read at once

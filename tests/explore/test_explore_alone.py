@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from tests.explore.test_explore import HOST, TOKEN, get, out, whole
 from tests.helpers import hostile
 from uttermill.flows.cli import main
-from uttermill.flows.explore import app, serve
+from uttermill.flows.explore import app
 from uttermill.flows.explore.looking import Looking, alone
 from uttermill.tasks.storage import versions
 
@@ -105,7 +105,7 @@ def test_what_a_folder_is(out: Path, tmp_path: Path) -> None:
 
 def test_a_version_in_its_out_stands_for_both(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[tuple[Path, int | None]] = []
-    monkeypatch.setattr(serve, "explore", lambda place, number, *_: shown.append((place, number)))
+    monkeypatch.setattr(app, "explore", lambda place, number, *_: shown.append((place, number)))
     for place in (out, out / "datasets" / "v0001", out / "datasets" / "latest"):
         main(["explore", str(place)])
     assert shown == [(out, None), (out, 1), (out, 1)]

@@ -473,7 +473,7 @@ def test_ids_and_texts_of_all_formats_agree(made: Path) -> None:
     assert len({tuple(found) for found in clips.values()}) == 1
 
 
-@pytest.mark.parametrize("length", [0, 1, 511, 512, 513, _tar.CHUNK, 3 * _tar.CHUNK + 7])
+@pytest.mark.parametrize("length", [0, 1, 511, 512, 513, 1 << 15, 100_000])
 def test_tars_are_those_of_python(tmp_path: Path, length: int) -> None:
     """To the byte, and both readers find the same."""
     members = {"a.txt": b"text", "x" * 96 + ".wav": bytes(range(256)) * 4, "z.bin": b"z" * length}

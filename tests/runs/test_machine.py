@@ -21,7 +21,7 @@ import pytest
 from tests.helpers import corpus, tiers
 from uttermill.flows import cli, machine
 from uttermill.flows.run import metrics, report, run_folder
-from uttermill.flows.server import login, process, server
+from uttermill.flows.server import login, server
 from uttermill.tasks.accounting import metrics as stored_metrics
 from uttermill.tasks.base import environment
 from uttermill.tasks.base.errors import RunError
@@ -171,19 +171,19 @@ ERROR:    Application startup failed. Exiting.
     ],
 )
 def test_the_cause_stands_amid_the_traceback(error: str, sentence: str) -> None:
-    said = process.cause_told(SAID.format(error)) or ""
+    said = server.cause_told(SAID.format(error)) or ""
     assert sentence in said
     assert "\n" not in said
-    assert process.is_lasting(SAID.format(error))
+    assert server.is_lasting(SAID.format(error))
 
 
 def test_other_causes_are_told_as_they_are() -> None:
     locked = SAID.format("OperationalError: database is locked")
-    assert not process.is_lasting(locked)  # another process's, for a while
-    assert process.cause_told(locked) == "sqlalchemy.exc.OperationalError: database is locked"
-    assert process.cause_told("INFO: up\nsomething odd\n") == "something odd"
-    assert process.cause_told("listening; Permission denied once\nbye\n") == "bye"
-    assert process.cause_told(" \n") is None
+    assert not server.is_lasting(locked)  # another process's, for a while
+    assert server.cause_told(locked) == "sqlalchemy.exc.OperationalError: database is locked"
+    assert server.cause_told("INFO: up\nsomething odd\n") == "something odd"
+    assert server.cause_told("listening; Permission denied once\nbye\n") == "bye"
+    assert server.cause_told(" \n") is None
 
 
 def test_a_server_of_another_kind_speaks_for_its_disk(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,7 @@ def test_a_server_of_another_kind_speaks_for_its_disk(monkeypatch: pytest.Monkey
 
     url = "postgresql+asyncpg://user:secret@host/prefect"
     with temporary_settings({PREFECT_API_DATABASE_CONNECTION_URL: url}):
-        said = process.cause_told("asyncpg.DiskFullError: No space left on device\n")
+        said = server.cause_told("asyncpg.DiskFullError: No space left on device\n")
     assert said == "asyncpg.DiskFullError: No space left on device"
 
 

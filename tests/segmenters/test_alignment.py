@@ -25,7 +25,7 @@ from uttermill.tasks.insight.estimating import what_if
 from uttermill.tasks.plugins.contracts.segmenters import RecordingTranscript
 from uttermill.tasks.recording import Locator, TimedWord
 from uttermill.tasks.segmenters import aligned
-from uttermill.tasks.segmenters._aligned import by_words, pauses, places
+from uttermill.tasks.segmenters._aligned import by_words, pauses
 from uttermill.tasks.settings import Plugin, Source
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import recipe
@@ -49,22 +49,22 @@ def book(count: int, seed: int = 0) -> Words:
     st.lists(st.sampled_from("abcdef"), max_size=40),
 )
 def test_pairs_ascend_in_both(text: Words, heard: Words) -> None:
-    found = places.pairs(text, heard)
+    found = by_words.pairs(text, heard)
     assert all(a < c and b < d for (a, b), (c, d) in pairwise(found))
     assert all(n < len(text) and m < len(heard) for n, m in found)
-    same = places.pairs(text, text)
+    same = by_words.pairs(text, text)
     assert same == [(n, n) for n in range(len(text))]
 
 
-@pytest.mark.parametrize("cells", [places.MOST_CELLS, 4_000_000])
+@pytest.mark.parametrize("cells", [by_words.MOST_CELLS, 4_000_000])
 def test_what_only_one_of_them_has_is_passed_over(
     monkeypatch: pytest.MonkeyPatch, cells: int
 ) -> None:
     """By edits alone, and between anchors."""
-    monkeypatch.setattr(places, "MOST_CELLS", cells)
+    monkeypatch.setattr(by_words, "MOST_CELLS", cells)
     text = book(20_000)
     heard = text[:7000] + book(900, 1) + text[8000:]
-    found = dict(places.pairs(text, heard))
+    found = dict(by_words.pairs(text, heard))
     right = sum(
         found.get(n) == (n if n < 7000 else n - 100) for n in [*range(7000), *range(8000, 20_000)]
     )
@@ -73,14 +73,14 @@ def test_what_only_one_of_them_has_is_passed_over(
 
 def test_texts_that_have_nothing_in_common_are_left_alone() -> None:
     one, other = [f"a{n}" for n in range(5000)], [f"b{n}" for n in range(5000)]
-    assert places.pairs(one, other) == []
+    assert by_words.pairs(one, other) == []
 
 
 def test_a_lost_sentence_does_not_take_the_place_of_one_that_was_said() -> None:
     """One is only heard, one is in both, one is only written: fewest edits alone would set the
     first against the second, and that against the third."""
     first, both, third = ([f"{c}{n}" for n in range(20)] for c in "abc")
-    found = dict(places.pairs([*both, *third], [*first, *both]))
+    found = dict(by_words.pairs([*both, *third], [*first, *both]))
     assert [found[n] for n in range(20)] == [*range(20, 40)]
 
 
@@ -98,7 +98,7 @@ def test_a_text_that_repeats_itself_is_matched_in_order() -> None:
                 heard += [w if chance.random() > 0.1 else "x" for w in verse[at : at + 20]]
             if drawn < 0.95:
                 text += verse[at : at + 20]
-    found = dict(places.pairs(text, heard))
+    found = dict(by_words.pairs(text, heard))
     right = sum(found.get(n) == m for n, m in place.items())
     assert right / len(place) > 0.95
 
@@ -164,7 +164,7 @@ def test_a_sentence_whose_end_was_not_heard_is_doubtful() -> None:
     said = [s.rstrip(".") for s in ENGLISH[:6]]
     said[2] = " ".join(said[2].split()[:-1])
     found = by_words.spoken(" ".join(ENGLISH[:6]), timed(said)[0])
-    assert [s.match <= places.DOUBTFUL for s in found] == [n == 2 for n in range(6)]
+    assert [s.match <= by_words.DOUBTFUL for s in found] == [n == 2 for n in range(6)]
 
 
 def test_a_long_sentence_is_divided_at_a_clause_far_from_even() -> None:
@@ -206,7 +206,7 @@ def test_no_word_is_taken_from_beyond_a_pause(monkeypatch: pytest.MonkeyPatch) -
     said = ["bananas and apples grow on other planets Nathan", "egyptian background of the bondage"]
     heard, speech = timed(said)
     found = by_words.spoken(text, heard)
-    assert found[1].match <= places.DOUBTFUL
+    assert found[1].match <= by_words.DOUBTFUL
     assert found[1].span
     assert found[1].span[0] >= speech[0][1]
     monkeypatch.setattr(pauses, "FAR", 10.0)
@@ -249,13 +249,13 @@ def test_a_part_of_a_longer_sentence_is_doubtful(said: list[str], sure: bool) ->
     """Beside it somebody goes on speaking, and not the sentence before or behind it."""
     heard, _ = timed(said)
     found = by_words.spoken("This comes first. Lobster Newberg salad. That comes last.", heard)
-    assert [s.match for s in found[1:]] == [1.0 if sure else places.DOUBTFUL, 1.0]
+    assert [s.match for s in found[1:]] == [1.0 if sure else by_words.DOUBTFUL, 1.0]
 
 
 def test_a_sentence_does_not_take_the_first_words_of_the_next() -> None:
     heard, _ = timed(["This comes first", "But by printers in many cities"])
     found = by_words.spoken("This comes first. But by. But by printers in many cities.", heard)
-    assert found[1].match <= places.DOUBTFUL
+    assert found[1].match <= by_words.DOUBTFUL
     assert found[0].match == 1.0
 
 
@@ -263,9 +263,9 @@ def test_words_said_twice_are_those_beside_what_goes_on() -> None:
     """The longest common subsequence may begin with words of what is only heard."""
     said = ["the forms that they had of one", "the forms of printed letters should be beautiful"]
     text = said[1].split()
-    found = dict(places.pairs(text, " ".join(said).split()))
+    found = dict(by_words.pairs(text, " ".join(said).split()))
     assert [found[n] for n in range(8)] == [*range(7, 15)]
-    ends = dict(places.pairs(text, f"{said[1]} and so were letters beautiful".split()))
+    ends = dict(by_words.pairs(text, f"{said[1]} and so were letters beautiful".split()))
     assert [ends[n] for n in range(8)] == [*range(8)]
 
 
@@ -305,9 +305,9 @@ def test_words_set_in_the_place_of_lost_ones_are_doubtful(lost: bool) -> None:
     found = by_words.spoken(
         "Our duty as we understand it Lincoln. The Egyptian background came.", heard
     )
-    assert [s.match for s in found] == [places.DOUBTFUL if lost else 1.0] * 2
+    assert [s.match for s in found] == [by_words.DOUBTFUL if lost else 1.0] * 2
     alone = by_words.spoken("The Egyptian background came.", heard)
-    assert (alone[0].match <= places.DOUBTFUL) == lost, "the second word holds the pause"
+    assert (alone[0].match <= by_words.DOUBTFUL) == lost, "the second word holds the pause"
 
 
 def recorded(folder: Path) -> tuple[Path, list[str]]:

@@ -33,7 +33,7 @@ from uttermill.tasks.insight.report import page
 from uttermill.tasks.publish.upkeep import verify
 from uttermill.tasks.recording.turns import Turn, Voices
 from uttermill.tasks.segmenters import Segmenter, Span, dialogue
-from uttermill.tasks.segmenters._window_cuts import Lengths, Pause, WindowCuts
+from uttermill.tasks.segmenters.dialogue import Lengths, Pause, WindowCuts
 from uttermill.tasks.settings import Plugin, Source
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import recipe

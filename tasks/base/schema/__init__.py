@@ -1,6 +1,10 @@
 """Every column of every table: name, type, unit and meaning. `uttermill schema` prints them."""
 
-from .columns import about, published
+from __future__ import annotations
+
+import pyarrow as pa
+
+from .columns import about, arrow_type, published, schema_of
 from .rows import (
     AnyRow,
     AudioRow,
@@ -16,6 +20,7 @@ from .rows import (
     MetricRow,
     Published,
     RecordingRow,
+    ReferenceWordsRow,
     SegmentRow,
     SpeakerRow,
     SplitRow,
@@ -25,24 +30,35 @@ from .rows import (
     UtteranceRow,
     WordRow,
 )
-from .tables import (
-    AUDIO,
-    CLIP_TURN,
-    CUTS,
-    DATASET_FILE,
-    ENHANCED,
-    LABELLED_TURN,
-    LABELS,
-    LEDGER,
-    LEDGER_FILE,
-    METRICS,
-    RECORDINGS,
-    REFERENCE_WORDS,
-    ROWS,
-    SPEAKERS,
-    SPLITS,
-    TABLES,
-    TRANSCRIPTS,
-    UTTERANCES,
-    UTTERANCES_FILE,
-)
+
+#: The type of a row of each table.
+ROWS: dict[str, type] = {
+    "recordings": RecordingRow,
+    "cuts": CutRow,
+    "audio": EnhancedRow,
+    "transcripts": TranscriptRow,
+    "ledger": LedgerRow,
+    "utterances": UtteranceRow,
+    "splits": SplitRow,
+    "speakers": SpeakerRow,
+    "metrics": MetricRow,
+}
+TABLES: dict[str, pa.Schema] = {name: schema_of(row) for name, row in ROWS.items()}
+
+RECORDINGS, CUTS, TRANSCRIPTS = TABLES["recordings"], TABLES["cuts"], TABLES["transcripts"]
+#: Rows of PCM, and the same where there is enhanced PCM.
+AUDIO, ENHANCED = schema_of(AudioRow), TABLES["audio"]
+LEDGER, UTTERANCES = TABLES["ledger"], TABLES["utterances"]
+SPLITS, SPEAKERS, METRICS = TABLES["splits"], TABLES["speakers"], TABLES["metrics"]
+
+#: Columns of UTTERANCES where sources' texts are aligned with the audio.
+REFERENCE_WORDS = tuple(schema_of(ReferenceWordsRow))
+#: Labels by name; who speaks in a recording, and in a clip that holds several.
+LABELS = arrow_type(LabelPairs)
+TURN, CLIP_TURN = arrow_type(TurnRow), arrow_type(ClipTurnRow)
+LABELLED_TURN = arrow_type(LabelledTurnRow)
+
+#: Describes a version and names its files. Written last: a version exists once this file does.
+DATASET_FILE = "dataset.json"
+#: The tables of a version, each one file.
+UTTERANCES_FILE, LEDGER_FILE = "utterances.parquet", "ledger.parquet"

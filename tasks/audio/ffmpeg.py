@@ -6,7 +6,7 @@ FFmpeg never gets a path or a name, and cannot open other files: it judges by co
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -27,7 +27,7 @@ from ..recording.faults import Fault
 from ..recording.tracks import NOT_READ
 from . import layouts
 from .blocks import energy
-from .damage import adts, matroska
+from .damage import adts, edits, matroska
 from .damage.flac_md5 import STREAMINFO, Md5, flac_info, info_in
 from .damage.mp3 import has_frame_count
 from .damage.ogg_pages import NO_LEAPS, PAUSE_BYTES
@@ -65,6 +65,14 @@ _REPORT_WRONG = "crccheck+bitstream+buffer"
 
 #: A container may overstate its length by this much, s.
 _LATE = {"asf": 1.0, "nut": 0.1}
+#: Containers that give times to several streams: the audio of a film may begin after its picture.
+_WITH_TIMES = {
+    *("mov", "matroska", "mpegts", "mpeg", "flv", "avi", "asf", "nut", "ogg", "wtv", "mxf"),
+}
+#: Of these, time 0 is that of the container; it begins later only where it was cut from a live
+#: stream. Players count others from their earliest stream.
+_FROM_ZERO, _OWN_CLOCK = {"mov", "matroska"}, 60.0  # s
+_SHIFTED, _NOTED = 0.0015, 0.5  # s from which a start is one, and is noted
 _SILENT = 1e-6  # power, -60 dBFS: after a quieter frame a sender may pause
 _GSM_FRAME, _GSM_LEAST, _GSM_LOOKED = 33, 4, 64  # bytes; fewest and most frames looked at
 _FLAC_FRAME = 4608  # most samples of a frame in the streamable subset; nearly all use it
@@ -72,6 +80,9 @@ _FLAC_FRAME = 4608  # most samples of a frame in the streamable subset; nearly a
 # FFmpeg's messages become faults, or are irrelevant.
 logging.getLogger("libav").addHandler(logging.NullHandler())
 logging.getLogger("libav").propagate = False
+
+
+Frames = Iterator[tuple[av.AudioFrame | None, Gap]]
 
 
 class FFmpeg(Decoder):
@@ -108,6 +119,8 @@ class FFmpeg(Decoder):
             self._counts_frames = self._name == "mp3" and has_frame_count(file)
             self._packets = Packets(self._container, stream, self._name, break_after)
             self._frames = self._packets.frames()
+            if self._name == "mov" and (empty := edits.empty_edits(file, size, track or 0)):
+                self._frames = _outside(self._frames, empty)
             self._first, gap = next(self._frames)
             if self._first is None and gap.packets:
                 what = f"none of its packets can be decoded: {gap.words}; {AGAIN}"
@@ -115,8 +128,11 @@ class FFmpeg(Decoder):
             if not gap.packets and not self._checked:
                 gap.messages.clear()  # messages about the header, not about samples
             header = header_of(self._name, stream, self._first, size, custom)
-            count = len(self._container.streams.audio)
-            self.header = replace(header, track=track or 0, tracks=count)
+            count, start = len(self._container.streams.audio), self._start()
+            self.header = replace(header, track=track or 0, tracks=count, start=start)
+            if abs(start) >= _NOTED:
+                side = "after" if start > 0 else "before"
+                self.notes.append(f"its audio begins {abs(start):.3f} s {side} its time 0")
             # With a picture, the stated length is that of the longer of both.
             alone = len(self._container.streams) == 1
             self._unended = self._name == "nut" and told_end(file, size, "nut") is None
@@ -137,6 +153,15 @@ class FFmpeg(Decoder):
             expected=0.0 if early else None,  # the first frame did not decode
         )
         self.faults: list[Fault] = self._timeline.faults
+
+    def _start(self) -> float:
+        """When the first sample is heard, s, by a player's clock."""
+        if self._first is None or self._first.time is None or self._name not in _WITH_TIMES:
+            return 0.0
+        begun = (self._container.start_time or 0) / av.time_base  # of its earliest stream
+        zero = 0.0 if self._name in _FROM_ZERO and begun < _OWN_CLOCK else begun
+        start = round(self._first.time - zero, 6)
+        return start if abs(start) > _SHIFTED else 0.0
 
     def _stated_frames(self) -> int | None:
         """The length in samples by the header of an ASF, or by the index of a NUT, which holds the
@@ -257,6 +282,18 @@ class FFmpeg(Decoder):
 
     def close(self) -> None:
         self._container.close()
+
+
+def _outside(frames: Frames, empty: Sequence[edits.Span]) -> Frames:
+    """The frames, without those in empty edits."""
+    for frame, gap in frames:
+        middle = (
+            None
+            if frame is None or frame.time is None
+            else (frame.time + frame.samples / frame.sample_rate / 2)
+        )
+        if middle is None or not any(start <= middle < end for start, end in empty):
+            yield frame, gap
 
 
 # --- opening ---

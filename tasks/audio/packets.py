@@ -216,13 +216,19 @@ _ROUNDING = {
     "mpegts": 0.010,
     "asf": 0.1,
     "nut": 0.010,
+    "mpeg": 0.050,
+    "wtv": 0.050,
 }
 #: Containers whose timestamps may come from a recorder's clock, and jitter by up to half a frame.
-#: Unless listed above, they count only where FFmpeg reported an error, to measure what is missing.
+#: Unless listed above, they count once they run ahead by _HOLE; where FFmpeg reported an error, at
+#: once.
 _CLOCKED = {"mov", "flv", "asf"}
+_HOLE = 0.1  # s
+#: How fast a recorder's clock may run: what it gains is no hole.
+_DRIFT = 0.0025
 #: In these, a time that jumps back, or ahead by more than _SPLICE, is a splice, as in `ffmpeg`
-#: (-dts_delta_threshold).
-_SPLICED, _SPLICE = {"mpegts", "asf"}, 10.0  # s
+#: (-dts_delta_threshold), which allows 10 s; a receiver may lose more.
+_SPLICED, _SPLICE = {"mpegts", "asf", "mpeg", "wtv", "flv"}, 600.0  # s
 #: Most silence filled into one recording, s: damaged timestamps could ask for years.
 MOST_FILLED = 3600.0
 MOST_PAUSED = 86_400.0  # most s of pauses in one recording
@@ -253,6 +259,7 @@ class Timeline:
     changed: bool = False  # a part has another rate or other channels
     guessed: bool = False  # the length of a hole was estimated
     rejected: bool = False  # the decoder rejected packets
+    late: float = 0.0  # samples by which a recorder's times run ahead
 
     def missing_before(self, frame: av.AudioFrame) -> int | None:
         """Samples missing before a frame by its timestamp, at least 0; None if it has no
@@ -273,8 +280,10 @@ class Timeline:
         self.expected = now + frame.samples
         # A FLAC frame holds its number; that gives a time only if the header states the right frame
         # size.
-        sure = complained or (self.name in _ROUNDING and self.name != "flac")
+        sure = complained or self.name != "flac"
         ahead = 0.0 if expected is None or not sure else now - expected
+        if self.name in _CLOCKED and self.name not in _ROUNDING and not complained:
+            ahead = self._lost_packets(ahead, frame)
         if self.name in _SPLICED and not complained and not 0 < ahead < _SPLICE * frame.sample_rate:
             ahead = 0.0
         slack = max(_ROUNDING.get(self.name, 0.0) * frame.sample_rate, 2.0)
@@ -284,6 +293,17 @@ class Timeline:
             what = "its timestamps go backwards"
             self.faults.append(Fault(self.position, self.position, what, shifts=True))
         return round(ahead) if ahead > slack else 0
+
+    def _lost_packets(self, ahead: float, frame: av.AudioFrame) -> float:
+        """Samples to fill before a frame that is `ahead` of the one before by a recorder's clock:
+        0 until lost packets add up to a hole."""
+        hole, drift = _HOLE * frame.sample_rate, _DRIFT * frame.samples
+        late = max(self.late + ahead, -hole)
+        self.late = late - min(max(late, -drift), drift)
+        if self.late < hole:
+            return 0.0
+        self.late = 0.0
+        return late
 
     def add(self, frame: av.AudioFrame, gap: Gap, now: int, filled: bool) -> None:
         """Record a frame that starts at sample `now`, and its faults; `filled`: a hole before it

@@ -36,6 +36,7 @@ class Header:
     track: int = 0  # of the file's audio tracks, from 0
     tracks: int = 1
     picked: Channels | None = None  # channels of the file in use; None: all
+    start: float = 0.0  # time of the first sample where players count from 0, s
 
 
 @dataclass(frozen=True, slots=True)

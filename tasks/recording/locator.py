@@ -106,7 +106,9 @@ class Recording:
     `source_path` is the original path for people (an absolute path, or `archive.tar!member`).
     `guard` changes whenever the bytes may have changed (`recording.guard`). `error` is (code,
     detail) if the listing already shows that the recording is unusable: a missing file, a Kaldi
-    pipe. `length`: use only this many seconds from its start; None: all of it.
+    pipe. `length`: use only this many seconds from its start; None: all of it. `film_time`: the
+    times of its segments are those of the container, in which its first sample may come late; else
+    they count from that sample.
     """
 
     path: str
@@ -122,6 +124,7 @@ class Recording:
     error: tuple[str, str] | None = None
     length: float | None = None
     labels: Labels = ()
+    film_time: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,8 @@ def no_samples(segment: Segment, cut: Cut) -> str:
     """A text that says why a source's segment contains no decoded sample."""
     end = "the end" if segment.end is None else f"{segment.end:.9g} s"
     length = cut.decoded / cut.rate
+    if segment.end == 0.0:
+        return "it ends before the recording's audio begins"
     if segment.start < length:
         return f"{segment.start:.9g} s to {end} is shorter than a sample"
     return f"{segment.start:.9g} s to {end} is beyond the recording's end, at {length:.2f} s"
@@ -145,7 +147,8 @@ def segments_of(recording: RecordingRow) -> tuple[Segment, ...] | None:
     counts as whole; otherwise it is a single span with the recording's text, speaker and language.
     """
     if (given := recording["segments"]) is not None:
-        return tuple(map(_segment, given))
+        late = (recording.get("start_seconds") or 0.0) if recording.get("film_time") else 0.0
+        return tuple(_segment(segment, late) for segment in given)
     length, header = recording.get("length"), recording.get("header_seconds")
     if length is None or (header is not None and abs(length - header) <= MOST_BEYOND):
         return None
@@ -170,12 +173,22 @@ def speakers_of(recording: RecordingRow) -> tuple[Segment, ...] | None:
     return tuple(Segment(t["start"], t["end"], speaker=t["speaker"]) for t in turns)
 
 
-def _segment(stored: SegmentRow) -> Segment:
-    words = stored.get("words")
-    timed = tuple(TimedWord(**word) for word in words) if words else None
+def _segment(stored: SegmentRow, late: float) -> Segment:
+    """A segment in the recording's time, which begins `late` seconds into that of the segment. What
+    lies before the first sample has no length, and fails as one beyond the last does."""
+
+    def moved(seconds: float) -> float:
+        return max(round(seconds - late, 6), 0.0) if late else seconds
+
+    words, end = stored.get("words"), stored["end"]
+    timed = None
+    if words:
+        timed = tuple(
+            TimedWord(word["word"], moved(word["start"]), moved(word["end"])) for word in words
+        )
     return Segment(
-        stored["start"],
-        stored["end"],
+        moved(stored["start"]),
+        None if end is None else moved(end),
         stored["source_id"],
         stored["text"],
         stored["speaker"],

@@ -22,7 +22,7 @@ from .. import storage
 from ..base.errors import ConfigError
 from ..base.logs import log
 
-LAYOUT = 1
+LAYOUT = 2
 NAME = "manifests/layout"
 STAGES = ("shard", "filter", "resample", "transcribe")
 SHARD = re.compile(r"shard-\d{6,}")

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.helpers import corpus
+from tests.helpers import corpus, films
 from tests.helpers.s3_server import BUCKET, S3
 from uttermill.flows.cluster.spawning import environment
 from uttermill.tasks import pipeline, shard
@@ -315,3 +315,22 @@ def test_texts_of_two_kinds_are_told(
     (tmp_path / "scratch").mkdir()
     stated = shard.survey(job, Index(job.out), tmp_path / "scratch").stated
     assert any("package.text_form=normalised" in sentence for sentence in stated) is told
+
+
+def test_subtitles_count_from_the_film_s_start_and_other_times_from_the_audio_s(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "in"
+    home.mkdir()
+    for name in ("a", "b"):
+        films.made(home / f"{name}.mkv", late=3.0)
+    cues = ((0.5, 1.5, "too early"), (4.0, 6.0, "some words"))
+    lines = [f"00:00:{a:06.3f} --> 00:00:{b:06.3f}\n{text}\n\n" for a, b, text in cues]
+    (home / "a.srt").write_text("".join(lines))
+    (home / "b.txt").write_text("1.0\t3.0\tsome words\n")
+    published, _ = corpus.run(corpus.job(tmp_path, sources=source(home), filter=AUTO))
+    rows = utterances(published)
+    assert [(r["start"], r["end"], r["text"]) for r in rows] == [(1.0, 3.0, "some words")] * 2
+    assert [r["start_seconds"] for r in rows] == [4.0, 4.0]
+    reasons = published.summary["reasons"]
+    assert reasons["filter.segment_outside_audio"]["items"] == 1

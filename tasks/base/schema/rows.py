@@ -87,6 +87,9 @@ class RecordingRow(TypedDict):
     header_rate: NotRequired[Annotated[int | None, "sample rate by header", "Hz"]]
     header_channels: NotRequired[Annotated[int | None, "channels by header"]]
     header_seconds: NotRequired[Annotated[float | None, "duration by header; never summed", "s"]]
+    start_seconds: NotRequired[
+        Annotated[float | None, "time of its first sample in its container; null: 0", "s"]
+    ]
     format: NotRequired[Annotated[str | None, "container/codec"]]
     channels: NotRequired[
         Annotated[list[int] | None, "channels that are heard, from 0; null: all", pa.list_(INT32)]
@@ -108,6 +111,9 @@ class RecordingRow(TypedDict):
     segments: Annotated[list[SegmentRow] | None, "spans that the source asks for"]
     length: NotRequired[
         Annotated[float | None, "from its start, that the source asks for; null: all of it", "s"]
+    ]
+    film_time: NotRequired[
+        Annotated[bool | None, "times of its segments are those of the container, as in subtitles"]
     ]
     rttm: NotRequired[
         Annotated[list[StatedTurnRow] | None, "who speaks when, by an RTTM file", "s"]
@@ -318,6 +324,9 @@ class UtteranceRow(TypedDict):
     channel: NotRequired[Channel]
     start: Annotated[float, "start in the recording", "s"]
     end: Annotated[float, "end in the recording", "s"]
+    start_seconds: NotRequired[
+        Annotated[float | None, "start in the container's time; null: it is `start`", "s"]
+    ]
     num_samples: Annotated[int, "length", "samples at sample_rate"]
     sample_rate: Annotated[int, "rate of the packaged audio", "Hz", INT32]
     text: Annotated[str, "the text to train on: NFC, no control characters, single spaces"]

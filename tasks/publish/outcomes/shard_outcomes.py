@@ -146,6 +146,12 @@ def _of_cuts(utterances: Sequence[FinalUtterance]) -> dict[str, list[object]]:
         "channel": [channel_of(recording) for recording in recordings],
         "start": [cut.start / cut.rate for cut in cuts],
         "end": [cut.end / cut.rate for cut in cuts],
+        "start_seconds": [
+            None
+            if (late := recording.get("start_seconds")) is None
+            else cut.start / cut.rate + late
+            for cut, recording in zip(cuts, recordings, strict=True)
+        ],
         "speaker": [cut.speaker for cut in cuts],
         "labels": [cut.labels for cut in cuts],
     }

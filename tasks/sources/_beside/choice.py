@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -30,6 +30,9 @@ _KINDS = {ending.lower(): ending for ending in ENDINGS if "." not in ending}
 #: Bytes of a file; ten hours of timed words take half of it in JSON or XML, and a third in lines.
 MOST_BYTES, MOST_OF_LINES = 32 << 20, 8 << 20
 LARGE = ("TextGrid", "eaf", "json")
+#: Kinds that are made in a player, whose clock is the container's. The tools that write others read
+#: the audio alone.
+OF_FILMS = ("ass", "vtt", "srt", "eaf")
 _HTS = re.compile(r"\d+\s+\d+\s+\S+")  # times in 100 ns: labels of phones
 
 
@@ -81,6 +84,7 @@ class Read:
     text: str | None = None
     speaker: str | None = None
     segments: tuple[Segment, ...] | None = None
+    film_time: bool | None = None  # as of a Recording
 
 
 def kind_of(ending: str) -> str | None:
@@ -90,6 +94,11 @@ def kind_of(ending: str) -> str | None:
 
 def read(kind: str, data: bytes, stem: str, texts: Texts) -> Read:
     """Reads a text of `kind`. Raises ItemError `bad_text`, or NoTranscript if it is none."""
+    result = _read(kind, data, stem, texts)
+    return replace(result, film_time=True) if kind in OF_FILMS and result.segments else result
+
+
+def _read(kind: str, data: bytes, stem: str, texts: Texts) -> Read:
     most = MOST_BYTES if kind in LARGE else MOST_OF_LINES
     if len(data) > most:
         limit = bounds.megabytes(most)

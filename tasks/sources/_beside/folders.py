@@ -161,6 +161,7 @@ class FolderTexts:
             text.segments,
             length=recording.length,
             labels=recording.labels,
+            film_time=text.film_time,
         )
 
     def aside(self, name: str) -> Reason | None:

@@ -116,7 +116,9 @@ def _original(row: RecordingRow, originals: Iterable[RecordingRow]) -> str | Non
 
 def _covers(original: RecordingRow, row: RecordingRow) -> bool:
     """Whether `original` states everything that `row` states."""
-    spans = _spans(original) == _spans(row) and original.get("length") == row.get("length")
+    spans = _spans(original) == _spans(row) and all(
+        original.get(name) == row.get(name) for name in ("length", "film_time")
+    )
     return spans and all(row.get(name) in (None, original.get(name)) for name in STATED)
 
 

@@ -117,6 +117,7 @@ def with_header(row: RecordingRow, header: Header) -> RecordingRow:
         "header_rate": header.rate,
         "header_channels": header.channels,
         "header_seconds": header.frames / header.rate if header.frames is not None else None,
+        "start_seconds": header.start or None,
         "format": tracks.noted(header.format, header.track),
         "channels": None if header.picked is None else list(header.picked),
     }

@@ -18,9 +18,15 @@ from ...storage import sorted_keys
 DESCRIBED = (
     *("recording", "dataset", "path", "source_path", "locator", "present", "source_id"),
     *("text", "speaker", "language", "length", "rttm_error", "error_code", "error_detail"),
-    *("segments", "rttm", "labels"),
+    *("segments", "rttm", "labels", "film_time"),
 )
-NESTED = ("segments", "rttm", "labels", "length")  # columns that are no texts, and mostly null
+NESTED = (
+    "segments",
+    "rttm",
+    "labels",
+    "length",
+    "film_time",
+)  # columns that are no texts, and mostly null
 KEY = "S16"  # 128 bits of a recording's name: no collisions in ten million
 
 

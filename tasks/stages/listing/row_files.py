@@ -115,6 +115,7 @@ def with_probed(row: RecordingRow, old: RecordingRow) -> RecordingRow:
         "header_rate": old["header_rate"],
         "header_channels": old["header_channels"],
         "header_seconds": old["header_seconds"],
+        "start_seconds": old.get("start_seconds"),
         "format": old["format"],
         "channels": old.get("channels"),
         "parts": old.get("parts"),

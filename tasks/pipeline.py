@@ -229,9 +229,9 @@ def _sharded(job: Job, executor: Executor, scratch: Path, begun: Begun) -> Shard
     index, survey = begun.listed.index, begun.listed.survey
     step = job.shard.probe_batch or probe_batch(survey.fresh.count)
     batches = [
-        (job, path, low, min(low + step, count))
+        (job, path, low, min(low + step, count), size)
         for path, count in survey.fresh.files
-        for low in range(0, count, step)
+        for low, size in shard.sizes(path, step)
     ]
     results = executor.map(shard.PROBE, batches) if batches else []
     once.forget()

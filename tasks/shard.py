@@ -44,11 +44,13 @@ from .stages.listing.survey import survey as survey
 from .storage import tables
 
 PROBE_SECONDS, PROBE_EACH = 20.0, 2.0  # s of a call, and each recording
+SLOWEST = 10e6  # bytes a second that a worker reads and hashes at least
 
 
-def probe(job: Job, listing: Path, low: int, high: int, isolate: bool = False) -> Path:
-    """On a worker: read header and digest of rows `low` to `high`; returns the path of the result.
-    With `isolate` each runs in a disposable process: one that kills it is quarantined."""
+def probe(job: Job, listing: Path, low: int, high: int, size: int, isolate: bool = False) -> Path:
+    """On a worker: read header and digest of rows `low` to `high`, which have `size` bytes; returns
+    the path of the result. With `isolate` each runs in a disposable process: one that kills it is
+    quarantined."""
     from .stages import isolate as isolation
     from .stages import known_good
     from .stages import (
@@ -65,17 +67,24 @@ def probe(job: Job, listing: Path, low: int, high: int, isolate: bool = False) -
     return target
 
 
+def sizes(listing: Path, step: int) -> list[tuple[int, int]]:
+    """The first row of each batch of `step` rows of a listing, and the bytes of its recordings."""
+    sizes = tables.read(listing, ["size"])["size"].fill_null(0).to_numpy()
+    return [(low, int(sizes[low : low + step].sum())) for low in range(0, len(sizes), step)]
+
+
 def probe_deadline(limits: Limits, isolated: bool, args: tuple[Any, ...]) -> float:
-    """Headers are read in milliseconds. If a batch misses its deadline, its recordings are probed
-    one by one: one that hangs costs 1.2 times `item_timeout` by the defaults, and a batch that was
-    only slow still succeeds."""
+    """Headers are read in milliseconds, and every byte is hashed. If a batch misses its deadline,
+    its recordings are probed one by one: one that hangs costs 1.2 times `item_timeout` by the
+    defaults, and a batch that was only slow still succeeds."""
     from .stages import isolate as isolation
 
-    recordings: int = args[3] - args[2]
+    low, high, size = args[2:5]
+    recordings: int = high - low
     if isolated:
         return (isolation.START + limits.item) * recordings
     batch = PROBE_SECONDS + PROBE_EACH * recordings
-    return min(batch, max(limits.item / 2, PROBE_SECONDS), limits.item)
+    return min(batch, max(limits.item / 2, PROBE_SECONDS), limits.item) + size / SLOWEST
 
 
 PROBE = Call("shard", "probe", probe, probe_deadline)

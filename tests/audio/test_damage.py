@@ -301,6 +301,34 @@ def test_audio_that_the_header_of_a_wav_does_not_count_is_told(tmp_path: Path, o
     )
 
 
+@pytest.mark.parametrize("form", ["wrapped", "RF64"])
+def test_a_wav_of_more_than_4_gib_is_read_to_its_end(tmp_path: Path, form: str) -> None:
+    """Its size began again at 0 at 2^32, as most writers leave it; all but its start was lost."""
+    data = bytearray(whole("wav"))
+    audio_bytes = (1 << 32) + 600_000
+    samples = audio_bytes // 2
+    struct.pack_into("<I", data, 4, (36 + audio_bytes) % 2**32)
+    struct.pack_into("<I", data, 40, audio_bytes % 2**32)
+    head = bytes(data[:44])
+    if form == "RF64":
+        ds64 = struct.pack("<4sIQQQI", b"ds64", 28, audio_bytes + 72, audio_bytes, 0, 0)
+        head = b"RF64" + b"\xff" * 4 + head[8:12] + ds64 + head[12:40] + b"\xff" * 4
+    path = tmp_path / "long"
+    with path.open("wb") as file:  # sparse: its middle takes no place
+        file.write(head)
+        file.seek(len(head) + audio_bytes - len(data[44:]))
+        file.write(data[44:])
+    assert audio.probe(Locator(str(path))).frames == samples
+    with audio.open_stream(Locator(str(path))) as stream:
+        start = samples - len(data[44:]) // 2
+        assert stream.skip_to(start)
+        tail = np.concatenate(list(stream.blocks(audio.BLOCK_FRAMES)))
+        assert stream.faults == []
+    assert np.array_equal(
+        tail, heard(bytes(data[:40]) + struct.pack("<I", len(data) - 44) + data[44:], tmp_path)[0]
+    )
+
+
 @pytest.mark.parametrize(
     "rest", [bytes(200_000), b"LIST" + struct.pack("<I", 200_000) + b"x" * 200_000, b"x" * 9_999]
 )

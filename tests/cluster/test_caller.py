@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import corpus
@@ -32,12 +34,21 @@ def allowed(call: Call[Any], *args: Any, isolated: bool = False, **changes: Any)
 
 def test_a_probe_that_hangs_costs_little_more_than_the_timeout_of_an_item(tmp_path: Path) -> None:
     job = corpus.job(tmp_path)
-    batch = (job, tmp_path, 0, pipeline.probe_batch(800))
-    assert allowed(shard.PROBE, *batch) == 120.0  # and then item_timeout, 600 s, for the culprit
-    assert allowed(shard.PROBE, job, tmp_path, 50, 51) == 22.0
-    assert allowed(shard.PROBE, *batch, item_timeout=60.0) == 30.0
-    assert allowed(shard.PROBE, *batch, item_timeout=8.0) == 8.0
+    batch = (job, tmp_path, 0, pipeline.probe_batch(800), 1_000_000)
+    assert allowed(shard.PROBE, *batch) == 120.1  # and then item_timeout, 600 s, for the culprit
+    assert allowed(shard.PROBE, job, tmp_path, 50, 51, 0) == 22.0
+    assert allowed(shard.PROBE, *batch, item_timeout=60.0) == 30.1
+    assert allowed(shard.PROBE, *batch, item_timeout=8.0) == 8.1
     assert allowed(shard.PROBE, *batch, isolated=True) == 50 * (600.0 + isolate.START)
+
+
+def test_the_deadline_of_a_probe_allows_for_hashing_large_recordings(tmp_path: Path) -> None:
+    job = corpus.job(tmp_path)
+    assert allowed(shard.PROBE, job, tmp_path, 0, 1, 4_400_000_044) > 4 * 60
+    rows = pa.table({"size": pa.array([5, None, 7, 11], pa.int64())})
+    path = tmp_path / "rows.parquet"
+    pq.write_table(rows, path)
+    assert shard.sizes(path, 3) == [(0, 12), (3, 11)]
 
 
 def test_few_recordings_are_probed_in_small_batches_and_many_in_larger_ones() -> None:

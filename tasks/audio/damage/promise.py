@@ -16,6 +16,7 @@ import numpy as np
 from ...recording.container import size_of, undisturbed
 
 UNCOUNTED = 1 << 16  # bytes after the audio that cannot be just padding and tags
+PADDING = 1 << 30  # bytes that no writer pads with: a size that wrapped at 2^32 counts less
 STREAMING_SLACK = 4096  # bytes by which a streaming header may differ from the largest size
 
 
@@ -124,10 +125,20 @@ def _after(file: BinaryIO, offset: int, size: int, order: str) -> str | None:
         if name == b"RIFF" and file.read(4) == b"WAVE":
             return "another WAV file follows in it, which is not read; split the file"
         offset += 8 + length + length % 2
-    file.seek(offset)
-    if size - offset < UNCOUNTED or not any(file.read(UNCOUNTED)):  # zeros are padding
+    rest = size - offset
+    if rest < UNCOUNTED or (rest < PADDING and not _sounds(file, offset, size)):
         return None
-    return f"its header does not count its last {size - offset} bytes; correct its header"
+    return f"its header does not count its last {rest} bytes; correct its header"
+
+
+def _sounds(file: BinaryIO, offset: int, size: int) -> bool:
+    """Whether the first or last bytes of the rest of a file are other than zeros, which are
+    padding."""
+    for place in (offset, max(size - UNCOUNTED, offset)):
+        file.seek(place)
+        if any(file.read(UNCOUNTED)):
+            return True
+    return False
 
 
 def _wave64(file: BinaryIO, size: int, head: bytes) -> Promise | None:

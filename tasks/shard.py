@@ -81,10 +81,11 @@ def probe_deadline(limits: Limits, isolated: bool, args: tuple[Any, ...]) -> flo
 
     low, high, size = args[2:5]
     recordings: int = high - low
+    reading: float = size / SLOWEST
     if isolated:
         return (isolation.START + limits.item) * recordings
     batch = PROBE_SECONDS + PROBE_EACH * recordings
-    return min(batch, max(limits.item / 2, PROBE_SECONDS), limits.item) + size / SLOWEST
+    return min(batch, max(limits.item / 2, PROBE_SECONDS), limits.item) + reading
 
 
 PROBE = Call("shard", "probe", probe, probe_deadline)

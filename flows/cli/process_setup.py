@@ -42,9 +42,20 @@ def streams_kept() -> Iterator[None]:
     needed. Standard error only accompanies the work.
     """
     _open_closed()
-    encoding = sys.stderr.encoding
-    whole = io.BufferedWriter(_Accompanying(2, "w", closefd=False))
-    sys.stderr = io.TextIOWrapper(whole, encoding, "backslashreplace", line_buffering=True)
+    out, error = sys.stdout, sys.stderr
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(_Results(1, "w", closefd=False)),
+        out.encoding,
+        out.errors,
+        line_buffering=out.isatty(),
+        write_through=bool(sys.flags.unbuffered),
+    )
+    sys.stderr = io.TextIOWrapper(
+        io.BufferedWriter(_Accompanying(2, "w", closefd=False)),
+        error.encoding,
+        "backslashreplace",
+        line_buffering=True,
+    )
     try:
         yield
     finally:
@@ -64,6 +75,15 @@ def _open_closed() -> None:
     sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115 - for all of the process
     sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+
+
+class _Results(io.FileIO):
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = "standard output"
+            raise
 
 
 class _Accompanying(io.FileIO):

@@ -59,6 +59,8 @@ def test_standard_output(case: tuple[str, str, int], buffered: bool) -> None:
     found, said = command(words, 1, state, buffered)
     assert found == code
     assert said.count("\n") == (code > 0), said
+    if (words, state) == ("completion bash", FULL):
+        assert said.startswith("uttermill: no space left on standard output ("), said
 
 
 @pytest.mark.full

@@ -48,7 +48,7 @@ def streams_kept() -> Iterator[None]:
         out.encoding,
         out.errors,
         line_buffering=out.isatty(),
-        write_through=bool(sys.flags.unbuffered),
+        write_through=getattr(out, "write_through", False),
     )
     sys.stderr = io.TextIOWrapper(
         io.BufferedWriter(_Accompanying(2, "w", closefd=False)),

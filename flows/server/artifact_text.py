@@ -156,12 +156,10 @@ def _done(result: JsonObject) -> str:
     seconds, whole = result["seconds"], result["seconds"]["in"] or 1.0
     wall = result["wall_seconds"]
     version = Path(result["dataset"]).name
-    headline = (
-        f"{version} is published" if result["new_version"] else f"nothing new, {version} stays"
-    )
+    headline = f"published {version}" if result["new_version"] else f"nothing new, {version} stays"
     speed = speed_of(seconds["in"], wall)
     kept = f"{_hours(seconds['packaged'])} of {_hours(seconds['in'])}"
-    head = f"{DONE} {headline}**: {kept}, in {clock(wall)}" + (f" ({speed})." if speed else ".")
+    head = f"{DONE} {headline}**, kept {kept} in {clock(wall)}" + (f" ({speed})." if speed else ".")
     reasons = sorted(result["reasons"].items(), key=lambda r: (-r[1]["seconds"], r[0]))
     rows = [_row("recordings in", result["recordings"]["in"], seconds["in"], whole)]
     for name, entry in reasons[:WORST]:

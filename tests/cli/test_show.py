@@ -190,5 +190,5 @@ def test_texts_that_were_read_are_not_called_skipped() -> None:
     names = "`uttermill ledger OUT --items` names them."
     assert lines == [
         f"Read beside the recordings: 4 files (read_as_text), 2 files (read_as_turns); {names}",
-        f"Skipped while listing: 1 file (extension); {names}",
+        f"Skipped (not used as recordings): 1 file (extension); {names}",
     ]

@@ -132,7 +132,7 @@ def complete(run: UUID) -> None:
     for task in service.task_runs(run).values():
         assert not (task.state and task.state.is_completed()) or task.tags == [stage_of(task.name)]
     text = service.artifact(run)
-    assert "**Done: v0001 is published**" in text or "**Done: nothing new, v0001" in text
+    assert "**Done: published v0001**" in text or "**Done: nothing new, v0001" in text
     assert "| **packaged** |" in text
     assert "report.html" in text
 

@@ -61,7 +61,7 @@ def test_a_run_that_is_done() -> None:
     many = {f"r{n:02d}": float(n) for n in range(1, WORST + 3)}
     report = OUT / "runs/x/report.html"
     text = markdown(OUT, 90.0, STAGES, result(**many), report, "http://ui/run/1")
-    assert "**Done: v0002 is published**: 0.978 h of 1.00 h, in 1:30 (40 x real time)." in text
+    assert "**Done: published v0002**, kept 0.978 h of 1.00 h in 1:30 (40 x real time)." in text
     table = rows(text)[2:]
     assert table[0][:4] == ["recordings in", "12", "1.000", "100.0 %"]
     assert [row[0] for row in table[1:3]] == ["− filter.r12", "− filter.r11"]  # the worst first

@@ -70,7 +70,7 @@ def funnel(result: JsonObject) -> Iterator[Line]:
     if result.get("ignored"):
         for heading, taken in (
             ("Read beside the recordings", True),
-            ("Skipped while listing", False),
+            ("Skipped (not used as recordings)", False),
         ):
             files = sorted(
                 e for e in result["ignored"].items() if e[0].startswith(READ_AS) == taken

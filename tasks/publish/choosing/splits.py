@@ -167,7 +167,7 @@ def assign(
     if by_list.any() and not (split == train).any():
         raise RunError(
             "package.splits: the lists name a clip of every component, so nothing is left for "
-            "train: what package.disjoint names (speakers, recordings, …) is never separated"
+            "train, because clips that share what package.disjoint names stay together"
         )
     has = _summed(split, length, len(names))
     notes = matches.notes + _notes(settings, names, split, has, matches.split, targets)
@@ -415,8 +415,8 @@ def _notes(
         if not 0.5 <= has[number] / max(float(targets[number]), 1.0) <= 2:
             notes.append(
                 f"split {name} has {has[number] / HOUR:.4f} h, where {targets[number] / HOUR:.4f} h"
-                " were asked for: what package.disjoint names is never separated, and what is "
-                f"published stays; {remedy}package.resplit draws the splits anew"
+                " were asked for, because clips that share what package.disjoint names stay "
+                f"together and published clips in their split; {remedy}package.resplit redraws all"
             )
     return notes
 

@@ -94,7 +94,8 @@ def _contents(facts: DatasetJson) -> Iterator[str]:
     if warning := speaker_warnings.of_unknown(facts):
         yield f"> **Warning:** {cell(warning)}."
     if leaks := facts.get("leaks"):
-        yield "Clips of other splits whose text, speaker, recording or samples are in train too:"
+        yield "Overlap with train (clips of each other split that share its texts, speakers, "
+        "recordings or samples):"
         names = ("text", "speaker", "recording", "audio")
         lines = [(split, *(f"{counts[n]:,}" for n in names)) for split, counts in leaks.items()]
         yield table(("split", *names), lines)

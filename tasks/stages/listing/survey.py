@@ -350,10 +350,8 @@ class Stated:
                 for place, path, speaker in self._first
                 if self._sound(place)
             ]
-            yield (
-                f"Paths name the speaker of {recordings - self._count(NAMELESS)} {of}: "
-                f"{_shown(examples, recordings)}"
-            )
+            named = recordings - self._count(NAMELESS)
+            yield f"Speakers of {named} {of} are taken from paths: {_shown(examples, recordings)}"
 
     def of_splits(self) -> str | None:
         """A sentence if splits cannot keep all speakers apart, with the remedy."""

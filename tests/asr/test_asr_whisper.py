@@ -66,6 +66,7 @@ def heard(backend: faster_whisper.Backend, mixed: list[SpeechClip]) -> list[Tran
     return list(backend.transcribe(mixed))
 
 
+@pytest.mark.full
 def test_speech_is_understood(
     spoken: list[tuple[str, NDArray[np.float32]]], heard: list[Transcript]
 ) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tests.helpers import oddities
 
 #: Formats without a length, or whose decoder in libsndfile goes on over impossible blocks.
 KNOWN = ("avr/", "paf/", "pvf/", "svx/", "wav/ima_adpcm", "wav/ms_adpcm")
 
 
+@pytest.mark.full
 def test_a_third_of_the_sweep() -> None:
     found = oddities.swept(every=3)
     assert len(found) > 300

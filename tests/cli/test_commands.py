@@ -62,6 +62,7 @@ def prepared(
         return Prepared(source, home / "out", launch.run(chosen))
 
 
+@pytest.mark.full
 def test_run_counts_everything(prepared: Prepared) -> None:
     result = prepared.result
     assert result["dataset"] == str(prepared.out / "datasets" / "v0001")

@@ -237,6 +237,7 @@ def test_other_code_of_a_filter_is_named(
     assert list(plan.stages["filter"].because) == ["filter.filters.duration"]
 
 
+@pytest.mark.full
 def test_a_change_and_new_recordings_are_both_named(home: Path) -> None:
     corpus.add(home / "in", 11)
     then = asked(home, resample={"rate": 8000})
@@ -303,6 +304,7 @@ def test_moved_recordings_are_not_taken_for_removed_ones(home: Path) -> None:
     corpus.run(asked(home))
 
 
+@pytest.mark.full
 def test_a_removed_copy_is_not_gone(home: Path) -> None:
     """The plan said that the run would refuse, and it published."""
     copied = home / "in/copied.wav"

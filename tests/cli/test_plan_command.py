@@ -374,6 +374,7 @@ def test_broken_recordings_that_a_run_will_refuse_are_told_before_it(
     assert "refusal" not in told(capsys, "plan", str(file))
 
 
+@pytest.mark.full
 def test_a_night_of_broken_files_is_told_before_it(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -440,6 +441,7 @@ def test_a_plan_that_leaves_no_clip_says_that_the_run_will_refuse(
     assert "refusal" not in told(capsys, "plan", str(file), "--set", "resample.rate=8000")
 
 
+@pytest.mark.full
 def test_a_plan_without_a_recogniser_or_texts_says_that_the_run_will_refuse(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -517,6 +519,7 @@ def test_an_unknown_reason_is_answered_with_those_that_exist(
     assert known in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_decisions_by_people_are_a_cause(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = file.parent / "out"
     short = ["filter.filters.duration.min=0.5"]
@@ -564,6 +567,7 @@ def runs_summary(out: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.full
 def test_a_plan_names_what_it_cannot_read_and_says_that_the_rest_is_unheard(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -83,6 +83,7 @@ def test_copies_across_sources_the_best_stays(voices: Path) -> None:
     assert {computed for computed, _ in counts.values()} == {0}
 
 
+@pytest.mark.full
 def test_what_is_published_wins_over_a_better_newcomer(voices: Path) -> None:
     corpus.run(job(voices, "a"))
     second, _ = corpus.run(job(voices, "a", "b"))

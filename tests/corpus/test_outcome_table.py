@@ -41,6 +41,7 @@ def job(tmp: Path, **changes: Any) -> Any:
 LIMIT = st.none() | st.floats(0.1, 3, allow_nan=False)
 
 
+@pytest.mark.full
 @fuzz.cases(50)
 @given(LIMIT, LIMIT, st.integers(1, 30), st.floats(0, 1))
 def test_the_table_says_what_the_manifests_say(

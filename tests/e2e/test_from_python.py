@@ -55,6 +55,7 @@ def test_each_file_of_infra_is_in_the_package() -> None:
     assert linked == {path.name for path in (ROOT / "infra").iterdir()} - own
 
 
+@pytest.mark.full
 def test_the_page_runs_in_a_project_with_its_own_flows_and_tasks(
     wheel: Path, tmp_path: Path
 ) -> None:
@@ -82,6 +83,7 @@ def test_the_page_runs_in_a_project_with_its_own_flows_and_tasks(
     assert json.loads((project / "out/datasets/latest/dataset.json").read_text())["version"] == 1
 
 
+@pytest.mark.full
 def test_a_result_and_its_tables(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     corpus.make(tmp_path / "in")
     given = {

@@ -100,6 +100,7 @@ class Explored(Corpus):
         return self._last
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("quick_scores")
 def test_a_run_with_it_and_back(base: Path, tmp_path: Path) -> None:
     """Only what follows from it is computed; without it, the bytes are those of before."""
@@ -128,6 +129,7 @@ def test_a_run_with_it_and_back(base: Path, tmp_path: Path) -> None:
             assert corpus.content(back.path)[name] == data, name
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("quick_scores")
 def test_what_changes_cost(base: Path, out: Path) -> None:
     def cost(**options: Any) -> dict[str, int]:
@@ -155,6 +157,7 @@ def test_the_better_clip_is_taken(base: Path, out: Path) -> None:
         assert rows[0][key]["sha256"] != rows[2][key]["sha256"]
 
 
+@pytest.mark.full
 def test_min_ovrl_drops_what_neither_clip_reaches(base: Path, out: Path) -> None:
     rows = table(corpus.run(enhancing_job(base, out))[0].path)
     limit = float(np.median([row["dnsmos_ovrl_enhanced"] for row in rows]))

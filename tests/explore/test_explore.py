@@ -472,6 +472,7 @@ def test_tables_in_parts(out: Path, tmp_path: Path) -> None:
     assert client.get(f"/api/audio/{kept}").status_code == 200
 
 
+@pytest.mark.full
 def test_two_versions_side_by_side(out: Path, tmp_path: Path, whole: Path) -> None:
     job = job_of(whole.parent, filter=corpus.filters({"use": "loudness"}, min=0.9))
     corpus.run(replace(job, out=out))
@@ -506,6 +507,7 @@ def test_no_version_yet(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no dataset version yet" in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_a_folder_that_is_no_out_costs_one_line(tmp_path: Path) -> None:
     """DuckDB's binding added fifty of its own."""
     command = [sys.executable, "-m", "uttermill.flows.cli", "explore", str(tmp_path)]
@@ -536,6 +538,7 @@ def served(out: Path) -> Iterator[dict[str, Any]]:
     child.stderr.close()
 
 
+@pytest.mark.full
 def test_the_command_serves_and_ends(served: dict[str, Any]) -> None:
     import httpx
 

@@ -422,6 +422,7 @@ def duckdb_uses(source: str) -> set[str]:
     return {u for u in used if not u.endswith(("Error", "Exception", "DuckDBPyConnection"))}
 
 
+@pytest.mark.full
 def test_duckdb_is_opened_in_one_file_and_in_the_sandbox() -> None:
     """A person's SQL gets less than `queries.connect` gives: a copy that is only read, no folder,
     no temporary files; and its process starts without pyarrow."""
@@ -438,6 +439,7 @@ def test_duckdb_is_opened_in_one_file_and_in_the_sandbox() -> None:
     assert duckdb_uses("from duckdb import connect as c") == {"connect"}
 
 
+@pytest.mark.full
 @given(st.text())
 @fuzz.cases(40)
 def test_an_identifier_and_a_literal_are_what_they_say(text: str) -> None:

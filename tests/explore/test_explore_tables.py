@@ -217,6 +217,7 @@ def asked(client: TestClient, sql: str, status: int = 200) -> dict[str, Any]:
     return get(client, "/api/sql", status, sql=sql)
 
 
+@pytest.mark.full
 def test_a_select_on_the_version(client: TestClient) -> None:
     found = asked(client, "SELECT outcome, count(*) AS n FROM items GROUP BY 1 ORDER BY 1; -- all")
     assert [column["name"] for column in found["columns"]] == ["outcome", "n"]

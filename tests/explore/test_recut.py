@@ -124,6 +124,7 @@ def test_rules_judge_the_new_clip_unless_its_text_was_written(job: Job, tmp_path
     published(strict)
 
 
+@pytest.mark.full
 def test_boundaries_beyond_the_recording_end_with_it(job: Job) -> None:
     corpus.run(job)
     [old] = rows(job, "utterances.parquet")["r05"]
@@ -137,6 +138,7 @@ def test_boundaries_beyond_the_recording_end_with_it(job: Job) -> None:
     published(job)
 
 
+@pytest.mark.full
 def test_lost_checkpoints_are_made_again_with_the_new_boundaries(job: Job) -> None:
     corpus.run(job)
     recut(job, "r05", 0.2, 1.05)

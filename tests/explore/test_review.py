@@ -100,6 +100,7 @@ def test_keep_drop_and_retext(tmp: Path) -> None:
     assert all(computed == 0 for computed, _ in counts.values())
 
 
+@pytest.mark.full
 def test_the_last_counts_and_the_earlier_stays(tmp: Path) -> None:
     job = strict(tmp)
     corpus.run(job)
@@ -114,6 +115,7 @@ def test_the_last_counts_and_the_earlier_stays(tmp: Path) -> None:
     assert [each.decision for each in kept] == ["keep", "drop", "drop", "undo"]
 
 
+@pytest.mark.full
 def test_undo_gives_the_bytes_back(tmp: Path) -> None:
     job = strict(tmp)
     before, _ = corpus.run(job)
@@ -132,6 +134,7 @@ def test_undo_gives_the_bytes_back(tmp: Path) -> None:
     assert then["ledger.parquet"] == corpus.content(after.path)["ledger.parquet"]
 
 
+@pytest.mark.full
 def test_equal_decisions_give_equal_bytes(
     tmp: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -150,6 +153,7 @@ def test_equal_decisions_give_equal_bytes(
     assert made[0] == made[1]
 
 
+@pytest.mark.full
 def test_it_survives_growth_thresholds_and_another_recogniser(tmp: Path) -> None:
     job = strict(tmp)
     corpus.run(job)
@@ -169,6 +173,7 @@ def test_it_survives_growth_thresholds_and_another_recogniser(tmp: Path) -> None
     assert texts(stricter)["r04"] == ("the right words", "reference")
 
 
+@pytest.mark.full
 def test_corpus_wide_verdicts_spare_what_a_person_keeps(tmp: Path) -> None:
     (tmp / "in" / "copy.wav").write_bytes((tmp / "in" / "r05.wav").read_bytes())
     filters = {**corpus.filters({"use": "duplicate"}), "duplicate_files": "keep"}
@@ -278,6 +283,7 @@ def test_a_run_in_a_bucket_applies_them(
     assert (reasons["r00"], reasons["r03"]) == ("packaged", "person")
 
 
+@pytest.mark.full
 def test_a_store_that_lets_objects_be_written_over(
     bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,7 @@ def test_how_a_process_ended() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.full
 def test_the_library_that_kills_is_found() -> None:
     told = libraries.fatal({"json": "loads", LIBRARY: "run", "csv": "reader"})
     assert told is not None

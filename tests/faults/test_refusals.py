@@ -90,6 +90,7 @@ def test_bad_settings(bare: Site, changes: dict[str, Any], words: tuple[str, ...
     assert nothing_began(bare)
 
 
+@pytest.mark.full
 def test_bad_settings_of_the_real_command(bare: Site) -> None:
     _, changes, words = BAD[0]
     ended = bare.apart("run", bare.settings("out", **changes))

@@ -104,6 +104,7 @@ def test_processes_of_multiprocessing_would_import_it(stranger: Stranger) -> Non
     assert "spawn_main" in stranger.marks()
 
 
+@pytest.mark.full
 def test_looking(stranger: Stranger, out: Path) -> None:
     for word in ("status", "report"):
         done = stranger.command(word, str(out))
@@ -111,6 +112,7 @@ def test_looking(stranger: Stranger, out: Path) -> None:
     assert stranger.marks() == ""
 
 
+@pytest.mark.full
 def test_as_a_module(stranger: Stranger, out: Path) -> None:
     """But for what Python looks up there before any of our code runs, which only `-P` prevents."""
     first = stranger.python("-P", "-c", "import runpy, sys; print(*sys.modules)").stdout.split()
@@ -193,6 +195,7 @@ def test_the_path_of_a_command(tmp_path: Path, given: str, way: str) -> None:
         assert all(map(os.path.isabs, paths))
 
 
+@pytest.mark.full
 def test_one_function_starts_python() -> None:
     """`environment.python`: no other makes the command line of a child."""
     also = {
@@ -253,6 +256,7 @@ def test_prefects_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name
         current_folder.check(prefect=True)
 
 
+@pytest.mark.full
 def test_commands_do_not_start_beside_them(tmp_path: Path, out: Path) -> None:
     stranger = Stranger(tmp_path)
     file = settings(out, tmp_path)
@@ -270,6 +274,7 @@ def test_commands_do_not_start_beside_them(tmp_path: Path, out: Path) -> None:
     assert "from which numba would take" in stranger.command("status", str(out)).stderr
 
 
+@pytest.mark.full
 def test_libraries_would_take_them(tmp_path: Path) -> None:
     """The control: what they do by themselves."""
     (tmp_path / ".numba_config.yaml").write_text("cache_dir: /of/a/stranger")

@@ -173,6 +173,7 @@ def test_a_wrong_value_of_a_plugin_on_text_is_loud(home: Path) -> None:
         corpus.run(asked(home, moods={"fault": True}))
 
 
+@pytest.mark.full
 def test_open_labels_on_text_are_masked_like_texts(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 1)
     corpus.listed(tmp_path / "in", 1, tmp_path / "list.jsonl", r00="my phone number 212 555 0134")
@@ -249,6 +250,7 @@ def test_limits_are_called_after_the_annotation() -> None:
     }
 
 
+@pytest.mark.full
 def test_stored_labels_of_another_recipe_do_not_count(home: Path) -> None:
     corpus.run(asked(home))
     one, counts = corpus.run(asked(home, tags={"long": 0.01}))
@@ -256,6 +258,7 @@ def test_stored_labels_of_another_recipe_do_not_count(home: Path) -> None:
     assert {row["tagging_length"] for row in table(one.path)} == {"long"}
 
 
+@pytest.mark.full
 def test_settings_tell_what_is_published_only_where_something_is(home: Path) -> None:
     one, _ = corpus.run(asked(home))
     two, _ = corpus.run(asked(home, "moods_words"))

@@ -37,6 +37,7 @@ def job(tmp: Path, longest: float, **more: Any) -> Any:
     return corpus.job(tmp, filter={"segmenter": {"use": "whole"}, "filters": filters, **more})
 
 
+@pytest.mark.full
 def test_only_what_cheap_filters_keep_is_measured(
     tmp_path: Path, measured: Callable[[], list[float]]
 ) -> None:

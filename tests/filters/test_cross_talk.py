@@ -28,6 +28,7 @@ def call(path: Path, leak: float = -20.0) -> None:
     sf.write(path, np.stack([first + part * second, second + part * first], 1), RATE)
 
 
+@pytest.mark.full
 def test_clips_of_the_other_side_are_dropped(tmp_path: Path) -> None:
     call(tmp_path / "in/call.wav")
     rows = [

@@ -118,6 +118,7 @@ CHANGES: dict[str, Callable[[Samples], tuple[NDArray[Any], int]]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", FILES)
 def test_copies_in_other_encodings_are_found(
     voices: list[Samples], originals: list[bytes], kind: str, tmp_path: Path
@@ -154,6 +155,7 @@ def test_rate_and_channels_are_part_of_the_samples() -> None:
     assert find(prints).original.tolist() == [-1, -1, -1, 0]
 
 
+@pytest.mark.full
 def test_the_same_sentence_twice_is_no_copy() -> None:
     """Other voices and other speeds; the same rendering again is one."""
     lines = [
@@ -206,6 +208,7 @@ def test_a_chain_does_not_reach_what_is_no_copy_of_the_original(voices: list[Sam
     assert find(links, rank=[0, 1, 0, 0]).original.tolist() == [1, -1, 1, -1]
 
 
+@pytest.mark.full
 def test_a_long_chain_ends_alike() -> None:
     noise = speech(0, 30, 8000)
     links = [print_of(noise[: len(noise) - n * 1600], 8000) for n in range(100)]
@@ -274,6 +277,7 @@ def test_damaged_prints_are_refused(
         find([originals[1], change(originals[0])])
 
 
+@pytest.mark.full
 def test_a_print_is_small_and_bounded() -> None:
     ten = print_of(speech(0, 10, 16000), 16000)
     assert len(ten) <= 1200
@@ -297,6 +301,7 @@ def test_a_print_does_not_depend_on_the_blocks(sizes: list[int], rate: int) -> N
     assert cut == print_of(samples, rate)
 
 
+@pytest.mark.full
 @fuzz.cases(12)
 @given(st.randoms(use_true_random=False), st.data())
 def test_nothing_depends_on_the_order_of_rows(chance: Any, data: st.DataObject) -> None:

@@ -85,6 +85,7 @@ def digest(found: Copies) -> str:
     return state.hexdigest()[:16]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("tiny", [False, True], ids=["in one", "in tiny parts"])
 @pytest.mark.parametrize(("seed", "same_length"), SOME)
 def test_answers_are_those_of_one_process(

@@ -127,6 +127,7 @@ NOT_FINITE = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", fetched.filters())
 def test_every_clip_gives_finite_numbers_or_null(name: str) -> None:
     module = plugins.FILTERS.load(name)

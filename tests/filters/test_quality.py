@@ -105,6 +105,7 @@ def plain(samples: Floats) -> float:
         return plain_quality.plain_nmf_snr(samples)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "count",
     tiers.few(
@@ -192,6 +193,7 @@ def check_snr(clips: list[tuple[Floats, int]]) -> str:
     )
 
 
+@pytest.mark.full
 def test_snr_is_that_of_added_noise(voices: list[Floats]) -> None:
     print(f"\nsnr, {len(voices)} clips: {check_snr([(voice, RATE) for voice in voices])}")
 

@@ -216,6 +216,7 @@ def test_numbers_are_words_in_the_normalised_column(tmp_path: Path) -> None:
     assert found == texts
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_datasets_reads_the_folder(
     tmp_path: Path,

@@ -31,6 +31,7 @@ def rows(version: Path) -> dict[str, dict[str, Any]]:
     return {row["id"]: row for row in table}
 
 
+@pytest.mark.full
 def test_a_window_has_everything(version: Path) -> None:
     assert len(rows(version)) == COUNT
     for row in rows(version).values():

@@ -191,6 +191,7 @@ def test_masks_and_bandwidths_are_filled_in(tmp_path: Path) -> None:
     np.testing.assert_array_equal(codec.codes(np.ones(3, np.float32)), [[6, 6, 6]])
 
 
+@pytest.mark.full
 def test_an_s3_tokenizer_hears_whispers_energies_in_pieces(tmp_path: Path) -> None:
     codec = features.Codec.of(str(mel_codec(tmp_path / "s3")), None)
     codec.check()
@@ -290,6 +291,7 @@ def _bytes(file: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     return stream.read()
 
 
+@pytest.mark.full
 def test_a_version_holds_both_and_says_so(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 4)
     codec = waveform_codec(tmp_path / "codec")

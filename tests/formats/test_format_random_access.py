@@ -98,6 +98,7 @@ def test_without_pylance_a_run_says_what_to_install(
         checks.check_wishes(PrepareSettings.model_validate(told))
 
 
+@pytest.mark.full
 def test_no_format_imports_pytorch(tmp_path: Path) -> None:
     """The libraries of MDS and LitData do; here, nothing needs them."""
     assert importlib.util.find_spec("torch"), "control: it could be imported"

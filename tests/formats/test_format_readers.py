@@ -79,6 +79,7 @@ def wanted(version: Path) -> dict[str, Clip]:
     }
 
 
+@pytest.mark.full
 def test_webdataset(version: Path, wanted: dict[str, Clip]) -> None:
     import webdataset
     from webdataset import tariterators

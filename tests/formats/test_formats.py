@@ -117,6 +117,7 @@ def of_format(version: Path, use: str) -> list[str]:
     return [name for name in corpus.content(version) if name.split("/")[0] == folder(use)]
 
 
+@pytest.mark.full
 def test_all_formats_in_one_version(made: Path) -> None:
     version = made / "out/datasets/v0001"
     assert verify(version) == []
@@ -204,6 +205,7 @@ def kinds(version: Path, use: str) -> dict[str, str]:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("use", WITH_CONTENT)
 def test_a_flipped_byte_is_found(alone: Callable[[str], Path], use: str) -> None:
     version = alone(use)

@@ -204,6 +204,7 @@ def settings(chosen: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in chosen.items() if name != "use"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("chosen", CHOICES, ids=label)
 def test_a_version_may_lack_any_split(tmp_path: Path, chosen: dict[str, Any]) -> None:
     """One recording is on one side alone, and so may all be on the side that is not `train`."""

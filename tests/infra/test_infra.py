@@ -140,6 +140,7 @@ def test_what_compose_stops_has_time_to_end() -> None:
         assert int(seconds) >= leaving.DRAIN_S + 12, name
 
 
+@pytest.mark.full
 def test_every_command_knows_its_options() -> None:
     for where, command in commands():
         assert unknown(command) == [], where
@@ -596,6 +597,7 @@ def test_the_base_is_a_digest_and_the_user_is_not_root() -> None:
     assert build["args"] == {"BASE": f"${{UTTERMILL_BASE:-{default.removeprefix('BASE=')}}}"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("imported", "kept"),
     [("uttermill.flows.cluster.settings.cluster_class('dask_jobqueue.SLURMCluster')", True),

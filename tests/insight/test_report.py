@@ -412,6 +412,7 @@ def test_no_measures_at_all(tmp_path: Path) -> None:
     assert names <= {"seconds", "decode_faults", "text_chars", "chars_per_second"}
 
 
+@pytest.mark.full
 def test_a_refused_run_has_a_report_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is packaged; `uttermill report` makes it, in a process of its own."""
     corpus.make(tmp_path / "in", 2)
@@ -548,6 +549,7 @@ def test_slow_shards_and_busy_workers(made: tuple[Job, Path], text: str) -> None
         assert all(0 <= a < b <= worker_time.BINS for a, b, _ in lane["spans"])
 
 
+@pytest.mark.full
 def test_without_metrics_the_page_has_no_such_section(
     made: tuple[Job, Path], tmp_path: Path
 ) -> None:
@@ -576,6 +578,7 @@ def test_a_hundred_thousand_shards_are_added_up(tmp_path: Path) -> None:
     assert len(found["slowest"]) == worker_time.SLOWEST
 
 
+@pytest.mark.full
 def test_a_ledger_in_row_groups_tells_what_a_table_tells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -340,6 +340,7 @@ def page(made: tuple[Job, Path]) -> str:
     return making.build(report.request(job, folder)).decode()
 
 
+@pytest.mark.full
 def test_the_worst_of_a_run_is_on_its_page_and_first(made: tuple[Job, Path], page: str) -> None:
     job, _ = made
     ledger = Ledger(job.out / "datasets/latest/ledger.parquet")
@@ -392,6 +393,7 @@ def test_it_is_the_same_each_time(made: tuple[Job, Path], page: str) -> None:
     assert making.build(report.request(job, folder)).decode() == page
 
 
+@pytest.mark.full
 def test_what_is_left_out_is_counted_and_named(made: tuple[Job, Path], page: str) -> None:
     job, folder = made
     request = report.request(job, folder)

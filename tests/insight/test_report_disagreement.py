@@ -83,6 +83,7 @@ def test_the_first_of_each_kind_come_first_and_surplus_ones_only_for_another_rea
     assert shown["whys"] == [("differs most: cut", "wer 0.5")]
 
 
+@pytest.mark.full
 def test_the_page_begins_with_them(tmp_path: Path) -> None:
     """The fake recogniser hears other words than the list has."""
     corpus.make(tmp_path / "in", 6)

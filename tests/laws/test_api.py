@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from uttermill.tasks import api
 
 
@@ -13,6 +15,7 @@ def test_the_door_names_what_it_has() -> None:
     assert [name for name in api.__all__ if not hasattr(api, name)] == []
 
 
+@pytest.mark.full
 def test_the_door_is_light() -> None:
     code = "import sys, uttermill.tasks.api; print(*sorted({m.split('.')[0] for m in sys.modules}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

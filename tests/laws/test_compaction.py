@@ -98,6 +98,7 @@ def quiet(small: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, by
     return tree(out)
 
 
+@pytest.mark.full
 def test_many_commits_end_in_one_file_of_each_stage(
     small: Path, tmp_path: Path, quiet: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,6 +164,7 @@ def test_a_lower_limit_joins_what_it_lets_in(
     assert checkpoints.verify(out).faults == []
 
 
+@pytest.mark.full
 def test_a_flipped_bit_in_a_joined_file_is_found_and_made_again(
     small: Path, tmp_path: Path, quiet: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,6 +185,7 @@ def test_a_flipped_bit_in_a_joined_file_is_found_and_made_again(
     assert checkpoints.verify(out).faults == []
 
 
+@pytest.mark.full
 def test_damage_is_not_copied_into_a_joined_blob(
     small: Path, out: Path, quiet: dict[str, bytes]
 ) -> None:
@@ -325,6 +328,7 @@ def test_pcm_that_was_made_again_is_there_once(
     assert tree(out) == quiet
 
 
+@pytest.mark.full
 def test_quarantine_is_lifted_in_a_joined_file(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,6 +45,7 @@ def outcomes(version: Path, path: str) -> list[tuple[float, float, str]]:
     return sorted((r["start"], r["end"], f"{r['stage']}.{r['reason']}") for r in found)
 
 
+@pytest.mark.full
 def test_utterances_that_touch_a_hole_are_dropped(tmp_path: Path) -> None:
     holed(tmp_path / "in")
     published, _ = corpus.run(job(tmp_path))
@@ -107,6 +108,7 @@ def test_damage_is_kept_by_name_with_the_default_list(tmp_path: Path) -> None:
     assert stated.all_filters == stated.filters  # a limit that is given goes first
 
 
+@pytest.mark.full
 def test_what_was_measured_without_damage_is_judged_by_the_faults(tmp_path: Path) -> None:
     """An OUT of a release whose list of filters let damage in: nothing is decoded again."""
     holed(tmp_path / "in")
@@ -126,6 +128,7 @@ def test_what_was_measured_without_damage_is_judged_by_the_faults(tmp_path: Path
     assert "filter.damaged" in {r for _, _, r in outcomes(again.path, "holed.opus")}
 
 
+@pytest.mark.full
 def test_each_protection_is_turned_off_by_its_name(tmp_path: Path) -> None:
     corpus.add(tmp_path / "in", 5)
     rate = 16000
@@ -147,6 +150,7 @@ def test_each_protection_is_turned_off_by_its_name(tmp_path: Path) -> None:
     assert outcomes(again.path, "opposed.wav") == [(0.0, 3.0, "resample.channels_cancel")]
 
 
+@pytest.mark.full
 def test_faults_are_stored_with_the_recording(tmp_path: Path) -> None:
     holed(tmp_path / "in")
     corpus.run(job(tmp_path))
@@ -160,6 +164,7 @@ def test_faults_are_stored_with_the_recording(tmp_path: Path) -> None:
     assert not fault["shifts"]
 
 
+@pytest.mark.full
 def test_a_packet_that_the_decoder_rejects_costs_its_utterance_alone(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     data = whole("m4a", seconds=30.0)

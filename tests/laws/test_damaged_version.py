@@ -94,6 +94,7 @@ WHERE = ("magic in front", "page header", "data", "footer", "middle of the foote
 SOME = ("data", "footer")
 
 
+@pytest.mark.full
 def test_a_damaged_tar_is_made_again(grown: Grown, caplog: pytest.LogCaptureFixture) -> None:
     grown.back()
     victim = sorted(grown.one.rglob("*.tar"))[0]

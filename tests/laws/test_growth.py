@@ -70,6 +70,7 @@ def seconds(version: Path) -> list[float]:
     return list(loads.values())
 
 
+@pytest.mark.full
 def test_new_recordings_get_tars_of_their_own(own: Path) -> None:
     one = own / "out/datasets/v0001"
     before = tars(one)
@@ -90,6 +91,7 @@ def test_new_recordings_get_tars_of_their_own(own: Path) -> None:
     assert verify(two.path) == []
 
 
+@pytest.mark.full
 def test_a_gone_recording_costs_its_tar_only(own: Path) -> None:
     one = own / "out/datasets/v0001"
     before, where = tars(one), held(one)
@@ -103,6 +105,7 @@ def test_a_gone_recording_costs_its_tar_only(own: Path) -> None:
     assert verify(two.path) == []
 
 
+@pytest.mark.full
 def test_an_emptied_tar_leaves_no_gap_in_the_numbers(own: Path) -> None:
     one = own / "out/datasets/v0001"
     before, where = tars(one), held(one)
@@ -117,6 +120,7 @@ def test_an_emptied_tar_leaves_no_gap_in_the_numbers(own: Path) -> None:
     assert verify(two.path) == []
 
 
+@pytest.mark.full
 def test_a_new_text_rewrites_its_tar_only(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 8)
     source = [{"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "c"}]
@@ -130,6 +134,7 @@ def test_a_new_text_rewrites_its_tar_only(tmp_path: Path) -> None:
     assert verify(two.path) == []
 
 
+@pytest.mark.full
 def test_a_damaged_old_tar_is_not_carried_on(own: Path, caplog: pytest.LogCaptureFixture) -> None:
     one = own / "out/datasets/v0001"
     victim = sorted(one.rglob("*.tar"))[0]
@@ -142,6 +147,7 @@ def test_a_damaged_old_tar_is_not_carried_on(own: Path, caplog: pytest.LogCaptur
     assert verify(one) != []
 
 
+@pytest.mark.full
 def test_without_hard_links_files_are_copied(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: Any) -> None:
         raise OSError("no links here")
@@ -177,6 +183,7 @@ def test_a_full_layout_deals_all_anew(own: Path, change: dict[str, Any]) -> None
     assert not corpus.run(corpus.job(own, package=package))[0].new
 
 
+@pytest.mark.full
 def test_a_split_of_many_tars_has_larger_ones_from_there_on(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +203,7 @@ def test_a_split_of_many_tars_has_larger_ones_from_there_on(
     assert len(seconds(fresh.path)) == layout.MOST_TARS
 
 
+@pytest.mark.full
 def test_too_few_clips_for_the_readers_are_no_reason_to_write_all(own: Path) -> None:
     package = {**TAR, "readers": 16}
     corpus.run(corpus.job(own, package=package))
@@ -242,6 +250,7 @@ def test_a_piece_that_a_dead_worker_linked_is_made_again(
     assert verify(one) == []
 
 
+@pytest.mark.full
 def test_uneven_readers_are_dealt_anew(own: Path) -> None:
     """Without the limit one reader would get nothing of what was added."""
     package = {**TAR, "readers": 2, "rebalance_above": 0.01}
@@ -259,6 +268,7 @@ def test_uneven_readers_are_dealt_anew(own: Path) -> None:
     assert described["balance"] == even.balance
 
 
+@pytest.mark.full
 def test_another_release_of_a_format_is_written_anew(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,6 +301,7 @@ def published(table: pa.Table, groups: list[layout.ShardClips]) -> pa.Table:
     )
 
 
+@pytest.mark.full
 @hypothesis.settings(deadline=None)  # a busy machine is not a fault of the layout
 @given(
     st.lists(st.integers(1, 3000), min_size=1, max_size=60),

@@ -65,6 +65,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
     return out, json.loads(ended.stdout.splitlines()[-1]), snapshot(home, out) == before
 
 
+@pytest.mark.full
 def test_nothing_outside_out_is_touched(done: tuple[Path, dict[str, Any], bool]) -> None:
     out, report, untouched = done
     assert untouched

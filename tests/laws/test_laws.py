@@ -101,6 +101,7 @@ def clips(version: Path) -> list[dict[str, Any]]:
 # --- laws 4 and 5: what a change costs ---------------------------------------------------------
 
 
+@pytest.mark.full
 def test_rerun_computes_and_publishes_nothing(again: Callable[..., Job]) -> None:
     job = again()
     before = corpus.parts(job.out, "manifests", "audio", "datasets")
@@ -112,6 +113,7 @@ def test_rerun_computes_and_publishes_nothing(again: Callable[..., Job]) -> None
     assert os.readlink(job.out / "datasets" / "latest") == "v0001"
 
 
+@pytest.mark.full
 def test_thresholds_both_ways(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measured = tmp_path / "measured"
     monkeypatch.setenv("UTTERMILL_COUNT", str(measured))
@@ -133,6 +135,7 @@ def test_thresholds_both_ways(base: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert len(measured.read_text().splitlines()) == 10, "a clip was measured twice"
 
 
+@pytest.mark.full
 def test_added_filter_costs_its_measure_only(again: Callable[..., Job]) -> None:
     job = again(filter=corpus.filters(POISON))
     published, counts = corpus.run(job)
@@ -149,12 +152,14 @@ def test_added_filter_costs_its_measure_only(again: Callable[..., Job]) -> None:
     expect(counts, package=(4, 6))
 
 
+@pytest.mark.full
 def test_changed_filter_is_measured_again(again: Callable[..., Job]) -> None:
     louder = ({"use": "duration"}, {"use": "silence", "threshold_db": -50}, {"use": "clipping"})
     _, counts = corpus.run(again(filter={"segmenter": {"use": "whole"}, "filters": louder}))
     expect(counts, filter=(10, 0))  # new columns, the same tars
 
 
+@pytest.mark.full
 def test_added_recordings_cost_themselves(own: Path, tmp_path: Path) -> None:
     for number in (10, 11, 12):
         corpus.add(own / "in", number)
@@ -165,6 +170,7 @@ def test_added_recordings_cost_themselves(own: Path, tmp_path: Path) -> None:
     assert clips(grown.path) == clips(fresh.path)
 
 
+@pytest.mark.full
 def test_equal_files_are_two_recordings_where_they_are_kept(own: Path) -> None:
     shutil.copy(own / "in" / "r01.wav", own / "in" / "s01.wav")
     shutil.copy(own / "in" / "r01.wav", own / "in" / "s02.wav")
@@ -180,6 +186,7 @@ def test_equal_files_are_two_recordings_where_they_are_kept(own: Path) -> None:
     expect(corpus.run(job)[1], **dict.fromkeys(STAGES, (0, 14)))
 
 
+@pytest.mark.full
 def test_a_span_given_twice_with_other_texts_costs_only_itself(own: Path) -> None:
     span = {"audio_filepath": str(own / "in" / "r09.wav"), "offset": 0.5, "duration": 1.0}
     lines = [{**span, "text": "one"}, {**span, "text": "two"}, {**span, "offset": 0.6, "text": "x"}]
@@ -197,6 +204,7 @@ def test_a_span_given_twice_with_other_texts_costs_only_itself(own: Path) -> Non
     assert verify(published.path) == []
 
 
+@pytest.mark.full
 def test_replaced_content_is_computed_again(own: Path) -> None:
     old = {r["recording"]: r["sha256"] for r in pq.read_table(
         own / "out/datasets/v0001/utterances.parquet").to_pylist()}  # fmt: skip
@@ -207,6 +215,7 @@ def test_replaced_content_is_computed_again(own: Path) -> None:
     assert {name for name in new if new[name] != old[name]} == {"c/r04.wav"}
 
 
+@pytest.mark.full
 def test_touched_file_is_hashed_and_nothing_else(own: Path) -> None:
     corpus.touch(own / "in" / "r04.wav")
     published, counts = corpus.run(corpus.job(own))
@@ -215,6 +224,7 @@ def test_touched_file_is_hashed_and_nothing_else(own: Path) -> None:
     assert corpus.run(corpus.job(own))[1] == NOTHING
 
 
+@pytest.mark.full
 def test_deleted_recording_leaves_with_a_reason(own: Path) -> None:
     (own / "in" / "r04.wav").unlink()
     published, counts = corpus.run(corpus.job(own))
@@ -231,6 +241,7 @@ def test_deleted_recording_leaves_with_a_reason(own: Path) -> None:
     assert clips(back.path) == clips(own / "out/datasets/v0001")
 
 
+@pytest.mark.full
 def test_too_many_deleted_is_refused(own: Path) -> None:
     for name in ("r04.wav", "r05.wav"):
         (own / "in" / name).unlink()
@@ -241,6 +252,7 @@ def test_too_many_deleted_is_refused(own: Path) -> None:
     assert published.path.name == "v0002"
 
 
+@pytest.mark.full
 def test_other_model_is_heard_again_only(again: Callable[..., Job]) -> None:
     other = {"backend": {"use": "tests.plugins.other_asr"}}
     published, counts = corpus.run(again(transcribe=other))
@@ -255,6 +267,7 @@ def test_other_rate_converts_and_hears_again(again: Callable[..., Job]) -> None:
     assert {r["sample_rate"] for r in table(published, "utterances")} == {24000}
 
 
+@pytest.mark.full
 def test_changed_reference_costs_no_audio(own: Path) -> None:
     listing = own / "list.jsonl"
     source = [{"kind": "jsonl", "path": str(listing), "name": "c"}]
@@ -288,6 +301,7 @@ def test_transient_settings_change_nothing(again: Callable[..., Job], tmp_path: 
     assert not published.new
 
 
+@pytest.mark.full
 def test_control_recipe_without_version_is_noticed(
     again: Callable[..., Job], monkeypatch: pytest.MonkeyPatch, no_recipe_kept: None
 ) -> None:
@@ -313,6 +327,7 @@ def test_every_sample_has_one_outcome(base: Path) -> None:
     assert told == found
 
 
+@pytest.mark.full
 def test_overlap_and_segments_beyond_the_end(own: Path) -> None:
     path = str(own / "in" / "r09.wav")  # 2.2 s
     spans = [("a", 0.0, 1.2), ("b", 0.5, 1.4), ("c", 2.0, 2.3), ("d", 5.0, 6.0),
@@ -348,6 +363,7 @@ def test_overlap_and_segments_beyond_the_end(own: Path) -> None:
     assert verify(published.path) == []
 
 
+@pytest.mark.full
 def test_given_segmenter_alone(own: Path) -> None:
     """With `given`, a recording without segments is unsegmented: all of it, with the reason."""
     listing = own / "list.jsonl"
@@ -364,6 +380,7 @@ def test_given_segmenter_alone(own: Path) -> None:
     assert told == {("packaged", 2.0), ("outside_segments", 0.2), ("no_segments", 2.0)}
 
 
+@pytest.mark.full
 def test_failing_midway_counts_the_decoded_prefix(own: Path) -> None:
     path = own / "in" / "r09.wav"
     data = path.read_bytes()
@@ -393,12 +410,14 @@ def paint(spans: list[tuple[int, int]]) -> list[int]:
     return owned
 
 
+@pytest.mark.full
 @settings(max_examples=300, deadline=None)
 @given(SPANS)
 def test_exclusive_is_the_painter(spans: list[tuple[int, int]]) -> None:
     assert ledger.exclusive(spans) == paint(spans)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("lost", [0, 1, 2])
 def test_control_lost_span_is_loud(own: Path, lost: int) -> None:
     """Three touching segments of a recording; without any one of them the ledger refuses."""
@@ -474,6 +493,7 @@ def _reversed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder, "recordings", lambda s: iter(list(listed(s))[::-1]))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "case", ["fresh", "small_shards", "probe_batch", "listing_order", "hand_over", "long_path"]
 )
@@ -599,6 +619,7 @@ def test_a_failing_sync_is_mended_by_a_rerun(small: Path, tmp_path: Path, most: 
     assert break_everywhere(small, tmp_path, SYNCS, errno.EIO, most) > 10
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("most", [8, tiers.nightly(16)])
 def test_a_full_disk_is_mended_by_a_rerun(small: Path, tmp_path: Path, most: int) -> None:
     assert break_everywhere(small, tmp_path, _writes(), errno.ENOSPC, most) > 60
@@ -646,6 +667,7 @@ def test_too_little_memory_is_mended_by_a_rerun(
     assert corpus.content(published.path) == corpus.content(corpus.run(whole)[0].path)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kills", [2, tiers.full(8), tiers.nightly(20)])
 def test_killed_anywhere(
     small: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, kills: int
@@ -753,6 +775,7 @@ def again_at(job: Job, out: Path) -> Job:
     return dataclasses.replace(job, out=out)
 
 
+@pytest.mark.full
 def test_a_disk_that_damages_everything_ends_the_run(
     again: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -769,6 +792,7 @@ def test_a_disk_that_damages_everything_ends_the_run(
         corpus.run(again(transcribe={"backend": {"use": "fake", "seed": 1}}))
 
 
+@pytest.mark.full
 def test_file_that_changes_under_the_run(own: Path) -> None:
     """Hashed by shard, other bytes when filter reads it: failed as `changed`, next run takes it."""
     corpus.add(own / "in", 10)
@@ -818,6 +842,7 @@ def poisoned(how: str) -> dict[str, Any]:
     return corpus.filters({**POISON, "how": how, "seconds": corpus.seconds_of(5)})
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("how", "code"), [("item_error", "decode_error"), ("memory_error", "out_of_memory")]
 )
@@ -837,6 +862,7 @@ def test_bad_item_in_filter(base: Path, tmp_path: Path, how: str, code: str) -> 
     assert clips(healed.path) == clips(base / "out/datasets/v0001")
 
 
+@pytest.mark.full
 def test_bad_item_in_a_filter_that_was_added(again: Callable[..., Job]) -> None:
     job = again(filter=poisoned("item_error"))
     published, counts = corpus.run(job)
@@ -851,6 +877,7 @@ def test_bad_item_in_a_filter_that_was_added(again: Callable[..., Job]) -> None:
     assert verify(healed.path) == []
 
 
+@pytest.mark.full
 def test_bad_item_in_resample(base: Path, tmp_path: Path) -> None:
     """The second channel of recordings that have one: the mono ones are failed, one by one."""
     refused = corpus.job(base, out=tmp_path / "refused", resample={"mono": 1})
@@ -911,6 +938,7 @@ def test_control_our_own_bugs_are_loud(base: Path, tmp_path: Path, where: str) -
     assert not versions.all_of(tmp_path / "out")
 
 
+@pytest.mark.full
 def test_too_many_failed_is_refused(base: Path, tmp_path: Path) -> None:
     shutil.copytree(base / "in", tmp_path / "in")
     for name in ("r03.wav", "r04.wav"):

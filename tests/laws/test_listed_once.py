@@ -138,6 +138,7 @@ def test_a_run_and_an_estimate_in_prefect(file: Path, looks: Looks, prefect_api:
     assert looks.entries == ONCE
 
 
+@pytest.mark.full
 def test_what_workers_would_list_is_only_looked_into(
     file: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +156,7 @@ def test_what_workers_would_list_is_only_looked_into(
         assert looks.entries == {"folder": 2 + ONCE["folder"], "list": COUNT}
 
 
+@pytest.mark.full
 def test_listings_end_with_the_run_and_with_a_question(
     file: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

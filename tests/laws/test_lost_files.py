@@ -37,6 +37,7 @@ def newest(home: Path) -> Path:
     return home / "out/datasets/v0001"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "names",
     tiers.few([(TARS,), (LIST,), ("README.md", "croissant.json"), (TARS, LIST)], (TARS,), (LIST,)),
@@ -62,6 +63,7 @@ def test_what_is_lost_is_made_again(
     assert (quiet.new, quiet.restored) == (False, [])
 
 
+@pytest.mark.full
 def test_with_something_new_the_next_version_is_whole(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 12)
     corpus.run(corpus.job(tmp_path, package=TAR))

@@ -42,6 +42,7 @@ def before(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("relative", [True, False])
 def test_from_a_folder_to_a_list(tmp_path: Path, before: Path, relative: bool) -> None:
     source = listed(tmp_path, before, before if relative else None, relative)
@@ -50,6 +51,7 @@ def test_from_a_folder_to_a_list(tmp_path: Path, before: Path, relative: bool) -
     assert computed(job) == NOTHING
 
 
+@pytest.mark.full
 def test_to_another_root_and_another_name(tmp_path: Path, before: Path) -> None:
     other = tmp_path / "elsewhere" / "deep"
     other.parent.mkdir()
@@ -61,6 +63,7 @@ def test_to_another_root_and_another_name(tmp_path: Path, before: Path) -> None:
     assert computed(corpus.job(tmp_path, sources=[above])) == NOTHING
 
 
+@pytest.mark.full
 def test_a_new_root_with_one_more_file_costs_that_file(tmp_path: Path, before: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(before, other)

@@ -132,6 +132,7 @@ def rows(tmp: Path, name: str, dataset: str) -> list[dict[str, Any]]:
     return [row for row in table if row["dataset"] == dataset]
 
 
+@pytest.mark.full
 def test_ids_are_safe_and_unique(done: tuple[Path, dict[str, bytes]]) -> None:
     tmp, paths = done
     for dataset in ("files", "members"):
@@ -215,6 +216,7 @@ RAW = st.binary(min_size=1, max_size=40) | st.lists(
 ).map(b"".join)  # fmt: skip
 
 
+@pytest.mark.full
 @fuzz.cases(300)
 @given(RAW)
 def test_what_is_shown_gives_the_name_back(raw: bytes) -> None:

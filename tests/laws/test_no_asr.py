@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from tests.helpers import corpus
 from uttermill.tasks.accounting import summary
@@ -15,6 +16,7 @@ from uttermill.tasks.stages.listing import balance
 NONE = {"backend": {"use": "none"}}
 
 
+@pytest.mark.full
 def test_references_are_packaged_and_the_rest_has_no_text(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 4)
     corpus.listed(tmp_path / "in", 4, tmp_path / "list.jsonl", r02="")

@@ -118,6 +118,7 @@ def by_view(asked: Job) -> Iterator[tuple[str, tuple[object, ...]]]:
             yield u.cut.id, facts
 
 
+@pytest.mark.full
 @fuzz.cases(50)
 @given(settings(), st.sampled_from(STATES))
 def test_the_query_decides_each_clip_as_the_stages_do(
@@ -133,6 +134,7 @@ def test_the_query_decides_each_clip_as_the_stages_do(
     assert queried == [*by_view(asked)]
 
 
+@pytest.mark.full
 @fuzz.cases(6)
 @given(settings(), st.sampled_from(STATES))
 def test_all_say_what_a_run_packages(
@@ -172,6 +174,7 @@ def answers(asked: Job, before: Job) -> dict[str, int]:
     return {**told, "run": pq.read_metadata(published.path / "utterances.parquet").num_rows}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("changes", "count"),
     [

@@ -51,6 +51,7 @@ def audio_of(version: Path) -> dict[str, str]:
     return dict(zip(*(table[name].to_pylist() for name in ("id", "sha256")), strict=True))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("how", ["chmod", "link", "rename"])
 def test_what_changes_no_bytes_computes_nothing(source: Path, tmp_path: Path, how: str) -> None:
     job = corpus.job(tmp_path)
@@ -80,6 +81,7 @@ def test_all_shards_are_hashed_in_turn() -> None:
         assert rehash.due(shards, 0.0, 5) == []
 
 
+@pytest.mark.full
 def test_a_share_is_hashed_again(
     source: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -49,6 +49,7 @@ CHANGED: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("changed", "root", "how"), tiers.covering(CHANGED, DAMAGED, ["flip", "delete"])
 )
@@ -106,6 +107,7 @@ def all_at_once(folder: Path) -> None:
 CHANGES: list[Callable[[Path], None]] = [added, replaced, removed, renamed, all_at_once]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("change", "root"), tiers.covering(CHANGES, DAMAGED))
 def test_damage_together_with_a_change_of_the_source(
     home: Path, root: str, change: Callable[[Path], None]
@@ -177,6 +179,7 @@ def test_a_damaged_listing_is_no_empty_shard(
     assert not corpus.run(job)[0].new
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("noted")
 def test_a_damaged_listing_that_the_rehash_meets_is_made_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -51,6 +51,7 @@ def row_groups(path: Path) -> list[pa.Table]:
         return [file.read_row_group(number) for number in range(file.num_row_groups)]
 
 
+@pytest.mark.full
 def test_a_row_group_has_whole_tars_or_recordings(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +118,7 @@ def test_growing_and_shrinking_in_all_formats(
         assert left == right
 
 
+@pytest.mark.full
 def test_a_ledger_continues_the_one_before(home: Path) -> None:
     """Recordings come, change, leave and come back; the ledger is that of a first version, and a
     row for each recording that has left."""

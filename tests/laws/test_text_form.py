@@ -19,6 +19,7 @@ TEXTS = {
 }
 
 
+@pytest.mark.full
 def test_normalised_texts_reach_every_format(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 3)
     rows = [

@@ -70,6 +70,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp
 
 
+@pytest.mark.full
 def test_limits_on_texts_are_taken_again_for_free(base: Path) -> None:
     def limited(most: float) -> Job:
         rate = {"use": "char_rate", "max_alphabetic": most}
@@ -108,6 +109,7 @@ def test_columns_of_verdicts_are_published(base: Path) -> None:
     assert set(columns) <= shown, "`uttermill schema` names them"
 
 
+@pytest.mark.full
 def test_what_a_table_lacks_is_answered_from_the_shards(base: Path) -> None:
     few = corpus.job(base, transcribe={"verdicts": [{"use": "empty_text"}]})
     corpus.run(few)

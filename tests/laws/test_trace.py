@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from tests import trace
 from uttermill.flows import formatting
 from uttermill.tasks.base import environment
@@ -25,6 +27,7 @@ def test_a_generator_is_one_call() -> None:
     assert calls[environment.setting.__wrapped__.__code__] == 1  # type: ignore[attr-defined]
 
 
+@pytest.mark.full
 def test_one_recording_passes_all_five_stages() -> None:
     counted = trace.passed()
     assert 50 < counted["modules"] <= counted["functions"] <= counted["calls"]

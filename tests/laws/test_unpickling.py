@@ -71,6 +71,7 @@ def unsafe(source: str) -> set[str]:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("folder", ["tasks", "flows"])
 def test_no_unsafe_reader(folder: str) -> None:
     found = {}

@@ -89,6 +89,7 @@ def note(home: Path) -> Path:
     return home / "out/manifests/index.json"
 
 
+@pytest.mark.full
 def test_a_run_with_nothing_to_do_looks_at_nothing(home: Path, looks: Looks) -> None:
     """With the counts, the summary and the balance of a run that looks at everything."""
     quick, counts = corpus.run(asked(home))
@@ -103,6 +104,7 @@ def test_a_run_with_nothing_to_do_looks_at_nothing(home: Path, looks: Looks) -> 
     assert quick.done.reused == whole.done.reused > 0
 
 
+@pytest.mark.full
 def test_only_what_was_touched_is_looked_at(home: Path, looks: Looks) -> None:
     before = set(manifest.shards(home / "out"))
     corpus.add(home / "in", 12)
@@ -136,6 +138,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 }  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("damage", tiers.few(DAMAGES, "filter", "audio", "cut", "removed"))
 def test_a_touched_checkpoint_is_looked_at(home: Path, looks: Looks, damage: str) -> None:
     DAMAGES[damage](home)
@@ -163,6 +166,7 @@ def test_other_settings_look_at_everything(
     assert looks.gathered == 1
 
 
+@pytest.mark.full
 def test_another_release_looks_at_everything(
     home: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +201,7 @@ def foreseen(job: Job) -> tuple[Any, Any]:
     return planning.plan(job, job).stages, goes
 
 
+@pytest.mark.full
 def test_after_an_upgrade_plan_and_prune_open_nothing(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,6 +251,7 @@ def test_what_package_goes_by_is_gathered_anew(home: Path, looks: Looks) -> None
     assert (two.new, looks.gathered, looks.shards) == (True, 3, set())
 
 
+@pytest.mark.full
 def test_another_licence_is_gathered_anew(home: Path, looks: Looks) -> None:
     source = {"kind": "folder", "path": str(home / "in"), "name": "c", "licence": "CC0-1.0"}
     made, _ = corpus.run(asked(home, sources=[source]))
@@ -264,6 +270,7 @@ def test_every_flip_of_the_note_is_noticed(home: Path, looks: Looks) -> None:
         looks.forget()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "text",
     tiers.few(
@@ -300,11 +307,13 @@ def test_rot_that_no_stat_shows_is_in_no_version(home: Path, step: str) -> None:
     assert counts[step][0] > 1, "package met the damage"
 
 
+@pytest.mark.full
 def test_costly_measures_that_are_asked_for_later(home: Path, looks: Looks) -> None:
     corpus.run(asked(home, filter={**corpus.filters(), "measure_all": True}))
     assert looks.shards == set(manifest.shards(home / "out"))
 
 
+@pytest.mark.full
 def test_what_changed_under_the_run_is_looked_at_again(
     home: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,6 +376,7 @@ def test_a_helper_of_a_plugin_is_a_part_of_it(
     assert looks.gathered == 1
 
 
+@pytest.mark.full
 def test_a_version_that_is_gone_is_made_again(home: Path, looks: Looks) -> None:
     (home / "out/datasets/v0001").rename(home / "aside")
     made, _ = corpus.run(asked(home))
@@ -375,6 +385,7 @@ def test_a_version_that_is_gone_is_made_again(home: Path, looks: Looks) -> None:
     assert looks.shards == set()
 
 
+@pytest.mark.full
 def test_latest_is_mended_without_a_look(home: Path, looks: Looks) -> None:
     latest = home / "out/datasets/latest"
     latest.unlink()
@@ -383,6 +394,7 @@ def test_latest_is_mended_without_a_look(home: Path, looks: Looks) -> None:
     assert looks.gathered == 0
 
 
+@pytest.mark.full
 def test_a_run_that_fails_notes_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = json.loads(note(home).read_text())
     corpus.add(home / "in", 12)

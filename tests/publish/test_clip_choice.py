@@ -106,6 +106,7 @@ def test_languages_are_written_as_sources_may_write_them(
         assert clip_choice.chosen(settings, rows).tolist() == [good]
 
 
+@pytest.mark.full
 def test_a_name_that_no_clip_has_is_told(base: Path, caplog: pytest.LogCaptureFixture) -> None:
     corpus.run(asked(base))
     missing = {"language": ["German", "Klingon"], "speaker": ["anna", "dave", "two/cleo"]}
@@ -123,6 +124,7 @@ def test_a_name_that_no_clip_has_is_told(base: Path, caplog: pytest.LogCaptureFi
     corpus.run(asked(base))
 
 
+@pytest.mark.full
 def test_the_command(tmp_path: Path) -> None:
     site = Site(tmp_path, "", history="none")
     for name in ("anna", "bob"):
@@ -202,6 +204,7 @@ def test_labels_choose_at_no_cost(tmp_path: Path, package: dict[str, Any], count
     assert not corpus.run(then)[0].new
 
 
+@pytest.mark.full
 def test_a_list_that_states_labels_later_computes_nothing(tmp_path: Path) -> None:
     """Labels are columns of the published tables; no stage depends on them."""
     plain = labelled(tmp_path)

@@ -122,6 +122,7 @@ def test_checkpoints_are_verified_on_request(out: Path, capsys: pytest.CaptureFi
     assert corpus.parts(out) == sorted(corpus.parts(out)), "it sets nothing aside"
 
 
+@pytest.mark.full
 def test_a_version_that_was_moved_has_no_checkpoints(
     out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -106,6 +106,7 @@ def rates(out: Path) -> set[int]:
     return {rate for part in parts for rate in part.table["rate"].to_pylist()}
 
 
+@pytest.mark.full
 def test_what_nothing_reaches_goes_and_a_rerun_computes_nothing(base: Path, out: Path) -> None:
     assert [v.name for v in versions.all_of(out)] == ["v0001", "v0002", "v0003", "v0004"]
     assert rates(out) == {8000, 16000}
@@ -146,6 +147,7 @@ def test_tars_that_versions_share_are_no_gain(base: Path, out: Path) -> None:
     assert entry["freed"] <= entry["bytes"] - 2 * tars[1].stat().st_size
 
 
+@pytest.mark.full
 def test_what_thresholds_rejected_is_kept(base: Path, out: Path) -> None:
     """A measure is taken once: what a looser threshold may ask for again is not computed again."""
     long = [{"use": "duration", "min": 0.9}, {"use": "silence", "threshold_db": -55}]
@@ -158,6 +160,7 @@ def test_what_thresholds_rejected_is_kept(base: Path, out: Path) -> None:
     assert counts == {**NOTHING, "package": counts["package"]}
 
 
+@pytest.mark.full
 def test_settings_of_kept_versions_on_request(base: Path, out: Path) -> None:
     told = queries.prune(out, 4, recipes=True, yes=True)
     assert told["freed"] == 0
@@ -198,6 +201,7 @@ def test_the_version_that_latest_names_stays(out: Path) -> None:
     assert (latest / "dataset.json").is_file()
 
 
+@pytest.mark.full
 def test_recordings_that_left_their_source(base: Path, tmp_path: Path) -> None:
     """Theirs stays while a kept version holds them; a source that is not mounted costs nothing."""
     source, out = tmp_path / "in", tmp_path / "out"
@@ -225,6 +229,7 @@ def test_recordings_that_left_their_source(base: Path, tmp_path: Path) -> None:
     assert verify(published.path) == []
 
 
+@pytest.mark.full
 def test_before_the_first_version_all_recordings_count(base: Path, tmp_path: Path) -> None:
     out = copied(base / "out", tmp_path / "out")
     shutil.rmtree(out / "datasets")
@@ -252,6 +257,7 @@ def test_a_run_that_died_early(base: Path, out: Path) -> None:
     assert again(base, out) == NOTHING
 
 
+@pytest.mark.full
 def test_a_damaged_filter_part_keeps_the_audio(base: Path, out: Path) -> None:
     """What it held is measured again; the PCM is found again by its recipe."""
     first = min((out / "manifests/filter/shard-000000").iterdir())
@@ -272,6 +278,7 @@ def test_a_shard_without_its_manifest_is_left_alone(out: Path) -> None:
     assert [p for p in corpus.parts(out) if "shard-000002" in p.parts] == before
 
 
+@pytest.mark.full
 def test_leavings_of_dead_runs(base: Path, out: Path) -> None:
     litter = [
         out / "datasets/.staging/wenet/x.tar", out / "datasets/.staging/.x.tmp",
@@ -305,6 +312,7 @@ def test_what_if_still_answers_from_its_table(base: Path, out: Path) -> None:
     assert outcome_table.where(last) is not None
 
 
+@pytest.mark.full
 def test_the_command(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def told(*words: str, code: int = 0) -> dict[str, Any]:
         assert cli.main(["prune", str(out), *words, "--json"]) == code
@@ -331,6 +339,7 @@ def test_the_command(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "Nothing to remove" in capsys.readouterr().out
 
 
+@pytest.mark.full
 def test_a_damaged_ledger_is_said_before_anything_goes(
     out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -368,6 +377,7 @@ def test_a_kill_at_any_point_loses_nothing(base: Path, tmp_path: Path) -> None:
         ]
 
 
+@pytest.mark.full
 def test_shards_that_the_last_run_left_complete_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -395,6 +405,7 @@ def test_shards_that_the_last_run_left_complete_are_not_read(
     assert len(looked) == 5
 
 
+@pytest.mark.full
 def test_a_clock_that_was_ahead_once_misleads_nobody(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -418,6 +429,7 @@ def test_a_clock_that_was_ahead_once_misleads_nobody(
     assert again(base, out, **HISTORY[1]) == NOTHING
 
 
+@pytest.mark.full
 def test_runs_of_earlier_releases_are_older(base: Path, out: Path) -> None:
     """Their folders have a time and no number for a name, here one that is still to come."""
     home = out / "runs"

@@ -68,6 +68,7 @@ def test_all_who_talk_together_are_on_one_side(disjoint: list[str] | None) -> No
     assert control != {1}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("disjoint", [["speaker"], ["text"], ["speaker", "text"], []])
 def test_clips_of_nobody_known_are_in_a_split(disjoint: list[str]) -> None:
     clips = singles(40)
@@ -81,6 +82,7 @@ def test_clips_of_nobody_known_are_in_a_split(disjoint: list[str]) -> None:
     assert "" not in after.values()
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("windows")
 def test_a_window_of_people_from_two_sides_is_dropped() -> None:
     clips: list[Clip] = [("alone", "talk-d", "dora", "pcm-d", 30.0), *CLIPS[1:2], *singles(40)]
@@ -99,6 +101,7 @@ def test_a_window_of_people_from_two_sides_is_dropped() -> None:
     assert faults_of(rows, grown.table) == []
 
 
+@pytest.mark.full
 def test_leaks_count_everybody() -> None:
     def split(*dev: str) -> dict[str, Any]:
         rows = with_split(CLIPS, dict.fromkeys(dev, "dev"))
@@ -123,6 +126,7 @@ def test_verify_names_whoever_talks_on_two_sides() -> None:
     assert faults_of(apart, stated, ["speaker"]) == []
 
 
+@pytest.mark.full
 def test_the_whole_line(tmp_path: Path) -> None:
     """Recordings of two people each, of whom the second is in the next one, too."""
     lines = []

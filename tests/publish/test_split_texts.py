@@ -149,6 +149,7 @@ def test_verify_finds_a_text_on_two_sides() -> None:
     assert any(fault.startswith("the text ") for fault in faults)
 
 
+@pytest.mark.full
 def test_a_list_keeps_its_texts(tmp_path: Path) -> None:
     """What a list names stays whole; others who read the same are left out, not drawn after it."""
     clips, texts = prompts(10, 20, named=True)
@@ -225,6 +226,7 @@ def test_random_texts(first: set[Any], more: set[Any], random: Any) -> None:
         before, last = found.table, {key: split for key, split in where.items() if split}
 
 
+@pytest.mark.full
 def test_near_equal_texts_stay_on_one_side() -> None:
     words = [f"word{n}" for n in range(12)]
     clips: list[Clip] = [(f"u{n:03d}", f"r{n:03d}", None, f"p{n}", 4.0) for n in range(60)]
@@ -292,6 +294,7 @@ def test_what_if_says_once_what_stricter_rules_leave_out(
     assert caplog.text.count("left out, because another split has their texts") == 1
 
 
+@pytest.mark.full
 def test_the_whole_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     sources = spoken(tmp_path, 5, 6, named=True)
     package: dict[str, Any] = {"splits": {"dev": 0.2}, "tar_hours": 3 / 3600, "disjoint": LOOSE}

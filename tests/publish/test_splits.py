@@ -222,6 +222,7 @@ def test_a_newcomer_that_joins_two_sides_is_dropped() -> None:
     assert sides([*clips, *new], again.table, splits={"dev": 0.3})[0] == then
 
 
+@pytest.mark.full
 def test_who_comes_back_goes_where_it_was() -> None:
     clips = singles(50)
     where, first = sides(clips, splits={"dev": 0.3})
@@ -233,6 +234,7 @@ def test_who_comes_back_goes_where_it_was() -> None:
     assert {c[0]: third[c[0]] for c in dev} == {c[0]: "dev" for c in dev}
 
 
+@pytest.mark.full
 def test_other_fractions_move_nothing_that_is_published() -> None:
     clips = singles(100)
     where, first = sides(clips, splits={"dev": 0.1})
@@ -460,6 +462,7 @@ def published(version: Path) -> dict[str, str]:
     return {Path(row["recording"]).stem: row["split"] for row in rows}
 
 
+@pytest.mark.full
 def test_the_whole_line(tmp_path: Path) -> None:
     sources = spoken(tmp_path, 8, 4)
     package = {"splits": {"dev": 0.3}, "tar_hours": 3 / 3600}
@@ -502,6 +505,7 @@ def test_the_whole_line(tmp_path: Path) -> None:
     assert verify(five.path) == []
 
 
+@pytest.mark.full
 def test_shards_and_earlier_versions_do_not_show_through(tmp_path: Path) -> None:
     sources = spoken(tmp_path, 6, 6)
     corpus.run(corpus.job(tmp_path, sources=sources))  # without splits: says nothing
@@ -516,6 +520,7 @@ def test_shards_and_earlier_versions_do_not_show_through(tmp_path: Path) -> None
         assert (late_.path / name).read_bytes() == (fresh.path / name).read_bytes()
 
 
+@pytest.mark.full
 def test_the_content_of_a_list_makes_the_version_not_its_place(tmp_path: Path) -> None:
     sources = spoken(tmp_path, 6, 6)
     (tmp_path / "other").mkdir()
@@ -535,6 +540,7 @@ def test_the_content_of_a_list_makes_the_version_not_its_place(tmp_path: Path) -
     assert published(run(here, resplit=True).path)["r02"] == "test"
 
 
+@pytest.mark.full
 def test_weights_drop_by_a_draw_that_the_ledger_names(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 10)
 
@@ -580,6 +586,7 @@ def test_the_share_is_in_the_order_of_ids(tmp_path: Path) -> None:
     assert ids == sorted(ids)
 
 
+@pytest.mark.full
 def test_late_verdicts_are_as_if_all_were_judged_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

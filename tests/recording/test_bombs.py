@@ -119,6 +119,7 @@ def test_parquet(
     assert found["took"] < MEMORY
 
 
+@pytest.mark.full
 def test_rows_with_neither_audio_nor_path_end_the_file(tmp_path: Path, told: Told) -> None:
     """Each was a failed recording, however many there were."""
     count = 400_000
@@ -130,6 +131,7 @@ def test_rows_with_neither_audio_nor_path_end_the_file(tmp_path: Path, told: Tol
     assert "100,001 of its first 100,001 rows hold neither" in found["details"][-1]
 
 
+@pytest.mark.full
 def test_a_cell_is_read_without_its_neighbours(tmp_path: Path, told: Told) -> None:
     """120 cells of 50 MB took 4 GB of a worker."""
     path = parquet(tmp_path / "x.parquet", cells(alike(os.urandom(MEGABYTE) * 50, 120)), {})
@@ -139,6 +141,7 @@ def test_a_cell_is_read_without_its_neighbours(tmp_path: Path, told: Told) -> No
     assert found["took"] < MEMORY
 
 
+@pytest.mark.full
 def test_a_cell_that_expands_too_far_is_refused(tmp_path: Path, told: Told) -> None:
     path = parquet(tmp_path / "x.parquet", cells(alike(bytes(300 * MEGABYTE), 1)), {})
     found = told({"locator": {"path": str(path), "row": 0, "column": "audio"}})
@@ -212,6 +215,7 @@ def test_a_compressed_list(tmp_path: Path, packed: bytes, sentence: str, told: T
     assert found["took"] < MEMORY
 
 
+@pytest.mark.full
 def test_a_compressed_list_that_is_none_is_read_whole(tmp_path: Path, told: Told) -> None:
     """Control: lists as people have them stay far below the limit."""
     path = tmp_path / "cuts.jsonl.gz"
@@ -273,6 +277,7 @@ def test_nan_is_a_missing_value(tmp_path: Path) -> None:
     assert found == [(None, "12", None), ("b", "x", None)]
 
 
+@pytest.mark.full
 def test_kaldi(tmp_path: Path, told: Told) -> None:
     (tmp_path / "wav.scp").write_bytes(b"k a.wav\n" + LONG + b"\np touch ran |\n")
     (tmp_path / "text").write_bytes(b"k " + b"x" * 2_000_000 + b"\n" + LONG + b"\n")
@@ -333,6 +338,7 @@ MERGES = "a0: &a0 {k: 1}\n" + "".join(
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

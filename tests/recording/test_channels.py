@@ -115,6 +115,7 @@ def heard(version: Path, row: dict[str, Any]) -> int:
     return int(spectrum.argmax())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("listed", LISTS, ids=lambda listed: listed.__name__)
 def test_each_channel_is_packaged_with_its_own_sound_and_text(
     tmp_path: Path, listed: Callable[[Path, Path], dict[str, Any]]

@@ -115,6 +115,7 @@ def hf_parquet(home: Path) -> dict[str, Any]:
     return {"kind": "hf_parquet"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "make",
     [folder, kaldi, jsonl, datajuicer, tar, partial(tar, pattern="*.tar"),

@@ -41,6 +41,7 @@ def convert(samples: NDArray[np.float32], src: int, dst: int, plugin: Plugin) ->
     return pcm.of_clip(Clip.of(samples, src), wanted)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("plugin", PLUGINS, ids=label)
 @settings(max_examples=40, deadline=None)
 @given(n=st.integers(0, 3000), src=st.sampled_from(RATES), dst=st.sampled_from(RATES))

@@ -30,6 +30,7 @@ def digests(folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.full
 def test_contents(corpus: Path) -> None:
     import soundfile
 

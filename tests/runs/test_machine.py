@@ -195,6 +195,7 @@ def test_a_server_of_another_kind_speaks_for_its_disk(monkeypatch: pytest.Monkey
     assert said == "asyncpg.DiskFullError: No space left on device"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("script", "sentence"), [("exit 3", "exit 3"), ("kill -9 $$", "SIGKILL")])
 def test_a_server_that_says_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, sentence: str

@@ -233,6 +233,7 @@ PARTS = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.full
 @fuzz.cases(80)
 @given(PARTS, st.sampled_from([4_000, 8_000]), st.integers(40, 30_000))
 def test_the_stream_gives_what_the_whole_gives(

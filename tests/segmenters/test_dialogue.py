@@ -210,6 +210,7 @@ def turns_of(samples: np.ndarray, block: int = 16_000) -> tuple[Turn, ...]:
     return diarizer.finish()
 
 
+@pytest.mark.full
 @needs_voices
 def test_each_channel_of_a_call_is_a_speaker(talk: Dialogue) -> None:
     call = dialogues.made(Asked(2, 60, seed=5), dialogues.synthetic())
@@ -422,6 +423,7 @@ def test_a_call_is_packaged_as_its_mix_with_a_speaker_a_channel(tmp_path: Path) 
     assert whole == len(call.mix)
 
 
+@pytest.mark.full
 @needs_voices
 def test_turns_that_the_source_writes_down_keep_its_texts(tmp_path: Path, talk: Dialogue) -> None:
     path = tmp_path / "in" / "talk.wav"

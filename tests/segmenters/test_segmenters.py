@@ -231,6 +231,7 @@ def test_a_scrap_goes_along_with_the_long_speech_after_it() -> None:
     assert "unsegmented" not in {s.kind for s in spans}
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("scripted")
 @fuzz.cases(60)
 @given(

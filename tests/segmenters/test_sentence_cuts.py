@@ -91,6 +91,7 @@ def test_where_a_sentence_ends(word: str, following: str, rank: int) -> None:
     assert _sentences.rank(word, following) == rank
 
 
+@pytest.mark.full
 @settings(max_examples=200, deadline=None)
 @given(
     gaps=st.lists(st.tuples(st.floats(0, 3), st.floats(0.05, 2)), min_size=1, max_size=80),

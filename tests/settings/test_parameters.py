@@ -332,6 +332,7 @@ def test_a_new_text_is_the_files_unless_it_is_marked() -> None:
 # The flow that `serve` hands to the runner
 
 
+@pytest.mark.full
 def test_the_guarded_flow_looks_before_it_runs(data: Data) -> None:
     guarded = serve.guarded(flow_parameters.policy(parse(copy.deepcopy(data))))
     there = cloudpickle.loads(cloudpickle.dumps(guarded))

@@ -92,6 +92,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(tmp_path_factory.mktemp("settings"))
 
 
+@pytest.mark.full
 @fuzz.cases(400)
 @given(RUNS)
 def test_trees_of_stages(folder: str, stages: dict[str, Any]) -> None:
@@ -139,6 +140,7 @@ DOTTED = st.lists(KEYS | st.sampled_from(["0", "9", "", "duration", "-1"]), max_
 )
 
 
+@pytest.mark.full
 @fuzz.cases(400)
 @given(
     st.lists(st.tuples(DOTTED, TEXTS | WORDS | st.just("fake")).map("=".join) | TEXTS, max_size=4)

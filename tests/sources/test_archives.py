@@ -165,6 +165,7 @@ def test_encrypted_and_unknown_methods_fail_by_themselves(tmp_path: Path) -> Non
     }  # fmt: skip
 
 
+@pytest.mark.full
 def test_bombs_are_refused_in_little_memory(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         with archive.open("bomb.wav", "w") as member:
@@ -225,6 +226,7 @@ def test_names_that_are_no_utf_8_stay_apart(tmp_path: Path) -> None:
     assert all(content(r) == WAVS["a.wav"] for r in items)
 
 
+@pytest.mark.full
 def test_large_archives_have_64_bit_places(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

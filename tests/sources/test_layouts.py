@@ -199,6 +199,7 @@ def command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     return code, capsys.readouterr().out
 
 
+@pytest.mark.full
 def test_all_of_them_through_the_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -103,24 +104,28 @@ OBJECTS = st.dictionaries(KEYS, VALUES, max_size=6).map(lambda v: json.dumps(v).
 JSONL = st.lists(OBJECTS | st.binary(max_size=30), max_size=12).map(b"\n".join)
 
 
+@pytest.mark.full
 @OBJECTS_FUZZ
 @given(JSONL)
 def test_jsonl(data: bytes) -> None:
     check("jsonl", {"list": data}, "list")
 
 
+@pytest.mark.full
 @OBJECTS_FUZZ
 @given(JSONL, st.dictionaries(st.sampled_from(ROLES), KEYS, max_size=6), KEYS)
 def test_jsonl_with_columns(data: bytes, columns: dict[str, str], audio: str) -> None:
     check("jsonl", {"list": data}, "list", columns={**columns, "audio": audio})
 
 
+@pytest.mark.full
 @OBJECTS_FUZZ
 @given(JSONL, KEYS, KEYS)
 def test_datajuicer_with_keys(data: bytes, text: str, audio: str) -> None:
     check("datajuicer", {"list": data}, "list", text_key=text, audio_key=audio)
 
 
+@pytest.mark.full
 @OBJECTS_FUZZ
 @given(JSONL)
 def test_datajuicer(data: bytes) -> None:
@@ -158,12 +163,14 @@ def blocks(draw: Any) -> bytes:
     return bytes(header) + bytes.ljust(body, -(-len(body) // 512) * 512, b"\0")
 
 
+@pytest.mark.full
 @FUZZ
 @given(st.lists(blocks(), max_size=6).map(b"".join), st.binary(max_size=1100))
 def test_tar_headers(data: bytes, tail: bytes) -> None:
     check("tar", {"x.tar": data + tail}, "x.tar")
 
 
+@pytest.mark.full
 @FUZZ
 @given(st.lists(st.tuples(st.integers(0, 5119), st.integers(0, 255)), max_size=20), st.data())
 def test_tar_with_flipped_bytes(flips: list[tuple[int, int]], data: Any) -> None:
@@ -238,6 +245,7 @@ def tables(draw: Any) -> bytes:
     return buffer.getvalue()
 
 
+@pytest.mark.full
 @FUZZ
 @given(tables(), st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 255)), max_size=2),
        st.dictionaries(st.sampled_from(["audio_column", "text_column", "id_column",
@@ -252,6 +260,7 @@ def test_parquet_of_any_types(
     check("hf_parquet", {"x.parquet": bytes(damaged)}, "x.parquet", **named)
 
 
+@pytest.mark.full
 def test_a_list_with_one_endless_line_is_not_held_in_memory() -> None:
     check("jsonl", {"list": b"x" * (64 << 20)}, "list")
     check("kaldi", {"wav.scp": b"x" * (64 << 20)}, "")

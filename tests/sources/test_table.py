@@ -336,6 +336,7 @@ def test_quotes(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.full
 def test_a_cell_of_50_megabytes_costs_only_its_row(tmp_path: Path) -> None:
     """In one line, and in many within quotes; in little memory."""
     for name in AB:
@@ -438,6 +439,7 @@ HEADS = st.sampled_from(
 )
 
 
+@pytest.mark.full
 @fuzz.cases(300)
 @given(
     HEADS, st.lists(st.lists(CELLS, max_size=6).map("".join), max_size=20), st.binary(max_size=9)
@@ -510,6 +512,7 @@ ODD: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("stated", [None, "de"])
 @pytest.mark.parametrize("place", [0, 40, 63, 64, 149])
 def test_an_odd_row_changes_nothing_of_its_neighbours(

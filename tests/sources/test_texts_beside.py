@@ -536,6 +536,7 @@ BOMB = (
 FILE = '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><a>&b;</a>'
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "data", "why"),
     [

@@ -96,6 +96,7 @@ def test_words_beyond_the_end_are_not_packaged_with_the_others(tmp_path: Path) -
     assert reasons["filter.segment_outside_audio"]["items"] == 1
 
 
+@pytest.mark.full
 def test_a_text_that_is_mended_or_changed_costs_no_audio(tmp_path: Path) -> None:
     make(tmp_path / "in")
     sources = source(tmp_path / "in")
@@ -112,6 +113,7 @@ def test_a_text_that_is_mended_or_changed_costs_no_audio(tmp_path: Path) -> None
     assert {r["text_source"] for r in utterances(published)} == {"asr"}
 
 
+@pytest.mark.full
 def test_plan_tells_of_a_new_version_where_only_a_text_changed(tmp_path: Path) -> None:
     make(tmp_path / "in")
     job = corpus.job(tmp_path, sources=source(tmp_path / "in"), filter=AUTO)
@@ -165,6 +167,7 @@ def test_texts_in_a_language_are_named_with_what_reads_them(tmp_path: Path) -> N
     ]
 
 
+@pytest.mark.full
 def test_broken_recordings_count_nowhere(tmp_path: Path) -> None:
     """A broken file has no text and no speaker that would be missed: before the first run, at its
     end, and after it."""
@@ -194,6 +197,7 @@ def test_broken_recordings_count_nowhere(tmp_path: Path) -> None:
     assert "3 of 5" in renewed[2]
 
 
+@pytest.mark.full
 def test_nemo_reads_as_long_as_the_manifest_says(tmp_path: Path) -> None:
     for number in (4, 5):
         corpus.add(tmp_path / "in", number)
@@ -216,6 +220,7 @@ def test_nemo_reads_as_long_as_the_manifest_says(tmp_path: Path) -> None:
     assert seconds == pytest.approx(rest, abs=0.001)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("backend", ["none", "fake"])
 def test_references_without_words_are_dropped_from_lists_too(tmp_path: Path, backend: str) -> None:
     corpus.make(tmp_path / "in", 6)

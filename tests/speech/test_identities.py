@@ -305,6 +305,7 @@ def speakers_of(version: Path) -> dict[str, str]:
 PEOPLE = {0: (1, 2), 1: (1, 1), 2: (2, 3), 3: (4, 4)}
 
 
+@pytest.mark.full
 def test_one_speaker_over_all_recordings_from_night_to_night(tmp_path: Path) -> None:
     for number, people in PEOPLE.items():
         recording(tmp_path / "in", number, people)
@@ -341,6 +342,7 @@ def test_one_speaker_over_all_recordings_from_night_to_night(tmp_path: Path) -> 
     assert verify.verify(grown.path) == []
 
 
+@pytest.mark.full
 def test_the_threshold_is_free(tmp_path: Path) -> None:
     for number, people in PEOPLE.items():
         recording(tmp_path / "in", number, people)
@@ -362,6 +364,7 @@ def test_the_threshold_is_free(tmp_path: Path) -> None:
     assert speakers_of(back.path) == speakers_of(published.path)
 
 
+@pytest.mark.full
 def test_a_source_that_names_speakers_is_believed(tmp_path: Path) -> None:
     for number, people in PEOPLE.items():
         recording(tmp_path / "in", number, people)
@@ -388,6 +391,7 @@ def test_a_source_that_names_speakers_is_believed(tmp_path: Path) -> None:
     assert verify.verify(named.path) == []
 
 
+@pytest.mark.full
 def test_a_plan_knows_the_most_hours_of_a_speaker(tmp_path: Path) -> None:
     for number in range(12):
         recording(tmp_path / "in", number, (number % 5, number % 5))
@@ -403,6 +407,7 @@ def test_a_plan_knows_the_most_hours_of_a_speaker(tmp_path: Path) -> None:
         before = asked
 
 
+@pytest.mark.full
 def test_splits_and_hours_go_by_speakers_over_all_recordings(tmp_path: Path) -> None:
     for number in range(12):
         recording(tmp_path / "in", number, (number % 5, number % 5))

@@ -18,6 +18,7 @@ from uttermill.tasks.settings import Plugin
 PUBLISH = {"publish": ["turns", "speaker_embedding"], "formats": ["webdataset"]}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("across", [False, True])
 def test_a_clip_has_its_turns_and_its_voice(tmp_path: Path, across: bool) -> None:
     people = {0: (1, 2), 1: (3, 3)}

@@ -98,11 +98,13 @@ def test_cross_talk_is_measured() -> None:
     assert judged(CALLS["clean"]()).cross_talk is None
 
 
+@pytest.mark.full
 def test_the_answer_does_not_depend_on_the_blocks() -> None:
     samples = CALLS["cross_talk"]()
     assert judged(samples, 1000) == judged(samples)
 
 
+@pytest.mark.full
 def test_a_run_says_what_it_found(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     sf.write(tmp_path / "in/call.wav", CALLS["cross_talk"](), RATE)

@@ -390,6 +390,7 @@ def rows(version: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: (row["recording"], row["start"]))
 
 
+@pytest.mark.full
 def test_a_run_cuts_at_turns_and_hears_each_recording_once(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 4)
     published, stages = corpus.run(job(tmp_path))

@@ -65,6 +65,7 @@ def test_both_bands_are_told_where_splits_go_by_voices(site: Site) -> None:
 STATED = {"kind": "folder", "name": "c", "speaker": "parent_folder"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("settings", "folder"),
     [

@@ -156,6 +156,7 @@ def test_what_cannot_be_converted_fails_in_its_own_stage(tmp_path: Path) -> None
     assert sorted(str(row["error_code"]) for row in rows) == ["None", *3 * ["unsupported"]]
 
 
+@pytest.mark.full
 def test_isolated_items_are_not_converted_by_filter(filtered: Job, tmp_path: Path) -> None:
     job = replace(filtered, out=tmp_path / "other", scratch=tmp_path / "elsewhere")
     job.out.mkdir()

@@ -59,6 +59,7 @@ def poisoned(source: Path, out: Path, where: str, how: str) -> Job:
 
 def prepare(job: Job, until: str) -> None:
     """Run what comes before stage `until`."""
+    out_layout.begin(job.out, 0)
     pipeline.run_shard_stage(job, Here(), job.out / "scratch")
     for name in stage.PER_SHARD[: stage.PER_SHARD.index(until)]:
         stage.run(name, job, SHARD)
@@ -137,6 +138,7 @@ def test_an_added_filter_that_crashes(source: Path, tmp_path: Path) -> None:
 def test_isolated_and_ordinary_run_publish_the_same(source: Path, tmp_path: Path) -> None:
     quiet, _ = corpus.run(corpus.job(source))
     job = corpus.job(source, out=tmp_path / "out")
+    out_layout.begin(job.out, 0)
     pipeline.run_shard_stage(job, Here(), job.out / "scratch")
     for name in stage.PER_SHARD:
         assert stage.run(name, job, SHARD, isolate=True).computed == COUNT

@@ -79,6 +79,7 @@ def test_rows_are_hashed_together_as_each_alone(column: dict[str, list[Any]], co
     assert fingerprints.listed_columns(columns) == [*map(fingerprints.listed, rows)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("hours", "known", "count"),
     [
@@ -218,6 +219,7 @@ def test_known_recordings_are_noted_and_shards_are_not_read_again(
     assert set(read) == set(first.shards), "a damaged note is not used"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("goes", [False, True], ids=["one changed", "one removed"])
 def test_a_damaged_listing_of_a_shard_that_changes(
     tmp_path: Path, noted: None, caplog: pytest.LogCaptureFixture, goes: bool

@@ -83,7 +83,9 @@ def _measuring(job: Job) -> dict[str, object]:
                 measuring[f"{stage}.{name}"] = value
     # Settings that choose which text the rules measure.
     transcribe = job.transcribe
-    text: list[object] = [transcribe.text, transcribe.close_wer, transcribe.language_by]
+    text: list[object] = [
+        *(transcribe.text, transcribe.close_wer, transcribe.language_by, transcribe.turns_by)
+    ]
     if enhanced.heard(job):
         text += [transcribe.hear, whole_job.settings_of_plugin("enhance", job.enhance)]
     if transcribe.backends:

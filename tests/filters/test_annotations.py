@@ -259,11 +259,10 @@ def test_stored_labels_of_another_recipe_do_not_count(home: Path) -> None:
 
 
 @pytest.mark.full
-def test_settings_tell_what_is_published_only_where_something_is(home: Path) -> None:
+def test_settings_tell_what_is_published(home: Path) -> None:
     one, _ = corpus.run(asked(home))
     two, _ = corpus.run(asked(home, "moods_words"))
     told = [
         json.loads((v.path / "dataset.json").read_text())["settings"]["package"] for v in (one, two)
     ]
-    assert "publish" not in told[0]
-    assert told[1]["publish"] == ["moods_words"]
+    assert [each["publish"] for each in told] == [[], ["moods_words"]]

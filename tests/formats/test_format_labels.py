@@ -13,7 +13,6 @@ import pytest
 
 from tests.formats.test_format_hf import datasets  # noqa: F401  (a fixture)
 from tests.helpers import corpus
-from uttermill.tasks.formats import _table
 from uttermill.tasks.publish.upkeep import verify
 
 FORMATS = ("webdataset", "lhotse_shar", "nemo", "emilia", "hf_parquet", "lance", "litdata", "wenet")
@@ -99,32 +98,6 @@ def test_lance_reads_them(version: Path, stated: dict[str, dict[str, str] | None
         for name, labels in read.items()
     } == stated
     assert len(table.to_table(columns=["audio"])) == len(stated)
-
-
-def test_lance_files_of_before_pass_and_are_not_joined_with_others(tmp_path: Path) -> None:
-    lance = pytest.importorskip("lance", reason="the extra lance is not installed")
-    corpus.make(tmp_path / "in", 3)
-    lines = [f'{{"wav": "in/r0{n}.wav", "key": "k{n}", "txt": "words", "emotion": "sad"}}\n'
-             for n in range(3)]  # fmt: skip
-    listed = tmp_path / "list.jsonl"
-    source = {"kind": "jsonl", "path": str(listed), "labels": ["emotion"]}
-    package = {"formats": ["lance"], "tar_hours": 1e-9}
-    job = corpus.job(tmp_path, sources=[source], package=package)
-    listed.write_text("".join(lines[:2]))
-    with pytest.MonkeyPatch.context() as patch:
-        kinds = _table.kinds
-        patch.setattr(_table, "_labels", lambda row: {})
-        patch.setattr(_table, "kinds", lambda columns, *more: kinds({*columns} - {"labels"}, *more))
-        before, _ = corpus.run(job)
-    assert verify.verify(before.path) == []
-    again, _ = corpus.run(job)
-    assert again.path == before.path
-    listed.write_text("".join(lines))
-    grown, _ = corpus.run(job)
-    assert grown.path != before.path
-    assert verify.verify(grown.path) == []
-    table = lance.dataset(str(grown.path / "lance/train")).to_table(columns=["labels"])
-    assert table["labels"].to_pylist() == 3 * [[{"name": "emotion", "value": "sad"}]]
 
 
 def test_the_card_says_hours_by_label(version: Path) -> None:

@@ -24,7 +24,14 @@ from tests.infra.test_infra import commands
 from uttermill.flows.cli.arguments import parser as command_parser
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("flows/**/*.md"), *ROOT.glob("infra/**/*.md")})
+PAGES = sorted(
+    {
+        *ROOT.glob("*.md"),
+        *ROOT.glob("flows/**/*.md"),
+        *ROOT.glob("infra/*.md"),
+        *ROOT.glob("infra/[!p]*/*.md"),
+    }
+)
 #: Addresses of the pages' machines.
 FIRST, SECOND = "10.0.0.1", "10.0.0.2"
 SCHEDULER, WORKER, SERVER = ("dask", "scheduler"), ("dask", "worker"), ("prefect", "server")

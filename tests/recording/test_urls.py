@@ -56,7 +56,7 @@ def alike(found: list[Recording | Ignored], root: str) -> list[Any]:
             assert each.error or each.guard
             place = each.locator.path.removeprefix(root)
             source = each.source_path.removeprefix(root)
-            locator = replace(each.locator, path=place)
+            locator = replace(each.locator, path=place, inside=None)
             error = each.error and (each.error[0], "")
             shown.append(replace(each, locator=locator, source_path=source, guard="", error=error))
         else:

@@ -28,6 +28,7 @@ from uttermill.tasks.settings import Plugin
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.stages import isolate, stage
+from uttermill.tasks.storage import out_layout
 
 SHARD = "shard-000000"
 COUNT = 4

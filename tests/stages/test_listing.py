@@ -15,7 +15,7 @@ from tests.helpers import corpus
 from uttermill.tasks import pipeline
 from uttermill.tasks.publish.upkeep import checkpoints, prune
 from uttermill.tasks.runs.executor import Here, Observer
-from uttermill.tasks.shard_store import manifest, recipe
+from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.stages.listing import balance, fingerprints, once, row_files, shard_choice
 from uttermill.tasks.stages.listing import known_recordings as known
 from uttermill.tasks.stages.listing.skipped import Skipped, SkippedEntries
@@ -38,15 +38,19 @@ from uttermill.tasks.stages.listing.skipped import Skipped, SkippedEntries
         },
     ],
 )  # fmt: skip
-def test_what_a_source_says_is_hashed_as_before(more: dict[str, Any]) -> None:
+def test_what_a_source_says_is_hashed_and_nothing_else(more: dict[str, Any]) -> None:
     row = {
         "recording": "c/a é.wav", "dataset": "c", "path": "a é.wav", "source_path": "/in/a é.wav",
         "locator": '{"path": "/in/a \\u00e9.wav"}', "source_id": None, "text": None,
         "speaker": None, "language": None, "segments": None, "present": True,
         "error_code": None, "error_detail": None,
     } | more  # fmt: skip
-    assert fingerprints.listed(row) == recipe.digest(row)
-    assert fingerprints.listed({**row, "guard": "1", "size": 7}) == recipe.digest(row)
+    hashed = fingerprints.listed(row)
+    assert fingerprints.listed({**row, "guard": "1", "size": 7}) == hashed
+    for name in fingerprints.DESCRIBED:
+        other: Any = [] if name in ("segments", "rttm") and row.get(name) != [] else "another"
+        if name not in ("segments", "rttm") or other == []:
+            assert fingerprints.listed({**row, name: other}) != hashed, name
 
 
 SPAN = {"start": 0.1, "end": None, "text": "é", "labels": None}

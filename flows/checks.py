@@ -100,12 +100,12 @@ def _check_rates(job: Job) -> None:
 def _check_columns(job: Job) -> None:
     """Raises ConfigError if a format's settings name a column that no version of this run has."""
     from ..tasks.base.schema import UTTERANCES
-    from ..tasks.publish.outcomes import shard_outcomes
+    from ..tasks.publish import published_columns
 
     for plugin in job.package.formats:
         module, chosen = plugins.FORMATS.resolve(plugin)
         needs = module.needs(chosen)
-        columns = {*UTTERANCES.names, *shard_outcomes.row_schema(job).names} if needs else set()
+        columns = {*UTTERANCES.names, *published_columns.row_schema(job).names} if needs else set()
         if lacking := [name for name in needs if name not in columns]:
             raise ConfigError(
                 f"package.formats.{plugin.use}: no clip has the column {lacking[0]!r}: measure it "

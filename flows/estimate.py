@@ -129,7 +129,7 @@ def known_results(
     job: Job, shards: Sequence[str], chosen: list[Member], executor: Executor
 ) -> dict[str, sample_results.SampleResult]:
     """Results of all recordings whose work is done, read by the workers."""
-    sampled = _by_shard(chosen)
+    shards, sampled = sorted(shards), _by_shard(chosen)  # in the order of shard batches
     calls = []
     for low in range(0, len(shards), AT_ONCE):
         asked = shards[low : low + AT_ONCE]

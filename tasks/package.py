@@ -38,8 +38,8 @@ from .publish.output_shards import layout, plan
 from .publish.writing import ledger, utterances
 from .publish.writing.shards import finished
 from .settings.job import Job
-from .shard_store import decisions, whole_job
-from .storage import out_layout, sorted_keys, tables, versions
+from .shard_store import whole_job
+from .storage import sorted_keys, tables, versions
 
 TABLES = (LEDGER_FILE, UTTERANCES_FILE, splits.FILE, speakers.FILE)
 
@@ -150,16 +150,7 @@ def _laid_out(
 
 def _fingerprint(job: Job, chosen: Choice) -> str:
     """Hash of everything that a version is made from besides its tables and the versions before."""
-    formats = {p.use: whole_job.format_version(p) for p in job.package.formats}
-    settings = whole_job.settings_of(job)
-    inputs: list[object] = [
-        out_layout.LAYOUT,
-        settings,
-        formats,
-        chosen.frozen,
-        chosen.split_lists,
-        decisions.identity(job),
-    ]
+    inputs = [*whole_job.of_version(job), chosen.frozen, chosen.split_lists]
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 

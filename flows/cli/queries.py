@@ -276,7 +276,7 @@ def prune(
         plan = pruning.plan(out, kept, asked, _old_runs(out, keep_runs))
         answer = plan.as_dict()
         if yes:
-            pruning.carry_out(plan, good)
+            pruning.carry_out(plan)
     return {**answer, "removed": yes}
 
 

@@ -14,7 +14,8 @@ from ...tasks import plugins, storage
 from ...tasks.base import schema, shelves
 from ...tasks.base.errors import ConfigError, RunError
 from ...tasks.base.logs import log
-from ...tasks.corpus import outcome_table
+from ...tasks.corpus import limits
+from ...tasks.publish.outcomes import shard_batches
 from ...tasks.storage import versions
 from ...tasks.storage.queries import identifier, literal
 
@@ -173,7 +174,7 @@ def _parquet(
         # Fetched from a bucket, checkpoints would be thousands of requests.
         manifests = None if only_version else store.mounted(out / "manifests")
         if manifests is not None:
-            globs["outcomes"] = parquet_glob(outcome_table.place(out))
+            globs["facts"] = str(shard_batches.home(manifests.parent) / "*" / shard_batches.LIMITS)
             for stage in ("shard", "resample", "transcribe"):
                 globs[stage] = str(manifests / stage / "*" / "*.parquet")
         for view, pattern in globs.items():
@@ -185,8 +186,11 @@ def _parquet(
         yield views
 
 
-#: Columns of the table of outcomes that other tables have, by type.
-OUTCOMES_APART = {TEXT: (*outcome_table.FIXED.names,), NUMBER: ("seconds", "heard")}
+#: Columns of facts that other tables have, or that nobody looks for, by type.
+FACTS_APART = {
+    TEXT: (*limits.FIXED.names, *limits.KNOWN.names),
+    NUMBER: ("seconds", "heard", "step", "known_value", "known_threshold"),
+}
 LEDGER_APART = frozenset(
     ("utterance", "samples", "overlap_samples", "language", "sample_rate", "recording", "channel")
 )
@@ -269,7 +273,7 @@ def parquet_glob(path: Path) -> str:
 
 
 def _select(views: Mapping[str, Types], ledger: str) -> str:
-    u, d = views.get("utterances", {}), views.get("outcomes", {})
+    u, d = views.get("utterances", {}), views.get("facts", {})
     joins = [f"FROM ({ledger}) l"]
     expressions: dict[str, list[str]] = {name: [] for name in FIRST}
     kinds: dict[str, str] = {}
@@ -301,9 +305,9 @@ def _select(views: Mapping[str, Types], ledger: str) -> str:
     if u:
         joins.append("LEFT JOIN utterances u ON u.id = l.utterance")
     if d.get("id") == TEXT:
-        for column in (name for name, kind in d.items() if name not in OUTCOMES_APART[kind]):
+        for column in (name for name, kind in d.items() if name not in FACTS_APART[kind]):
             add(column, d[column], f"d.{identifier(column)}")
-        joins.append("LEFT JOIN outcomes d ON d.id = l.utterance")
+        joins.append("LEFT JOIN facts d ON d.id = l.utterance")
     if _has(views, "resample", RESAMPLED) and _has(views, "transcribe", TRANSCRIBED):
         add("text", TEXT, "t.text")
         add("hypothesis", TEXT, "t.text")

@@ -54,6 +54,8 @@ KNOWN = pa.schema(
     }
 )
 OUTCOME_COLUMNS = ("outcome", "stage", "reason", "value", "threshold", "detail")  # of an Outcome
+#: The columns of a table of outcomes that are no values which rules compare.
+TOLD = (*FIXED.names, *OUTCOME_COLUMNS[:3])
 DAMAGED = "damaged"  # reason of utterances that decode faults touch
 
 
@@ -73,6 +75,12 @@ def values_schema(job: Job) -> pa.Schema:
         fields += [pa.field(name, kind) for name, kind in kinds.items() if name not in present]
         present |= kinds.keys()
     return pa.schema(fields)
+
+
+def outcomes_schema(job: Job) -> pa.Schema:
+    """A table of outcomes: `values_schema`, and what became of each utterance."""
+    outcomes = (pa.field(name, pa.string()) for name in OUTCOME_COLUMNS[:3])
+    return pa.schema([*values_schema(job), *outcomes])
 
 
 def schema_of(job: Job) -> pa.Schema:

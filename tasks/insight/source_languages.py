@@ -11,13 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import plugins
-from ..corpus import outcome_table
+from ..base.errors import CorruptManifest
+from ..publish.outcomes import shard_batches
 from ..settings.job import Job
 from ..stages.listing import source_notes
 from ..stages.listing.source_notes import SourceNotes
-from ..storage import tables
 
 COLUMNS = ["dataset", "language", "language_probability", "seconds"]
+NOTHING = pa.schema(
+    zip(COLUMNS, (pa.string(), pa.string(), pa.float64(), pa.float64()), strict=True)
+).empty_table()
 SHOWN = 0.02  # least share that is listed
 NEARLY_ALL = 0.8  # least share, of the sum of probabilities, of a language that is proposed
 
@@ -40,13 +43,12 @@ def notes(job: Job) -> list[SourceNotes]:
 def of_sources(job: Job) -> dict[str, str]:
     """A sentence, without a full stop, for each source that states no language; {} before the first
     run."""
-    place = outcome_table.where(job)
-    if place is None:
-        return {}
     try:
-        heard = pa.concat_tables([_by_language(part) for part in tables.row_groups(place, COLUMNS)])
-    except (OSError, pa.ArrowException):  # damaged: the next run makes it again
+        batches = shard_batches.stored(job.out)
+        parts = [_by_language(one.table(shard_batches.LIMITS, COLUMNS)) for one in batches]
+    except (CorruptManifest, OSError, pa.ArrowException):  # damaged: the next run makes it again
         return {}
+    heard = pa.concat_tables(parts) if parts else _by_language(NOTHING)
     sums = heard.group_by(["dataset", "language"]).aggregate([("certain", "sum"), ("all", "sum")])
     shares: dict[str, dict[str, float]] = {}
     whole: dict[str, int] = {}

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..base.errors import ConfigError, RunError
+from ..base.schema import ADDED
 from ..recording.turns import merged
 from .rules import Allowed, Limit, Rule
 
@@ -29,10 +30,10 @@ EVENT = pa.struct(
         ("score", pa.float64()),
     ]
 )
-#: Columns that settings add to `utterances.parquet`, and those of the table of outcomes.
+#: Columns that settings add to `utterances.parquet`, and those of facts and outcomes.
 TAKEN = frozenset(
     (
-        *("labels", "audio_is", "llm_text", "muted", "sha256_enhanced", "turns"),
+        *ADDED.names,
         *("speaker_embedding", "place", "seconds", "outcome", "stage", "reason", "heard", "spared"),
         *("text_stored", "text_chars", "wer", "cer", "annotations"),
     )

@@ -23,9 +23,9 @@ from ..corpus import rejections
 from ..settings.job import Job
 from ..shard_store.index import Index
 from ..storage import owners, sorted_keys, tables, temporary, versions
-from . import seeded_hash, speakers
+from . import published_columns, seeded_hash, speakers
 from .choosing import corpus_clips, corpus_rejections, next_version
-from .outcomes import batch_outcomes, ledger_rows, shard_batches, shard_outcomes
+from .outcomes import batch_outcomes, ledger_rows, shard_batches
 from .outcomes.shard_batches import ShardBatch
 from .unchanged import UpToDate
 
@@ -44,14 +44,14 @@ class Foreseen:
     @property
     def columns(self) -> list[str]:
         """Names of the columns that `clips` has."""
-        return [*shard_outcomes.row_schema(self.job).names]
+        return [*published_columns.row_schema(self.job).names]
 
     def clips(self, columns: Sequence[str]) -> pa.Table:
-        """These columns of `shard_outcomes.row_schema`, with splits and speakers, for the clips
+        """These columns of `published_columns.row_schema`, with splits and speakers, for the clips
         that would be packaged, pending ones included, in the order of the hashes of their ids."""
         chosen = corpus_clips.chosen(self.scratch)
         if not len(chosen.clips.row):
-            return shard_outcomes.row_schema(self.job).empty_table().select(columns)
+            return published_columns.row_schema(self.job).empty_table().select(columns)
         rows = corpus_clips.rows_of(self.batches, chosen.clips.row, columns)
         if "speaker" in columns:
             spoken = pa.array(chosen.speakers, pa.string())
@@ -62,7 +62,7 @@ class Foreseen:
         return rows
 
     def utterances(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """These columns of `outcome_table.schema_of` for all utterances, a batch at a time, with
+        """These columns of `limits.outcomes_schema` for all utterances, a batch at a time, with
         the outcomes by corpus-wide rules, which may reject pending utterances, too."""
         for batch, outcomes in corpus_rejections.by_batch(self.scratch, self.batches):
             table = batch.utterances().select([*dict.fromkeys((*columns, "id", "outcome"))])
@@ -90,12 +90,12 @@ class Foreseen:
 
 
 @contextmanager
-def version(
+def decided(
     job: Job, shards: Sequence[str], listings: Listings | None = None
-) -> Iterator[Foreseen]:
-    """The next version of some shards. `listings`: by shard, the recordings that sources list now,
-    for shards whose listing in OUT is outdated. Raises RunError if two utterances have the same
-    id."""
+) -> Iterator[tuple[Path, list[ShardBatch]]]:
+    """A temporary folder, and batches of some shards: corpus-wide rules, weights and splits have no
+    part in their outcomes. `listings`: by shard, the recordings that sources list now, for shards
+    whose listing in OUT is outdated."""
     listings = listings or {}
     keys = UpToDate(job, shards, Index(job.out)).keys()
     with temporary.scratch() as scratch, owners.naming(scratch.parent):
@@ -110,6 +110,16 @@ def version(
         shard_batches.list_in(scratch, batches)
         batches = shard_batches.listed(scratch)
         batch_outcomes.decide(job, batches, strict=False)
+        yield scratch, batches
+
+
+@contextmanager
+def version(
+    job: Job, shards: Sequence[str], listings: Listings | None = None
+) -> Iterator[Foreseen]:
+    """The next version of some shards. `listings`: as for `decided`. Raises RunError if two
+    utterances have the same id."""
+    with decided(job, shards, listings) as (scratch, batches):
         next_version.choose(job, scratch)
         yield Foreseen(job, scratch, batches)
 

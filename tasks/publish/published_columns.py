@@ -1,32 +1,369 @@
-"""The columns of annotations in a version: labels, and the annotations that `package.publish`
-names.
+"""The columns of `utterances.parquet`: what each one's values come from, and which settings add it.
 
-The metadata of a column are `annotation` (its kind), `rate` (of an array), and `published` if
-formats hold the column, too.
+`base.schema.rows` declares names, types, units and meanings: `UtteranceRow` the columns that every
+version has, `AddedRow` those that settings add. So a new column is a line there and an entry of
+VALUES here, and of ADDED_BY if settings add it. Measures and annotations come from plug-ins.
+
+The metadata of an annotation's column are `annotation` (its kind), `rate` (of an array), and
+`published` if formats hold the column, too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
 import numpy as np
 import pyarrow as pa
 
-from .. import plugins
+from .. import plugins, scoring
 from ..base.errors import ConfigError
 from ..base.logs import log
+from ..base.schema import (
+    ADDED,
+    LABELLED_TURN,
+    REFERENCE_WORDS,
+    UTTERANCES,
+    AnyRow,
+    RecordingRow,
+    TranscriptRow,
+)
 from ..corpus import voices
 from ..plugins.annotation_kinds import Annotation, Array, Event
 from ..recording import turns
+from ..recording.tracks import channel_of
 from ..settings.job import Job
-from ..shard_store import annotated, recipe
+from ..shard_store import (
+    annotated,
+    blobs,
+    clip_turns,
+    enhanced,
+    hidden,
+    llm_answers,
+    muting,
+    recipe,
+    reference_words,
+    text_values,
+)
 from ..shard_store.annotated import SPOKEN
 from ..shard_store.shard_view import ShardView
-from ..shard_store.utterance import FinalUtterance
-from .planned_columns import turns_kept
+from ..shard_store.utterance import CutUtterance, FinalUtterance
 
+#: Where a planned row's PCM is stored; not published.
+SOURCE_COLUMNS = {"work_shard": pa.string(), "blob": pa.string(), "blob_offset": pa.int64()}
+#: The same for the enhanced clip, when both are packaged.
+BESIDE_COLUMNS = {"beside_blob": pa.string(), "beside_offset": pa.int64()}
+#: If words are muted, the hashes of the stored PCM; `sha256` is that of the published PCM.
+MUTED_COLUMNS = {"stored_sha256": pa.string(), "beside_sha256": pa.string()}
+#: The columns needed to read and check a row's PCM.
+PCM_COLUMNS = (
+    *("sha256", "sha256_enhanced", "num_samples", "muted"),
+    *(*SOURCE_COLUMNS, *BESIDE_COLUMNS, *MUTED_COLUMNS),
+)
+LAYOUT_COLUMNS = ("shard", "generation", "offset")  # filled in by the layout
 WORDS = "words"
 #: Columns that exist without `package.publish`, and their names there; `turns` only if clips hold
 #: several turns.
 PRESENT = {"word_times": WORDS, "turns": "turns"}
+
+
+def row_schema(job: Job) -> pa.Schema:
+    """The columns of a row before the layout: published ones, measures, and where its PCM is
+    stored."""
+    fields = [marked(job, field) for field in UTTERANCES if field.name not in LAYOUT_COLUMNS]
+    for columns in (enhanced.measures(job), text_values.text_columns(job.transcribe.verdicts)):
+        for column, (unit, doc) in columns.items():
+            fields.append(pa.field(column, pa.float64(), metadata={"doc": doc, "unit": unit}))
+    fields += annotation_fields(job)
+    if job.transcribe.reference_words:
+        measured = {field.name for field in fields}
+        fields += [field for field in REFERENCE_WORDS if field.name not in measured]
+    for field in ADDED:
+        if ADDED_BY[field.name](job):
+            fields.append(marked(job, turns_column(job) if field.name == "turns" else field))
+    return pa.schema([*fields, *sources_of(job).items()])
+
+
+def sources_of(job: Job) -> dict[str, pa.DataType]:
+    """The columns of a row that say where its PCM is stored, and their types; not published."""
+    beside = BESIDE_COLUMNS if job.package.audio == "both" else {}
+    return SOURCE_COLUMNS | beside | (MUTED_COLUMNS if hidden.mutes(job) else {})
+
+
+def turns_column(job: Job) -> pa.Field:
+    """The column `turns`, with the labels of each turn if a source keeps labels."""
+    field = ADDED.field("turns")
+    return field.with_type(pa.list_(LABELLED_TURN)) if labels_kept(job) else field
+
+
+def turns_kept(job: Job) -> bool:
+    """Whether the segmenter makes clips of several turns."""
+    return plugins.SEGMENTERS.load(job.filter.segmenter.use).HOLDS_TURNS
+
+
+def labels_kept(job: Job) -> list[str]:
+    """Names of the labels that the sources keep, in their order."""
+    kept = (dataset.settings.label_names for dataset in plugins.datasets(job.sources))
+    return [*dict.fromkeys(name for names in kept for name in names)]
+
+
+#: For each column of ADDED, whether a job's settings add it.
+ADDED_BY: Mapping[str, Callable[[Job], bool]] = {
+    "llm_text": lambda job: bool(job.transcribe.llm_text),
+    "audio_is": recipe.enhancing,
+    "muted": hidden.mutes,
+    "sha256_enhanced": lambda job: job.package.audio == "both",
+    "labels": lambda job: bool(labels_kept(job)),
+    "turns": turns_kept,
+}
+
+
+def rows_of(view: ShardView, utterances: Sequence[FinalUtterance], strict: bool) -> pa.Table:
+    """The rows (`row_schema`) of utterances that are packaged or pending; of pending ones, only the
+    columns by which clips are chosen. `strict`: muted PCM is hashed."""
+    clips, job = _Clips(view, utterances, strict), view.job
+    texts = (*text_values.DERIVED, *text_values.text_columns(job.transcribe.verdicts))
+    values = {name: _of_transcript(name) for name in HEARD}
+    values |= {name: _of_text(name) for name in texts} | VALUES
+    if job.transcribe.reference_words:
+        values |= REFERENCE_VALUES
+    schema = row_schema(job)
+    table: dict[str, Sequence[object]] = {}
+    remarks = Values(view)
+    if remarks.names:
+        of_clips = [remarks.of(u) if u else {} for u in clips.packaged]
+        table = {name: [values.get(name) for values in of_clips] for name in remarks.names}
+    for name in schema.names:
+        if name not in table:
+            table[name] = (values.get(name) or _measured(name))(clips)
+    return pa.table([pa.array(table[field.name], field.type) for field in schema], schema=schema)
+
+
+class _Clips:
+    """Utterances of a shard, and what their columns are made from: of each an entry, for a pending
+    one None or empty."""
+
+    def __init__(self, view: ShardView, every: Sequence[FinalUtterance], strict: bool) -> None:
+        self.view, self.job, self.every, self._strict = view, view.job, every, strict
+        self.packaged = [u if u.outcome.outcome == "packaged" else None for u in every]
+
+    @cached_property
+    def audio(self) -> list[AnyRow | None]:
+        return [u.heard.packed if u else None for u in self.packaged]
+
+    @cached_property
+    def beside(self) -> list[AnyRow | None]:
+        """The enhanced clips, if both are packaged."""
+        return [u.heard.beside if u else None for u in self.packaged]
+
+    @cached_property
+    def texts(self) -> list[hidden.Texts]:
+        """The texts as they are published."""
+        texts_of = published_texts(self.job)
+        return [texts_of(u) if u else hidden.NOTHING for u in self.packaged]
+
+    @cached_property
+    def aligned(self) -> list[AnyRow]:
+        return [_reference_words(self.job, u) if u else {} for u in self.packaged]
+
+    @cached_property
+    def muted(self) -> list[AnyRow]:
+        """Of clips with muted words, the columns that tell of them."""
+        if not self._strict or not hidden.mutes(self.job):
+            return [{}] * len(self.every)
+        shard = self.view.shard
+        return [_muted(self.job, shard, u) if u.muted else {} for u in self.every]
+
+
+_ColumnValues = Callable[[_Clips], Sequence[object]]
+
+
+def _of_cut(value: Callable[[CutUtterance], object]) -> _ColumnValues:
+    return lambda clips: [value(u.cut) for u in clips.every]
+
+
+def _container_time(cut: CutUtterance) -> float | None:
+    late = cut.recording.get("start_seconds")
+    return None if late is None else cut.start / cut.rate + late
+
+
+def _of_recording(value: Callable[[RecordingRow], object]) -> _ColumnValues:
+    return lambda clips: [value(u.cut.recording) for u in clips.every]
+
+
+def _of_transcript(name: str) -> _ColumnValues:
+    return lambda clips: [_heard(u).get(name) if u else None for u in clips.packaged]
+
+
+def _of_text(name: str) -> _ColumnValues:
+    return lambda clips: [u.texts.get(name) if u else None for u in clips.packaged]
+
+
+def _measured(name: str) -> _ColumnValues:
+    return lambda clips: [u.heard.measures.get(name) if u else None for u in clips.packaged]
+
+
+def _of_published(value: Callable[[hidden.Texts], object]) -> _ColumnValues:
+    return lambda clips: [value(texts) for texts in clips.texts]
+
+
+def _of_audio(name: str, pending: Callable[[CutUtterance], object]) -> _ColumnValues:
+    """A value of the PCM; `pending`: that of an utterance whose PCM is not made yet."""
+
+    def values(clips: _Clips) -> list[object]:
+        pairs = zip(clips.every, clips.audio, strict=True)
+        return [pending(u.cut) if pcm is None else pcm[name] for u, pcm in pairs]
+
+    return values
+
+
+def _of_beside(name: str) -> _ColumnValues:
+    return lambda clips: [pcm and pcm[name] for pcm in clips.beside]
+
+
+def _unless_muted(name: str, values: _ColumnValues) -> _ColumnValues:
+    """The values, but what `_Clips.muted` says of clips with muted words."""
+    return lambda clips: [
+        muted.get(name, value) for value, muted in zip(values(clips), clips.muted, strict=True)
+    ]
+
+
+def _nothing(clips: _Clips) -> list[object]:
+    return [None] * len(clips.every)
+
+
+#: Columns that are copied from a clip's transcript, unless a rule on text gives them.
+HEARD = (
+    *("language_probability", "avg_logprob", "no_speech_probability", "compression_ratio"),
+    *("words", "word_errors", "chars", "char_errors", "detected_language", "detected_probability"),
+    *("speech_seconds", "speech_after_text"),
+)
+#: The values of REFERENCE_WORDS, where they are asked for.
+REFERENCE_VALUES: Mapping[str, _ColumnValues] = {
+    "reference_words": lambda clips: [row.get("reference_words") for row in clips.aligned],
+    "reference_confidence": lambda clips: [
+        row.get("reference_confidence") for row in clips.aligned
+    ],
+}
+#: What the columns' values come from, but for measures and annotations. All that is known once an
+#: utterance is cut has a value for pending ones, too.
+VALUES: dict[str, _ColumnValues] = {
+    "id": _of_cut(lambda cut: cut.id),
+    "source_id": _of_cut(lambda cut: cut.source_id),
+    "dataset": _of_recording(lambda recording: recording["dataset"]),
+    "split": _of_cut(lambda cut: "train"),  # until splits are assigned
+    "recording": _of_recording(lambda recording: recording["recording"]),
+    "source_path": _of_recording(lambda recording: recording["source_path"]),
+    "channel": _of_recording(channel_of),
+    "start": _of_cut(lambda cut: cut.start / cut.rate),
+    "end": _of_cut(lambda cut: cut.end / cut.rate),
+    "start_seconds": _of_cut(_container_time),
+    "speaker": _of_cut(lambda cut: cut.speaker),
+    "labels": _of_cut(lambda cut: cut.labels),
+    # A pending utterance has its length and rate before resampling, and the recipe of its PCM.
+    "num_samples": _of_audio("num_samples", lambda cut: cut.end - cut.start),
+    "sample_rate": _of_audio("rate", lambda cut: cut.rate),
+    "sha256": _unless_muted("sha256", _of_audio("sha256", lambda cut: cut.audio)),
+    "text": _of_published(lambda texts: texts.text),
+    "normalised": _of_published(lambda texts: texts.normalised),
+    "hypothesis": _of_published(lambda texts: texts.hypothesis),
+    "word_times": _of_published(lambda texts: texts.words),
+    "text_source": _of_text(text_values.SOURCE),
+    # A pending utterance has the language of a first transcript, if there is one.
+    "language": lambda clips: [
+        None if (row := u.heard.transcript) is None else row["language"] for u in clips.every
+    ],
+    "llm_text": lambda clips: [u and llm_answers.became(u) for u in clips.packaged],
+    "audio_is": lambda clips: [
+        pcm and ("enhanced" if pcm["audio"] == u.cut.enhanced else "original")
+        for u, pcm in zip(clips.every, clips.audio, strict=True)
+    ],
+    "muted": _unless_muted("muted", _nothing),
+    "sha256_enhanced": _unless_muted("sha256_enhanced", _of_beside("sha256")),
+    "turns": lambda clips: [
+        clip_turns.of(clips.view, u, texts.words, _heard(u)["language"], _most(clips.job, u) > 0)
+        if u
+        else None
+        for u, texts in zip(clips.packaged, clips.texts, strict=True)
+    ],
+    # Where the PCM is stored.
+    "work_shard": lambda clips: [u and clips.view.shard for u in clips.packaged],
+    "blob": lambda clips: [pcm and pcm["blob"] for pcm in clips.audio],
+    "blob_offset": lambda clips: [pcm and pcm["offset"] for pcm in clips.audio],
+    "beside_blob": _of_beside("blob"),
+    "beside_offset": _of_beside("offset"),
+    "stored_sha256": _unless_muted("stored_sha256", _nothing),
+    "beside_sha256": _unless_muted("beside_sha256", _nothing),
+}
+
+
+def _most(job: Job, u: FinalUtterance) -> int:
+    return hidden.most_places(job, u.heard, str(u.texts["text"]))
+
+
+def _heard(u: FinalUtterance) -> TranscriptRow:
+    assert u.heard.transcript is not None
+    return u.heard.transcript
+
+
+def published_texts(job: Job) -> Callable[[FinalUtterance], hidden.Texts]:
+    """A function that gives an utterance's texts as they are published: masked, in
+    `package.text_form`."""
+    hides, form = hidden.hides(job), job.package.text_form
+
+    def of(u: FinalUtterance) -> hidden.Texts:
+        heard = _heard(u)
+        unmasked, source = str(u.texts["text"]), str(u.texts[text_values.SOURCE])
+        language = heard["language"]
+        normalised = text_values.compared(job, u.heard, unmasked, source)
+        clip = hidden.Texts(unmasked, normalised, heard["text"], heard.get("word_times"))
+        most = 0
+        if hides:
+            most = _most(job, u)
+            clip = hidden.texts(
+                job, clip, language, most, lambda piece: scoring.normalise(piece, language or "")
+            )
+        if form == "llm_text" and u.llm_answer:
+            text = hidden.shown(job, u.llm_answer["text"], language) or clip.text
+        elif form == "normalised":
+            spots = hidden.searched(job, unmasked, language, most)
+            formed = hidden.masked(
+                unmasked, spots, lambda piece: scoring.training_text(piece, language or "")
+            )
+            text = formed or clip.text
+        else:
+            return clip
+        return replace(clip, text=text)
+
+    return of
+
+
+def _reference_words(job: Job, u: FinalUtterance) -> AnyRow:
+    """The columns REFERENCE_WORDS: times of the words of the source's text, and the mean
+    probability of their alignment."""
+    if u.aligned is None:
+        return {}
+    rows = u.aligned.get("word_times") or ()
+    probabilities = [p for p in reference_words.probabilities(u.aligned) if p is not None]
+    return {
+        "reference_words": hidden.words(
+            job, rows or None, u.aligned.get("language"), _most(job, u) > 0
+        ),
+        "reference_confidence": sum(probabilities) / len(probabilities) if probabilities else None,
+    }
+
+
+def _muted(job: Job, shard: str, u: FinalUtterance) -> AnyRow:
+    """The columns of a clip with muted words: `sha256` is the hash of the published PCM, and
+    MUTED_COLUMNS have those of the stored PCM."""
+    columns: AnyRow = {"muted": u.muted}
+    names = ("sha256", "stored_sha256"), ("sha256_enhanced", "beside_sha256")
+    for clip, (name, stored) in zip((u.heard.packed, u.heard.beside), names, strict=True):
+        if clip is not None:
+            pcm = muting.silenced(blobs.read(job.out, shard, clip), u.muted)
+            columns = {**columns, name: blobs.sha256(pcm), stored: clip["sha256"]}
+    return columns
 
 
 def check(job: Job) -> None:
@@ -53,7 +390,7 @@ def check(job: Job) -> None:
             )
 
 
-def fields(job: Job) -> list[pa.Field]:
+def annotation_fields(job: Job) -> list[pa.Field]:
     """The columns of annotations."""
     publish = job.package.publish
     declared = {one.name: one.kind for one in annotated.of_job(job)}
@@ -87,8 +424,8 @@ def _spoken(job: Job) -> list[str]:
 
 
 class Values:
-    """Values of `fields` for the utterances of a shard, except filters' labels, which are stored as
-    measures."""
+    """Values of `annotation_fields` for the utterances of a shard, except filters' labels, which
+    are stored as measures."""
 
     def __init__(self, view: ShardView) -> None:
         self._view, publish = view, view.job.package.publish

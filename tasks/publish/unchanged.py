@@ -13,17 +13,19 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from .. import corpus
 from ..base.json_types import Balance, Summary
-from ..corpus import limits, outcome_table
+from ..corpus import limits
 from ..plugins import source_code
 from ..settings import split_lists
 from ..settings.job import Done, Job
-from ..shard_store import decisions, whole_job
+from ..shard_store import decisions, recipe, whole_job
 from ..shard_store.index import Index, Notes, digest
 from ..shard_store.stored_shard import tells_datasets_apart
 from ..stages import stage
 from ..storage import versions
 from .dataset import datacard
+from .published_columns import labels_kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +49,22 @@ class UpToDate:
         self._job, self._shards, self._index = job, sorted(shards), index
         settings = whole_job.settings_of(job)
         rules = *limits.measured_rules(job), *limits.text_rules(job)
-        inputs = [
-            {**whole_job.recipes_of(job), "weights": stage.weights_of(job)},
+        self._facts = digest(
+            whole_job.of_rows(job),
             source_code.of_own_plugins(job),
-            decisions.identity(job),
-            tells_datasets_apart(job),
-        ]
+            limits.schema_of(job).names,
+            corpus.takes_part(job) and [corpus.compares_texts(job), *corpus.needed_measures(job)],
+            labels_kept(job),
+            recipe.across_recordings(job) is not None,
+        )
         self._settings = digest(
-            [settings.get(name) for name in (*stage.PER_SHARD, "enhance")],
+            self._facts,
+            [settings[name] for name in (*stage.PER_SHARD, "enhance")],
             job.filter.measure_all,
             repr(rules),
-            inputs,
+            decisions.identity(decisions.of(job)),
+            tells_datasets_apart(job),
         )
-        self._facts = digest(outcome_table.fact_settings(job), inputs)
         self._code = digest(datacard.libraries(), source_code.of_package())
         self._lists: list[str] = []
         self._keys = self._now(self._shards)
@@ -90,10 +95,6 @@ class UpToDate:
             shard: _key(what, ((n, g.partition("-")[0]) for n, g in guards.get(shard, ())))
             for shard in self._shards
         }
-
-    def names_hash(self) -> str:
-        """Hash of the names of all checkpoints; call it after `freeze`."""
-        return self._index.names_hash()
 
     def freeze(self) -> None:
         """Record the state of OUT and of the splits' lists that `package` will read. Call it when
@@ -135,11 +136,10 @@ class UpToDate:
         return digest(
             [self._keys[shard] for shard in self._shards],
             self._code,
+            whole_job.of_version(self._job),
             package.model_dump(mode="json"),
-            [whole_job.format_version(plugin) for plugin in package.formats],
             self._lists,
             [source.model_dump(mode="json") for source in self._job.sources],
-            whole_job.settings_of(self._job),
             newest.name if newest else None,
             described.get(datacard.SEAL) if described else None,
         )

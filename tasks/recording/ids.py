@@ -27,6 +27,11 @@ def utterance_id(
     return f"{_head(dataset, path, source_id)}-{round(start * 1000):08d}-{round(end * 1000):08d}"
 
 
+def head(utterance: str) -> str:
+    """The part of an utterance's id that those of its recording or given segment share."""
+    return utterance.rsplit("-", 2)[0]
+
+
 @lru_cache(maxsize=1024)  # called for each utterance of a recording
 def _head(dataset: str, path: str, source_id: str | None) -> str:
     unique = hashlib.sha256(f"{dataset}\0{path}\0{source_id or ''}".encode()).hexdigest()[:16]

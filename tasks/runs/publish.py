@@ -11,7 +11,6 @@ from typing import Any
 from .. import package, storage
 from ..base.errors import CorruptManifest, MillError, RunError
 from ..base.logs import log
-from ..publish import outcome_parts
 from ..publish.choosing import next_version
 from ..publish.outcomes import batch_outcomes, shard_batches
 from ..publish.outcomes.shard_batches import ShardBatch
@@ -71,7 +70,7 @@ def publish(
         batches = shard_batches.of_shards(job, {shard: keys[shard] for shard in shards})
         executor.map(COLLECT, [(job, batch) for batch in shard_batches.missing(job, batches)])
         laps.end("decide")
-        gathered, numbers = gather(job, batches, executor, scratch, state.names_hash(), lost)
+        gathered, numbers = gather(job, batches, executor, scratch, lost)
         storage.of(scratch).clear(scratch)
         laps.end("gather")
         counts, balance = gathered.summary, gathered.balance
@@ -163,18 +162,16 @@ def gather(
     batches: Sequence[ShardBatch],
     executor: Executor,
     scratch: Path,
-    manifests: str | None = None,
     lost: Sequence[str] = (),
 ) -> tuple[package.Gathered, list[int]]:
     """Everything of the next version but the output shards that must be written, staged; and their
-    numbers. `manifests`: see `outcome_parts.note`; `lost`: files that the newest version lacks: if
-    the next one equals it, it is staged all the same."""
+    numbers. `lost`: files that the newest version lacks: if the next one equals it, it is staged
+    all the same."""
     shard_batches.list_in(scratch, batches)
     whole = of_shards(sum(len(batch.shards) for batch in batches))
     batches = shard_batches.listed(scratch)
     executor.call(Call("package", "decide", batch_outcomes.decide, whole), job, batches)
     chosen = executor.call(Call("package", "choose", next_version.choose, whole), job, scratch)
-    executor.call(Call("package", "note", outcome_parts.note, whole), job, scratch, manifests)
     gathering = Call("package", "gather", package.gather, whole)
     unlinkable = [*lost]
     while True:

@@ -8,6 +8,7 @@ from .base import (
     StageSettings,
     Threshold,
     Transient,
+    changes_rows,
     role,
 )
 from .package import PackageSettings, Split

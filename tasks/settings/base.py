@@ -49,6 +49,8 @@ from ..base.json_types import JsonObject
 THRESHOLD: JsonDict = {"role": "threshold"}
 TRANSIENT: JsonDict = {"role": "transient"}
 SECRET: JsonDict = {"role": "secret"}
+#: Marks a Threshold that changes what is published of a clip, and not only which clips.
+ROW: JsonDict = {"changes": "row"}
 WORDS: JsonDict = {"form": "words"}
 READ: JsonDict = {"form": "read"}
 WRITE: JsonDict = {"form": "write"}
@@ -112,6 +114,13 @@ def role(model: type[BaseModel], field: str) -> str | None:
     """`threshold`, `transient`, `secret`, or None for a field that is part of the recipe."""
     extra = model.model_fields[field].json_schema_extra
     return str(extra["role"]) if isinstance(extra, dict) and "role" in extra else None
+
+
+def changes_rows(model: type[BaseModel], field: str) -> bool:
+    """Whether the field may change what is stored or published of a clip: a recipe, or ROW."""
+    extra = model.model_fields[field].json_schema_extra
+    marked = isinstance(extra, dict) and extra.get("changes") == ROW["changes"]
+    return marked or role(model, field) is None
 
 
 def form(model: type[BaseModel], field: str) -> str | None:

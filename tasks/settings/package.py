@@ -10,6 +10,7 @@ from typing import Annotated, Literal, TypeGuard
 from pydantic import BeforeValidator, field_validator
 
 from .base import (
+    ROW,
     WORDS,
     Memory,
     Plugin,
@@ -131,21 +132,23 @@ class PackageSettings(StageSettings):
         "enhanced",
         "Which audio of a clip is packaged: the result of the step enhance, where it is on; the "
         "original; or both, as two fields of formats that can hold two.",
+        mark=ROW,
     )
     publish: tuple[str, ...] = Threshold(
         (),
         "What of a clip, beside its measures and labels, is published, by name: annotations of "
         "plug-ins, and words, turns and speaker_embedding. It becomes a column of "
         "`utterances.parquet`, and a field of formats that have free ones.",
-        mark=WORDS,
+        mark=ROW | WORDS,
     )
     text_form: Literal["as_is", "normalised", "llm_text"] = Threshold(
         "as_is",
         "as_is: texts as the source or the recogniser writes them; normalised: "
         "lower case, no punctuation, numbers in words by language; llm_text: with the punctuation "
         "and case of transcribe.llm_text, where it changed no word.",
+        mark=ROW,
     )
-    seed: int = Threshold(0, "Order of clips in shards.")
+    seed: int = Threshold(0, "Order of clips in shards.", mark=ROW)
     splits: dict[str, float | Split] = Threshold(
         {},
         "Splits beside train: a fraction of the hours, {hours: …} or {list: …} each. "

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from .base import WORDS, Plugin, Shelf, StageSettings, Threshold, as_data
+from .base import ROW, WORDS, Plugin, Shelf, StageSettings, Threshold, as_data
 from .servers import LlmText
 
 Backend = Annotated[Plugin, Shelf("asr", "Recogniser")]
@@ -38,6 +38,7 @@ class TranscribeSettings(StageSettings):
         "original",
         "Which audio of a clip that the step enhance has cleaned goes to recognisers; most do "
         "better with the original.",
+        mark=ROW,
     )
     backends: tuple[OneOfBackends, ...] = Field(
         (),
@@ -49,19 +50,20 @@ class TranscribeSettings(StageSettings):
         "Further recognisers get only the clips that the first leaves doubtful: "
         "{avg_logprob: {max: -0.4}}; a score that it does not give counts as doubtful. Default: "
         "all clips.",
-        mark=WORDS,
+        mark=ROW | WORDS,
     )
     also_when: dict[str, Bounds] = Threshold(
         {},
         "Further recognisers get clips in which a filter measured any of these, too, whatever "
         "`when` says: {music_share: {min: 0.1}, sounds_applause: {min: 0.2}}, where recognisers "
         "invent words. With this alone, they get no others.",
-        mark=WORDS,
+        mark=ROW | WORDS,
     )
     asr: Literal["first", "rover", "medoid"] = Threshold(
         "first",
         "Which text counts where there are several recognisers: the first one's, the "
         "words that most of them vote for, or the one that is nearest to all others.",
+        mark=ROW,
     )
     verdicts: tuple[Verdict, ...] = Threshold(
         (
@@ -83,22 +85,26 @@ class TranscribeSettings(StageSettings):
         "recording: clips of a recording vote on its language, and a clip that seems to be in "
         "another, without strong evidence, is transcribed again in the recording's; clip: each by "
         "itself.",
+        mark=ROW,
     )
     turns_by: Literal["channel", "window"] = Threshold(
         "channel",
         "Where the texts of turns come from, if clips hold several. channel: what is heard in the "
         "speaker's own channel, where speakers.use is channels; elsewhere, and with window: the "
         "words that are heard in the window.",
+        mark=ROW,
     )
     text: Literal["reference", "asr", "reference_if_close"] = Threshold(
         "reference",
         "Text to package: the source's own where there is one; what was heard; or the "
         "source's where it is close to what was heard, else what was heard.",
+        mark=ROW,
     )
     close_wer: float = Threshold(
         0.3,
         "Largest word error rate (characters, where a script has no spaces) of a "
         "reference that is close.",
+        mark=ROW,
         ge=0,
     )
 

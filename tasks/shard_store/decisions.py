@@ -49,9 +49,8 @@ def _last(data: bytes) -> Mapping[str, Decision]:
     return decision_log.last(decision_log.read(data))
 
 
-def identity(job: Job) -> str:
-    """Hash of the effects of the decisions, without their times; empty if there are none."""
-    by_id = of(job)
+def identity(by_id: Mapping[str, Decision]) -> str:
+    """Hash of the effects of decisions, without their times; empty if there are none."""
     if not by_id:
         return ""
     effects = [
@@ -71,7 +70,7 @@ def described(job: Job) -> Reviews | None:
         "keep": kinds["keep"],
         "drop": kinds["drop"],
         "retext": kinds["retext"],
-        "sha256": identity(job),
+        "sha256": identity(by_id),
     }
     if kinds["recut"]:
         reviews["recut"] = kinds["recut"]

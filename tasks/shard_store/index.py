@@ -78,11 +78,6 @@ class Index:
                     self.foreign.add(whole)
         self._files_of = None
 
-    def names_hash(self) -> str:
-        """Hash of the names of all committed files; they hold the hashes of the bytes."""
-        names = "\n".join(sorted(self.files))
-        return hashlib.sha256(names.encode()).hexdigest()
-
     def guards(self) -> dict[str, list[tuple[str, str]]]:
         """(name, guard) of the files of each shard, sorted; a guard changes if its file does."""
         by_shard: dict[str, list[tuple[str, str]]] = {}

@@ -1,5 +1,10 @@
-"""The identity of a whole job: the recipes of all its plug-ins, and its settings that can change a
-dataset."""
+"""The identity of a whole job: the recipes of all its plug-ins, and its settings by their roles
+(`tasks.settings.base`).
+
+    of_stage      what a stage stores for a shard
+    of_rows       what is stored or published of a clip, whatever the limits are
+    of_version    everything else that a version is made from, besides the versions before
+"""
 
 from __future__ import annotations
 
@@ -8,10 +13,10 @@ from typing import TypedDict
 
 from .. import plugins
 from ..base.json_types import JsonObject
-from ..settings import Plugin
+from ..settings import Plugin, changes_rows
 from ..settings.job import Job
 from ..storage import out_layout
-from . import model_answers, recipe
+from . import decisions, model_answers, recipe
 
 
 class Recipes(TypedDict):
@@ -74,6 +79,38 @@ def of_stage(stage: str, job: Job, weights: str) -> str:
             model_answers.identities(model_answers.asking(chosen)),
         ]
     return recipe.digest(stage, inputs)
+
+
+def of_rows(job: Job) -> JsonObject:
+    """The recipes and settings that can change what is stored or published of a clip; no limits."""
+    settings = settings_of(job)
+    changing = {}
+    for stage in ("filter", "resample", "transcribe", "package"):
+        model = getattr(job, stage)
+        for name in type(model).model_fields:
+            if changes_rows(type(model), name) and not _are_plugins(getattr(model, name)):
+                changing[f"{stage}.{name}"] = settings[stage][name]
+    texts = {}
+    for plugin in job.transcribe.verdicts:
+        module, chosen = plugins.TEXT.resolve(plugin)
+        hiding = settings_of_plugin("text", plugin) if module.hide else None
+        texts[plugin.use] = [chosen.recipe(), hiding]
+    return {**recipes_of(job), **changing, "enhance by": settings["enhance"], "texts": texts}
+
+
+def _are_plugins(value: object) -> bool:
+    """Whether a setting's value has plug-ins, which their recipes stand for."""
+    return isinstance(value, Plugin) or (
+        isinstance(value, tuple) and any(isinstance(one, Plugin) for one in value)
+    )
+
+
+def of_version(job: Job) -> list[object]:
+    """What a version is made from besides its tables, the bounds that it freezes and the lists of
+    its splits: settings, formats and decisions by people."""
+    formats = {plugin.use: format_version(plugin) for plugin in job.package.formats}
+    people = decisions.identity(decisions.of(job))
+    return [out_layout.LAYOUT, settings_of(job), formats, people]
 
 
 def settings_of(job: Job) -> JsonObject:

@@ -409,7 +409,7 @@ def test_answers_outlive_pruning(home: Path, model: ChatServer) -> None:
 
 def prune_all(chosen: Job) -> None:
     current = [KeptSettings(chosen, recipe.weights(chosen.transcribe.recognisers))]
-    prune.carry_out(prune.plan(chosen.out, prune.kept_versions(chosen.out, 1), current), chosen)
+    prune.carry_out(prune.plan(chosen.out, prune.kept_versions(chosen.out, 1), current))
 
 
 def test_threads_are_gone(model: ChatServer) -> None:

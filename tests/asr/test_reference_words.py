@@ -81,7 +81,7 @@ def test_alignments_outlive_pruning(home: Path) -> None:
     corpus.run(job(home))
     chosen = job(home)
     current = [KeptSettings(chosen, recipe.weights(chosen.transcribe.recognisers))]
-    prune.carry_out(prune.plan(chosen.out, prune.kept_versions(chosen.out, 1), current), chosen)
+    prune.carry_out(prune.plan(chosen.out, prune.kept_versions(chosen.out, 1), current))
     _, counts = corpus.run(chosen)
     assert counts["transcribe"][0] == 0
 

@@ -26,6 +26,7 @@ import yaml
 
 from tests.bench._measured import MIB, Measured, Spent, measured
 from tests.helpers import synthetic_out
+from uttermill.tasks.plugins import trusted
 from uttermill.tasks.runs import publish
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
@@ -221,6 +222,7 @@ def main() -> None:
     options.wants = lambda step: not options.only or step in options.only
     os.environ["OMP_NUM_THREADS"] = "1"  # as workers have it; it also is Arrow's number of threads
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # likewise
+    trusted.allow(["tests.helpers.synthetic_format"])
     home = options.out or Path(tempfile.mkdtemp(prefix="scale-"))
     try:
         for line in steps(options, home / "out"):

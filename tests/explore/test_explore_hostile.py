@@ -131,13 +131,13 @@ def test_names_of_columns_are_no_sql(out: Path, tmp_path: Path) -> None:
     assert sorted({*tmp_path.iterdir()} - {tmp_path / "home"}) == before, "nothing was written"
 
 
-@pytest.mark.parametrize("where", ["ledger", "shard", "resample", "transcribe", "outcomes"])
+@pytest.mark.parametrize("where", ["ledger", "shard", "resample", "transcribe", "facts"])
 def test_names_in_other_tables_are_no_sql(out: Path, tmp_path: Path, where: str) -> None:
     if where == "ledger":
         path = table_of(out, "ledger")
     else:
-        folder = {"outcomes": "package/decisions.parquet"}.get(where, f"{where}/shard-000000")
-        path = next((out / "manifests" / folder).glob("*.parquet"))
+        pattern = "package/facts/*" if where == "facts" else f"{where}/shard-000000"
+        path = next((out / "manifests").glob(f"{pattern}/*.parquet"))
     rows = pq.read_metadata(path).num_rows
     rewritten(path, {name: pa.array([1.0] * rows) for name in NAMES})
     client = client_of(out, tmp_path / "home")

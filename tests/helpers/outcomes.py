@@ -1,4 +1,4 @@
-"""Rules over columns, as `what-if` and the report ask them of DuckDB."""
+"""Rules over columns, as the report asks them of DuckDB; and the outcomes of all utterances."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ import pyarrow as pa
 
 from uttermill.tasks.corpus import limits
 from uttermill.tasks.plugins.rules import Rule
+from uttermill.tasks.publish import foreseen
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.storage import queries
+
+
+def table(job: Job) -> pa.Table:
+    """The facts of all utterances, and what becomes of them (`limits.outcomes_schema`)."""
+    schema = limits.outcomes_schema(job)
+    with foreseen.version(job, manifest.shards(job.out)) as version:
+        return pa.concat_tables([schema.empty_table(), *version.utterances(schema.names)])
 
 
 def passing(table: pa.Table, rules: Sequence[Rule]) -> list[bool]:

@@ -14,10 +14,9 @@ import pyarrow.parquet as pq
 import soundfile as sf
 
 from uttermill.tasks import plugins, storage
-from uttermill.tasks.base.schema import UTTERANCES
+from uttermill.tasks.base.schema import ADDED, UTTERANCES
 from uttermill.tasks.formats import Hashes, Output, OutputShard
 from uttermill.tasks.publish.output_shards import format_shards, layout
-from uttermill.tasks.publish.planned_columns import TURNS_COLUMN
 from uttermill.tasks.settings import PackageSettings, Plugin
 from uttermill.tasks.shard_store.blobs import Pcm
 
@@ -73,7 +72,7 @@ def publish(
     `write` noted."""
     fields = [*UTTERANCES, *(pa.field(name, pa.float64()) for name in MEASURES)]
     flat = [each for group in groups for each in group]
-    fields += [TURNS_COLUMN] if "turns" in flat[0] else []
+    fields += [ADDED.field("turns")] if "turns" in flat[0] else []
     table = pa.Table.from_pylist(flat, schema=pa.schema(fields))
     home.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, home / "utterances.parquet")

@@ -30,6 +30,7 @@ from uttermill.tasks.settings import (
 from uttermill.tasks.settings.job import Done, Job
 from uttermill.tasks.shard_store import blobs, manifest, recipe
 from uttermill.tasks.shard_store.index import Index
+from uttermill.tasks.shard_store.stored_shard import samples_of
 from uttermill.tasks.stages import contract
 from uttermill.tasks.stages.stage import PER_SHARD, weights_of
 from uttermill.tasks.storage import tables
@@ -82,7 +83,8 @@ def make(job: Job, number: int, size: int = SHARD) -> str:
     manifest.commit(job.out, "shard", name, recordings, RECORDINGS, {})
     cuts = [row for each in recordings for row in _cuts(job, each, chance)]
     _commit(job, "filter", name, cuts)
-    audio = _audio(job, cuts, {each["recording"]: each["content"] for each in recordings})
+    contents = {each["recording"]: samples_of(each, job.filter) for each in recordings}
+    audio = _audio(job, cuts, contents)
     end = audio[-1]["offset"] + 2 * audio[-1]["num_samples"]
     blob = blobs.folder(job.out, name) / audio[0]["blob"]
     blob.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +100,7 @@ def _commit(job: Job, stage: str, shard: str, rows: Sequence[AnyRow]) -> None:
     manifest.commit(job.out, stage, shard, rows, module.SCHEMA, module.meta(job))
 
 
-def _recording(shard: int, at: int, chance: np.random.Generator) -> Row:
+def _recording(shard: int, at: int, chance: np.random.Generator) -> Any:
     path = f"{shard // 100:03d}/recording-{shard:06d}-{at:03d}.flac"
     known: Row = {
         "recording": f"c/{path}",
@@ -120,8 +122,8 @@ def _recording(shard: int, at: int, chance: np.random.Generator) -> Row:
     return {**dict.fromkeys(RECORDINGS.names), **known}
 
 
-def _cuts(job: Job, recording: Row, chance: np.random.Generator) -> list[Row]:
-    cut = recipe.cut_recipes(job.filter.segmenter)(recording["content"], None)
+def _cuts(job: Job, recording: Any, chance: np.random.Generator) -> list[Row]:
+    cut = recipe.cut_recipes(job.filter.segmenter)(samples_of(recording, job.filter), None)
     base = {"cut": cut, "recording": recording["recording"]}
     facts = {"decoded": RECORDING, "rate": RATE, "channels": 1, "decode_faults": 0}
     rows: list[Row] = [{**base, "kind": "recording", **facts, "faults": [], "notes": []}]

@@ -122,12 +122,9 @@ def test_every_call_has_a_row(both: Both) -> None:
     assert counts == {(s, "run") for s in ("filter", "resample", "transcribe")} | {
         ("package", step)
         for step in [
-            "note",
+            "facts",
             "decide",
             "choose",
-            "scatter",
-            "part",
-            "ledger",
             "gather",
             "write",
             "check",

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from tests.helpers import corpus
+from tests.helpers import corpus, outcomes
 from uttermill.flows import cli
 from uttermill.flows.run import report, run_folder
 from uttermill.flows.settings import PrepareSettings
@@ -29,7 +29,7 @@ from uttermill.tasks import audio
 from uttermill.tasks.accounting import metrics
 from uttermill.tasks.base.errors import RunError
 from uttermill.tasks.base.schema import LEDGER, METRICS
-from uttermill.tasks.corpus import outcome_table
+from uttermill.tasks.corpus import limits
 from uttermill.tasks.insight import report as making
 from uttermill.tasks.insight.estimating import what_if
 from uttermill.tasks.insight.report import (
@@ -194,9 +194,8 @@ def test_a_reason_names_each_limit_that_has_it(tmp_path: Path) -> None:
 
 def test_a_slider_says_what_what_if_says(made: tuple[Job, Path]) -> None:
     job, _ = made
-    path = outcome_table.where(job)
-    assert path is not None
-    columns = Columns(job, path)
+    told = outcomes.table(job)
+    columns = Columns(job, told.schema, [told])
     found = measure_charts.histogram_of(columns, "duration")
     assert found is not None
     lower, upper = measure_charts.sliders(columns, "duration", found["low"], found["high"])[:2]
@@ -206,7 +205,6 @@ def test_a_slider_says_what_what_if_says(made: tuple[Job, Path]) -> None:
     for at in (0, 7, 40, lower["at"], len(lower["positions"]) - 1):
         changed = corpus.filters({"use": "loudness"}, min=lower["positions"][at])
         other = job_of(job.out.parent, filter=changed)
-        assert outcome_table.where(other) is not None, "answered from the table"
         told, _ = what_if.kept(other, other)
         assert lower["items"][at] == told["items"]
         assert lower["hours"][at] == pytest.approx(told["hours"], abs=1e-6)
@@ -219,7 +217,7 @@ def test_bars_add_up_to_the_hours(made: tuple[Job, Path], text: str) -> None:
     assert {"duration", "loudness", "wer"} <= set(measured)
     bars = measured["duration"]["groups"][0]
     assert sum(bars["kept"]) == pytest.approx(now, rel=1e-3)
-    table = pq.read_table(outcome_table.where(job))
+    table = outcomes.table(job)
     whole = sum(table["seconds"].to_pylist()) / 3600
     assert sum(bars["kept"] + bars["other"]) == pytest.approx(whole, rel=1e-3)
 
@@ -286,7 +284,10 @@ def test_what_an_earlier_report_plays_is_not_made_again(
 
 def test_players_hold_what_was_packaged(made: tuple[Job, Path]) -> None:
     job, _ = made
-    found = samples.choose(ledger_facts.Ledger(job.out / "datasets/latest/ledger.parquet"), 0)
+    told = outcomes.table(job)
+    columns = Columns(job, told.schema, [told])
+    ledger = ledger_facts.Ledger(job.out / "datasets/latest/ledger.parquet")
+    found = samples.choose(ledger, 0, columns)
     samples.look_up(job, found)
     maker = clips.ClipMaker(job.out, job.resample.rate, found)
     heard = 0
@@ -334,19 +335,14 @@ def test_a_recording_of_one_sample_has_no_player(tmp_path: Path) -> None:
     assert (made.audio, made.why) == (None, "it has no samples")
 
 
-@pytest.mark.parametrize("first", [4, 400])  # ids, which are read at last; numbers
-def test_a_damaged_table_of_outcomes_costs_the_measures_alone(
-    made: tuple[Job, Path], tmp_path: Path, first: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_damaged_facts_are_gathered_again(made: tuple[Job, Path], tmp_path: Path) -> None:
     shutil.copytree(made[0].out, tmp_path / "out", symlinks=True)
     job = replace(made[0], out=tmp_path / "out")
-    [part] = outcome_table.place(job.out).iterdir()
-    data = part.read_bytes()
-    part.write_bytes(data[:first] + b"\xff" * 400 + data[first + 400 :])
     folder = job.out / "runs" / made[1].name
-    text = making.build(report.request(job, folder)).decode()
-    assert "The stored measures do not belong to these settings" in text
-    assert "the report shows no measures until the next run" in caplog.text
+    sound = charts(making.build(report.request(job, folder)).decode())
+    [part] = (job.out / "manifests/package/facts").glob("*/limits.parquet")
+    part.write_bytes(part.read_bytes()[:400])
+    assert charts(making.build(report.request(job, folder)).decode()) == sound
 
 
 def test_damaged_floats_are_shown_without_a_warning() -> None:
@@ -384,7 +380,7 @@ def table_of(count: int, each: int) -> pa.Table:
 
 @pytest.mark.parametrize(("count", "each"), [(100, 5), (300, 2), (1, 1), (0, 0)])
 def test_any_number_of_reasons(tmp_path: Path, count: int, each: int) -> None:
-    """Nothing published, no table of outcomes, no sources."""
+    """Nothing published, no facts, no sources."""
     from uttermill.tasks.accounting import summary
 
     ledger = table_of(count, each)
@@ -490,12 +486,11 @@ def test_a_run_with_nothing_to_do_has_the_report_of_the_one_before(
 def test_columns_are_read_as_the_table_is(made: tuple[Job, Path]) -> None:
     """Which rows are packaged follows from measures and limits alone."""
     job, _ = made
-    path = outcome_table.where(job)
-    assert path is not None
-    columns = Columns(job, path)
+    told = outcomes.table(job)
+    columns = Columns(job, told.schema, [told])
     kept = ~columns.blocked & (columns.refusals == 0)
     assert kept.tolist() == columns.packaged.tolist()
-    assert pq.read_table(path).num_rows == len(columns.seconds)
+    assert told.num_rows == len(columns.seconds)
 
 
 def test_an_axis_is_readable_and_shows_near_limits() -> None:
@@ -606,4 +601,6 @@ def test_a_ledger_in_row_groups_tells_what_a_table_tells(
     numbers = [sum(told.values()) - 1, 3, 0]
     assert parts.rows(numbers) == whole.rows(numbers)
     assert page._broken(parts) == page._broken(whole) != []
-    assert samples.chosen_rows(parts, None, 0) == samples.chosen_rows(whole, None, 0)
+    job = corpus.job(tmp_path, filter=chosen)
+    columns = Columns(job, limits.outcomes_schema(job), [])
+    assert samples.chosen_rows(parts, columns, 0) == samples.chosen_rows(whole, columns, 0)

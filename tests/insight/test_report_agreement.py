@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import corpus
 from tests.insight.test_report import recorded
 from tests.plugins import erring_asr
 from uttermill.flows.run import report
-from uttermill.tasks.corpus import outcome_table
+from uttermill.tasks.corpus import limits
 from uttermill.tasks.insight import report as making
 from uttermill.tasks.insight.report import measure_charts
 from uttermill.tasks.insight.report.outcome_columns import Columns
@@ -30,16 +29,14 @@ def columns(tmp_path: Path, **values: list[float]) -> Columns:
         tmp_path, sources=[], transcribe={"backend": {"use": "fake"}, "verdicts": VERDICTS}
     )
     count = len(values["seconds"])
-    schema = outcome_table.schema_of(job)
+    schema = limits.outcomes_schema(job)
     table = {
         field.name: pa.array(values[field.name], from_pandas=True).cast(field.type)
         if field.name in values
         else pa.nulls(count, field.type)
         for field in schema
     }
-    path = tmp_path / "decisions.parquet"
-    pq.write_table(pa.table(table, schema=schema), path)
-    return Columns(job, path)
+    return Columns(job, schema, [pa.table(table, schema=schema)])
 
 
 FOUR: dict[str, list[float]] = {

@@ -8,20 +8,19 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
-from tests.helpers import corpus
+from tests.helpers import corpus, outcomes
 from tests.insight.test_report import Page, recorded
 from uttermill.flows.run import report
 from uttermill.tasks import audio
 from uttermill.tasks.base.schema import LEDGER
-from uttermill.tasks.corpus import outcome_table
+from uttermill.tasks.corpus import limits
 from uttermill.tasks.insight import report as making
 from uttermill.tasks.insight.report import (
     clip_table,
@@ -35,15 +34,33 @@ from uttermill.tasks.insight.report import (
 )
 from uttermill.tasks.insight.report.ledger_facts import Ledger
 from uttermill.tasks.insight.report.outcome_columns import Columns
-from uttermill.tasks.insight.report.samples import chosen_rows as choose
 from uttermill.tasks.insight.report.uncertain_clips import Why
 from uttermill.tasks.recording import Locator
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.stages.listing import known_recordings
-from uttermill.tasks.storage import tables
 
 TEXT = "a text that is longer than six hundred characters " * 20
+
+
+class Hundred(NamedTuple):
+    """A ledger, and the table of the outcomes of its utterances."""
+
+    ledger: Ledger
+    job: Job
+    told: pa.Table
+
+    def columns(self, told: pa.Table | None = None) -> Columns:
+        told = self.told if told is None else told
+        return Columns(self.job, told.schema, [told])
+
+
+def choose(ledger: Ledger, columns: Columns | None, seed: int) -> dict[int, list[Why]]:
+    """`columns`: None for no utterances."""
+    if columns is None:
+        job = corpus.job(Path("nowhere"))
+        columns = Columns(job, limits.outcomes_schema(job), [])
+    return samples.chosen_rows(ledger, columns, seed)
 
 
 def ledger_row(number: int, **changes: Any) -> dict[str, Any]:
@@ -123,7 +140,7 @@ def test_few_are_all_shown_once() -> None:
 
 
 @pytest.fixture
-def hundred(tmp_path: Path) -> tuple[Ledger, Columns]:
+def hundred(tmp_path: Path) -> Hundred:
     """100 packaged utterances and 20 that the least duration of 0.7 s drops; their outcomes."""
     draw = np.random.default_rng(5)
     rows, told = [], []
@@ -164,19 +181,18 @@ def hundred(tmp_path: Path) -> tuple[Ledger, Columns]:
         filter=corpus.filters(min=0.7, max=30),
         transcribe={"backend": {"use": "fake"}, "verdicts": verdicts},
     )
-    path = tmp_path / "decisions.parquet"
-    schema = outcome_table.schema_of(job).append(pa.field("speech_after_text", pa.float64()))
+    schema = limits.outcomes_schema(job).append(pa.field("speech_after_text", pa.float64()))
     extra = [name for name in told[0] if name not in schema.names]
     for name in extra:
         schema = schema.append(pa.field(name, pa.float64()))
     unique = pa.schema({field.name: field.type for field in schema})
-    pq.write_table(pa.Table.from_pylist(told, schema=unique), path)
+    told_table = pa.Table.from_pylist(told, schema=unique)
     order = draw.permutation(len(rows))  # the ledger has an order of its own
-    return table([rows[n] for n in order]), Columns(job, path)
+    return Hundred(table([rows[n] for n in order]), job, told_table)
 
 
-def test_packaged_ones_are_the_least_certain(hundred: tuple[Ledger, Columns]) -> None:
-    ledger, columns = hundred
+def test_packaged_ones_are_the_least_certain(hundred: Hundred) -> None:
+    ledger, columns = hundred.ledger, hundred.columns()
     found = choose(ledger, columns, 0)
 
     def ids(group: str, kind: str) -> dict[str, Why]:
@@ -202,12 +218,12 @@ def test_packaged_ones_are_the_least_certain(hundred: tuple[Ledger, Columns]) ->
 
 
 def test_blocks_of_rows_make_no_difference(
-    hundred: tuple[Ledger, Columns], monkeypatch: pytest.MonkeyPatch
+    hundred: Hundred, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger, columns = hundred
-    pq.write_table(pq.read_table(columns.path), columns.path, row_group_size=7)
+    ledger, columns = hundred.ledger, hundred.columns()
     monkeypatch.setattr(outcome_columns, "BLOCK", 1)
-    apart = Columns(columns.job, columns.path)
+    batches = [pa.Table.from_batches([one]) for one in hundred.told.to_batches(max_chunksize=7)]
+    apart = Columns(hundred.job, hundred.told.schema, batches)
     assert len(apart.blocks) > 10 > len(columns.blocks)
     assert choose(ledger, apart, 0) == choose(ledger, columns, 0)
     for name in measure_charts.shown(columns):
@@ -219,12 +235,12 @@ def test_blocks_of_rows_make_no_difference(
         )
 
 
-def test_a_rule_may_be_named_twice(hundred: tuple[Ledger, Columns]) -> None:
-    columns = hundred[1]
+def test_a_rule_may_be_named_twice(hundred: Hundred) -> None:
+    columns = hundred.columns()
     transcribe = columns.job.transcribe
     [first, *others] = transcribe.verdicts
     twice = transcribe.model_copy(update={"verdicts": (first, *others, first)})
-    both = Columns(replace(columns.job, transcribe=twice), columns.path)
+    both = hundred._replace(job=replace(columns.job, transcribe=twice)).columns()
     assert measure_charts.kept_now(both) == measure_charts.kept_now(columns)
     [once], [one, other] = (
         measure_charts.sliders(c, "avg_logprob", -1, 0) for c in (columns, both)
@@ -233,19 +249,17 @@ def test_a_rule_may_be_named_twice(hundred: tuple[Ledger, Columns]) -> None:
     assert one["items"][one["at"]] == once["items"][once["at"]]
 
 
-def test_music_and_applause_come_first(hundred: tuple[Ledger, Columns]) -> None:
-    ledger, columns = hundred
-    rows = tables.read(columns.path).select(columns.names).to_pylist()
+def test_music_and_applause_come_first(hundred: Hundred) -> None:
+    ledger, rows = hundred.ledger, hundred.told.to_pylist()
     for row in rows:
         row.update(sounds_music=0.0, sounds_applause=None)
     rows[60]["sounds_music"], rows[61]["sounds_music"] = 0.9, 0.04
     rows[62].update(sounds_music=0.2, sounds_applause=0.6)
     rows[3]["sounds_applause"] = 1.0  # too short, and dropped
-    schema = pq.read_schema(columns.path)
+    schema = hundred.told.schema
     for name in ("sounds_music", "sounds_applause"):
         schema = schema.append(pa.field(name, pa.float64()))
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), columns.path)
-    found = choose(ledger, Columns(columns.job, columns.path), 0)
+    found = choose(ledger, hundred.columns(pa.Table.from_pylist(rows, schema=schema)), 0)
     packaged = [row for row, whys in found.items() if whys[0].group == "packaged"]
     assert [row["utterance"] for row in ledger.rows(packaged[:2])] == ["u60", "u62"]
     whys = [next(w for w in found[row] if w.kind == "music or applause") for row in packaged[:2]]
@@ -257,21 +271,21 @@ def test_music_and_applause_come_first(hundred: tuple[Ledger, Columns]) -> None:
 
 
 def test_wrong_languages_are_shown_where_they_are_least_certain(
-    hundred: tuple[Ledger, Columns],
+    hundred: Hundred,
 ) -> None:
     """A reason without a limit, of clips that were heard."""
-    ledger, columns = hundred
+    ledger = hundred.ledger
     assert isinstance(ledger.source, pa.Table)
     rows = ledger.source.to_pylist()
-    told = tables.read(columns.path).select(columns.names).to_pylist()
+    told = hundred.told.to_pylist()
     lost = {"outcome": "dropped", "stage": "transcribe", "reason": "wrong_language"}
     for number in range(40, 100):
         told[number].update(lost)
     for row in rows:
         if 40 <= int(row["utterance"][1:]) < 100:
             row.update(lost)
-    pq.write_table(pa.Table.from_pylist(told, schema=pq.read_schema(columns.path)), columns.path)
-    found = choose(table(rows), Columns(columns.job, columns.path), 0)
+    other = pa.Table.from_pylist(told, schema=hundred.told.schema)
+    found = choose(table(rows), hundred.columns(other), 0)
 
     def ids(kind: str) -> list[str]:
         chosen = rows_of(found, "transcribe.wrong_language", kind)
@@ -292,7 +306,8 @@ def test_clips_are_looked_up_without_reading_all_listings(
     corpus.run(job)
     assert len(manifest.shards(job.out)) > 2
     ledger = Ledger(job.out / "datasets/latest/ledger.parquet")
-    sample = samples.choose(ledger, 0)[0]
+    told = outcomes.table(job)
+    sample = samples.choose(ledger, 0, Columns(job, told.schema, [told]))[0]
     manifest._parts.clear()
     monkeypatch.setattr(manifest, "recordings", lambda *_: pytest.fail("names of a whole shard"))
     samples.look_up(job, [sample])
@@ -414,7 +429,9 @@ def test_what_is_left_out_is_counted_and_named(made: tuple[Job, Path], page: str
 
 def test_one_long_clip_takes_no_room_from_the_others(made: tuple[Job, Path]) -> None:
     job, _ = made
-    found = samples.choose(Ledger(job.out / "datasets/latest/ledger.parquet"), 0)
+    told = outcomes.table(job)
+    ledger = Ledger(job.out / "datasets/latest/ledger.parquet")
+    found = samples.choose(ledger, 0, Columns(job, told.schema, [told]))
     samples.look_up(job, found)
     maker = clips.ClipMaker(job.out, job.resample.rate, found, longest=10.0)
     for sample in found:

@@ -24,7 +24,7 @@ from uttermill.tasks.plugins.annotation_kinds import Events, Label
 from uttermill.tasks.plugins.contracts import CONTRACTS
 from uttermill.tasks.plugins.contracts.members import Filled, lacking, members, misspelt
 from uttermill.tasks.plugins.rules import Limit
-from uttermill.tasks.publish.planned_columns import LAYOUT_COLUMNS
+from uttermill.tasks.publish.published_columns import LAYOUT_COLUMNS
 from uttermill.tasks.settings import StageSettings, Threshold, role
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import enhanced

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from uttermill.tasks.base import schema
 from uttermill.tasks.base.schema.columns import about, arrow_type, schema_of
-from uttermill.tasks.publish import planned_columns
+from uttermill.tasks.publish import published_columns
 
 
 class Inner(TypedDict):
@@ -47,12 +47,22 @@ def test_every_column_of_a_table_says_what_it_is() -> None:
 def test_a_clip_s_row_adds_what_a_plan_adds() -> None:
     """The columns that say where its PCM is, those that settings add, and what gathers those that
     `package.publish` names."""
-    planned = {**planned_columns.SOURCE_COLUMNS, **planned_columns.BESIDE_COLUMNS}
-    planned |= planned_columns.MUTED_COLUMNS
-    planned |= dict.fromkeys(("sha256_enhanced", "llm_text", "audio_is", "muted"), pa.string())
-    planned |= {field.name: field.type for field in schema.REFERENCE_WORDS}
-    planned["labels"] = planned_columns.LABELS_COLUMN.type
-    planned["turns"] = planned_columns.TURNS_COLUMN.type
+    planned = {**published_columns.SOURCE_COLUMNS, **published_columns.BESIDE_COLUMNS}
+    planned |= published_columns.MUTED_COLUMNS
+    planned |= {field.name: field.type for field in (*schema.ADDED, *schema.REFERENCE_WORDS)}
     hints = get_type_hints(schema.ClipRow, include_extras=True)
     added = hints.keys() - schema.UTTERANCES.names - {"annotations"}
     assert {name: arrow_type(hints[name]) for name in added} == planned
+
+
+def test_each_column_of_a_clip_is_declared_once_and_has_one_origin() -> None:
+    """A column is a line of `base.schema.rows` and an entry of `published_columns`, so adding one
+    changes these two files."""
+    layout = {*published_columns.LAYOUT_COLUMNS}
+    places = {*published_columns.PCM_COLUMNS} - {*schema.UTTERANCES.names, *schema.ADDED.names}
+    declared = {*schema.UTTERANCES.names, *schema.ADDED.names} - layout | places
+    by_verdicts = {"language_vote", "words_per_speech_second"}  # `text_values.DERIVED`
+    assert declared - {*published_columns.HEARD} - by_verdicts == {*published_columns.VALUES}
+    aligned = {field.name for field in schema.REFERENCE_WORDS}
+    assert published_columns.REFERENCE_VALUES.keys() == aligned
+    assert published_columns.ADDED_BY.keys() == {*schema.ADDED.names}

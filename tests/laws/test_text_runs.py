@@ -11,10 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tests.helpers import corpus
+from tests.helpers import corpus, outcomes
 from tests.helpers.fetched import CORPUS
 from uttermill.flows.cli import queries
-from uttermill.tasks.corpus import outcome_table
 from uttermill.tasks.insight.estimating import what_if
 from uttermill.tasks.publish import foreseen
 from uttermill.tasks.settings import Plugin, TranscribeSettings
@@ -76,16 +75,15 @@ def test_limits_on_texts_are_taken_again_for_free(base: Path) -> None:
         rate = {"use": "char_rate", "max_alphabetic": most}
         return corpus.job(base, transcribe={"backend": {"use": "fake"}, "verdicts": [rate]})
 
-    everything = pq.read_table(outcome_table.where(corpus.job(base)))
+    everything = outcomes.table(corpus.job(base))
     rates = sorted(everything["char_rate_alphabetic"].to_pylist())
     middle = (rates[2] + rates[3]) / 2
-    assert outcome_table.where(limited(middle)) is not None, "answered from the table"
     foreseen = what_if.kept(limited(middle), limited(middle))[0]["items"]
     published, counts = corpus.run(limited(middle))
     assert {counts[n][0] for n in ("shard", "filter", "resample", "transcribe")} == {0}
     assert published.summary["utterances"]["packaged"] == foreseen == 3
     assert published.summary["reasons"]["transcribe.too_fast"]["items"] == 3
-    table = pq.read_table(outcome_table.where(limited(middle)))
+    table = outcomes.table(limited(middle))
     assert sorted(table["char_rate_alphabetic"].to_pylist()) == rates, "of rejected rows, too"
     ledger = pq.read_table(published.path / "ledger.parquet")
     fast = ledger.filter(pc.equal(ledger["reason"], "too_fast"))
@@ -109,14 +107,11 @@ def test_columns_of_verdicts_are_published(base: Path) -> None:
     assert set(columns) <= shown, "`uttermill schema` names them"
 
 
-@pytest.mark.full
-def test_what_a_table_lacks_is_answered_from_the_shards(base: Path) -> None:
+def test_a_rule_on_other_columns_is_answered_from_the_shards(base: Path) -> None:
     few = corpus.job(base, transcribe={"verdicts": [{"use": "empty_text"}]})
     corpus.run(few)
     rate = Plugin(use="char_rate", min_alphabetic=None, max_alphabetic=0.1)
     more = corpus.job(base, transcribe={"verdicts": [rate]})
-    assert outcome_table.where(few) is not None
-    assert outcome_table.where(more) is None
     assert what_if.kept(few, more)[1]["items"] == 0
     with foreseen.version(more, shards(more.out)) as version:
         assert version.clips(["id"]).num_rows == 0

@@ -104,8 +104,7 @@ def test_checkpoints_are_verified_on_request(out: Path, capsys: pytest.CaptureFi
     assert said(capsys, version, "--deep", code=0) == ""
     chance = random.Random(12)
     paths = [p for p in corpus.parts(out) if p.suffix in (".parquet", ".pcm")]
-    # Not the table of answers: each run makes it again from the kept outcomes.
-    paths = [p for p in paths if p.parent.name not in ("package", "decisions.parquet")]
+    paths = [p for p in paths if p.parent.name != "package"]
     assert {p.relative_to(out).parts[-3:-1][0] for p in paths} >= {"filter", "resample", "audio"}
     for path in paths:
         name = path.relative_to(out).as_posix()
@@ -144,7 +143,7 @@ def test_what_runs_and_prunes_take_away_is_no_fault(
     job = corpus.job(out.parent, out=out, resample={"rate": 8000})
     plan = prune.plan(out, prune.kept_versions(out, 1), [KeptSettings(job, "")])
     assert plan.goes["audio"]
-    prune.carry_out(plan, job)
+    prune.carry_out(plan)
     assert said(capsys, out / "datasets/latest", "--deep", code=0) == ""
 
 

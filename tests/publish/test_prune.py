@@ -23,7 +23,6 @@ from uttermill.flows.cli import queries
 from uttermill.flows.run import run_folder
 from uttermill.flows.settings import PrepareSettings
 from uttermill.tasks.base.errors import RunError
-from uttermill.tasks.corpus import outcome_table
 from uttermill.tasks.publish.upkeep import prune
 from uttermill.tasks.publish.upkeep.prune import KeptSettings
 from uttermill.tasks.publish.upkeep.verify import verify
@@ -305,14 +304,6 @@ def test_old_runs_go_on_request_only(out: Path) -> None:
     assert sorted(p.name for p in (out / "runs").iterdir()) == every[2:]
 
 
-def test_what_if_still_answers_from_its_table(base: Path, out: Path) -> None:
-    last = job(base / "in", out, **HISTORY[-1])
-    assert outcome_table.where(last) is not None
-    assert queries.prune(out, 1, yes=True)["kinds"]["manifests"]["items"]
-    assert outcome_table.where(last) is not None
-
-
-@pytest.mark.full
 def test_the_command(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def told(*words: str, code: int = 0) -> dict[str, Any]:
         assert cli.main(["prune", str(out), *words, "--json"]) == code

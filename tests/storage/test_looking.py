@@ -71,8 +71,7 @@ def damaged_everywhere(out: Path) -> list[str]:
     """A byte of each kind of file, what no run writes, and links, where they are not refused; the
     names of what is damaged in checkpoints."""
     names = [flip(path) for kind in KINDS.values() for path in out.glob(kind)]
-    for name in ("version.json", "guards.json"):
-        (out / "manifests/package/published" / name).write_bytes(b"{")
+    (out / "manifests/package/guards.json").write_bytes(b"{")
     for path in (*out.glob("manifests/package/*/*.*"), *out.glob("manifests/package/facts/*/*")):
         if path.is_file() and path.suffix != ".json":
             flip(path)
@@ -85,9 +84,7 @@ def damaged_everywhere(out: Path) -> list[str]:
     (out / f"audio/{SHARD}/{16 * '0'}.pcm").symlink_to(out.parent / "victim/thesis.txt")
     (out / "manifests/package/facts/mine").mkdir()
     (out / "manifests/package/facts/mine/mine.txt").write_text("mine")
-    for home in ("decisions.parquet", "published"):
-        (out / f"manifests/package/{home}/mine.parquet").write_text("mine")
-        (out / f"manifests/package/{home}/mine.arrow").write_text("mine")
+    (out / "manifests/package/mine.arrow").write_text("mine")
     return names
 
 
@@ -95,7 +92,7 @@ FOREIGN = (
     f"manifests/filter/{SHARD}/notes.txt", f"manifests/filter/{SHARD}/copy.parquet",
     f"manifests/filter/{SHARD}/000000-{16 * '0'}.parquet.bak", "manifests/shard/mine/mine.parquet",
     f"audio/{SHARD}/mine.pcm", "manifests/package/facts/mine/mine.txt",
-    "manifests/package/decisions.parquet/mine.parquet", "manifests/package/published/mine.arrow",
+    "manifests/package/mine.arrow",
 )  # fmt: skip
 
 

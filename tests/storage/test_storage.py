@@ -322,7 +322,7 @@ def test_prune_takes_versions_and_what_was_left(s3: S3, url: str, job: Job) -> N
     assert told["kinds"]["versions"]["bytes"] == sum(
         len(data) for n in (1, 2) for data in version(s3, url, n).values()
     )
-    prune.carry_out(planned, there)
+    prune.carry_out(planned)
     assert [path.name for path in versions.all_of(there.out)] == ["v0003"]
     assert {name.split("/")[1] for name in s3.content(url) if "datasets/v" in name} == {"v0003"}
     assert verify(versions.named(there.out)) == []

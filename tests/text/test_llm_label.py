@@ -18,7 +18,6 @@ from tests.helpers.chat_server import ChatServer, serving
 from uttermill.flows import checks, settings
 from uttermill.tasks.audio.encoding import decode_int16
 from uttermill.tasks.base.errors import ConfigError, RunError
-from uttermill.tasks.corpus import outcome_table
 from uttermill.tasks.insight.estimating import planning, what_if
 from uttermill.tasks.publish.upkeep import prune
 from uttermill.tasks.publish.upkeep.prune import KeptSettings
@@ -127,7 +126,6 @@ def test_a_server_may_be_told_to_allow_the_answers_alone(home: Path, model: Chat
 def test_allowed_is_taken_again_for_free(home: Path, model: ChatServer) -> None:
     corpus.run(job(home, model))
     some = job(home, model, allowed={"topic": ["news"]})
-    assert outcome_table.where(some) is not None, "answered from the table"
     foreseen = what_if.kept(some, some)[0]["items"]
     published, counts = corpus.run(some)
     assert published.summary["utterances"]["packaged"] == foreseen == 2
@@ -334,7 +332,7 @@ def test_answers_outlive_pruning(home: Path, model: ChatServer) -> None:
     chosen = job(home, model, allowed={"topic": ["news"]})
     corpus.run(chosen)
     current = [KeptSettings(chosen, recipe.weights(chosen.transcribe.recognisers))]
-    prune.carry_out(prune.plan(chosen.out, prune.kept_versions(chosen.out, 1), current), chosen)
+    prune.carry_out(prune.plan(chosen.out, prune.kept_versions(chosen.out, 1), current))
     corpus.run(job(home, model))
     assert len(model.asked) == 4
 

@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from .columns import about, arrow_type, published, schema_of
 from .rows import (
+    AddedRow,
     AnyRow,
     AudioRow,
     ClipRow,
@@ -51,7 +52,9 @@ AUDIO, ENHANCED = schema_of(AudioRow), TABLES["audio"]
 LEDGER, UTTERANCES = TABLES["ledger"], TABLES["utterances"]
 SPLITS, SPEAKERS, METRICS = TABLES["splits"], TABLES["speakers"], TABLES["metrics"]
 
-#: Columns of UTTERANCES where sources' texts are aligned with the audio.
+#: Columns of utterances that some settings add.
+ADDED = schema_of(AddedRow)
+#: Those where sources' texts are aligned with the audio; a rule on text may measure one of them.
 REFERENCE_WORDS = tuple(schema_of(ReferenceWordsRow))
 #: Labels by name; who speaks in a recording, and in a clip that holds several.
 LABELS = arrow_type(LabelPairs)

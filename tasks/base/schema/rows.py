@@ -384,22 +384,50 @@ class ReferenceWordsRow(TypedDict):
     ]
 
 
-class ClipRow(UtteranceRow, ReferenceWordsRow):
-    """A clip on its way into a version: where its PCM is, and columns that some settings add."""
+class AddedRow(TypedDict):
+    """Columns that some settings add to the utterances of a version."""
+
+    llm_text: NotRequired[
+        Annotated[
+            str | None,
+            "what became of a language model's punctuation: taken, or why the text stayed",
+        ]
+    ]
+    audio_is: NotRequired[
+        Annotated[str, "original or enhanced: which audio is packaged, whose hash is `sha256`"]
+    ]
+    muted: NotRequired[
+        Annotated[
+            str | None,
+            "samples of the clip that are silence in place of hidden words: first-end, …",
+        ]
+    ]
+    sha256_enhanced: NotRequired[
+        Annotated[str | None, "hash of the enhanced clip's PCM, whose length and rate are the same"]
+    ]
+    labels: NotRequired[
+        Annotated[LabelPairs | None, "what the source's `labels` keeps; null: none"]
+    ]
+    turns: NotRequired[
+        Annotated[
+            list[ClipTurnRow] | None,
+            "who speaks when; `number`: of the person in its recording, as in speakers.parquet; "
+            "text and words as they were heard",
+            "s",
+        ]
+    ]
+
+
+class ClipRow(UtteranceRow, ReferenceWordsRow, AddedRow):
+    """A clip on its way into a version: also where its PCM is."""
 
     work_shard: NotRequired[str | None]
     blob: NotRequired[str | None]
     blob_offset: NotRequired[int | None]
     beside_blob: NotRequired[str | None]
     beside_offset: NotRequired[int | None]
-    sha256_enhanced: NotRequired[str | None]
-    muted: NotRequired[str | None]
     stored_sha256: NotRequired[str | None]
     beside_sha256: NotRequired[str | None]
-    audio_is: NotRequired[str]
-    llm_text: NotRequired[str | None]
-    labels: NotRequired[LabelPairs | None]
-    turns: NotRequired[list[ClipTurnRow] | None]
     annotations: NotRequired[Published]  # of formats that hold them, where there are any
 
 

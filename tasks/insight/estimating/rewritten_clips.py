@@ -15,7 +15,7 @@ from ...accounting import summary
 from ...base.arrays import Bools
 from ...base.json_types import JsonValue
 from ...base.schema import UTTERANCES_FILE
-from ...publish.outcomes import shard_outcomes
+from ...publish import published_columns
 from ...publish.output_shards import format_shards
 from ...publish.output_shards.layout import LAYOUT_SETTINGS
 from ...settings.job import Job
@@ -68,7 +68,7 @@ def wordings(job: Job) -> dict[str, Wordings]:
 def described(view: ShardView, utterances: Sequence[FinalUtterance]) -> pa.Table:
     """What will be published of utterances of a shard, as far as it follows from what their
     sources say."""
-    rows = shard_outcomes.rows_of(view, utterances, strict=False)
+    rows = published_columns.rows_of(view, utterances, strict=False)
     linked = recipe.across_recordings(view.job) is not None
     names = [name for name in DESCRIBED if name in rows.column_names]
     return rows.select(["id", *(name for name in names if name != "speaker" or not linked)])
@@ -181,7 +181,7 @@ def _all_differ(job: Job, newest: Path) -> bool:
     if now["resample"] != then["resample"] or _of_clips(now) != _of_clips(then):
         return True
     resolved = [plugins.FORMATS.resolve(format_) for format_ in job.package.formats]
-    measured = {*shard_outcomes.row_schema(job).names}.symmetric_difference(
+    measured = {*published_columns.row_schema(job).names}.symmetric_difference(
         tables.schema(newest / UTTERANCES_FILE).names
     )
     if any(measured.intersection(module.COLUMNS) for module, _ in resolved):

@@ -6,7 +6,7 @@ folder.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypedDict
@@ -16,17 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ... import storage
-from ...accounting import ledger, summary
+from ...accounting import summary
+from ...accounting.ledger import PENDING
 from ...base.json_types import Reason
-from ...publish import foreseen
+from ...publish import foreseen, published_columns
 from ...publish.choosing import clip_choice, weights
-from ...publish.outcomes import shard_outcomes
+from ...publish.outcomes import ledger_rows
+from ...publish.outcomes.shard_batches import ShardBatch
 from ...publish.output_shards import format_shards, layout
 from ...publish.output_shards import plan as packaging_plan
 from ...settings.job import Job
-from ...shard_store import manifest
+from ...shard_store import manifest, recipe
 from ...stages import contract, stage
-from ...stages.stage import view_of
 from ...storage import tables
 from .sample import Member, member
 
@@ -87,46 +88,51 @@ def known(
     that are not in `sampled` (None: all are), only `kept` is filled in."""
     results: dict[str, SampleResult] = {}
     nothing: dict[str, tuple[int, float]] = {}  # shared, because there may be millions of results
-    for shard in shards:
-        for name, seen in _known(job, shard):
-            if not seen.pending:
-                bare = sampled is not None and name not in sampled
-                results[name] = SampleResult(seen.kept, lost=nothing) if bare else seen
+    with foreseen.decided(job, [*shards]) as (_, batches):
+        for batch in batches:
+            for name, seen in _known(job, batch).items():
+                if not seen.pending:
+                    bare = sampled is not None and name not in sampled
+                    results[name] = SampleResult(seen.kept, lost=nothing) if bare else seen
     return results
 
 
-def _known(job: Job, shard: str) -> Iterator[tuple[str, SampleResult]]:
-    view = view_of(job, shard)
-    if not view.cuts:
-        return
-    cuts = ((row["recording"], view.cut_of(row)) for row in view.processed)
-    results = {name: SampleResult() for name, cut in cuts if cut is not None and cut.known}
-    utterances, packaged_clips = [*view.transcribed()], []
-    for span in ledger.of_shard(view, utterances):
-        if span["recording"] in results and span["outcome"] != "packaged":
-            lost = results[span["recording"]].lost
-            items, seconds = lost.get(reason := f"{span['stage']}.{span['reason']}", (0, 0.0))
-            lost[reason] = items + 1, seconds + span["seconds"]
-    for utterance in utterances:
-        seen = results[utterance.cut.recording["recording"]]
-        if utterance.heard.pcm is not None and not utterance.heard.pcm["error_code"]:
-            clips = 2 if utterance.cut.enhanced else 1
-            seen.pcm += 2 * utterance.heard.pcm["num_samples"] * clips
-        seen.pending |= utterance.outcome.outcome == "pending"
-        if utterance.outcome.outcome != "packaged":
+def _known(job: Job, batch: ShardBatch) -> dict[str, SampleResult]:
+    """The results of a batch's recordings that are readable."""
+    results: dict[str, SampleResult] = {}
+    columns = ["recording", "outcome", "stage", "reason", "seconds"]
+    for span in batch.ledger().select(columns).to_pylist():
+        if span["stage"] == "shard" and span["outcome"] == "failed":
             continue
-        packaged_clips.append(utterance)
-        if utterance.heard.transcript and utterance.heard.transcript["words"]:
-            seen.scored += 1
-            seen.words += utterance.heard.transcript["words"]
-            seen.word_errors += utterance.heard.transcript["word_errors"] or 0
-    rows = shard_outcomes.rows_of(view, packaged_clips, strict=False)
+        seen = results.setdefault(span["recording"], SampleResult())
+        seen.pending |= span["outcome"] == PENDING
+        if span["outcome"] != "packaged":
+            reason = f"{span['stage']}.{span['reason']}"
+            items, seconds = seen.lost.get(reason, (0, 0.0))
+            seen.lost[reason] = items + 1, seconds + span["seconds"]
+    rows, outcomes = replace(batch, decided=None).table("rows.arrow"), batch.outcomes()
+    passed = pc.invert(pc.is_in(outcomes["stage"], pa.array(ledger_rows.UNHEARD)))
+    packaged = pc.equal(outcomes["outcome"], "packaged")
     draw, weight = weights.draws(job.package, rows)
     stays = clip_choice.chosen(job.package, rows) & ~(draw >= weight)
-    for utterance, stay in zip(packaged_clips, stays, strict=True):
-        if stay:
-            results[utterance.cut.recording["recording"]].kept += utterance.cut.seconds
-    yield from results.items()
+    words = pc.fill_null(rows["words"], 0)
+    scored = pc.and_(packaged, pc.greater(words, 0))
+    clips = 2 * (1 + recipe.enhancing(job))  # bytes of a sample
+    pcm = pc.multiply(rows["num_samples"], pa.scalar(clips, pa.int64()))
+    amounts = {
+        "kept": pc.if_else(pc.and_(packaged, pa.array(stays)), batch.seconds(), 0.0),
+        "pcm": pc.if_else(pc.and_(passed, pc.is_valid(rows["blob"])), pcm, 0),
+        "scored": pc.cast(scored, pa.int64()),
+        "words": pc.if_else(scored, words, 0),
+        "word_errors": pc.if_else(scored, pc.fill_null(rows["word_errors"], 0), 0),
+    }
+    of_clips = pa.table({"recording": rows["recording"], **amounts})
+    sums = summary.sums_by(of_clips, ["recording"], list(amounts))
+    for row in sums.to_pylist():
+        seen = results[row.pop("recording")]
+        for name, amount in row.items():
+            setattr(seen, name, amount)
+    return results
 
 
 def results_of(sampled: Iterable[SampleResult]) -> SampleOutcome:
@@ -177,7 +183,7 @@ def plan(job: Job, shards: Sequence[str], staging: Path) -> TrialPlan:
     bare = job.package.model_copy(update={"splits": {}, "weights": {}})
     job = replace(job, package=bare)
     with foreseen.version(job, shards) as version:
-        rows = version.clips(shard_outcomes.row_schema(job).names)
+        rows = version.clips(published_columns.row_schema(job).names)
     rows = rows.filter(pc.is_valid(rows["blob"]))  # no pending utterances
     rows = rows.sort_by([("sha256", "ascending"), ("id", "ascending")])
     seconds = summary.seconds_of(rows)

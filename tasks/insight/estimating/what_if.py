@@ -11,13 +11,11 @@ import pyarrow.compute as pc
 
 from ...accounting.ledger import PENDING
 from ...base import logs
-from ...corpus import outcome_table
+from ...corpus import limits
 from ...publish import foreseen, leaks, speakers
 from ...publish.choosing import components
 from ...settings.job import Job
 from ...shard_store import manifest, recipe
-
-NOTHING = outcome_table.FIXED.empty_table()
 
 
 class Clips(TypedDict):
@@ -62,8 +60,8 @@ def _splitting(job: Job) -> tuple[object, ...]:
 def of_shards(job: Job, splitting: bool = False) -> KeptClips:
     """The same as `kept` for one job; `splitting`: with `leaks`."""
     with foreseen.version(job, manifest.shards(job.out)) as version:
-        parts = version.utterances(["outcome", "seconds"])
-        outcomes = pa.concat_tables(parts) if version.batches else NOTHING
+        nothing = limits.outcomes_schema(job).empty_table().select(["outcome", "seconds"])
+        outcomes = pa.concat_tables([nothing, *version.utterances(nothing.column_names)])
         packaged, waiting = (
             outcomes["seconds"].filter(pc.equal(outcomes["outcome"], name)).to_numpy()
             for name in ("packaged", PENDING)
@@ -77,8 +75,8 @@ def of_shards(job: Job, splitting: bool = False) -> KeptClips:
         if splitting:
             clips = version.clips(leaks.columns(version.columns))
             names = clips["split"].unique().to_pylist()
-            limits, linked = (job.package.memory, job.scratch), speakers.saved(version.scratch)
-            counts["leaks"] = leaks.of_utterances(names, [clips], *limits, linked)
+            memory, linked = (job.package.memory, job.scratch), speakers.saved(version.scratch)
+            counts["leaks"] = leaks.of_utterances(names, [clips], *memory, linked)
         return counts
 
 

@@ -7,10 +7,10 @@ keyboard.
 
     ledger_facts.py     funnel, hours by dataset and language, from the ledger
     measure_charts.py   histograms, hours that other limits would keep, and limits on the agreement
-                        of recognisers, from the table of outcomes (outcome_columns.py)
+                        of recognisers, from the outcomes (outcome_columns.py)
     worker_time.py      slow shards, and busy workers over time, from metrics.parquet
     samples.py          chooses the clips: the worst and those near a limit, from the ledger and,
-                        by uncertain_clips.py, from the table of outcomes
+                        by uncertain_clips.py, from the outcomes
     disagreement.py     clips whose reference and recogniser differ most, by the kind of difference
     clips.py, clip_table.py     audio and text of these clips
     page.py             everything as one file (page.html, page.css, page.js)

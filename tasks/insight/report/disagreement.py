@@ -2,7 +2,7 @@
 
     reference: "call extension four two one"   recognised: "call extension 481"   -> numbers
 
-The table of outcomes has only the number of errors, so the kind comes from the texts. Clips of many
+Facts have only the number of errors, so the kind comes from the texts. Clips of many
 kinds are more useful to a listener than many of one, so the first few of each kind are shown.
 """
 

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, TypedDict
 import numpy as np
 
 from ...base.arrays import Bools, Float64s, Int32s, Int64s, UInt8s
-from ...corpus import outcome_table
+from ...corpus import limits
 from ...plugins.rules import Limit
 from .outcome_columns import (
     BLOCK,
@@ -41,7 +41,7 @@ FIRST = (
     *("wer", "cer"),
 )
 CHARS_PER_SECOND = ("1/s", "characters of the text a second")
-NOT_MEASURES = {*outcome_table.FIXED.names} - {"seconds"}
+NOT_MEASURES = {*limits.TOLD} - {"seconds"}
 
 
 class Spread(TypedDict):

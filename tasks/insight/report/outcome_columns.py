@@ -1,8 +1,8 @@
-"""Reads columns of the table of outcomes, a block of rows at a time.
+"""Reads columns of the facts and outcomes of all utterances, a block of rows at a time.
 
-`decisions.parquet` has one row for each utterance. The choice of clips and the charts read its
-numbers several times, so one pass writes them, and the rejections by each rule, into a temporary
-file of fixed-width columns: up to 3 GB for ten million rows. Memory holds only some columns.
+The choice of clips and the charts read their numbers several times, so one pass writes them, and
+the rejections by each rule, into a temporary file of fixed-width columns: up to 3 GB for ten
+million rows. Memory holds only some columns.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from functools import cached_property
-from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -23,13 +22,13 @@ from numpy.typing import NDArray
 
 from ...base import schema
 from ...base.arrays import Bools, Float64s, Int32s, UInt8s
-from ...corpus import limits, outcome_table
+from ...corpus import limits
 from ...plugins.rules import Rule, Within
 from ...settings.job import Job
 from ...shard_store import enhanced
 from ...shard_store.chosen_rules import rules_of
 from ...shard_store.text_values import text_columns
-from ...storage import queries, tables
+from ...storage import queries
 
 VALUES = 30  # shown of a label
 BLOCK = 1 << 16  # rows, approximately; intermediate results fit the processor's cache
@@ -102,19 +101,18 @@ class Stored:
 
 
 class Columns:
-    """The outcomes and measures of all utterances."""
+    """The outcomes and measures of all utterances: `parts` of a table of outcomes with this
+    schema (`limits.outcomes_schema`)."""
 
-    def __init__(self, job: Job, path: Path) -> None:
-        self.job, self.path = job, path
-        fields = [*tables.schema(path)]
-        fixed = outcome_table.FIXED.names
+    def __init__(self, job: Job, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
+        self.job = job
+        fields, fixed = [*schema], limits.TOLD
         #: Columns with labels of plug-ins; all other columns are in `names`.
         self.labels = [f.name for f in fields if f.name not in fixed and f.type == pa.string()]
         self.names = [field.name for field in fields if field.name not in self.labels]
         self.rules = shelf_rules(job)
         opened = ExitStack()
-        outcomes = outcome_table.database(path, memory=job.package.memory)
-        self._outcomes = opened.enter_context(outcomes)
+        self._outcomes = opened.enter_context(queries.tables(job.package.memory))
         weakref.finalize(self, opened.close)
         file = opened.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - `opened` closes it
         texts = {f.name for f in fields if f.type in (pa.string(), pa.bool_()) and f.name in fixed}
@@ -122,18 +120,21 @@ class Columns:
         self._refused = [Stored(file, np.bool_) for _ in self.rules]  # may name one twice
         self._spreads: dict[str, list[float] | None] = {}
         self.blocks: list[slice] = []  # row numbers of each block
-        with outcome_table.reading(path):
-            self._store()
+        with queries.given(self._outcomes, schema.empty_table()):
+            self._outcomes.execute("CREATE TABLE outcomes AS SELECT * FROM given")
+        for part in parts:
+            queries.add(self._outcomes, "outcomes", part)
+        self._store()
         file.flush()
 
     def _store(self) -> None:
         """Copy the numbers (null as NaN) and the rejections, in one pass over the table."""
-        undrawn = outcome_table.left_out_by_weight(self.job)
+        undrawn = _left_out_by_weight(self.job)
         decided = [
             "outcome = 'packaged'",
             "heard",
             # Rows that no limit would keep, or that `package.weights` drops.
-            f"{outcome_table.BEYOND_LIMITS} OR ({undrawn} AND heard)",
+            f"{BEYOND_LIMITS} OR ({undrawn} AND heard)",
             *map(_refuses, self.rules),
         ]
         numbers = [f"coalesce({queries.identifier(n)}::DOUBLE, 'nan')" for n in self._numbers]
@@ -164,20 +165,17 @@ class Columns:
         wanted = pa.table({"row": pa.array(rows, pa.int64()), "place": range(len(rows))})
         numbered = "SELECT id, row_number() OVER () - 1 AS row FROM outcomes"
         sql = f"SELECT id FROM given JOIN ({numbered}) USING (row) ORDER BY place"
-        with outcome_table.reading(self.path):
-            names: list[str] = queries.joined(self._outcomes, wanted, sql)["id"].to_pylist()
+        names: list[str] = queries.joined(self._outcomes, wanted, sql)["id"].to_pylist()
         return names
 
     def _flags(self, sql: str) -> Bools:
         """The value of an SQL predicate for each row; false for NULL. bool [rows]"""
-        with outcome_table.reading(self.path):
-            answer = self._outcomes.execute(f"SELECT coalesce({sql}, false) AS flag FROM outcomes")
-            flags: Bools = np.asarray(answer.fetchnumpy()["flag"], bool)
+        answer = self._outcomes.execute(f"SELECT coalesce({sql}, false) AS flag FROM outcomes")
+        flags: Bools = np.asarray(answer.fetchnumpy()["flag"], bool)
         return flags
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
-        with outcome_table.reading(self.path):
-            return self._outcomes.execute(sql).fetchall()
+        return self._outcomes.execute(sql).fetchall()
 
     def values(self, name: str) -> Float64s:
         """A measure of each utterance, NaN without a value; float64 [rows], 80 MB for ten
@@ -246,6 +244,27 @@ class Columns:
         named = [f"{kind} IS NOT DISTINCT FROM {_literal(name)}" for name, _ in largest]
         rows = (np.flatnonzero(self._flags(sql)).astype(np.int32) for sql in named)
         return [(name, some) for (name, _), some in zip(largest, rows, strict=True)]
+
+
+#: SQL predicate on outcome, stage and reason: rows whose outcome no limit can change, because they
+#: failed, their text is not in their audio, or a corpus-wide rule rejects them (copies, outliers,
+#: splits).
+BEYOND_LIMITS = (
+    "(outcome = 'failed' OR (outcome = 'dropped' AND stage = 'package' AND reason <> 'weight') "
+    "OR coalesce(reason = 'not_in_audio', false))"
+)
+
+
+def _left_out_by_weight(job: Job) -> str:
+    """SQL predicate on dataset and id: rows that `package.weights` drops, by the same draw as
+    `choosing.weights` makes: the first 64 bits of a seeded SHA-256, as a fraction of 2**64."""
+    draw = f"('0x' || left(sha256('{job.package.seed}:weight:' || id), 16))::UBIGINT::DOUBLE"
+    shares = (
+        f"(dataset = {queries.literal(name)} AND {draw} / {float(2**64)!r} >= '{weight!r}'::DOUBLE)"
+        for name, weight in job.package.weights.items()
+        if weight < 1
+    )
+    return f"coalesce({' OR '.join(['false', *shares])}, false)"
 
 
 def _refuses(shelf_rule: ShelfRule) -> str:

@@ -22,15 +22,15 @@ from ...accounting.broken import Broken
 from ...base import masking
 from ...base.arrays import Bools, Int64s
 from ...base.counting import counted
-from ...base.errors import CorruptManifest
 from ...base.json_types import Dialogues, JsonObject, Summary
-from ...base.logs import log
 from ...base.schema import UTTERANCES_FILE
-from ...corpus import outcome_table
+from ...corpus import limits
 from ...plugins.rules import Limit
+from ...publish import foreseen
 from ...publish.dataset import dialogues
 from ...scoring import near_texts
 from ...settings.job import Job
+from ...shard_store import manifest
 from ...storage import queries, tables, versions
 from .. import source_languages
 from . import (
@@ -122,16 +122,10 @@ def build(request: Request, limit: int = BYTES) -> bytes:
     """The HTML file, smaller than `limit` bytes: clips that do not fit are left out."""
     # First, while other steps hold no memory.
     frequent = texts_of_version(_version(request), request.job.package.memory)
-    if path := outcome_table.where(request.job):
-        try:
-            return _page(request, frequent, Columns(request.job, path), limit)
-        except CorruptManifest as fault:
-            log.warning("%s; the report shows no measures until the next run", fault)
-    return _page(request, frequent, None, limit)
-
-
-def _page(request: Request, frequent: FrequentTexts, columns: Columns | None, limit: int) -> bytes:
     job, ledger = request.job, Ledger(request.ledger)
+    schema = limits.outcomes_schema(job)
+    with foreseen.version(job, manifest.shards(job.out)) as version:
+        columns = Columns(job, schema, version.utterances(schema.names))
     about = units(job)
     chosen = samples.choose(ledger, job.package.seed, columns)
     samples.look_up(job, chosen)
@@ -151,9 +145,9 @@ def _page(request: Request, frequent: FrequentTexts, columns: Columns | None, li
         "speakers": request.counts.get("speakers", {}),
         "dialogues": _dialogues(_version(request)),
         "silent_backchannels": _silent_backchannels(_version(request)),
-        "measured": None if columns is None else _measured(columns, request, about),
+        "measured": _measured(columns, request, about) if len(columns.seconds) else None,
         "labels": _labels(columns, _version(request)),
-        "agreeing": None if columns is None else measure_charts.of_agreement(columns),
+        "agreeing": measure_charts.of_agreement(columns),
         "frequent": frequent,
         "settings": masking.text(request.settings)[:SETTINGS],
         "rows": rows,
@@ -188,10 +182,10 @@ def _silent_backchannels(version: Path | None) -> int:
     return dialogues.silent_backchannels(tables.row_groups(version / UTTERANCES_FILE, ("turns",)))
 
 
-def _labels(columns: Columns | None, version: Path | None) -> list[tuple[str, list[LabelHours]]]:
+def _labels(columns: Columns, version: Path | None) -> list[tuple[str, list[LabelHours]]]:
     """Hours by the values of each label; for labels by corpus-wide bounds, of packaged utterances
     only."""
-    labels = {name: columns.label_hours(name) for name in columns.labels} if columns else {}
+    labels = {name: columns.label_hours(name) for name in columns.labels}
     declared = versions.described(version).get("annotations", {}) if version else {}
     for name, about in declared.items():
         if name not in labels and "values" in about:

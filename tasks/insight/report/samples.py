@@ -59,7 +59,7 @@ class Sample:
         return "packaged" if self.kept else f"{self.row['stage']}.{self.row['reason']}"
 
 
-def choose(ledger: Ledger, seed: int, columns: Columns | None = None) -> list[Sample]:
+def choose(ledger: Ledger, seed: int, columns: Columns) -> list[Sample]:
     """The samples, in the order of `chosen_rows`."""
     picks = chosen_rows(ledger, columns, seed)
     rows = dict(zip(sorted(picks), ledger.rows(list(picks)), strict=True))
@@ -231,14 +231,13 @@ def _spans(part: pa.Table, first: int, draw: np.random.Generator) -> Spans:
     return spans
 
 
-def chosen_rows(ledger: Ledger, columns: Columns | None, seed: int) -> dict[int, list[Why]]:
+def chosen_rows(ledger: Ledger, columns: Columns, seed: int) -> dict[int, list[Why]]:
     """Row numbers of the ledger, each with all reasons for showing it, group by group: packaged
-    ones first, the worst of each group first. Without a valid table of outcomes, `columns` is None
-    and packaged clips are drawn at random."""
+    ones first, the worst of each group first."""
     groups = groups_of(ledger, seed, 2 * PER_REASON)
     most = _quota({name: group.count for name, group in groups.items()})
-    sides = uncertain_clips.sides_of(columns) if columns is not None else []
-    doubts = {} if columns is None else _doubts(ledger, columns, groups, sides, most)
+    sides = uncertain_clips.sides_of(columns)
+    doubts = _doubts(ledger, columns, groups, sides, most)
     chosen = {row: [why] for row, why in doubts.get(DIFFERS, [])}
     for name, group in groups.items():
         if group.failed:
@@ -263,7 +262,7 @@ def _doubts(
     sides: Sequence[Side],
     most: int,
 ) -> dict[str, Picks]:
-    """By group, rows of the ledger that are chosen from the table of outcomes."""
+    """By group, rows of the ledger that are chosen by their measures."""
     picks_by_group = {DIFFERS: uncertain_clips.differing(columns, DIFFERING)}
     for name, group in groups.items():
         if name == PACKAGED:

@@ -1,6 +1,6 @@
 """Finds clips to check although no rule rejects them: near a limit, or with an uncertain text.
 
-Reads the table of outcomes, a block of a column at a time.
+Reads a block of a column at a time.
 """
 
 from __future__ import annotations

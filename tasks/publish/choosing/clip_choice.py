@@ -21,7 +21,7 @@ from ...base.json_types import JsonObject
 from ...settings import PackageSettings
 from ...settings.job import Job
 from ...settings.package import ClipChoice
-from ..planned_columns import labels_kept
+from ..published_columns import labels_kept
 from .components import speakers_in
 
 REASON = "not_chosen"

@@ -31,7 +31,7 @@ from ...settings.job import Job
 from ...shard_store import decisions, enhanced, mixed, recipe, whole_job
 from ...storage import tables
 from .. import leaks
-from ..planned_columns import labels_kept, turns_kept
+from ..published_columns import labels_kept, turns_kept
 from . import card_readme, composition, croissant, dialogues
 
 LIBRARIES = (

@@ -1,43 +1,106 @@
-"""Gathers the facts of shard batches on the workers, and decides their outcomes; `shard_batches.py`
-reads both."""
+"""Gathers the facts of shard batches on the workers (their utterances as they would be published,
+and what limits may ask of them), and decides their outcomes; `shard_batches.py` reads both."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ... import corpus, storage
-from ...accounting.ledger import PENDING
+from ...accounting import ledger
 from ...base import process_memory
 from ...base.errors import PASSING
-from ...base.schema import RecordingRow
-from ...corpus import limits
+from ...base.schema import LEDGER, AnyRow, EnhancedRow, RecordingRow
+from ...corpus import limits, voices
 from ...filter import todo as cuts_lacking
+from ...plugins.rules import Judge
+from ...recording.limits import FREE_SECONDS, REFUSED, WIDTH
 from ...settings.job import Job
-from ...shard_store import manifest, recipe
+from ...shard_store import enhanced, hypotheses, manifest, recipe
+from ...shard_store.cuts import Cut
+from ...shard_store.language_vote import LEAST_CLIPS
+from ...shard_store.shard_view import DUPLICATE_SEGMENT, LONG_S, ShardView
+from ...shard_store.utterance import CutUtterance, HeardUtterance, Outcome
 from ...stages.stage import weights_of
 from ...storage import tables
-from .. import seeded_hash, speakers
-from . import shard_outcomes
-from .fact_view import FactView
+from .. import published_columns, seeded_hash, speakers
+from . import shard_batches
 from .shard_batches import (
+    AT,
     CLIPS,
     LIMITS,
     SPANS,
+    STATED,
     VOICE,
     BatchFacts,
     ShardBatch,
     arrow_bytes,
+    copying,
     passing_rules,
+    said,
     stopped,
 )
-from .shard_outcomes import AT, ShardFacts
+
+LEDGER_FACTS = pa.schema([*LEDGER, pa.field(AT, pa.int32()), pa.field(STATED, pa.string())])
+UNCUT = Outcome(ledger.PENDING, "filter", ledger.PENDING)  # of a recording without cuts
+NO_RULES = Judge(())
+MARGIN = 1.001  # of an extent, so that rounding does not matter
+
+
+class ShardFacts(NamedTuple):
+    """Tables of one shard, whatever its limits, and their schemas. The first two have a row for
+    each utterance, in the same order."""
+
+    rows: pa.Table  # `published_columns.row_schema`: as it would be published
+    limits: pa.Table  # `limits.schema_of`: what limits may ask
+    ledger: pa.Table  # LEDGER_FACTS, with the outcomes that are known without limits
+    heard: pa.Table  # `heard_schema`: the input of corpus-wide rules
+    voices: pa.Table  # `voices.VOICES`: the input of speakers across recordings
+
+
+def heard_schema(job: Job) -> pa.Schema:
+    """`corpus.row_schema`, with the number of each row's utterance."""
+    return pa.schema([*corpus.row_schema(job), pa.field(AT, pa.int32())])
+
+
+def of_shard(view: FactView) -> ShardFacts:
+    """The facts of one shard; columns of what is not computed yet are null."""
+    job, shard = view.job, view.shard
+    utterances, damage = [], []
+    for utterance in view.transcribed():
+        utterances.append(utterance)
+        cut = view.cut_of(utterance.cut.recording)
+        damage.append(view.damage(utterance.cut, cut) if cut is not None and cut.faults else "")
+    asked = limits.facts_of(job, utterances, damage)
+    # Only outcomes before all limits, which no limit changes, may share an id.
+    fixed = pc.equal(asked["step"], limits.BEFORE_FILTERS).fill_null(False).to_pylist()
+    numbers = {u.cut.id: number for number, u in enumerate(utterances) if not fixed[number]}
+    heard = list[AnyRow]()
+    if corpus.takes_part(job):
+        rows = corpus.rows(job, shard, utterances)
+        heard = [{**row, AT: numbers[str(row["id"])]} for row in rows]
+    spans: list[AnyRow] = []
+    for row in ledger.of_shard(view, utterances, UNCUT):
+        number = numbers.get(row["utterance"] or "")
+        stated = None if number is None else utterances[number].cut.language
+        of_limits = row["reason"] != DUPLICATE_SEGMENT
+        spans.append({**row, AT: number if of_limits else None, STATED: stated})
+    spoken = voices.rows(view) if recipe.across_recordings(job) is not None else []
+    return ShardFacts(
+        published_columns.rows_of(view, utterances, strict=True),
+        asked,
+        tables.of_rows(spans, LEDGER_FACTS),
+        tables.of_rows(heard, heard_schema(job)),
+        tables.of_rows(spoken, voices.VOICES),
+    )
 
 
 @process_memory.uncollected()
@@ -55,18 +118,33 @@ def collect(
     """
     damaged, weights = manifest.refuse if strict else manifest.leave, weights_of(job)
     parts: list[ShardFacts] = []
-    unmeasured, by_passing = 0, False
+    unmeasured, by_passing, copies = 0, False, False
+    extents: list[list[float] | None] = []
     for shard in batch.shards:
         listed = (listings or {}).get(shard)
         view = FactView(job, shard, weights, damaged, listed, again=listed is not None)
-        parts.append(shard_outcomes.of_shard(view))
+        parts.append(of_shard(view))
         by_passing = by_passing or view.by_passing
+        copies = copies or any(row.get("copy_of") for row in view.recordings)
+        extents.append(_extent(view))
         if not strict:
             unmeasured += sum(not unit.spared for unit in cuts_lacking(view)[0])
     rows = pa.concat_tables([part.rows for part in parts]).combine_chunks()
+    beyond = any(extent is None for extent in extents)
+    depends: shard_batches.Depends = {
+        "passing": passing_rules(job) if by_passing else None,
+        "copies": copying(job) if copies else None,
+        "limits": [job.filter.max_hours, job.filter.max_expansion],
+        "extent": None if beyond else [*map(max, zip(*filter(None, extents), strict=True))],
+        "people": said(job, rows["id"]),
+    }
     data = {
         "rows.arrow": arrow_bytes(rows),
-        LIMITS: arrow_bytes(pa.concat_tables([part.limits for part in parts])),
+        LIMITS: tables.parquet(
+            pa.concat_tables([part.limits for part in parts]),
+            compression="zstd",
+            write_statistics=False,
+        ),
         SPANS: arrow_bytes(_numbered(parts, [part.ledger for part in parts])),
         "clips.arrow": arrow_bytes(_clips(job, rows)),
     }
@@ -79,12 +157,30 @@ def collect(
         "utterances": [part.rows.num_rows for part in parts],
         "unmeasured": unmeasured,
         "unsettled": [bool(pc.any(_unsettled(part.ledger)).as_py()) for part in parts],
-        "passing": passing_rules(job) if by_passing else None,
+        "depends": depends,
     }
     storage.remove(batch.home / "facts.json")  # files of other limits may be there
     for name, content in data.items():
         storage.write_atomic(batch.home / name, content)
     storage.write_atomic(batch.home / "facts.json", json.dumps(facts).encode())
+
+
+def _extent(view: FactView) -> list[float] | None:
+    """The most hours and the largest expansion of a shard's recordings, about; None if one is
+    beyond a limit."""
+    most = [0.0, 0.0]
+    for row in view.processed:
+        cut = view.cut_of(row)
+        if cut is not None and cut.error_code in REFUSED:
+            return None
+        seconds = row["header_seconds"] or 0.0
+        if cut is not None and cut.rate:
+            seconds = max(seconds, cut.decoded / cut.rate)
+        expanded = WIDTH * (row["header_channels"] or 1) * seconds * (row["header_rate"] or 1)
+        free = seconds <= FREE_SECONDS
+        hours, expansion = seconds / 3600, 0.0 if free else expanded / (row["size"] or 1)
+        most = [max(most[0], MARGIN * hours), max(most[1], MARGIN * expansion)]
+    return most
 
 
 def _numbered(parts: Sequence[ShardFacts], tables_of_shards: Sequence[pa.Table]) -> pa.Table:
@@ -97,15 +193,15 @@ def _numbered(parts: Sequence[ShardFacts], tables_of_shards: Sequence[pa.Table])
     return pa.concat_tables(numbered)
 
 
-def _unsettled(ledger: pa.Table) -> pa.ChunkedArray:
+def _unsettled(spans: pa.Table) -> pa.ChunkedArray:
     """Rows without an utterance that the next run must check again, except those of the stage
     shard, which it always checks; bool [rows]."""
-    again = _checked_again(ledger)
-    return pc.and_(pc.is_null(ledger[AT]), pc.and_(again, pc.not_equal(ledger["stage"], "shard")))
+    again = _checked_again(spans)
+    return pc.and_(pc.is_null(spans[AT]), pc.and_(again, pc.not_equal(spans["stage"], "shard")))
 
 
 def _checked_again(outcomes: pa.Table) -> pa.ChunkedArray:
-    reasons = pa.array(["changed", PENDING, *PASSING])
+    reasons = pa.array(["changed", ledger.PENDING, *PASSING])
     return pc.is_in(outcomes["reason"], reasons)
 
 
@@ -137,3 +233,71 @@ def _clips(job: Job, rows: pa.Table) -> pa.Table:
     if recipe.across_recordings(job) is None:
         return table
     return table.append_column(VOICE, pa.array(speakers.voices_of(rows)))
+
+
+class FactView(ShardView):
+    """One shard without limits: `filtered`, `resampled` and `transcribed` reject no utterance by a
+    rule.
+
+    Limits are applied to these facts later, by `corpus.limits`. Only two values of a clip depend on
+    which other clips of its recording pass the limits of filters: the language by vote, and the
+    seconds of speech in a long recording. Both are taken among those that pass now.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        shard: str,
+        weights: str = "",
+        damaged: manifest.OnDamage = manifest.leave,
+        listed: Sequence[RecordingRow] | None = None,
+        again: bool = False,
+    ) -> None:
+        # Costly measures count as missing whether or not a cheap one rejects the utterance now.
+        measuring = job.filter.model_copy(update={"measure_all": True})
+        super().__init__(replace(job, filter=measuring), shard, weights, damaged, listed, again)
+        self._rejected = set[tuple[str, int, int, int | None]]()  # by limits on measures
+        #: Whether a clip's values depend on which clips of its recording pass the filters.
+        self.by_passing = False
+
+    def _filter_outcome(self, utterance: CutUtterance, cut: Cut, judge: Judge) -> Outcome:
+        if not utterance.spared and judge(utterance.measures):
+            self._rejected.add(_key(utterance))
+        return super()._filter_outcome(utterance, cut, NO_RULES)
+
+    def _beside(self, utterance: HeardUtterance, row: EnhancedRow | None) -> HeardUtterance:
+        heard = enhanced.beside(self.job, utterance, row)
+        if heard.outcome.outcome == "dropped":
+            self._rejected.add(_key(heard.cut))
+        return enhanced.beside(self.job, utterance, row, limited=False)
+
+    def _heard(
+        self, waiting: Sequence[HeardUtterance]
+    ) -> tuple[list[HeardUtterance], float | None]:
+        passing = [u for u in waiting if _key(u.cut) not in self._rejected]
+        first, spoken = super()._heard(passing)
+        if len(passing) < len(waiting):
+            others = [u for u in waiting if _key(u.cut) in self._rejected]
+            alone = iter(hypotheses.first(others, self._transcript, by_vote=False))
+            voted = iter(first)
+            first = [next(alone if _key(u.cut) in self._rejected else voted) for u in waiting]
+        self.by_passing = self.by_passing or self._depends(first)
+        return first, spoken
+
+    def _depends(self, heard: Sequence[HeardUtterance]) -> bool:
+        """Whether other limits of filters may change values of these clips of one recording."""
+        if len(heard) < 2:
+            return False
+        cut = self.cut_of(heard[0].cut.recording)
+        if cut is not None and cut.decoded >= LONG_S * cut.rate:
+            return True
+        votes = (u.transcript and u.transcript.get("detected_language") for u in heard)
+        return self._by_vote and len(heard) >= LEAST_CLIPS and any(votes)
+
+    def _outcome_by_text(self, utterance: CutUtterance, texts: AnyRow, judge: Judge) -> Outcome:
+        return Outcome("packaged", "package", "packaged", detail=utterance.decided)
+
+
+def _key(utterance: CutUtterance) -> tuple[str, int, int, int | None]:
+    name = utterance.recording["recording"]
+    return name, utterance.start, utterance.end, utterance.given

@@ -2,7 +2,7 @@
 
     OUT/manifests/package/facts/<key>/
         rows.arrow           all utterances as they would be published
-        limits.arrow         what limits may ask of each (`corpus.limits`)
+        limits.parquet       what limits may ask of each (`corpus.limits`)
         spans.arrow          their ledger, with the outcomes that no limit changes
         heard.arrow          input of corpus-wide rules, if there are any
         voices.arrow         voices of its recordings, if speakers are linked across recordings
@@ -31,20 +31,22 @@ from typing import TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ... import corpus, storage
+from ... import storage
 from ...accounting.ledger import PENDING
 from ...base.errors import CorruptManifest
 from ...corpus import limits
+from ...recording import ids as recording_ids
 from ...settings.job import Job
-from ...shard_store import blobs, recipe
+from ...shard_store import blobs, decisions
 from ...shard_store.recipe import digest
+from ...shard_store.stored_shard import tells_datasets_apart
 from ...storage import tables
-from ..planned_columns import labels_kept, turns_kept
 from . import ledger_rows
-from .shard_outcomes import AT, STATED
 
 AT_ONCE = 8  # shards in a batch
-LIST, LIMITS, SPANS = "groups.json", "limits.arrow", "spans.arrow"
+AT = "at"  # column with the number of a row's utterance; null: no limit changes the row's outcome
+STATED = "stated"  # column with the language that the source states
+LIST, LIMITS, SPANS = "groups.json", "limits.parquet", "spans.arrow"
 FACTS, DECIDED = "facts", "decided"  # folders, in OUT and in a scratch folder
 KEY_NAME = re.compile(r"[0-9a-f]{24}")  # of a batch's folder
 CLIPS = pa.schema(
@@ -58,6 +60,16 @@ CLIPS = pa.schema(
 VOICE = "voice"  # further column of CLIPS if speakers are linked: hash of the voice's name
 
 
+class Depends(TypedDict):
+    """What facts depend on besides their key; null: not at all."""
+
+    passing: str | None  # `passing_rules`, if values depend on which clips pass them
+    copies: list[bool] | None  # `copying`, if recordings are copies of others
+    limits: list[float]  # hours and expansion that recordings may have
+    extent: list[float] | None  # the most that one has; null if one is beyond a limit
+    people: list[str]  # `said`
+
+
 class BatchFacts(TypedDict):
     """facts.json of a batch."""
 
@@ -65,7 +77,7 @@ class BatchFacts(TypedDict):
     utterances: list[int]  # of each shard
     unmeasured: int  # recordings that lack cuts or measures
     unsettled: list[bool]  # whether the next run looks at a shard again, whatever the limits
-    passing: str | None  # `passing_rules`, if facts depend on which clips pass them
+    depends: Depends  # limits and decisions that change these facts
 
 
 NEEDED = BatchFacts.__required_keys__
@@ -75,6 +87,22 @@ WAITING = pa.array(["packaged", PENDING])  # outcomes of utterances that may be 
 def passing_rules(job: Job) -> str:
     """Identity of the limits on which some facts depend; see `FactView`."""
     return digest("passing", repr(limits.measured_rules(job)))
+
+
+def copying(job: Job) -> list[bool]:
+    """Whether copies are processed, and whether recordings of two sources are never copies."""
+    return [job.filter.duplicate_files == "keep", tells_datasets_apart(job)]
+
+
+def said(job: Job, ids: pa.ChunkedArray) -> list[str]:
+    """Hashes of all decisions by people, and of those on utterances of the recordings with these
+    ids of utterances."""
+    people = decisions.of(job)
+    if not people:
+        return ["", ""]
+    heads = {recording_ids.head(name) for name in ids.to_pylist()}
+    some = {name: one for name, one in people.items() if recording_ids.head(name) in heads}
+    return [decisions.identity(people), decisions.identity(some)]
 
 
 def stopped(table: pa.Table) -> pa.Table:
@@ -108,9 +136,22 @@ class ShardBatch:
 
     def holds(self, job: Job) -> bool:
         """Whether the facts are stored and count for the job's limits."""
+        limits = [job.filter.max_hours, job.filter.max_expansion]
         try:
-            return self.facts["passing"] in (None, passing_rules(job))
-        except CorruptManifest:
+            then = self.facts["depends"]
+            if then["passing"] not in (None, passing_rules(job)):
+                return False
+            if then["copies"] not in (None, copying(job)):
+                return False
+            if then["limits"] != limits:
+                extent = then["extent"]
+                if extent is None or any(a >= b for a, b in zip(extent, limits, strict=True)):
+                    return False
+            everything = decisions.identity(decisions.of(job))
+            if then["people"][0] == everything:
+                return True
+            return said(job, self.table(LIMITS, ("id",))["id"])[1] == then["people"][1]
+        except (CorruptManifest, KeyError, TypeError, IndexError):
             return False
 
     def data(self, name: str) -> bytes:
@@ -127,6 +168,8 @@ class ShardBatch:
         """A table, or only these columns of it, in the file's order. Of a decided batch, `rows` and
         `clips` have only the utterances that may be packaged, and `heard` says which are `kept`.
         Raises CorruptManifest as `data`, and if the table places PCM outside the blobs."""
+        if name == LIMITS:
+            return tables.from_parquet(self.data(name), columns)
         table = _table(self.data(name), None if columns is None else [*columns, AT])
         if not blobs.sound_places(table):
             raise self._damaged(name)
@@ -160,8 +203,12 @@ class ShardBatch:
         packaged = pc.is_in(self.outcomes(("outcome",))["outcome"], WAITING)
         return int(pc.sum(packaged).as_py() or 0)
 
+    def seconds(self) -> pa.ChunkedArray:
+        """The length of every utterance."""
+        return self.table(LIMITS, ("seconds",))["seconds"]
+
     def utterances(self) -> pa.Table:
-        """The table of outcomes (`outcome_table.schema_of`) of a decided batch."""
+        """The table of outcomes (`limits.outcomes_schema`) of a decided batch."""
         table = self.table(LIMITS).drop_columns(limits.KNOWN.names)
         outcomes = self.outcomes()
         for name in ("outcome", "stage", "reason"):
@@ -217,25 +264,19 @@ def kept_in(out: Path) -> list[str]:
     return [name for name in storage.of(out).folders(home(out)) if KEY_NAME.fullmatch(name)]
 
 
+def stored(out: Path) -> list[ShardBatch]:
+    """The batches whose facts are in OUT, as the last run left them."""
+    return [ShardBatch(home(out) / name, ()) for name in kept_in(out)]
+
+
 def of_shards(job: Job, keys: Mapping[str, str]) -> list[ShardBatch]:
     """Batches of consecutive shards, sorted by name; `keys`: the key of each shard
     (`unchanged.UpToDate.keys`)."""
     names = sorted(keys)
-    inputs = [
-        job.package.seed,
-        job.package.text_form,
-        recipe.enhancing(job) and job.package.audio,
-        corpus.takes_part(job),
-        corpus.compares_texts(job),
-        list(corpus.needed_measures(job)),
-        bool(labels_kept(job)) and ["labels", turns_kept(job)],
-        sorted(job.package.publish),
-        recipe.across_recordings(job) is not None,
-    ]
     batches = []
     for low in range(0, len(names), AT_ONCE):
         some = tuple(names[low : low + AT_ONCE])
-        key = digest("facts", inputs, [(name, keys[name]) for name in some])
+        key = digest("facts", [(name, keys[name]) for name in some])
         batches.append(ShardBatch(home(job.out) / key, some))
     return batches
 

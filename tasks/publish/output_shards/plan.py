@@ -25,8 +25,7 @@ from ...base.schema import UTTERANCES, ClipRow
 from ...formats import Hashes, OutputShard, PublishedFile
 from ...settings.job import Job
 from ...storage import tables
-from ..outcomes import shard_outcomes
-from ..planned_columns import PCM_COLUMNS, sources_of
+from ..published_columns import PCM_COLUMNS, row_schema, sources_of
 from . import format_shards
 from .format_shards import PreviousVersion
 from .layout import PlannedShard
@@ -139,7 +138,7 @@ def _laid_out(
 def published_schema(job: Job) -> pa.Schema:
     """The columns of `utterances.parquet`."""
     sources = sources_of(job)
-    schema = shard_outcomes.row_schema(job)
+    schema = row_schema(job)
     return _in_order(pa.schema([field for field in schema if field.name not in sources]))
 
 

@@ -28,7 +28,6 @@ from ...accounting import summary
 from ...base.errors import ConfigError, RunError
 from ...base.json_types import JsonObject
 from ...base.schema import LEDGER_FILE, RecordingRow
-from ...corpus import outcome_table
 from ...recording.limits import REFUSED
 from ...settings import (
     FilterSettings,
@@ -167,21 +166,17 @@ def settings_of(out: Path, kept: Sequence[Path]) -> list[KeptSettings]:
     return settings
 
 
-def carry_out(plan: Plan, job: Job) -> None:
+def carry_out(plan: Plan) -> None:
     """Remove the planned files. Requires OUT's lock. After a kill at any point, no needed file is
-    missing, and the next prune removes the rest. `job`: the settings of the newest successful
-    run."""
+    missing, and the next prune removes the rest."""
     lock.check(plan.out)
     _remove(plan.out, plan.goes["staging"])
     publication.of(plan.out).withdraw((*plan.goes["versions"], *plan.goes["runs"]))
     # Manifests before the blobs that they name, so that no manifest is left without its audio.
     checkpoints = (*plan.goes["manifests"], *plan.goes["audio"])
     if checkpoints:
-        table = outcome_table.where(job)  # valid for the current manifests
         Index(plan.out).forget(p.relative_to(plan.out).as_posix() for p in checkpoints)
         _remove(plan.out, checkpoints)
-        if table is not None:
-            outcome_table.seal(job, [path.name for path in storage.names(table, ".parquet")])
 
 
 def _live(kept: Iterable[Path]) -> set[str]:

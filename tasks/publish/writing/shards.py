@@ -23,7 +23,7 @@ from ...shard_store import blobs, manifest
 from ...storage import publication, versions
 from .. import previous_version
 from ..output_shards import plan
-from ..planned_columns import PCM_COLUMNS
+from ..published_columns import PCM_COLUMNS
 
 
 class Linked(NamedTuple):

@@ -21,12 +21,11 @@ from ...storage import queries, tables
 from .. import corpus_labels, speakers
 from ..choosing import corpus_clips
 from ..choosing.corpus_clips import Chosen
-from ..outcomes import shard_outcomes
 from ..outcomes.shard_batches import ShardBatch
 from ..output_shards import format_shards, plan
 from ..output_shards.format_shards import PreviousVersion
 from ..output_shards.layout import ShardClips
-from ..planned_columns import sources_of
+from ..published_columns import row_schema, sources_of
 
 PLACE = "place"  # a row's place in the version
 
@@ -91,7 +90,7 @@ def write(
     place_of_row = np.full(int(corpus_clips.first_rows(batches)[-1]), -1, np.int32)
     place_of_row[chosen.clips.row[clips]] = np.arange(len(clips), dtype=np.int32)
     derived = _derived(job, batches, chosen, clips)
-    schema = shard_outcomes.row_schema(job)
+    schema = row_schema(job)
     placed = pa.schema([*schema, (PLACE, pa.int32())])
     sql = f"SELECT * EXCLUDE ({PLACE}) FROM given ORDER BY {PLACE}"
     with (
@@ -117,7 +116,7 @@ def _derived(
     """The columns that formats derive, for all clips in the order of the version. If there are any,
     the columns from which they are derived are in memory for all rows."""
     sources = sources_of(job)
-    fields = [field for field in shard_outcomes.row_schema(job) if field.name not in sources]
+    fields = [field for field in row_schema(job) if field.name not in sources]
 
     def read(names: list[str]) -> pa.Table:
         return _named(corpus_clips.rows_of(batches, chosen.clips.row[clips], names), chosen, clips)

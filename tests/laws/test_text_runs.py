@@ -107,6 +107,7 @@ def test_columns_of_verdicts_are_published(base: Path) -> None:
     assert set(columns) <= shown, "`uttermill schema` names them"
 
 
+@pytest.mark.full
 def test_a_rule_on_other_columns_is_answered_from_the_shards(base: Path) -> None:
     few = corpus.job(base, transcribe={"verdicts": [{"use": "empty_text"}]})
     corpus.run(few)

@@ -304,6 +304,7 @@ def test_old_runs_go_on_request_only(out: Path) -> None:
     assert sorted(p.name for p in (out / "runs").iterdir()) == every[2:]
 
 
+@pytest.mark.full
 def test_the_command(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def told(*words: str, code: int = 0) -> dict[str, Any]:
         assert cli.main(["prune", str(out), *words, "--json"]) == code

@@ -108,7 +108,7 @@ with importing():
     without_pandas()
     MODULES = warm(libraries.of_worker(environment.engines()))
 faulthandler.disable()
-search_as_usual()  # undoes `search_seldom` of `flows.cluster.spawned`
+search_as_usual()  # undoes `search_seldom` of `flows.cluster.nodes`
 #: Unix time at the end of the imports above.
 LOADED_AT = time.time()
 #: Unix time of `dask_setup`, which Dask calls before the worker joins; None if it was not called.

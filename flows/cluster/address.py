@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import re
 import socket
 import ssl
 import traceback
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -107,15 +105,3 @@ def _close_streams(error: BaseException) -> None:
             traceback.clear_frames(cause.__traceback__)
             cause = cause.__cause__ or cause.__context__
         gc.collect()
-
-
-@contextmanager
-def losses_told_once() -> Iterator[None]:
-    """Keep Dask from logging a traceback when the scheduler is lost: the run's error says it."""
-    logger = logging.getLogger("distributed.client")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)

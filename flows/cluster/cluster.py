@@ -269,7 +269,7 @@ class Cluster:
 
         settings = self.settings
         variables = dask_config.variables(self._engines)
-        config = dask_config.flat(
+        config = dask_config.merged(
             variables, settings.performance_report, settings.dashboard, settings.patience
         )
         environment = dask_config.environment(variables)
@@ -283,8 +283,7 @@ class Cluster:
             machine.check(
                 needed, f"a cluster of {counted(workers, 'worker')}", "lower cluster.workers"
             )
-        self._open.enter_context(address.losses_told_once())
-        self._open.enter_context(local.silent_once(self._closing))
+        self._open.enter_context(local.silent(self._closing))
         with spawning.environment(environment):
             try:
                 security = self._security()

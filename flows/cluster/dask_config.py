@@ -6,11 +6,12 @@ The threads of a recogniser are set in `worker_counts.py`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from copy import deepcopy
 from importlib.metadata import version
 
 from ...tasks.base.environment import ENGINES_VARIABLE, VERSION_VARIABLE
-from ...tasks.base.json_types import JsonObject, JsonValue
+from ...tasks.base.json_types import JsonObject
 
 LOG_LENGTH = "low-level-log-length"
 HEALTH = ["distributed.http.health"]
@@ -67,41 +68,38 @@ def variables(engines: Mapping[str, str] | None = None) -> dict[str, str]:
 
 def scheduler(patience: float | None = None) -> JsonObject:
     """Settings of a scheduler. `patience`: s for which it waits while there is no worker."""
-    ours: JsonObject = DASK_CONFIG["distributed"]["scheduler"]
+    ours = dict(DASK_CONFIG["distributed"]["scheduler"])
     return ours if patience is None else {**ours, "no-workers-timeout": f"{patience} s"}
 
 
-def flat(
+def merged(
     variables: Mapping[str, str],
     profiled: bool = False,
     dashboard: bool = False,
     patience: float | None = None,
 ) -> JsonObject:
-    """`DASK_CONFIG` by dotted keys, with the variables of workers that replace others.
+    """This process's configuration of Dask with `DASK_CONFIG` over it, for `dask.config.set`.
 
-    `profiled`: Dask samples what each worker does, for its performance report. `dashboard`: the
-    scheduler serves all of its pages. `patience`: see `scheduler`.
+    `variables`: of workers, which replace others. `profiled`: Dask samples what each worker does,
+    for its performance report. `dashboard`: the scheduler serves all of its pages. `patience`: see
+    `scheduler`.
     """
-    config = dict(_flat(DASK_CONFIG)) | {"distributed.worker.profile.enabled": profiled}
-    config |= _flat(scheduler(patience), "distributed.scheduler.")
+    import dask.config
+
+    ours = deepcopy(DASK_CONFIG)
+    distributed = ours["distributed"]
+    distributed["scheduler"] = scheduler(patience)
+    distributed["worker"]["profile"]["enabled"] = profiled
+    distributed["nanny"]["pre-spawn-environ"] |= variables
     if profiled:  # the samples are one of Dask's logs
-        del config[f"distributed.admin.{LOG_LENGTH}"]
+        del distributed["admin"][LOG_LENGTH]
     if dashboard:
-        del config["distributed.scheduler.http.routes"]
-    prefix = "distributed.nanny.pre-spawn-environ"
-    return config | {f"{prefix}.{name}": value for name, value in variables.items()}
+        del distributed["scheduler"]["http"]
+    config: JsonObject = dask.config.merge(dask.config.config, ours)
+    return config
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Variables that a worker needs before its interpreter starts."""
     caps: dict[str, str] = DASK_CONFIG["distributed"]["nanny"]["pre-spawn-environ"]
     return {**caps, **variables}
-
-
-def _flat(config: JsonObject, prefix: str = "") -> Iterator[tuple[str, JsonValue]]:
-    """Dotted keys, because `dask.config.set` would replace a nested mapping as a whole."""
-    for key, value in config.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

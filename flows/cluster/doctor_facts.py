@@ -19,6 +19,7 @@ from distributed import get_worker
 
 from ...tasks.base.json_types import JsonObject
 from ...tasks.plugins import gpu, source_code
+from ...tasks.publish.dataset import datacard
 from ...tasks.runs import likeness
 from ...tasks.settings.job import Job
 from ...tasks.stages import isolate
@@ -34,23 +35,7 @@ if TYPE_CHECKING:
 #: What `gather` returns for each worker, by its address.
 Facts = Mapping[str, JsonObject]
 
-PACKAGES = (
-    "uttermill",
-    "dask",
-    "distributed",
-    "numpy",
-    "scipy",
-    "pyarrow",
-    "pydantic",
-    "librosa",
-    "soxr",
-    "samplerate",
-    "resampy",
-    "soundfile",
-    "av",
-    "onnxruntime",
-    "faster-whisper",
-)
+PACKAGES = (*datacard.LIBRARIES, "dask", "distributed", "pydantic")
 #: Modules that must be loaded as modules, not as lazy proxies.
 ENGINES = ("soxr", "samplerate", "resampy", "librosa.core.audio", "soundfile", "av", "onnxruntime")
 CAPS = tuple(

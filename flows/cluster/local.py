@@ -30,10 +30,8 @@ if TYPE_CHECKING:
     from distributed import Nanny, Security, SpecCluster
 
 
-CERTIFICATE_NAME = "uttermill"
 CERTIFICATE_LIFE = timedelta(days=3650)  # runs take months; the key is removed with the cluster
 STARTS = 3  # tries, when a worker is killed while it starts
-SHARED_MEMORY = "/dev/shm"
 KILLED = "Nanny failed to start worker process"  # Dask's message for a worker that sent no message
 CLOSE_S = 4.0  # s that the end of a worker may take
 SPAWNING_S = 0.3  # s until the thread that spawns a worker has its process
@@ -49,7 +47,7 @@ def new_certificate(folder: Path) -> TlsSettings:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, CERTIFICATE_NAME)])
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "uttermill")])
     now = datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder()
@@ -61,19 +59,13 @@ def new_certificate(folder: Path) -> TlsSettings:
         .not_valid_after(now + CERTIFICATE_LIFE)
         .sign(key, hashes.SHA256())
     )
-    pem = serialization.Encoding.PEM
-    bare = serialization.NoEncryption()
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, bare)
-    cert_file = _key_file(folder / "cert.pem", certificate.public_bytes(pem))
-    key_file = _key_file(folder / "key.pem", private)
+    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    private = key.private_bytes(pem, pkcs8, serialization.NoEncryption())
+    cert_file, key_file = str(folder / "cert.pem"), str(folder / "key.pem")
+    for path, content in ((cert_file, certificate.public_bytes(pem)), (key_file, private)):
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
     return TlsSettings(ca_file=cert_file, cert=cert_file, key=key_file)
-
-
-def _key_file(path: Path, content: bytes) -> str:
-    """Write a new file that only its owner may read; its path."""
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
-    return str(path)
 
 
 def start(
@@ -105,7 +97,11 @@ def start(
         "security": security,
         "local_directory": str(folder),
     }
-    workers = specs(fleet, **both, nthreads=1, worker_class=nodes.Worker, memory_limit=memory)
+    workers = _specs(fleet, **both, nthreads=1, worker_class=nodes.Worker, memory_limit=memory)
+    scheduler = {
+        "cls": distributed.Scheduler if dashboard else nodes.Scheduler,
+        "options": {**both, "dashboard": dashboard, "dashboard_address": "127.0.0.1:0"},
+    }
     untyped: Any = distributed.SpecCluster
 
     class Begun(untyped):  # type: ignore[misc]
@@ -122,7 +118,7 @@ def start(
         try:
             cluster: SpecCluster = Begun(
                 workers,
-                _scheduler(both, dashboard),
+                scheduler,
                 security=security,
                 silence_logs=logging.ERROR,
                 shutdown_on_close=False,  # Dask would wait for an interrupted one at exit
@@ -137,47 +133,38 @@ def start(
     raise AssertionError("unreachable")
 
 
-def _scheduler(both: Mapping[str, Any], dashboard: bool) -> dict[str, Any]:
-    """Dask's description of the scheduler; `both`: what workers have, too."""
-    import distributed
-
-    from . import nodes
-
-    kind = distributed.Scheduler if dashboard else nodes.Scheduler
-    pages = {"dashboard": dashboard, "dashboard_address": "127.0.0.1:0"}
-    return {"cls": kind, "options": {**both, **pages}}
-
-
 def _check_shared_memory() -> None:
     """Raises RunError if this process cannot make a semaphore, as Dask does for each worker."""
     try:
         multiprocessing.get_context("spawn").Lock()
     except OSError as error:
         raise RunError(
-            f"no worker can start, because {SHARED_MEMORY} cannot be written to "
-            f"({error.strerror}): mount it writable and with some free space (containers: "
-            "--tmpfs /dev/shm, or --shm-size)"
+            f"no worker can start, because /dev/shm cannot be written to ({error.strerror}): mount "
+            "it writable and with some free space (containers: --tmpfs /dev/shm, or --shm-size)"
         ) from None
 
 
 @contextmanager
-def silent_once(ended: threading.Event) -> Iterator[None]:
-    """Keep nannies from logging a traceback for each worker that does not start because the run has
-    `ended`."""
+def silent(ended: threading.Event) -> Iterator[None]:
+    """Keep Dask from logging tracebacks when the scheduler is lost, as the run's error says it, and
+    for each worker that does not start because the run has `ended`."""
 
     def tells(record: logging.LogRecord) -> bool:
         error = record.exc_info and record.exc_info[1]
         return not (ended.is_set() or isinstance(error, asyncio.CancelledError))
 
-    logger = logging.getLogger("distributed.nanny")
-    logger.addFilter(tells)
+    nannies, clients = map(logging.getLogger, ("distributed.nanny", "distributed.client"))
+    level = clients.level
+    nannies.addFilter(tells)
+    clients.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        logger.removeFilter(tells)
+        nannies.removeFilter(tells)
+        clients.setLevel(level)
 
 
-def specs(fleet: Fleet, **options: object) -> dict[str, JsonObject]:
+def _specs(fleet: Fleet, **options: object) -> dict[str, JsonObject]:
     """Dask's specification of each worker, by its name. A replacement gets the same environment."""
     from distributed import Nanny
 
@@ -212,9 +199,8 @@ def processes(cluster: SpecCluster) -> list[psutil.Process]:
     for nanny in _nannies(cluster):
         with suppress(psutil.NoSuchProcess, TypeError):  # it has ended, or has no process yet
             process = psutil.Process(int(nanny.pid))
-            if process.ppid() != os.getpid():
-                continue  # a pid of another machine
-            members += [*process.children(recursive=True), process]
+            if process.ppid() == os.getpid():  # else a pid of another machine
+                members += [*process.children(recursive=True), process]
     return members
 
 
@@ -228,18 +214,14 @@ def end_now(cluster: SpecCluster) -> None:
     from distributed import Status
 
     open_ = [n for n in _nannies(cluster) if n.status not in (Status.closed, Status.failed)]
-    for nanny in open_:
-        nanny.status = Status.closing_gracefully  # else it would start a new worker
     end = time.monotonic() + CLOSE_S
     while time.monotonic() < end and any(n.status != Status.closed for n in open_):
-        kill(processes(cluster))
+        _kill_for_good(cluster)
         time.sleep(0.02)
 
 
 def abandon(clusters: Iterable[SpecCluster]) -> None:
     """End clusters that were interrupted while they started, which Dask does not."""
-    from distributed import Status
-
     for cluster in clusters:
         # Else each nanny that fails now prints a traceback.
         with suppress(AttributeError):  # its loop has not begun
@@ -250,22 +232,23 @@ def abandon(clusters: Iterable[SpecCluster]) -> None:
     end = time.monotonic() + SPAWNING_S
     while time.monotonic() < end:
         for cluster in clusters:
-            for nanny in _nannies(cluster):
-                if nanny.status not in (Status.closing, Status.closed, Status.failed):
-                    nanny.status = Status.closing_gracefully  # else it would start a new worker
-            kill(processes(cluster))
-        kill(_just_spawned())
+            _kill_for_good(cluster)
+        for child in psutil.Process().children():
+            with suppress(psutil.Error):
+                spawned = "spawn_main" in " ".join(child.cmdline())
+                if spawned and VERSION_VARIABLE in child.environ():  # with that of workers
+                    child.kill()
         time.sleep(0.02)
 
 
-def _just_spawned() -> list[psutil.Process]:
-    """Children that were spawned with the environment of workers."""
-    children = []
-    for child in psutil.Process().children():
-        with suppress(psutil.Error):
-            if "spawn_main" in " ".join(child.cmdline()) and VERSION_VARIABLE in child.environ():
-                children.append(child)
-    return children
+def _kill_for_good(cluster: SpecCluster) -> None:
+    """Kill the workers that run now; their nannies start no others."""
+    from distributed import Status
+
+    for nanny in _nannies(cluster):
+        if nanny.status not in (Status.closing, Status.closed, Status.failed):
+            nanny.status = Status.closing_gracefully
+    kill(processes(cluster))
 
 
 def kill(victims: list[psutil.Process]) -> None:
@@ -280,8 +263,6 @@ def _nannies(cluster: SpecCluster) -> list[Nanny]:
 
     if not isinstance(cluster, SpecCluster):
         return []
-    workers: Any = {
-        *cluster.workers.values(),
-        *getattr(cluster, "_created", ()),
-    }  # while they start
+    created = getattr(cluster, "_created", ())  # while they start
+    workers: Any = {*cluster.workers.values(), *created}
     return [nanny for nanny in workers if isinstance(nanny, Nanny)]

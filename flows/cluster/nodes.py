@@ -1,10 +1,15 @@
-"""Dask's scheduler and worker without their HTTP servers, which would show logs and call stacks to
-all users of this machine, without a certificate.
+"""The main module of Dask's spawned workers, and Dask's scheduler and worker without their HTTP
+servers, which would show logs and call stacks to all users of this machine, without a certificate.
 
 A worker imports this before its preload, so it imports only libraries.
 """
 
 from __future__ import annotations
+
+if __name__ == "__mp_main__":  # in a worker: our first code there, before Dask's own imports
+    from uttermill.tasks.base.process_memory import search_seldom
+
+    search_seldom()
 
 import distributed
 

@@ -16,7 +16,7 @@ from ...tasks.base.json_types import JsonObject
 
 NANNY = "Nanny"  # in the name of every worker process that Dask spawns
 MAIN_KEYS = ("init_main_from_name", "init_main_from_path")
-WORKERS_MAIN = "uttermill.flows.cluster.spawned"
+WORKERS_MAIN = "uttermill.flows.cluster.nodes"
 
 
 @contextmanager
@@ -67,7 +67,7 @@ _original = multiprocessing.spawn.get_preparation_data
 @contextmanager
 def without_main() -> Iterator[None]:
     """Keep Dask's workers from importing the flow's `__main__` again, until the last such context
-    ends: theirs is `flows.cluster.spawned`. Other processes that are spawned meanwhile import it as
+    ends: theirs is `flows.cluster.nodes`. Other processes that are spawned meanwhile import it as
     usual.
 
     Under a deployment `__main__` is Prefect (45 MB and a second per worker), and a script that

@@ -7,7 +7,6 @@ long they may take (`tasks.stages.call`).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -24,7 +23,6 @@ from ...tasks.settings.job import Cost, Done, Job
 from ...tasks.shard_store import model_answers
 from ...tasks.stages.call import Call, Limits, Result
 from ...tasks.stages.cost import CostMeter
-from ...tasks.storage import write_atomic
 from ..cluster import worker, worker_counts
 from ..cluster.calls import Dispatcher
 from ..cluster.chains import map_chains
@@ -65,7 +63,7 @@ def opened(
     with Progress() as progress, workers as cluster:
         cluster.subscribe(worker.TOPIC, progress.on_event)
         cluster.forward_logging()
-        with dask_reported(cluster, folder):
+        with dask_reported(cluster, folder / DASK_REPORT):
             executor = ClusterExecutor(cluster, settings, metrics)
             cluster.follow(executor.dispatcher.wanted)
             yield executor, progress
@@ -200,42 +198,34 @@ class ClusterExecutor:
 
 
 @contextmanager
-def dask_reported(cluster: Cluster, folder: Path) -> Iterator[None]:
-    """Write a report of the cluster's work inside the context, if the cluster starts at all."""
-    begun: list[tuple[float, int]] = []
+def dask_reported(cluster: Cluster, path: Path) -> Iterator[None]:
+    """Write Dask's report of the cluster's work inside the context, if the settings ask for it and
+    the cluster starts at all. A failure is only logged: it must not hide the run's result."""
+    import distributed
 
-    # A local function, so that its code is sent: the scheduler may have no uttermill.
-    def samples(dask_scheduler: Any) -> int:
-        return int(dask_scheduler.monitor.count)
+    untyped: Any = distributed.performance_report
+    report, begun = untyped(str(path), mode="inline"), list[Any]()
 
     def begin(client: Any) -> None:
         try:
-            client.sync(client.scheduler.get_task_stream, start=0, stop=0)  # collects from now on
-            begun.append((time.time(), client.run_on_scheduler(samples)))
-        except Exception as error:  # raised by the scheduler
+            with client.as_current():
+                report.__enter__()
+            begun.append(client)
+        except Exception as error:  # raised by the scheduler, which may lack bokeh
             log.warning("there will be no performance report: %s", error)
 
-    if not cluster.settings.performance_report:
-        yield
-        return
-    cluster.when_started(begin)
+    if cluster.settings.performance_report:
+        cluster.when_started(begin)
     try:
         yield
     finally:
         if begun and cluster.started:
-            _write_dask_report(cluster.client, *begun[0], folder / DASK_REPORT)
-
-
-def _write_dask_report(client: Any, start: float, samples: int, path: Path) -> None:
-    """Write Dask's report. A failure is only logged: it must not hide the run's result."""
-    try:
-        page: str = client.sync(
-            client.scheduler.performance_report, start=start, last_count=samples, mode="inline"
-        )
-        write_atomic(path, page.encode())
-        log.info("Dask's performance report: %s", path)
-    except Exception as error:  # raised by the scheduler, which may lack bokeh or be gone
-        log.warning("no performance report was written: %s", error)
+            try:
+                with begun[0].as_current():
+                    report.__exit__(None, None, None)
+                log.info("Dask's performance report: %s", path)
+            except Exception as error:  # raised by the scheduler, which may be gone
+                log.warning("no performance report was written: %s", error)
 
 
 def deadline_of_stage(limits: Limits, seconds: float, isolated: bool) -> float:

@@ -12,10 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, cast
 
 from ...tasks import prefect_tasks
 from ...tasks.base.counting import counted
@@ -38,6 +37,9 @@ SMALL_SECONDS = 1200.0  # of audio; a shard with less is small
 FEW_SMALL = 8
 GROUP_SECONDS = 3600.0  # least audio of a group of small shards
 END_SECONDS = 30.0  # that a run's end waits for Prefect to record the ends of its last task runs
+
+#: Runs work as a task run: its name, its label, the work.
+RunTask = Callable[[str, str, Callable[[], Any]], Any]
 
 
 def group_size(count: int, seconds: float, chosen: bool) -> int:
@@ -64,35 +66,9 @@ def grouped(seconds: Mapping[str, float], size: int) -> list[list[str]]:
     return sorted(groups, key=lambda group: (-seconds[group[0]], min(group)))
 
 
-class RunTask(Protocol):
-    """Runs work as a task run; `label` is its name."""
-
-    def __call__(self, name: str, label: str, work: Callable[[], Step]) -> Step: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A stage of one shard. `wall` in s, None until it has ended; `error` is empty without one."""
-
-    began: float  # monotonic s
-    wall: float | None = None
-    computed: int = 0
-    reused: int = 0
-    error: str = ""
-
-    def __str__(self) -> str:
-        if self.error:
-            return f"**failed**: {escaped(self.error)}"
-        if self.wall is None:
-            return "running"
-        if not self.computed:
-            return f"{self.reused} reused"
-        more = f", {self.reused} reused" if self.reused else ""
-        return f"{self.computed} computed{more}, {self.wall:.1f} s"
-
-
 class TaskRunGroup:
-    """The shards that share task runs, and the progress of each. Thread-safe."""
+    """The shards that share task runs, and the progress of each; a board of
+    `flows.server.live_artifacts`. Thread-safe."""
 
     def __init__(self, shards: Sequence[str], seconds: Mapping[str, float], run: RunTask) -> None:
         """`seconds`: audio of each shard."""
@@ -109,12 +85,13 @@ class TaskRunGroup:
             shown = self._stages.get(stage)
             if shown is None:
                 label = history.task_run_name(stage, self.title, sum(self.seconds.values()))
-                shown = self._stages[stage] = _StageRun(stage, label, self._run)
+                shown = self._stages[stage] = _StageRun(stage, label, len(self.seconds), self._run)
             is_over = shown.over.is_set()
         if is_over:  # a later stage found damage, and this stage's results are made again
-            return self._run(stage, history.task_run_name(stage, shard, self.seconds[shard]), work)
-        entry = Entry(time.monotonic())
-        self._note(shown, shard, entry)
+            label = history.task_run_name(stage, shard, self.seconds[shard])
+            return cast(Step, self._run(stage, label, work))
+        began = time.monotonic()
+        self._note(shown, shard, "running")
         try:
             done = work()
         except CorruptManifest:  # the chain of this shard begins again
@@ -123,43 +100,44 @@ class TaskRunGroup:
             # A stage that did not begin because of another failure must not hide that failure.
             if shown.error is None or isinstance(shown.error, NotBegun):
                 shown.error = error
-            self._note(shown, shard, replace(entry, error=str(error) or type(error).__name__))
+            self._note(shown, shard, f"**failed**: {escaped(str(error) or type(error).__name__)}")
             raise
         assert isinstance(done, Done)
-        wall = time.monotonic() - entry.began
-        ended = replace(entry, wall=wall, computed=done.computed, reused=done.reused)
-        self._note(shown, shard, ended)
+        reused = f"{done.reused} reused"
+        if done.computed:
+            more = f", {reused}" if done.reused else ""
+            reused = f"{done.computed} computed{more}, {time.monotonic() - began:.1f} s"
+        self._note(shown, shard, reused, done)
         return done
 
-    def _note(self, shown: _StageRun, shard: str, entry: Entry) -> None:
+    def _note(self, shown: _StageRun, shard: str, text: str, done: Done | None = None) -> None:
         with self._lock:
-            shown.entries[shard] = entry
+            shown.texts[shard] = text
+            shown.done.pop(shard, None)  # of a stage that is run again
+            if done is not None:
+                shown.done[shard] = done.computed, done.reused
+                if shown.lacking == 0:
+                    shown.over.set()
             self._changed = True
-            if shown.lacking(len(self.seconds)) == 0:
-                shown.over.set()
 
     def close(self, error: BaseException | None) -> None:
         """End its task runs, whether or not all of its shards came through."""
         with self._lock:
             self._closed = True
             for shown in self._stages.values():
-                shown.close(len(self.seconds), error)
+                shown.close(error)
 
     def join(self, until: float) -> None:
         """Wait until Prefect has recorded the ends of its task runs; `until` in monotonic s."""
         for shown in list(self._stages.values()):
             shown.thread.join(max(0.0, until - time.monotonic()))
 
-    # As a board of `flows.server.live_artifacts`:
-
     @property
     def over(self) -> bool:
         """Whether nothing more will change."""
         with self._lock:
-            whole = all(
-                stage in self._stages and self._stages[stage].over.is_set() for stage in PER_SHARD
-            )
-            return self._closed or whole
+            ended = {stage for stage, shown in self._stages.items() if shown.over.is_set()}
+            return self._closed or ended.issuperset(PER_SHARD)
 
     def news(self) -> str | None:
         """A table of its shards, stage by stage, if it has changed since the last call."""
@@ -167,25 +145,26 @@ class TaskRunGroup:
             if not self._changed:
                 return None
             self._changed = False
-            entries = {stage: dict(shown.entries) for stage, shown in self._stages.items()}
-            if self.over and not any(shown.thread.is_alive() for shown in self._stages.values()):
+            texts = {stage: dict(shown.texts) for stage, shown in self._stages.items()}
+            if self.over:
                 for shown in self._stages.values():  # a long run has many groups
-                    shown.entries.clear()
+                    shown.texts.clear()
         rows = []
         for shard, seconds in self.seconds.items():
-            cells = [str(entries.get(stage, {}).get(shard, "")) for stage in PER_SHARD]
+            cells = [texts.get(stage, {}).get(shard, "") for stage in PER_SHARD]
             rows.append([shard, f"{seconds / 3600:.2f}", *cells])
         return table(("shard", "hours", *PER_SHARD), rows)
 
 
 class _StageRun:
-    """One task run. Its thread waits in it until the last shard has ended the stage."""
+    """One task run. Its thread waits in it until the last of `count` shards has ended the stage."""
 
-    def __init__(self, stage: str, label: str, run: RunTask) -> None:
-        self.stage = stage
-        self.entries: dict[str, Entry] = {}
+    def __init__(self, stage: str, label: str, count: int, run: RunTask) -> None:
+        self.texts: dict[str, str] = {}  # how each shard is
+        self.done: dict[str, tuple[int, int]] = {}  # items of each shard: computed, reused
         self.error: BaseException | None = None
         self.over = threading.Event()
+        self._stage, self._count = stage, count
 
         def hold() -> None:
             try:
@@ -198,49 +177,24 @@ class _StageRun:
         self.thread = threading.Thread(target=context.run, args=(hold,), name=label, daemon=True)
         self.thread.start()
 
-    def lacking(self, count: int) -> int:
-        """How many of `count` shards have not ended the stage."""
-        return count - sum(entry.wall is not None for entry in self.entries.values())
+    @property
+    def lacking(self) -> int:
+        """How many shards have not ended the stage."""
+        return self._count - len(self.done)
 
-    def close(self, count: int, error: BaseException | None) -> None:
-        lacking = 0 if self.over.is_set() else self.lacking(count)
-        if lacking and self.error is None:
-            fault = NotBegun(f"{lacking} of {counted(count, 'shard')} did not finish")
+    def close(self, error: BaseException | None) -> None:
+        if self.lacking and self.error is None:
             stopped = error is not None and not isinstance(error, Exception)  # or cancelled
-            self.error = KeyboardInterrupt() if stopped else fault
+            lacking = f"{self.lacking} of {counted(self._count, 'shard')} did not finish"
+            self.error = KeyboardInterrupt() if stopped else NotBegun(lacking)
         self.over.set()
 
     def _result(self) -> Done:
         self.over.wait()
         if self.error is not None:
             raise self.error
-        entries = self.entries.values()
-        computed, reused = sum(e.computed for e in entries), sum(e.reused for e in entries)
-        return Done(self.stage, "", computed, reused)
-
-
-class Groups:
-    """The groups of a run's shards; a context manager that ends their task runs."""
-
-    def __init__(self, seconds: Mapping[str, float], size: int, run: RunTask) -> None:
-        """`size`: shards of a group."""
-        parts = grouped(seconds, size)
-        self.all = [TaskRunGroup(shards, seconds, run) for shards in parts]
-        self.order = [shard for shards in parts for shard in shards]  # in which chains begin
-        self._of = {shard: group for group in self.all for shard in group.seconds}
-
-    def of(self, shard: str) -> TaskRunGroup:
-        return self._of[shard]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        for group in self.all:
-            group.close(error)
-        until = time.monotonic() + END_SECONDS
-        for group in self.all:
-            group.join(until)
+        computed, reused = zip(*self.done.values(), strict=True)
+        return Done(self._stage, "", sum(computed), sum(reused))
 
 
 class TaskRunObserver(ProgressObserver):
@@ -253,13 +207,13 @@ class TaskRunObserver(ProgressObserver):
         super().__init__(progress, folder)
         self._counting = threading.Lock()
         self._chosen_size = job.shard.hours is not None
-        self._groups: Groups | None = None  # while its chains run
+        self._group_of: dict[str, TaskRunGroup] = {}  # of each shard, while grouped chains run
 
     def step(
         self, name: str, work: Callable[[], Step], shard: str = "", seconds: float = 0.0
     ) -> Step:
-        if shard and self._groups is not None:
-            return self._groups.of(shard).step(name, shard, work)
+        if group := self._group_of.get(shard):
+            return group.step(name, shard, work)
         label = history.task_run_name(name, shard, seconds) if shard else name
         return self._task_run(name, label, work)
 
@@ -274,11 +228,29 @@ class TaskRunObserver(ProgressObserver):
         if size == 1:
             yield [*shards]
             return
-        groups = Groups(shards, size, self._task_run)
-        log.info("Prefect shows the %d shards in %d groups", len(shards), len(groups.all))
-        with live_artifacts.Poster(groups.all), groups:
-            self._groups = groups
+        parts = grouped(shards, size)
+        groups = [TaskRunGroup(part, shards, self._task_run) for part in parts]
+        log.info("Prefect shows the %d shards in %d groups", len(shards), len(groups))
+        self._group_of = {shard: group for group in groups for shard in group.seconds}
+        with live_artifacts.Poster(groups), closing(groups):
             try:
-                yield groups.order
+                yield [shard for part in parts for shard in part]
             finally:
-                self._groups = None
+                self._group_of = {}
+
+
+@contextmanager
+def closing(groups: Sequence[TaskRunGroup]) -> Iterator[None]:
+    """End the groups' task runs at the end, also by an error."""
+    error: BaseException | None = None
+    try:
+        yield
+    except BaseException as ended:
+        error = ended
+        raise
+    finally:
+        for group in groups:
+            group.close(error)
+        until = time.monotonic() + END_SECONDS
+        for group in groups:
+            group.join(until)

@@ -93,7 +93,7 @@ async def until_input_ends() -> None:
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     if sys.argv[1] == "scheduler":
-        dask.config.set(dask_config.flat({}))  # as with infra/dask.yaml
+        dask.config.set(dask_config.merged({}))  # as with infra/dask.yaml
         asyncio.run(schedule())
     else:
         dask.config.set(QUIET)

@@ -94,7 +94,7 @@ def test_a_start_that_is_cancelled_is_no_error(
     nannies = logging.getLogger("distributed.nanny")
     for error in (asyncio.CancelledError(), OSError("the control")):
         running = threading.Event()
-        with local.silent_once(running):
+        with local.silent(running):
             nannies.error("it ended", exc_info=error)
             running.set()
             nannies.error("it ended", exc_info=OSError("because it was told to"))

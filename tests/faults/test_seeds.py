@@ -104,7 +104,7 @@ def threaded(workers: int, threads: int, folder: Path) -> Iterator[Any]:
     client: Any = distributed.Client
     with (
         spawning.without_main(),
-        dask.config.set(dask_config.flat(dask_config.variables())),
+        dask.config.set(dask_config.merged(dask_config.variables())),
         spawning.environment(dask_config.environment(dask_config.variables())),
         made(
             n_workers=workers, threads_per_worker=threads, host="127.0.0.1", memory_limit="4GB",

@@ -67,7 +67,7 @@ def test_workers_alone_are_spawned_without_the_main_module(
         prepared = multiprocessing.spawn.get_preparation_data
         workers = prepared("Dask Worker process (from Nanny)")
         assert {name: workers[name] for name in spawning.MAIN_KEYS if name in workers} == {
-            "init_main_from_name": "uttermill.flows.cluster.spawned"
+            "init_main_from_name": "uttermill.flows.cluster.nodes"
         }
         assert set(prepared("a user's own process")) & set(spawning.MAIN_KEYS) == main
     assert multiprocessing.spawn.get_preparation_data is original

@@ -201,11 +201,11 @@ def test_a_cancelled_run_leaves_no_task_run_that_failed(
             raised.append(type(ended))
             raise
 
-    groups = task_run_groups.Groups(dict.fromkeys(NAMES[:3], 1.0), 3, task_run)
+    group = task_run_groups.TaskRunGroup(NAMES[:3], dict.fromkeys(NAMES, 1.0), task_run)
 
     def interrupted() -> None:
-        with groups:
-            groups.of(NAMES[0]).step("filter", NAMES[0], lambda: Done("filter", NAMES[0], 1, 0))
+        with task_run_groups.closing([group]):
+            group.step("filter", NAMES[0], lambda: Done("filter", NAMES[0], 1, 0))
             raise error
 
     with pytest.raises(type(error)):

@@ -8,54 +8,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from copy import deepcopy
+from importlib import resources
 from importlib.metadata import version
+
+import yaml
 
 from ...tasks.base.environment import ENGINES_VARIABLE, VERSION_VARIABLE
 from ...tasks.base.json_types import JsonObject
 
 LOG_LENGTH = "low-level-log-length"
-HEALTH = ["distributed.http.health"]
 
-#: The same as `infra/dask.yaml`, which gives the reasons; a test keeps them equal.
-DASK_CONFIG: JsonObject = {
-    "distributed": {
-        "worker": {
-            "multiprocessing-method": "spawn",
-            "preload": ["uttermill.tasks.preload"],
-            "daemon": False,
-            "memory": {"target": False, "spill": False, "pause": False, "terminate": 0.95},
-            "profile": {"enabled": False},
-            "http": {"routes": HEALTH},
-        },
-        "nanny": {
-            "pre-spawn-environ": {
-                "OMP_NUM_THREADS": "1",
-                "OPENBLAS_NUM_THREADS": "1",
-                "MKL_NUM_THREADS": "1",
-                "NUMBA_NUM_THREADS": "1",
-                "NUMEXPR_NUM_THREADS": "1",
-                "VECLIB_MAXIMUM_THREADS": "1",
-                "TOKENIZERS_PARALLELISM": "false",
-                "PYTHONHASHSEED": "6640",
-                "PYTHONSAFEPATH": "1",
-                "MALLOC_ARENA_MAX": "1",
-                "MALLOC_TRIM_THRESHOLD_": "134217728",
-                "MALLOC_MMAP_THRESHOLD_": "100663296",
-                "ARROW_DEFAULT_MEMORY_POOL": "system",  # so that these hold for tables: 30 MB less
-            }
-        },
-        "scheduler": {
-            "allowed-failures": 0,
-            "worker-saturation": 1.0,
-            "worker-ttl": "30 minutes",
-            "no-workers-timeout": "2 minutes",
-            "http": {"routes": HEALTH},
-        },
-        "deploy": {"lost-worker-timeout": "1 hour"},
-        "diagnostics": {"nvml": False},
-        "admin": {"tick": {"interval": "1 second", "limit": "10 minutes"}, LOG_LENGTH: 20},
-    }
-}
+#: With the reasons of each setting; it is also for schedulers and workers that others start.
+DASK_CONFIG: JsonObject = yaml.safe_load(
+    (resources.files("uttermill") / "files/dask.yaml").read_text(encoding="utf-8")
+)
 
 
 def variables(engines: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -102,13 +102,6 @@ def start(
         "cls": distributed.Scheduler if dashboard else nodes.Scheduler,
         "options": {**both, "dashboard": dashboard, "dashboard_address": "127.0.0.1:0"},
     }
-    untyped: Any = distributed.SpecCluster
-
-    class Begun(untyped):  # type: ignore[misc]
-        async def _start(self) -> None:
-            starting[:] = [self]
-            await super()._start()
-
     # Their folders are removed with the run's, and Dask would report each missing folder.
     logging.getLogger("distributed.diskutils").setLevel(logging.CRITICAL)
     _check_shared_memory()
@@ -116,14 +109,7 @@ def start(
         if ended.is_set():
             raise RunError("the cluster of this run was closed before it started")
         try:
-            cluster: SpecCluster = Begun(
-                workers,
-                scheduler,
-                security=security,
-                silence_logs=logging.ERROR,
-                shutdown_on_close=False,  # Dask would wait for an interrupted one at exit
-            )
-            return cluster
+            return _cluster(workers, scheduler, security, starting)
         except RuntimeError as error:
             if ended.is_set() or not tries or str(root(error)) != KILLED:
                 raise
@@ -131,6 +117,29 @@ def start(
                 raise RunError(why) from None
             log.warning("a worker was killed while it started; all workers start again")
     raise AssertionError("unreachable")
+
+
+def _cluster(
+    workers: JsonObject, scheduler: JsonObject, security: Security | None, starting: list[Any]
+) -> SpecCluster:
+    """A new cluster, which is put into `starting` at its first moment."""
+    import distributed
+
+    untyped: Any = distributed.SpecCluster
+
+    class Begun(untyped):  # type: ignore[misc]
+        async def _start(self) -> None:
+            starting[:] = [self]
+            await super()._start()
+
+    cluster: SpecCluster = Begun(
+        workers,
+        scheduler,
+        security=security,
+        silence_logs=logging.ERROR,
+        shutdown_on_close=False,  # Dask would wait for an interrupted one at exit
+    )
+    return cluster
 
 
 def _check_shared_memory() -> None:

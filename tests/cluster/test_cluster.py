@@ -66,10 +66,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 # Without a cluster
 
 
-def test_yaml_says_what_the_code_sets() -> None:
-    assert yaml.safe_load((ROOT / "infra/dask.yaml").read_text()) == dask_config.DASK_CONFIG
-
-
 def test_no_cluster_setting_is_part_of_a_recipe() -> None:
     assert ClusterSettings().recipe() == {}
     for name in ClusterSettings.model_fields:

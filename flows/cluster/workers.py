@@ -172,7 +172,8 @@ class Workers:
             }
 
         # Asked first, as it is small and the scheduler does not log it.
-        running = {*self._client.sync(self._client.scheduler.ncores_running)}
+        request = self._client.scheduler.ncores_running
+        running = {*self._client.sync(request, callback_timeout=ANSWER_S)}
         resources = self._connected
         if running != self._running or len(resources) > len(running):
             resources = self._client.run_on_scheduler(connected)

@@ -28,7 +28,7 @@ class Client:
         self.requests, self.readings = 0, 0
         self.scheduler = SimpleNamespace(ncores_running=self.running)
 
-    def sync(self, request: Callable[[], Any]) -> Any:
+    def sync(self, request: Callable[[], Any], callback_timeout: float) -> Any:
         self.requests += 1
         return request()
 
@@ -99,7 +99,7 @@ def test_a_lost_scheduler_leaves_the_last_list(clock: SimpleNamespace) -> None:
     view = Workers(client)
     assert view.there(CPU) == ["a"]
 
-    def lost(function: Any) -> Any:
+    def lost(function: Any, callback_timeout: float) -> Any:
         raise OSError("it hung up")
 
     client.sync = lost  # type: ignore[method-assign, assignment]

@@ -130,9 +130,7 @@ class FFmpeg(Decoder):
             header = header_of(self._name, stream, self._first, size, custom)
             count, start = len(self._container.streams.audio), self._start()
             self.header = replace(header, track=track or 0, tracks=count, start=start)
-            if abs(start) >= _NOTED:
-                side = "after" if start > 0 else "before"
-                self.notes.append(f"its audio begins {abs(start):.3f} s {side} its time 0")
+            self.notes += _notes_of_film(self._container, start)
             # With a picture, the stated length is that of the longer of both.
             alone = len(self._container.streams) == 1
             self._unended = self._name == "nut" and told_end(file, size, "nut") is None
@@ -282,6 +280,18 @@ class FFmpeg(Decoder):
 
     def close(self) -> None:
         self._container.close()
+
+
+def _notes_of_film(container: InputContainer, start: float) -> Iterator[str]:
+    """Notes on a late start of the sound, and on subtitles."""
+    if abs(start) >= _NOTED:
+        side = "after" if start > 0 else "before"
+        yield f"its audio begins {abs(start):.3f} s {side} its time 0"
+    if subtitles := container.streams.subtitles:
+        yield (
+            f"it holds subtitles{_words(subtitles[0])}, which are not read; put them beside it: "
+            "ffmpeg -i FILE -map 0:s:0 FILE.srt"
+        )
 
 
 def _outside(frames: Frames, empty: Sequence[edits.Span]) -> Frames:
@@ -482,7 +492,7 @@ def tracks_not_read(container: InputContainer, track: int) -> list[str]:
     ]
 
 
-def _words(stream: AudioStream) -> str:
+def _words(stream: Stream) -> str:
     texts = [stream.metadata.get(name, "")[:40] for name in ("title", "language")]
     named = [words for words in texts if words and words != "und"]
     return f" ({', '.join(named)})" if named else ""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Container, Iterator
 from dataclasses import replace
 
 from .locator import Channels, Recording, Segment
 
+_NUMBERED = re.compile(r"(?:(?:ch|chan|channel)[ _-]?)?(\d{1,9})", re.IGNORECASE)
 _WORDS = {"left": 0, "l": 0, "right": 1, "r": 1} | {name: n for n, name in enumerate("abcdefgh")}
 
 
 def number(text: str) -> int | None:
-    """The number of a channel written as a number, a letter or a side; None for anything else."""
-    return int(text) if text.isdecimal() else _WORDS.get(text.casefold())
+    """The number of a channel written as a number (`1`, `ch1`), a letter or a side; None for
+    anything else."""
+    if numbered := _NUMBERED.fullmatch(text):
+        return int(numbered[1])
+    return _WORDS.get(text.casefold())
 
 
 def side(text: str, names: Container[str]) -> Channels | None:

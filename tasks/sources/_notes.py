@@ -12,6 +12,7 @@ from ._lists import cell_field, language_field
 
 Records = Sequence[Mapping[str, object]]
 Roles = Mapping[str, tuple[str, ...]]
+SHOWN = 12  # columns that are not used
 _WORDS = {
     "text": "a text",
     "id": "an id",
@@ -40,6 +41,20 @@ def of_columns(
             f"takes it{instead}"
         )
     return sentences
+
+
+def given_by(title: str, roles: Roles, unused: str = "") -> str:
+    """Which column or file gave what, in a sentence; `unused`: of `not_used`."""
+    parts = [f"{role} from {', else '.join(map(repr, names))}" for role, names in roles.items()]
+    return f"{title}: {', '.join(parts)}{unused}"
+
+
+def not_used(records: Records, used: Collection[str]) -> str:
+    """The columns that none of the first rows is read for."""
+    names = dict.fromkeys(name for record in records for name in record if name not in used)
+    shown = ", ".join(repr(display_text(name)[: 4 * _columns.SHOWN]) for name in [*names][:SHOWN])
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"; not used: {shown}{more}" if names else ""
 
 
 def check_languages(records: Records, roles: Roles, settings: SourceSettings) -> None:

@@ -70,7 +70,7 @@ def find_columns(
             raise ItemError("unsupported", f"no column {name!r}; it has {listed}")
         if pa.types.is_nested(kind := schema.field(name).type):
             raise ItemError("unsupported", f"column {name!r} holds {kind}, not texts"[:300])
-    audio_column = audio or next((field.name for field in schema if _is_audio(field.type)), None)
+    audio_column = audio or _chosen([field.name for field in schema if _is_audio(field.type)])
     if (
         audio_column is None
         or audio_column not in schema.names
@@ -90,6 +90,15 @@ def find_columns(
             if name in schema.names and not pa.types.is_nested(schema.field(name).type)
         },
     )
+
+
+def _chosen(columns: list[str]) -> str | None:
+    """The column of the audio, among those that hold some. ItemError if it is not certain."""
+    if len(columns) > 1 and "audio" not in columns:
+        shown = ", ".join(map(repr, columns[:SHOWN]))
+        what = f"several columns hold audio: {shown}; choose one, `audio_column: {columns[0]}`"
+        raise ItemError("unsupported", what)
+    return "audio" if "audio" in columns else next(iter(columns), None)
 
 
 def _class_names(schema: pa.Schema, name: str | None) -> tuple[str, ...]:
@@ -121,6 +130,8 @@ def values(column: pa.Array) -> list[object]:
     """The values of a column of texts or numbers; a ValueError in place of each text that is too
     long. ItemError if one is not UTF-8."""
     long: dict[int, ValueError] = {}
+    if pa.types.is_dictionary(column.type):  # pandas' Categorical
+        column = column.dictionary_decode()
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         sizes = pc.binary_length(column)
         if (pc.max(sizes).as_py() or 0) > bounds.MAX_TEXT_BYTES:
@@ -154,5 +165,7 @@ def _has_path(kind: pa.StructType) -> bool:
 
 def _is_value(kind: pa.DataType) -> bool:
     types = pa.types  # pandas has floats where a whole number may be missing
+    if types.is_dictionary(kind):
+        kind = kind.value_type
     number = types.is_integer(kind) or types.is_floating(kind)
     return bool(types.is_string(kind) or types.is_large_string(kind) or number)

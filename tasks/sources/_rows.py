@@ -21,7 +21,7 @@ from ..recording import Ignored, Locator, Recording, Segment, unreachable
 from ..recording.names import recording_name
 from ..storage import bounds
 from ..storage.local import stat_guard
-from ._channels import channels_field
+from ._channels import ChannelSettings, Names, channels_field
 from ._labels import LabelSettings, of_record
 from ._layouts.folders import audio_below
 from ._layouts.rows import Block, Described, FileRow, Found
@@ -39,7 +39,11 @@ from ._paths import is_plain, plain_root, resolve
 from ._spans import Group, Line
 
 
-def listed(layout: Found, settings: LabelSettings) -> Entries:
+class RowSettings(LabelSettings, ChannelSettings):
+    """Settings of a source of rows."""
+
+
+def listed(layout: Found, settings: RowSettings) -> Entries:
     """The recordings of a layout, with labels, and the source's language where a row has none.
     Audio below a layout's folder that no row names is skipped as `not_listed`."""
     key_of = partial(_key, layout.root.rstrip("/") + "/")
@@ -72,9 +76,9 @@ def _places(keys: Int64s) -> tuple[Bools, Bools]:
     return last, once
 
 
-def _recordings(layout: Found, keys: Int64s, settings: LabelSettings) -> Entries:
+def _recordings(layout: Found, keys: Int64s, settings: RowSettings) -> Entries:
     last, once = _places(keys)
-    labels = settings.label_names
+    labels, numbers = settings.label_names, settings.channel_numbers
     groups: dict[str, Group] = {}
     position = bad = number = 0
     for row in _shortened(layout, once, settings):
@@ -89,7 +93,7 @@ def _recordings(layout: Found, keys: Int64s, settings: LabelSettings) -> Entries
                 raise row.what
             is_last = position >= len(last) or last[position]  # the table may have grown
             position += 1
-            line = _line(row.what, layout.root, settings.language, labels)
+            line = _line(row.what, layout.root, settings.language, labels, numbers)
         except (ItemError, ValueError) as error:
             yield bad_line(row.file, row.number, error)
             bad += 1
@@ -108,7 +112,7 @@ def _recordings(layout: Found, keys: Int64s, settings: LabelSettings) -> Entries
 
 
 def _shortened(
-    layout: Found, once: Bools, settings: LabelSettings
+    layout: Found, once: Bools, settings: RowSettings
 ) -> Iterator[FileRow | list[Recording]]:
     """The rows of a layout; a block of rows as recordings if each names, by a plain path, a whole
     file that no other row names, as most do."""
@@ -129,7 +133,7 @@ def _shortened(
             yield recordings
 
 
-def _whole_files(block: Block, before: str, settings: LabelSettings) -> list[Recording] | None:
+def _whole_files(block: Block, before: str, settings: RowSettings) -> list[Recording] | None:
     """The recordings of rows that each name a whole file below `before`, a `plain_root`; None if
     one does not, or cannot be read: faults are reported row by row."""
     written, texts, speakers, languages, ids, starts, ends, _, channels = block.columns
@@ -168,9 +172,11 @@ def _each(values: Sequence[object], read: Callable[[object], str | None]) -> lis
     return [*map(read, values)]
 
 
-def _line(row: Described, root: str, stated: str | None, labels: Sequence[str]) -> Line:
+def _line(
+    row: Described, root: str, stated: str | None, labels: Sequence[str], numbers: Names
+) -> Line:
     """A row as a span of a file; raises ItemError or ValueError for a faulty one. `stated`: the
-    source's language; `labels`: names of those to keep."""
+    source's language; `labels`: names of those to keep; `numbers`: of channels, by name."""
     audio = row.audio.strip() if isinstance(row.audio, str) else row.audio
     path = resolve(root, None if cell_field(audio) is None else audio)
     start = end = None
@@ -191,5 +197,5 @@ def _line(row: Described, root: str, stated: str | None, labels: Sequence[str]) 
         labels=of_record(row.record, labels) if labels else (),
     )
     whole = start is None and end is None
-    channels = None if row.channel is None else channels_field(row.channel)
+    channels = None if row.channel is None else channels_field(row.channel, numbers)
     return Line(path, str(audio), whole, segment, channels)

@@ -60,7 +60,7 @@ class Settings(_labels.LabelSettings):
     )
     audio_column: str | None = Field(
         None,
-        description="Column of the audio; default: the first struct(bytes, path).",
+        description="Column of the audio; default: audio, or the only struct(bytes, path).",
         json_schema_extra=WORDS,
     )
     text_column: str | None = Field(
@@ -112,6 +112,10 @@ def notes(settings: Settings) -> list[str]:
             roles = {role: (name,) for role, name in columns.roles.items()}
             pattern = "{role}_column: {name}"
             used = {columns.audio, *columns.labels}
+            given = {"audio": (columns.audio,), **roles}
+            taken = {name for names in given.values() for name in names} | used
+            others: list[dict[str, object]] = [dict.fromkeys(file.schema.names)]
+            sentences.append(_notes.given_by("Parquet", given, _notes.not_used(others, taken)))
             sentences += _notes.of_columns(head_of(file), roles, used, "column", pattern)
             names = dict.fromkeys([*names, *file.schema.names])
             records += [] if not columns.labels else head_of(file, [*columns.labels])

@@ -3,6 +3,7 @@
     {"key": …, "wav": …, "txt": …[, "start": …, "end": …]}              WeNet raw
     {"id": …, "wav": …, "text": …[, "speaker": …, "language": …]}       Emilia
     {"audio_filepath": …, "duration": …, "text": …[, "offset": …]}      NeMo
+    {"audio": …, "sentence": …[, "client_id": …]}                       usual names, as of a `table`
 
 The keys of the lines tell their kind; `plan` and the run report unused keys that look like a text,
 an id or a time. Lines that name spans of one file become one recording with segments, in the place
@@ -13,6 +14,7 @@ the file's own length, the whole file.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -21,10 +23,11 @@ from typing import Literal
 from pydantic import Field
 
 from ..recording import Segment
+from ..recording.names import display_text
 from ..settings import StageSettings
 from ..settings.base import WORDS
 from ..storage import urls
-from . import _channels, _labels, _notes
+from . import _channels, _columns, _labels, _notes
 from ._columns import LOOKED
 from ._lists import (
     Entries,
@@ -65,9 +68,10 @@ _NEMO: Columns = {
 
 
 class ColumnSettings(StageSettings):
-    """The keys that the list uses; times in seconds."""
+    """The keys that the list uses, in place of the usual ones; empty: none is taken. Times in
+    seconds."""
 
-    audio: str = Field(json_schema_extra=WORDS)
+    audio: str | None = Field(None, json_schema_extra=WORDS)
     text: str | None = Field(None, json_schema_extra=WORDS)
     id: str | None = Field(None, json_schema_extra=WORDS)
     speaker: str | None = Field(None, json_schema_extra=WORDS)
@@ -90,10 +94,10 @@ class ColumnSettings(StageSettings):
     )
 
 
-class Settings(_labels.LabelSettings, ListSettings):
+class Settings(_labels.LabelSettings, _channels.ChannelSettings, ListSettings):
     kind: Literal["jsonl"] = "jsonl"
     columns: ColumnSettings | None = Field(
-        None, description="Names of columns, where the list is neither WeNet's nor NeMo's."
+        None, description="Names of columns, where they are not recognised."
     )
 
 
@@ -104,33 +108,57 @@ def recordings(settings: Settings) -> Entries:
     """
     path = text_list(settings.path)
     root = list_root(path, settings.root)
-    given = _given(settings)
     head = _head(path)
+    given = _given(settings, head)
     columns = _columns_of(head, given)
     _notes.check_languages(head, columns, settings)
-    _channels.check(head, columns.get("channel", ()), settings.path)
-    return grouped(path, root, urls.lines(path), lambda line: _parse(line, root, given, settings))
+    channel = columns.get("channel", ())
+    stated = settings.columns is not None and settings.columns.channel is not None
+    others = not stated and any(_channels.are_others(head, name) for name in channel)
+    if not others:
+        _channels.check(head, channel, settings.path, settings.channel_numbers)
+
+    def parse(line: str | None) -> Iterator[Line]:
+        return _parse(line, root, given, settings, None if others else settings.channel_numbers)
+
+    return grouped(path, root, urls.lines(path), parse)
 
 
 def notes(settings: Settings) -> list[str]:
     """Keys that seem to hold a role and are not used; labels that no line has."""
     head = _head(text_list(settings.path))
-    columns = _columns_of(head, _given(settings))
+    columns = _columns_of(head, _given(settings, head))
     labels = settings.label_names
     used = {name for names in columns.values() for name in names} | {*labels}
     keys = {name for record in head for name in record}
     columns = {r: tuple(n for n in names if n in keys) or names for r, names in columns.items()}
-    audio = columns.get("audio", ("wav",))[0]
-    pattern = f"columns: {{{{audio: {audio}, {{role}}: {{name}}, …}}}}"
-    sentences = _notes.of_columns(head, columns, used, "key", pattern) if columns else []
+    sentences = _notes.of_columns(head, columns, used, "key") if columns else []
+    present = {role: names for role, names in columns.items() if keys & {*names}}
+    title = f"list ({display_text(os.path.basename(settings.path))})"
+    sentences.insert(0, _notes.given_by(title, present, _notes.not_used(head, used)))
     return sentences + _labels.notes(head, labels, "key")
 
 
-def _given(settings: Settings) -> Columns | None:
-    if settings.columns is None:
-        return None
-    named = settings.columns.model_dump().items()
-    return {role: (name,) for role, name in named if name is not None}
+def _given(settings: Settings, head: Sequence[dict[str, object]]) -> Columns | None:
+    """The columns that the settings name, or that have usual names; None for those of WeNet's and
+    NeMo's lists. Without a name for the audio, the others replace recognised columns."""
+    stated = settings.columns.model_dump() if settings.columns else {}
+    named: Columns = {role: (name,) for role, name in stated.items() if name is not None}
+    recognised: Columns = {} if "audio" in named else _columns_of(head, None)
+    if recognised and not named:
+        return None  # each line by its own keys
+    if not recognised and "audio" not in named:
+        recognised = _usual(head)
+    columns = {role: names for role, names in (recognised | named).items() if names[0]}
+    return columns if "audio" in columns else None
+
+
+def _usual(head: Sequence[dict[str, object]]) -> Columns:
+    """The columns by the usual names of their roles, the audio also by its values."""
+    keys = [*dict.fromkeys(name for record in head for name in record)]
+    first = {role: _columns.first(role, keys) for role in _columns.NAMES}
+    first["audio"] = first["audio"] or _columns.by_content(head, keys)
+    return {role: (name,) for role, name in first.items() if name is not None}
 
 
 def _head(path: str) -> list[dict[str, object]]:
@@ -151,12 +179,17 @@ def _columns_of(head: Sequence[dict[str, object]], given: Columns | None) -> Col
 
 
 def _parse(
-    line: str | None, root: str, given: Columns | None, settings: Settings
+    line: str | None,
+    root: str,
+    given: Columns | None,
+    settings: Settings,
+    numbers: _channels.Names | None,
 ) -> Iterator[Line]:
+    """The span that a line names. `numbers`: of channels, by name; None: no key names channels."""
     value, stated = json_object(line), settings.language
     columns = given or (_WENET if "wav" in value else _NEMO if "audio_filepath" in value else None)
     if columns is None:
-        raise ValueError("neither `wav` nor `audio_filepath`; name the columns in the settings")
+        raise ValueError("no key of it names audio; name it, `columns: {audio: …}` of the source")
 
     def get(role: str) -> object:
         cells = (value[name] for name in columns.get(role, ()) if value.get(name) not in (None, ""))
@@ -181,5 +214,7 @@ def _parse(
         labels=_labels.of_record(value, settings.label_names),
     )
     whole = start is None and finish is None
-    channels = _channels.channels_field(get("channel"))
+    channels = None
+    if numbers is not None:
+        channels = _channels.channels_field(get("channel"), numbers)
     yield Line(path, str(get("audio")), whole, segment, channels, length and finish is not None)

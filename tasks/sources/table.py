@@ -37,7 +37,7 @@ from . import (
 )
 from ._audio_places import FOLDERS, LOOKED, is_there, place_of
 from ._delimited import SEPARATORS, form_of
-from ._layouts import LAYOUTS, found_in
+from ._layouts import LAYOUTS, explains, found_in
 from ._layouts.folders import some_below
 from ._layouts.objects import json_list
 from ._layouts.rows import (
@@ -53,7 +53,7 @@ from ._layouts.rows import (
 from ._links import Boundary
 from ._lists import Entries, ListSettings, json_object
 from ._paths import list_root, results_above, source_root, text_list
-from ._rows import listed
+from ._rows import RowSettings, listed
 
 LOOKED_PARTS = 5  # in which unused columns and unreadable languages are looked for
 ENDINGS = (".tsv", ".csv", ".psv")
@@ -103,7 +103,7 @@ class ColumnSettings(StageSettings):
         return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-class Settings(_labels.LabelSettings, ListSettings):
+class Settings(RowSettings, ListSettings):
     kind: Literal["table"] = "table"
     layout: Layout = Field(
         "auto",
@@ -147,7 +147,8 @@ def recordings(settings: Settings) -> Entries:
     folder = urls.absolute(settings.path)
     for part in layout.parts[:LOOKED_PARTS]:
         _notes.check_languages(part.records.head, part.roles, settings)
-        _channels.check(part.records.head, part.roles.get("channel", ()), settings.path)
+        channel, numbers = part.roles.get("channel", ()), settings.channel_numbers
+        _channels.check(part.records.head, channel, settings.path, numbers)
     if storage.is_url(folder) or not os.path.isdir(folder):
         return listed(layout, settings)
     return _confined(layout, settings, Boundary(folder, settings.follow_links))
@@ -169,6 +170,9 @@ def notes(settings: Settings) -> list[str]:
         return [says, *_labels.notes((), settings.label_names, "column")]
     layout = _found(settings)
     sentences = list(layout.says)
+    for part in layout.parts[:1]:
+        taken = {name for names in part.roles.values() for name in names} | {*settings.label_names}
+        sentences[0] += _notes.not_used(part.records.head, taken)
     for part in layout.parts[:LOOKED_PARTS]:
         used = {name for names in part.roles.values() for name in names} | {*settings.label_names}
         takes = "" if layout.layout == "table" else _as_table(part.file)
@@ -282,6 +286,9 @@ def _roles(
         if role not in stated and has_header and (name := _columns.first(role, free))
     }
     roles = {role: name for role, name in {**named, **stated}.items() if name}
+    channel = roles.get("channel", "")
+    if channel in named.values() and _channels.are_others(head, channel):
+        del roles["channel"]
     if "audio" not in roles and (audio := _columns.by_content(head, free)):
         roles["audio"] = audio
     if "audio" not in roles and "id" in roles:  # audio by id, in a folder beside the table
@@ -346,7 +353,7 @@ def suggested(path: str) -> JsonObject | None:
         return _list(path)
     if os.path.isfile(os.path.join(path, "wav.scp")):
         return {"kind": "table", "layout": "espnet"}
-    if (layout := found_in(os.path.abspath(path))) is not None:
+    if (layout := found_in(os.path.abspath(path))) is not None and explains(layout):
         return {"kind": "table", "layout": layout.layout}
     return {"kind": "hf_parquet"} if _holds_parquet_alone(path) else None
 

@@ -252,7 +252,9 @@ def test_a_column_of_a_layouts_file_is_taken_by_a_table_of_it(tmp_path: Path) ->
 
 
 def test_the_key_that_a_list_has_is_the_one_that_is_named_as_taken(tmp_path: Path) -> None:
-    [sentence] = notes("jsonl", jsonl(tmp_path / "x.jsonl", {"wav": "a", "text": "x", "txt_2": 1}))
+    [_, sentence] = notes(
+        "jsonl", jsonl(tmp_path / "x.jsonl", {"wav": "a", "text": "x", "txt_2": 1})
+    )
     assert sentence.endswith("takes it in place of 'text'")
 
 
@@ -287,12 +289,15 @@ def test_a_list_that_is_no_folder_is_told_its_kind(tmp_path: Path) -> None:
 def test_keys_that_are_not_taken_are_named_once(tmp_path: Path) -> None:
     rows = [{"audio_filepath": "a.wav", "text": "x", "id": n, "transcript_2": "y"} for n in "ab"]
     assert notes("jsonl", jsonl(tmp_path / "x.jsonl", *rows)) == [
-        "the key 'id' looks like an id and is not taken; `columns: {audio: audio_filepath, id: id, "
-        "…}` takes it",
-        "the key 'transcript_2' looks like a text and is not taken; `columns: {audio: "
-        "audio_filepath, text: transcript_2, …}` takes it in place of 'text'",
+        "list (x.jsonl): audio from 'audio_filepath', text from 'text'; not used: 'id', "
+        "'transcript_2'",
+        "the key 'id' looks like an id and is not taken; `columns: {id: id}` takes it",
+        "the key 'transcript_2' looks like a text and is not taken; `columns: {text: "
+        "transcript_2}` takes it in place of 'text'",
     ]
-    assert notes("jsonl", jsonl(tmp_path / "y.jsonl", {"wav": "a", "txt": "x", "key": 1})) == []
+    assert notes("jsonl", jsonl(tmp_path / "y.jsonl", {"wav": "a", "txt": "x", "key": 1})) == [
+        "list (y.jsonl): audio from 'wav', id from 'key', text from 'txt'"
+    ]
 
 
 def test_a_list_of_emilia_has_its_texts_and_ids(tmp_path: Path) -> None:

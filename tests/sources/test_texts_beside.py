@@ -465,7 +465,7 @@ def test_texts_as_the_settings_say(tmp_path: Path) -> None:
     put(tmp_path / "far/c.de.vtt", VTT)
     near = details(listed(tmp_path))
     assert near["a.en.srt"] == "`texts: {ext: en.srt}` reads it"
-    assert near["far/c.de.vtt"] == "`texts: {ext: de.vtt}` reads it"
+    assert near["far/c.de.vtt"] == "vtt in utf-8: 2 segments"
     english = recordings(listed(tmp_path, texts={"ext": ".en.srt"}))
     assert [segment.text for segment in english[0].segments or ()][1] == "English. Four."
     with pytest.raises(ConfigError, match=r"texts.*'mp3' is not an extension of texts"):

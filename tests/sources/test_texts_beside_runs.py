@@ -162,8 +162,9 @@ def test_texts_in_a_language_are_named_with_what_reads_them(tmp_path: Path) -> N
     (tmp_path / "in/a.de.srt").write_text("")
     path = f"{tmp_path}/in/a"
     assert planning.plan(corpus.job(tmp_path, sources=source(tmp_path / "in")), None).stated == [
+        "1 of 2 recordings of the source 'c' has no text: a.wav",
         f"1 text is not read, such as {path}.de.srt: `texts: {{ext: de.srt}}` reads it",
-        f"2 texts are not read, such as {path}.en.vtt: `texts: {{ext: en.vtt}}` reads it",
+        f"1 text is not read, such as {path}.en.vtt: `texts: {{ext: en.vtt}}` reads it",
     ]
 
 

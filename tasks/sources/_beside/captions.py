@@ -35,11 +35,12 @@ def blocks(text: str) -> Cues:
 
 def _said(lines: list[str], last: bool) -> list[str]:
     """The text of a cue; `lines` may run into a comment, or into the next cue's number or name,
-    which is one line. Texts may contain empty lines."""
+    which is one line. Texts may contain empty lines, and lines of blanks, which end nothing."""
+    first = next((n for n, line in enumerate(lines) if not line), len(lines))
     filled = [n for n, line in enumerate(lines) if line.strip()]
     spoken: list[str] = []
     for order, n in enumerate(filled):
-        apart = n != 0 and (order == 0 or filled[order - 1] != n - 1)
+        apart = n > first and (order == 0 or filled[order - 1] != n - 1)
         named = not last and order == len(filled) - 1
         number = named and spoken and lines[n].strip().isdecimal()  # an empty line may be missing
         if number or (apart and (named or _NO_CUE.match(lines[n]))):
@@ -78,6 +79,7 @@ def substation(text: str) -> Cues:
                 continue
             spoken = re.sub(r"\\[Nn]", "\n", cells.get("text", "")).replace("\\h", " ")
             drawn = re.search(r"\{[^{}]*\\p[1-9]", spoken)  # a picture, in words of its own
+            spoken = re.sub(r"\{[^{}]*\}", "", spoken)  # tags and comments
             cues.add(
                 Cue(start, end, "" if drawn else spoken, cells.get("name", "").strip() or None)
             )

@@ -16,23 +16,27 @@ from ...settings import StageSettings
 from ...settings.base import WORDS
 from ...storage import bounds
 from .._text_encoding import BAD_TEXT, decode
-from . import captions, nist, services, spoken, tiers
+from . import captions, nist, rolling, services, spoken, tiers, timed_lines
 from .cues import Cues, NoTranscript
 
 #: Kinds of texts by their ending, best first: times set by people, then plain text, last what only
 #: machines write.
 ENDINGS = (
-    *("TextGrid", "eaf", "stm", "ctm", "ass", "vtt", "srt"),
+    *("TextGrid", "eaf", "stm", "ctm", "ass", "ssa", "vtt", "ttml", "dfxp", "srt", "sbv", "lrc"),
     *("normalized.txt", "lab", "txt", "json"),
 )
 PLAIN = ("lab", "txt")
 _KINDS = {ending.lower(): ending for ending in ENDINGS if "." not in ending}
 #: Bytes of a file; ten hours of timed words take half of it in JSON or XML, and a third in lines.
 MOST_BYTES, MOST_OF_LINES = 32 << 20, 8 << 20
-LARGE = ("TextGrid", "eaf", "json")
+LARGE = ("TextGrid", "eaf", "json", "ttml", "dfxp")
 #: Kinds that are made in a player, whose clock is the container's. The tools that write others read
 #: the audio alone.
-OF_FILMS = ("ass", "vtt", "srt", "eaf")
+OF_FILMS = ("ass", "ssa", "vtt", "ttml", "dfxp", "srt", "sbv", "eaf")
+#: Other kinds of subtitles, and those of pictures.
+NOT_READ = ("sub", "smi", "scc", "stl", "idx", "sup", "mks", "usf")
+#: TIMIT's texts begin with the first and the last sample.
+_TIMIT = re.compile(r"0\s+\d{4,}\s+([^\n]*[^\W\d_][^\n]*)")
 _HTS = re.compile(r"\d+\s+\d+\s+\S+")  # times in 100 ns: labels of phones
 
 
@@ -103,6 +107,8 @@ def _read(kind: str, data: bytes, stem: str, texts: Texts) -> Read:
     if len(data) > most:
         limit = bounds.megabytes(most)
         raise ItemError(BAD_TEXT, f"it is larger than {limit}, the limit of a transcript")
+    if kind in ("ttml", "dfxp"):
+        return _timed(kind, timed_lines.ttml(data))
     if kind == "eaf":
         return _timed("eaf", tiers.chosen(tiers.elan(data), texts.tiers))
     text, encoding = decode(data, texts.encoding)
@@ -113,13 +119,23 @@ def _read(kind: str, data: bytes, stem: str, texts: Texts) -> Read:
         if (labels := nist.labels(text)) is not None:
             return _timed(f"labels in {encoding}", labels)
         return _plain(says, kind, text)
-    return _timed(says, _cues(kind, text, stem, texts))
+    cues = _cues(kind, text, stem, texts)
+    if kind in ("srt", "vtt"):
+        if (clips := rolling.unrolled(cues.cues)) is not None:
+            cues.cues, says = clips, f"{says}, automatic captions (each line is shown twice)"
+        else:
+            cues.cues = rolling.sentences(cues.cues)
+    return _timed(says, cues)
 
 
 def _cues(kind: str, text: str, stem: str, texts: Texts) -> Cues:
     if kind in ("srt", "vtt"):
         return captions.blocks(text)
-    if kind == "ass":
+    if kind == "sbv":
+        return timed_lines.sbv(text)
+    if kind == "lrc":
+        return timed_lines.lrc(text)
+    if kind in ("ass", "ssa"):
         return captions.substation(text)
     if kind == "ctm":
         return nist.words(text, stem)
@@ -135,6 +151,8 @@ def _plain(says: str, kind: str, text: str) -> Read:
     rule of `transcribe` drops the clip; it would otherwise get the recogniser's text."""
     if kind == "lab" and all(_HTS.fullmatch(line.strip()) for line in text.strip().splitlines()):
         raise NoTranscript("its labels are phones, not words")
+    if (counted_samples := _TIMIT.fullmatch(text.strip())) is not None:
+        text = counted_samples[1]
     if "\0" in text:
         raise ItemError(BAD_TEXT, "it holds NUL bytes, so it is not text")
     content = spoken.said(text, spoken.recurring([text]))

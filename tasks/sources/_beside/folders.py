@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ... import storage
+from ...base import language_codes
 from ...base.errors import ItemError, MillError
 from ...recording import Recording, unreachable
 from ...recording.names import display_text
 from ...storage import regular
 from .._by_content import ReadFile, first_bytes, is_recording
 from .._text_encoding import BAD_TEXT
-from .choice import MOST_BYTES, Read, Texts, kind_of, read
+from .choice import MOST_BYTES, NOT_READ, Read, Texts, kind_of, read
 from .cues import NoTranscript
 
 AHEAD = 1024  # names whose texts are read at the same time
@@ -53,6 +54,7 @@ class FolderTexts:
     _recordings: dict[str, int] = field(default_factory=dict)  # stems, with how many have it
     _stems: dict[str, str] = field(default_factory=dict)  # of texts
     _turns: set[str] = field(default_factory=set)  # names of RTTM files
+    _unread: bool = False  # subtitles of a kind that is not read lie beside a recording
     _near: dict[str, str] = field(default_factory=dict)  # endings that would make a text of a name
     _candidates: dict[str, list[str]] = field(default_factory=dict)  # by stem, best first
     _found: dict[str, _Found] = field(default_factory=dict)
@@ -76,6 +78,7 @@ class FolderTexts:
         turns = (name for name in others if name.endswith(".rttm"))
         self._turns = {name for name in turns if os.path.splitext(name)[0] in self._recordings}
         ranked: dict[str, list[tuple[int, str]]] = {}
+        by_language: dict[str, list[tuple[int, str]]] = {}
         for name in others:
             for rank, stem in self._stems_of(name):
                 if stem in self._recordings:
@@ -85,6 +88,21 @@ class FolderTexts:
                 near, dot, language = stem.rpartition(".")
                 if dot and near in self._recordings:  # `a.en.srt` beside `a.mp4`
                     self._near[name] = f"{language}{name[len(stem) :]}"
+                    if self.texts.ext is None and _is_language(language):
+                        by_language.setdefault(near, []).append((rank, name))
+        for stem, files in by_language.items():
+            # Of one language alone, and where nothing has the recording's own name.
+            codes = {self._near[name].partition(".")[0].partition("-")[0] for _, name in files}
+            if stem not in ranked and len(codes) == 1:
+                ranked[stem] = files
+                for _, name in files:
+                    self._stems[name] = stem
+                    del self._near[name]
+        endings = ((name, *os.path.splitext(name)) for name in others)
+        self._unread = any(
+            ending[1:].lower() in NOT_READ and stem in self._recordings
+            for _, stem, ending in endings
+        )
         self._candidates = {stem: [name for _, name in sorted(r)] for stem, r in ranked.items()}
 
     def _first_bytes(self, path: str, most: int) -> bytes:
@@ -95,7 +113,7 @@ class FolderTexts:
     @property
     def any(self) -> bool:
         """Whether any recording has turns, a text, or a file with nearly the name of one."""
-        return bool(self._candidates or self._near or self._turns)
+        return bool(self._candidates or self._near or self._turns or self._unread)
 
     def _stems_of(self, name: str) -> Iterable[tuple[int, str]]:
         """(rank of its ending, stem of the recordings) for each way to read a file as a text."""
@@ -172,6 +190,9 @@ class FolderTexts:
             return self._reasons.pop(name)
         if name in self._turns:
             return TURNS, TURNS_SAY
+        bare, _, ending = name.rpartition(".")
+        if ending.lower() in NOT_READ and bare in self._recordings:
+            return OTHER, f".{ending} is not read; convert it: ffmpeg -i {name} {bare}.srt"
         if name in self._near:
             return ALONE, f"`texts: {{ext: {display_text(self._near[name])}}}` reads it"
         if self._candidates and [*self._stems_of(name)]:
@@ -214,6 +235,12 @@ class FolderTexts:
         kind = kind_of(name)
         assert kind is not None
         return read(kind, data, stem, self.texts)
+
+
+def _is_language(name: str) -> bool:
+    """`en`, `pt-BR`, or `en-orig`, as `yt-dlp` names the language of captions."""
+    code = name.partition("-")[0]
+    return len(code) in (2, 3) and bool(language_codes.read(code))
 
 
 def _checked(path: str, read_file: ReadFile) -> bytes:

@@ -18,12 +18,17 @@ NO_SPEECH = ("ignore_time_segment_in_scoring", "inter_segment_gap", "<excluded>"
 
 
 def words(text: str, stem: str) -> Cues:
-    """CTM: `file channel start duration word [confidence]`; all words of a channel are one cue."""
+    """CTM: `file channel start duration word [confidence]`; all words of a channel are one cue.
+    `%hesitation` and its like are sounds."""
     rows = _rows(text, stem, 5, "file channel start duration word")
     sides = _sides(rows)
     spoken: dict[Channels | None, list[TimedWord]] = {}
+    later = False  # within the second or a later one of alternatives, of which the first counts
     for _, channel, start, duration, word, *_ in rows:
-        if word not in SILENT and not word.startswith("<"):
+        mark = word.upper()
+        if mark in ("<ALT>", "<ALT_BEGIN>", "<ALT_END>"):
+            later = mark == "<ALT>"
+        elif not later and word not in SILENT and not word.startswith(("<", "%")):
             timed = TimedWord(word, _number(start), _number(start) + _number(duration))
             spoken.setdefault(sides[channel], []).append(timed)
     cues = Cues()

@@ -68,6 +68,11 @@ class Said(NamedTuple):
     unheard: bool = False
 
 
+def untagged(line: str) -> str:
+    """A line without its markup."""
+    return _TAG.sub("", html.unescape(line))
+
+
 def said(raw: str, recurring: frozenset[str] = frozenset()) -> Said:
     """The words of a cue or a text. `recurring`: the names that recur in its file, see below."""
     if not _MARK.search(raw):  # most texts

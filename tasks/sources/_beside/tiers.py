@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
 from xml.parsers import expat
 
 from ...base.errors import ItemError
@@ -12,11 +11,15 @@ from ...recording import TimedWord
 from .._lists import SILENT
 from .._text_encoding import BAD_TEXT
 from .cues import Cue, Cues, joined
+from .timed_lines import refuse_entities
 
 #: Aligners' labels for what is not a word.
 NO_WORD = SILENT | {"sp", "spn", "<p:>", "<usb>", "#"}
 _WORDS = re.compile(r"(?:.*[\s_-])?(?:words?|mots|wörter|ort-mau|ort)", re.IGNORECASE)
 _PHONES = re.compile(r"(?:.*[\s_-])?(?:phones?|phonemes?|mau|kan|syll?ables?)", re.IGNORECASE)
+#: The Montreal Forced Aligner's tiers of words where several speak.
+_SPEAKERS = re.compile(r"(.+?) - words")
+PAUSE = 0.5  # s between words of two turns
 
 
 @dataclass(slots=True)
@@ -38,7 +41,9 @@ def chosen(tiers: list[Tier], wanted: tuple[str, ...]) -> Cues:
         if missing := sorted(set(wanted) - {tier.name for tier in taken}):
             raise ItemError(BAD_TEXT, f"no tier {missing[0]!r}; it has {_names(tiers)}")
     else:
-        taken = [tier for tier in spoken if not _PHONES.fullmatch(tier.name)]
+        taken = [tier for tier in spoken if _is_words(tier) or not _PHONES.fullmatch(tier.name)]
+        if len(taken) > 1 and all(_SPEAKERS.fullmatch(tier.name) for tier in taken):
+            return _turns(taken)
         if len(taken) > 1:
             taken = [tier for tier in taken if not _WORDS.fullmatch(tier.name)] or taken
         if len(taken) > 1:
@@ -47,17 +52,47 @@ def chosen(tiers: list[Tier], wanted: tuple[str, ...]) -> Cues:
                 f"several of its tiers hold text: {_names(taken)}; choose one by "
                 "`texts: {tier: NAME}` on the source, or [NAME, …] for one a speaker",
             )
+    if len(taken) > 1 and all(map(_is_words, taken)):
+        return _turns(taken)
     for tier in taken:
         speaker = tier.speaker or (tier.name if len(taken) > 1 else None)
-        if _WORDS.fullmatch(tier.name):
-            spans = [span for span in sorted(tier.spans) if span[2].strip() not in NO_WORD]
-            words = tuple(TimedWord(text.strip(), start, end) for start, end, text in spans)
-            if words:
+        if _is_words(tier):
+            if words := _words(tier):
                 cues.add(Cue(0.0, None, joined(words), speaker, words))
             continue
         for start, end, text in tier.spans:
             if text.strip() not in NO_WORD:
                 cues.add(Cue(start, end, text, speaker))
+    return cues
+
+
+def _is_words(tier: Tier) -> bool:
+    return _WORDS.fullmatch(tier.name) is not None
+
+
+def _words(tier: Tier) -> tuple[TimedWord, ...]:
+    spans = [span for span in sorted(tier.spans) if span[2].strip() not in NO_WORD]
+    return tuple(TimedWord(text.strip(), start, end) for start, end, text in spans)
+
+
+def _turns(tiers: list[Tier]) -> Cues:
+    """Tiers of words, one a speaker, as turns, which end with a pause or where another speaks."""
+    turns: list[list[tuple[str, TimedWord]]] = []
+    every = []
+    for tier in tiers:
+        named = _SPEAKERS.fullmatch(tier.name)
+        speaker = tier.speaker or (named[1] if named else tier.name)
+        every += [(speaker, word) for word in _words(tier)]
+    for speaker, word in sorted(every, key=lambda pair: (pair[1].start, pair[1].end)):
+        last = turns[-1][-1] if turns else None
+        if last and last[0] == speaker and word.start - last[1].end < PAUSE:
+            turns[-1].append((speaker, word))
+        else:
+            turns.append([(speaker, word)])
+    cues = Cues()
+    for turn in turns:
+        words = tuple(word for _, word in turn)
+        cues.add(Cue(words[0].start, words[-1].end, joined(words), turn[0][0], words))
     return cues
 
 
@@ -134,19 +169,14 @@ class _Elan:
 
 
 def elan(data: bytes) -> list[Tier]:
-    """The tiers of an ELAN file. Raises ItemError `bad_text`, also if it declares entities: they
-    may stand for gigabytes, or for files of this machine."""
+    """The tiers of an ELAN file. Raises ItemError `bad_text`, also if it declares entities."""
     reader, parser = _Elan(), expat.ParserCreate()
     parser.StartElementHandler = reader.begin
     parser.EndElementHandler = reader.end
     parser.CharacterDataHandler = reader.text
-    parser.EntityDeclHandler = _refuse
+    parser.EntityDeclHandler = refuse_entities
     try:
         parser.Parse(data, True)
     except (expat.ExpatError, ValueError, LookupError) as error:
         raise ItemError(BAD_TEXT, f"it is not an ELAN file: {error}") from None
     return reader.tiers
-
-
-def _refuse(*_: Any) -> None:
-    raise ItemError(BAD_TEXT, "it declares XML entities, which are not read")

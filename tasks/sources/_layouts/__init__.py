@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain, islice
 
+from ...recording.file_kinds import known
+from .._archives import is_archive
 from .._links import Boundary
 from . import objects, tables, transcripts
-from .folders import only_folder
+from .folders import only_folder, some_below
 from .rows import FileRow, Found
 
 #: By name, in the order in which they are tried.
@@ -49,6 +51,16 @@ def found_in(path: str, layout: str | None = None, follow_links: bool = False) -
             return layout_found
         inner = only_folder(inner)
     return None
+
+
+def explains(layout: Found) -> bool:
+    """Whether a folder's layout accounts for its audio: each folder and archive of recordings lies
+    where some of its rows have theirs. Otherwise its lists are those of a part."""
+    root = layout.root.rstrip("/") + "/"
+    named = (name for name in layout.audio() if isinstance(name, str))
+    homes = {os.path.dirname(os.path.normpath(name.strip().removeprefix(root))) for name in named}
+    lies = some_below(layout.root, lambda name: known(name) or is_archive(name))
+    return all(os.path.dirname(path) in homes for path in lies)
 
 
 def _found_in(path: str, layout: str | None, boundary: Boundary) -> Found | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from ...base import language_codes
 from ...base.errors import ConfigError
 from ...recording.file_kinds import known
-from .. import _columns
+from .. import _channels, _columns
 from .._delimited import Form, Record, form_of, records
 from .folders import by_stem, files_below, homes
 from .rows import (
@@ -159,7 +159,9 @@ def _metadata(path: str) -> Part | None:
         form = _form(path, None, None)
         names = [*form.names] if form else []
         rows = delimited(form) if form else json_lines(path)
-    roles = _roles(names)
+    roles = dict(_roles(names))
+    if "channel" in roles and _channels.are_others(rows.head, roles["channel"][0]):
+        del roles["channel"]
     header = path.endswith(".jsonl") or (form is not None and form.header)
     return Part(path, rows, roles) if header and "audio" in roles else None
 

@@ -1,0 +1,192 @@
+"""Captions as video sites, players and aligners write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.sources.test_texts_beside import details, listed, one, put, reasons, recordings
+from uttermill.tasks.recording import Segment
+
+LINES = ["we begin with", "a line of words", "and then another", "which ends it"]
+
+
+def rolling(kind: str, timed: bool) -> str:
+    """Captions that show each line twice, then alone for 10 ms; each line lasts 2 s."""
+    shown, blocks = "", []
+    for n, line in enumerate(LINES):
+        start = 2.0 * n
+        words = line.split()
+        new = line
+        if timed:
+            step = 2.0 / len(words)
+            tags = [f"<00:00:{start + step * k:06.3f}><c> {w}</c>" for k, w in enumerate(words)][1:]
+            new = words[0] + "".join(tags)
+        blocks.append((start, start + 1.99, f"{shown or ' '}\n{new}"))
+        blocks.append((start + 1.99, start + 2.0, f"{line}\n "))
+        shown = line
+    if kind == "vtt":
+        cues = (f"00:00:{a:06.3f} --> 00:00:{b:06.3f} align:start\n{t}\n" for a, b, t in blocks)
+        return "WEBVTT\nKind: captions\n\n" + "\n".join(cues)
+    timed_cues = (
+        f"{n}\n00:00:{a:06.3f} --> 00:00:{b:06.3f}\n{t.strip()}\n"
+        for n, (a, b, t) in enumerate(blocks, 1)
+    )
+    return "\n".join(timed_cues)
+
+
+@pytest.mark.parametrize("kind", ["vtt", "srt"])
+def test_each_word_of_roll_up_captions_is_said_once(tmp_path: Path, kind: str) -> None:
+    found = one(tmp_path, f"a.{kind}", rolling(kind, timed=kind == "vtt"))
+    assert found.segments is not None
+    [segment] = found.segments
+    assert segment.text == " ".join(LINES)
+    assert (segment.start, segment.end) == (0.0, 7.99)
+    if kind == "vtt":
+        assert segment.words is not None
+        assert [word.word for word in segment.words] == " ".join(LINES).split()
+        assert segment.words[3].start == 2.0
+        assert segment.words[4].start == 2.5
+    assert "automatic captions" in details(listed(tmp_path))[f"a.{kind}"]
+
+
+def test_a_line_that_grows_is_said_once(tmp_path: Path) -> None:
+    words = ["one", "two", "three", "four", "five"]
+    cues = [f"00:0{n}.000 --> 00:0{n + 1}.000\n{' '.join(words[: n + 1])}\n" for n in range(5)]
+    [segment] = one(tmp_path, "a.vtt", "WEBVTT\n\n" + "\n".join(cues)).segments or ()
+    assert segment.text == "one two three four five"
+
+
+def test_what_people_say_twice_stays(tmp_path: Path) -> None:
+    says = ["No.", "No.", "I said no.", "Never.", "Never."]
+    cues = [f"00:0{n}.000 --> 00:0{n}.900\n{text}\n" for n, text in enumerate(says)]
+    found = one(tmp_path, "a.vtt", "WEBVTT\n\n" + "\n".join(cues)).segments or ()
+    assert [segment.text for segment in found] == says
+
+
+def test_a_pause_parts_automatic_captions(tmp_path: Path) -> None:
+    text = rolling("srt", timed=False).replace("00:00:04.000", "00:00:05.200")
+    found = one(tmp_path, "a.srt", text).segments or ()
+    assert [segment.text for segment in found] == [" ".join(LINES[:2]), " ".join(LINES[2:])]
+
+
+def test_cues_of_one_sentence_are_one_segment(tmp_path: Path) -> None:
+    says = ["This is the", "first sentence.", "A second.", "And one that", "goes on,", "and ends."]
+    cues = [f"00:0{n}.000 --> 00:0{n}.900\n{text}\n" for n, text in enumerate(says)]
+    found = one(tmp_path, "a.vtt", "WEBVTT\n\n" + "\n".join(cues)).segments or ()
+    assert [(s.start, s.end, s.text) for s in found] == [
+        (0.0, 1.9, "This is the first sentence."),
+        (2.0, 2.9, "A second."),
+        (3.0, 5.9, "And one that goes on, and ends."),
+    ]
+
+
+TTML = """<?xml version="1.0"?><tt xmlns="http://www.w3.org/ns/ttml"><body><div>
+<p begin="00:00:01.000" end="00:00:02.500">One<br/>two.</p>
+<p begin="3s" dur="1500ms"><span>Three.</span></p></div></body></tt>"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.ttml", TTML),
+        ("a.sbv", "0:00:01.000,0:00:02.500\nOne\ntwo.\n\n0:00:03.000,0:00:04.500\nThree.\n"),
+        ("a.lrc", "[ti:x]\n[00:01.00]One two.\n[00:02.50]\n[00:03.00]Three.\n[00:04.50]\n"),
+    ],
+)
+def test_other_captions(tmp_path: Path, name: str, text: str) -> None:
+    assert one(tmp_path, name, text).segments == (
+        Segment(1.0, 2.5, None, "One two."),
+        Segment(3.0, 4.5, None, "Three."),
+    )
+
+
+def test_ttml_that_declares_entities_is_refused(tmp_path: Path) -> None:
+    bomb = TTML.replace("<tt ", '<!DOCTYPE t [<!ENTITY a "b">]><tt ')
+    assert "entities" in str(one(tmp_path, "a.ttml", bomb).error)
+
+
+def test_captions_named_with_their_language(tmp_path: Path) -> None:
+    cue = "WEBVTT\n\n00:01.000 --> 00:02.000\nwords\n"
+    put(tmp_path / "a.wav")
+    put(tmp_path / "a.en.vtt", cue)
+    put(tmp_path / "b.wav")
+    put(tmp_path / "b.en.vtt", cue)
+    put(tmp_path / "b.de.vtt", cue)
+    put(tmp_path / "c.wav")
+    put(tmp_path / "c.sub", "{1}{2}words")
+    items = listed(tmp_path)
+    segments = {found.path: found.segments for found in recordings(items)}
+    assert segments["a.wav"] == (Segment(1.0, 2.0, None, "words"),)
+    assert segments["b.wav"] is segments["c.wav"] is None
+    assert reasons(items) == {
+        "a.en.vtt": "read_as_text",
+        "b.en.vtt": "text_without_audio",
+        "b.de.vtt": "text_without_audio",
+        "c.sub": "no_transcript",
+    }
+    assert "ffmpeg -i c.sub c.srt" in details(items)["c.sub"]
+
+
+def test_what_translators_note_in_braces_is_not_said(tmp_path: Path) -> None:
+    ass = (
+        "[Events]\nFormat: Start, End, Text\n"
+        "Dialogue: 0:00:01.00,0:00:02.00,{\\i1}Said{\\i0}{a pun in French} so\n"
+    )
+    [segment] = one(tmp_path, "a.ass", ass).segments or ()
+    assert segment.text == "Said so"
+
+
+def grid(**tiers: list[tuple[float, float, str]]) -> str:
+    """A TextGrid in Praat's short form."""
+    rows = [f'"{name}"\n0\n9\n{len(spans)}' for name, spans in tiers.items()]
+    bodies = ["\n".join(f'{a}\n{b}\n"{t}"' for a, b, t in spans) for spans in tiers.values()]
+    items = "\n".join(
+        f'"IntervalTier"\n{row}\n{body}' for row, body in zip(rows, bodies, strict=True)
+    )
+    return f'File type = "ooTextFile"\n"TextGrid"\n0\n9\n<exists>\n{len(tiers)}\n{items}\n'
+
+
+def test_webmaus_words(tmp_path: Path) -> None:
+    words = [(0.0, 0.5, "so"), (0.5, 1.0, "what")]
+    sounds = [(0.0, 0.2, "s"), (0.2, 0.5, "@U")]
+    text = grid(**{"ORT-MAU": words, "KAN-MAU": sounds, "MAU": sounds})
+    [segment] = one(tmp_path, "a.TextGrid", text).segments or ()
+    assert segment.text == "so what"
+
+
+def test_two_speakers_of_an_aligner_take_turns(tmp_path: Path) -> None:
+    anna = [(0.0, 0.5, "so"), (0.5, 1.0, "what"), (4.0, 4.5, "right")]
+    bob = [(1.2, 1.6, "well"), (1.6, 2.0, "this"), (2.8, 3.0, "then")]
+    sounds = [(0.0, 0.2, "s")]
+    text = grid(
+        **{
+            "anna - words": anna,
+            "anna - phones": sounds,
+            "bob - words": bob,
+            "bob - phones": sounds,
+        }
+    )
+    turns = [
+        (0.0, 1.0, "so what", "anna"),
+        (1.2, 2.0, "well this", "bob"),
+        (2.8, 3.0, "then", "bob"),
+        (4.0, 4.5, "right", "anna"),
+    ]
+    for options in ({}, {"texts": {"tier": ["anna - words", "bob - words"]}}):
+        found = one(tmp_path, "a.TextGrid", text, **options).segments or ()
+        assert [(s.start, s.end, s.text, s.speaker) for s in found] == turns
+
+
+def test_alternatives_of_a_ctm_count_once(tmp_path: Path) -> None:
+    rows = ["0 1 one", "* * <ALT_BEGIN>", "1 1 two", "* * <ALT>", "1 1 too", "* * <ALT_END>"]
+    rows += ["2 1 %hesitation", "3 1 three"]
+    text = "".join(f"a 1 {row}\n" for row in rows)
+    [segment] = one(tmp_path, "a.ctm", text).segments or ()
+    assert segment.text == "one two three"
+
+
+def test_a_text_of_timit_begins_with_samples(tmp_path: Path) -> None:
+    assert one(tmp_path, "a.txt", "0 46797 She had your suit.\n").text == "She had your suit."
+    assert one(tmp_path / "b", "b.txt", "0 9 is no phone number.").text == "0 9 is no phone number."

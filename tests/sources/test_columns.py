@@ -1,0 +1,142 @@
+"""Which columns and files a source takes, what it says of them, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.helpers import corpus
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.plugins import resolve_source
+from uttermill.tasks.recording import Recording
+from uttermill.tasks.settings import Source
+from uttermill.tasks.sources.table import suggested
+
+
+def listed(kind: str, path: Path, **options: Any) -> list[Recording]:
+    module, settings = resolve_source(Source(kind=kind, path=str(path), **options))
+    return [one for one in module.recordings(settings) if isinstance(one, Recording)]
+
+
+def notes(kind: str, path: Path, **options: Any) -> list[str]:
+    module, settings = resolve_source(Source(kind=kind, path=str(path), **options))
+    return list(module.notes(settings))
+
+
+def calls(folder: Path, kind: str, *channels: str) -> Path:
+    """A list of turns of one call, each of a channel."""
+    corpus.add(folder, 3, name="call.wav")
+    rows = [
+        {"audio": "call.wav", "text": f"turn {n}", "start": n, "end": n + 0.5, "channel": channel}
+        for n, channel in enumerate(channels)
+    ]
+    path = folder / f"calls.{kind}"
+    if kind == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        table = [",".join(map(str, values)) for values in [[*rows[0]], *(r.values() for r in rows)]]
+        path.write_text("\n".join(table))
+    return path
+
+
+KINDS = [("table", "csv"), ("jsonl", "jsonl")]
+
+
+@pytest.mark.parametrize(("kind", "ending"), KINDS)
+def test_roles_for_channels_are_refused_unless_they_are_explained(
+    tmp_path: Path, kind: str, ending: str
+) -> None:
+    path = calls(tmp_path, ending, "agent", "customer", "Agent")
+    with pytest.raises(ConfigError, match=r"'Agent', 'agent', 'customer', which are no channels"):
+        listed(kind, path)
+    found = listed(kind, path, channel_names={"agent": 1, "customer": 0})
+    texts = {r.locator.channels: [s.text for s in r.segments or ()] for r in found}
+    assert texts == {(1,): ["turn 0", "turn 2"], (0,): ["turn 1"]}
+    with pytest.raises(ConfigError, match="'customer', which are no channels"):
+        listed(kind, path, channel_names={"agent": 1})
+    [mix] = listed(kind, path, columns={"channel": ""})
+    assert mix.locator.channels is None
+    assert len(mix.segments or ()) == 3
+
+
+@pytest.mark.parametrize(("kind", "ending"), KINDS)
+def test_numbered_names_of_channels(tmp_path: Path, kind: str, ending: str) -> None:
+    found = listed(kind, calls(tmp_path, ending, "ch0", "Ch1", "ch0"))
+    assert [r.locator.channels for r in found] == [(0,), (1,)]
+    path = calls(tmp_path / "from1", ending, "ch1", "ch2")
+    with pytest.raises(ConfigError, match="count channels from 1"):
+        listed(kind, path)
+
+
+@pytest.mark.parametrize(("kind", "ending"), KINDS)
+def test_a_column_of_broadcasters_is_not_one_of_channels(
+    tmp_path: Path, kind: str, ending: str
+) -> None:
+    path = calls(tmp_path, ending, *(f"station {name}" for name in "abcdefghij"))
+    [recording] = listed(kind, path)
+    assert recording.locator.channels is None
+
+
+def test_a_list_with_usual_keys(tmp_path: Path) -> None:
+    corpus.add(tmp_path, 3, name="a.wav")
+    path = tmp_path / "list.jsonl"
+    path.write_text('{"audio": "a.wav", "sentence": "words", "client_id": "anna", "mood": "sad"}\n')
+    [recording] = listed("jsonl", path)
+    assert (recording.text, recording.speaker, recording.error) == ("words", "anna", None)
+    assert notes("jsonl", path)[0] == (
+        "list (list.jsonl): audio from 'audio', text from 'sentence', speaker from 'client_id'; "
+        "not used: 'mood'"
+    )
+
+
+def sound() -> dict[str, Any]:
+    return {"bytes": b"RIFF", "path": None}
+
+
+def test_of_two_columns_with_audio_the_one_named_audio(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"prompt": [sound()], "audio": [sound()], "text": ["words"]}), path)
+    [recording] = listed("hf_parquet", path)
+    assert recording.locator.column == "audio"
+    says = "Parquet: audio from 'audio', text from 'text'; not used: 'prompt'"
+    assert notes("hf_parquet", path)[0] == says
+    pq.write_table(pa.table({"prompt": [sound()], "answer": [sound()], "text": ["words"]}), path)
+    with pytest.raises(
+        ConfigError, match=r"'prompt', 'answer'; choose one, `audio_column: prompt`"
+    ):
+        listed("hf_parquet", path)
+    assert listed("hf_parquet", path, audio_column="answer")[0].locator.column == "answer"
+
+
+def test_dictionary_columns_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    words = {"text": ["one", "two"], "speaker": ["a", None], "language": ["en", "en"]}
+    columns = {name: pa.array(values).dictionary_encode() for name, values in words.items()}
+    pq.write_table(pa.table({"audio": [sound(), sound()], **columns}), path)
+    found = [(r.text, r.speaker, r.language) for r in listed("hf_parquet", path)]
+    assert found == [("one", "a", "en"), ("two", None, "en")]
+
+
+def test_a_list_of_a_part_of_a_folder_does_not_stand_for_all_of_it(tmp_path: Path) -> None:
+    corpus.add(tmp_path / "clips", 3, name="a.wav")
+    (tmp_path / "clips/metadata.csv").write_text("file_name,text\na.wav,words\n")
+    assert suggested(str(tmp_path)) == {"kind": "table", "layout": "audiofolder"}
+    corpus.add(tmp_path / "clips", 3, seed=1, name="b.wav")
+    assert suggested(str(tmp_path)) == {"kind": "table", "layout": "audiofolder"}, "not_listed"
+    corpus.add(tmp_path / "podcasts", 3, seed=2, name="c.wav")
+    assert suggested(str(tmp_path)) is None
+    assert len(listed("folder", tmp_path)) == 3
+    [says] = [one for one in notes("folder", tmp_path) if "metadata.csv" in one]
+    assert "clips/metadata.csv names recordings and is not read" in says
+
+
+def test_an_archive_is_audio_that_no_row_names(tmp_path: Path) -> None:
+    corpus.add(tmp_path / "clips", 3, name="a.wav")
+    (tmp_path / "clips/metadata.csv").write_text("file_name,text\na.wav,words\n")
+    (tmp_path / "more.zip").write_bytes(b"PK")
+    assert suggested(str(tmp_path)) is None

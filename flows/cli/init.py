@@ -89,8 +89,10 @@ def _quoted(path: str) -> str:
 def _verdicts(languages: list[str]) -> str:
     """The default rules on text, one a line; `language` allows these languages."""
     allowed = f", allowed: [{', '.join(languages)}]" if languages else ""
+    limit = "  # max_wer: 0.3 drops clips whose own text is not what was heard"
     lines = (
         f"    - {{use: {plugin.use}{allowed if plugin.use == 'language' else ''}}}"
+        f"{limit if plugin.use == 'error_rate' else ''}"
         for plugin in TranscribeSettings().verdicts
     )
     return "\n".join(lines)

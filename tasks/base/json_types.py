@@ -203,7 +203,7 @@ class DatasetJson(Summary, Composition):
     models: NotRequired[list[ModelLicence]]
     settings: JsonObject
     recipes: JsonObject
-    leaks: NotRequired[dict[str, dict[str, int]]]  # of splits into train
+    leaks: NotRequired[dict[str, dict[str, int | None]]]  # of splits into train; None: unknown
     pii: NotRequired[dict[str, int]]  # clips and places by kind
     labels: NotRequired[list[LabelHours]]  # the values with the most hours of each label
     dialogues: NotRequired[Dialogues]

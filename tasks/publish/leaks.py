@@ -31,7 +31,7 @@ NAMES = {"text": "text", "speaker": "speaker", "recording": "recording", "pcm": 
 
 AT_ONCE = 1 << 17  # clips whose texts are read together
 
-Leaks = dict[str, dict[str, int]]
+Leaks = dict[str, dict[str, int | None]]
 
 
 def columns(stored: Collection[str]) -> list[str]:
@@ -65,7 +65,8 @@ def of_utterances(
     linked: Speakers | None = None,
 ) -> Leaks:
     """By split except train, and by kind (NAMES), the number of clips whose text, speaker,
-    recording or samples are in train too.
+    recording or samples are in train too. None for speakers if those of the split or of train are
+    all unknown: the same people may be in both.
 
     `parts`: a version's utterances (`columns`), not read if there is only one split; `memory`:
     limit of the database, which spills to `scratch`; `linked`: the speakers across recordings.
@@ -82,15 +83,20 @@ def of_utterances(
         _group_texts(clips, memory, scratch)
         rows = clips.database.execute(_shared_with_train())
         counts = {name: values for name, *values in rows.fetchall()}
-    return {
-        name: dict(zip(NAMES.values(), counts.get(name, [0] * len(NAMES)), strict=True))
-        for name in names
-        if name != REST
-    }
+    known = {name for name, (*_, speakers) in counts.items() if speakers}
+    shared: Leaks = {}
+    for name in names:
+        if name != REST:
+            values = counts.get(name, [0] * (len(NAMES) + 1))[:-1]
+            shared[name] = dict(zip(NAMES.values(), values, strict=True))
+            if name in counts and not {name, REST} <= known:
+                shared[name]["speaker"] = None
+    return shared
 
 
 def _shared_with_train() -> str:
-    """SQL: for each split, the number of clips that share a name of each kind (NAMES) with train.
+    """SQL: for each split, the number of clips that share a name of each kind (NAMES) with train,
+    and the number with a known speaker.
     The speakers of a clip are its own (`clip_names`) and those of its turns (`turn_speakers`)."""
     from_train = f"FROM clip_names WHERE split = {queries.literal(REST)}"
     in_train = {kind: f"SELECT {kind} {from_train} AND {kind} IS NOT NULL" for kind in NAMES}
@@ -101,7 +107,8 @@ def _shared_with_train() -> str:
     turns_leak = f"SELECT row FROM turn_speakers WHERE name IN ({in_train['speaker']})"
     leaks["speaker"] += f" OR row IN ({turns_leak})"
     counts = ", ".join(f"count(*) FILTER ({leaks[kind]})" for kind in NAMES)
-    return f"SELECT split, {counts} FROM clip_names GROUP BY split"
+    known = "speaker IS NOT NULL OR row IN (SELECT row FROM turn_speakers)"
+    return f"SELECT split, {counts}, count(*) FILTER ({known}) FROM clip_names GROUP BY split"
 
 
 def _group_texts(clips: Names, memory: str, scratch: Path | None) -> None:

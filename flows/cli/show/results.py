@@ -119,8 +119,12 @@ def _leaks(now: JsonObject, then: JsonObject) -> Iterator[Line]:
     """Clips of dev, test … that share something with train, under both settings."""
     names = ("text", "speaker", "recording", "audio")
     nothing = dict.fromkeys(names, "-")
+
+    def known(count: int | str | None) -> int | str:
+        return "unknown" if count is None else count
+
     rows = [
-        (f"{split}, {when}", *(side.get(split, nothing)[name] for name in names))
+        (f"{split}, {when}", *(known(side.get(split, nothing)[name]) for name in names))
         for split in sorted({*now, *then})
         for when, side in (("now", now), ("then", then))
     ]

@@ -97,7 +97,10 @@ def _contents(facts: DatasetJson) -> Iterator[str]:
         yield "Overlap with train (clips of each other split that share its texts, speakers, "
         "recordings or samples):"
         names = ("text", "speaker", "recording", "audio")
-        lines = [(split, *(f"{counts[n]:,}" for n in names)) for split, counts in leaks.items()]
+        lines = [
+            (split, *("unknown" if (n := counts[name]) is None else f"{n:,}" for name in names))
+            for split, counts in leaks.items()
+        ]
         yield table(("split", *names), lines)
     if counts := facts.get("pii"):
         yield (

@@ -195,6 +195,13 @@ def _reading(commands: Commands) -> None:
 
 
 def _publishing(commands: Commands) -> None:
+    compare = _Command(
+        commands, "compare", "compare two versions: clips, hours, WER, CER, reasons, leaks"
+    )
+    compare.word("old", "OUT", "OUT, with two numbers of versions; or a version or OUT")
+    compare.word("others", "N", "the two numbers; or the other version or OUT", nargs="+")
+    compare.flag("--csv", "one row a number, as CSV on stdout")
+    compare.word("--svg", "FILE", "also draw the hours packaged and lost, as SVG")
     verify = _Command(
         commands, "verify", "reopen everything published: hashes, decoding, keys and counts"
     )

@@ -43,6 +43,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], Exit]] = {
     "explore": result_commands.explore,
     "review": result_commands.review,
     "what-if": result_commands.what_if,
+    "compare": result_commands.compare,
     "verify": result_commands.verify,
     "prune": result_commands.prune,
     "list": result_commands.list_clips,

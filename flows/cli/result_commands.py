@@ -130,6 +130,40 @@ def what_if(args: argparse.Namespace) -> Exit:
     return print_answer(args, result, results.what_if)
 
 
+def compare(args: argparse.Namespace) -> Exit:
+    import csv
+
+    from ...tasks import storage
+    from ...tasks.insight import comparing
+    from ...tasks.published import load
+    from .show import results
+
+    if args.csv and args.json:
+        raise ConfigError("give --csv or --json, not both")
+    old, new = map(load, _compared(args.old, args.others))
+    result = comparing.compare(old, new)
+    if args.svg:
+        storage.write_atomic(Path(args.svg), comparing.picture(result).encode())
+    if args.csv:
+        lines = csv.writer(sys.stdout, lineterminator="\n")
+        lines.writerows([("section", "name", "old", "new"), *comparing.rows(result)])
+        return Exit.DONE
+    return print_answer(args, result, results.compare)
+
+
+def _compared(first: str, others: list[str]) -> tuple[Path, Path]:
+    """The two versions that `compare` names."""
+    from ...tasks.storage import versions
+
+    if len(others) == 2 and all(other.isdecimal() for other in others):
+        out = _place(first)
+        old, new = (_dataset(str(versions.numbered(out, int(number)))) for number in others)
+        return old, new
+    if len(others) != 1:
+        raise ConfigError("give an OUT and two numbers of versions, or two versions or OUTs")
+    return _dataset(first), _dataset(others[0])
+
+
 def verify(args: argparse.Namespace) -> Exit:
     from ...tasks.publish.upkeep import checkpoints
     from ...tasks.publish.upkeep import verify as verifying

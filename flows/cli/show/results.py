@@ -115,6 +115,47 @@ def what_if(result: JsonObject) -> Iterator[Line]:
         yield runs.unlisted(result["plan"])
 
 
+def compare(result: JsonObject) -> Iterator[Line]:
+    old, new = result["versions"]
+    yield f"old: {old}"
+    yield f"new: {new}"
+    totals = [
+        (name, *(_number(name, value) for value in pair), _difference(name, pair))
+        for name, pair in result["totals"].items()
+    ]
+    heads = (">old", ">new", ">difference")
+    yield table("", ("", *heads), totals)
+    yield ", ".join(f"{count:,} {name}" for name, count in result["clips"].items())
+    reasons = [
+        (name, *(f"{n:,}" for n in entry["items"]), *map(clock, entry["seconds"]))
+        for name, entry in result["reasons"].items()
+    ]
+    if reasons:
+        columns = (">items, old", ">new", ">audio, old", ">new")
+        yield table("By reason", ("", *columns), reasons)
+    if leaks := result["leaks"]:
+        rows = [(name, *(_number(name, n) for n in pair), _difference(name, pair))
+                for name, pair in leaks.items()]  # fmt: skip
+        yield table("Clips that share with train", ("", *heads), rows)
+
+
+def _number(name: str, value: float | None) -> str:
+    if value is None:
+        return "unknown"
+    if name in ("WER", "CER"):
+        return f"{100 * value:.2f} %"
+    return f"{value:.3f}" if isinstance(value, float) else f"{value:,}"
+
+
+def _difference(name: str, pair: list[float | None]) -> str:
+    old, new = pair
+    if old is None or new is None:
+        return ""
+    if name in ("WER", "CER"):
+        return f"{100 * (new - old):+.2f} points"
+    return f"{new - old:+.3f}" if isinstance(new, float) else f"{new - old:+,}"
+
+
 def _leaks(now: JsonObject, then: JsonObject) -> Iterator[Line]:
     """Clips of dev, test … that share something with train, under both settings."""
     names = ("text", "speaker", "recording", "audio")

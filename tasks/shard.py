@@ -47,7 +47,7 @@ PROBE_SECONDS, PROBE_EACH = 20.0, 2.0  # s of a call, and each recording
 SLOWEST = 10e6  # bytes a second that a worker reads and hashes at least
 
 
-def probe(job: Job, listing: Path, low: int, high: int, size: int, isolate: bool = False) -> Path:
+def probe(job: Job, listing: Path, low: int, high: int, size: float, isolate: bool = False) -> Path:
     """On a worker: read header and digest of rows `low` to `high`, which have `size` bytes; returns
     the path of the result. With `isolate` each runs in a disposable process: one that kills it is
     quarantined."""
@@ -67,10 +67,10 @@ def probe(job: Job, listing: Path, low: int, high: int, size: int, isolate: bool
     return target
 
 
-def sizes(listing: Path, step: int) -> list[tuple[int, int]]:
+def sizes(listing: Path, step: int) -> list[tuple[int, float]]:
     """The first row of each batch of `step` rows of a listing, and the bytes of its recordings."""
     sizes = tables.read(listing, ["size"])["size"].fill_null(0).to_numpy()
-    return [(low, int(sizes[low : low + step].sum())) for low in range(0, len(sizes), step)]
+    return [(low, float(sizes[low : low + step].sum())) for low in range(0, len(sizes), step)]
 
 
 def probe_deadline(limits: Limits, isolated: bool, args: tuple[Any, ...]) -> float:

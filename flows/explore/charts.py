@@ -337,7 +337,7 @@ def texts_of_items(corpus: Corpus, items: Items, chosen: Choice) -> JsonObject:
     rank = np.full(len(counts), -1)
     rank[largest] = np.arange(len(largest))
     shown = rank[group] >= 0
-    column = items.said
+    column = items.compared_text
     asked = pa.table({"item": members[shown], "rank": rank[group[shown]]})
     with corpus.cursor() as cursor:
         variants = queries.joined(

@@ -125,7 +125,7 @@ class Items:
     columns: Mapping[str, Column]
 
     @property
-    def said(self) -> str:
+    def compared_text(self) -> str:
         """The column by which texts are compared."""
         return "normalised" if "normalised" in self.columns else "text"
 
@@ -237,9 +237,9 @@ class Corpus:
 
     def _texts(self, items: Items) -> Iterator[pa.Array]:
         """The texts by which items are compared, in their order."""
-        said = identifier(items.said)
+        text = identifier(items.compared_text)
         with self.cursor() as cursor:
-            relation = cursor.sql(f"SELECT {said} FROM {items.name} ORDER BY item")
+            relation = cursor.sql(f"SELECT {text} FROM {items.name} ORDER BY item")
             for batch in relation.to_arrow_reader(BATCH):
                 self.going_on()
                 yield batch.column(0)

@@ -56,8 +56,8 @@ def compare(old: Dataset, new: Dataset) -> JsonObject:
     seconds = [facts["seconds"] for facts in described]
     totals = {
         "clips": Pair(*(facts["utterances"]["packaged"] for facts in described)),
-        "hours": Pair(*(each["packaged"] / HOUR for each in seconds)),
-        "hours in": Pair(*(each["in"] / HOUR for each in seconds)),
+        "hours": Pair(*(parts["packaged"] / HOUR for parts in seconds)),
+        "hours in": Pair(*(parts["in"] / HOUR for parts in seconds)),
         "recordings in": Pair(*(facts["recordings"]["in"] for facts in described)),
         "recordings failed": Pair(*(facts["recordings"]["failed"] for facts in described)),
         "speakers": Pair(*(facts["speakers"]["count"] or None for facts in described)),

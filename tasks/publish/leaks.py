@@ -83,13 +83,13 @@ def of_utterances(
         _group_texts(clips, memory, scratch)
         rows = clips.database.execute(_shared_with_train())
         counts = {name: values for name, *values in rows.fetchall()}
-    known = {name for name, (*_, speakers) in counts.items() if speakers}
+    with_speakers = {name for name, (*_, speakers) in counts.items() if speakers}
     shared: Leaks = {}
     for name in names:
         if name != REST:
             values = counts.get(name, [0] * (len(NAMES) + 1))[:-1]
             shared[name] = dict(zip(NAMES.values(), values, strict=True))
-            if name in counts and not {name, REST} <= known:
+            if name in counts and not {name, REST} <= with_speakers:
                 shared[name]["speaker"] = None
     return shared
 
@@ -107,8 +107,8 @@ def _shared_with_train() -> str:
     turns_leak = f"SELECT row FROM turn_speakers WHERE name IN ({in_train['speaker']})"
     leaks["speaker"] += f" OR row IN ({turns_leak})"
     counts = ", ".join(f"count(*) FILTER ({leaks[kind]})" for kind in NAMES)
-    known = "speaker IS NOT NULL OR row IN (SELECT row FROM turn_speakers)"
-    return f"SELECT split, {counts}, count(*) FILTER ({known}) FROM clip_names GROUP BY split"
+    has_speaker = "speaker IS NOT NULL OR row IN (SELECT row FROM turn_speakers)"
+    return f"SELECT split, {counts}, count(*) FILTER ({has_speaker}) FROM clip_names GROUP BY split"
 
 
 def _group_texts(clips: Names, memory: str, scratch: Path | None) -> None:

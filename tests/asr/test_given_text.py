@@ -46,6 +46,7 @@ def aligned(
     return transcript
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("language", ["en", "de"])
 def test_words_are_where_they_are_said(
     backend: faster_whisper.Backend, said: dict[str, Spoken], language: str
@@ -91,6 +92,7 @@ def test_another_text_fits_worse(backend: faster_whisper.Backend, said: dict[str
     assert wrong < 0.15
 
 
+@pytest.mark.full
 def test_silence_belongs_to_no_word(
     backend: faster_whisper.Backend, said: dict[str, Spoken]
 ) -> None:

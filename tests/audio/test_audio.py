@@ -638,6 +638,7 @@ def test_a_script_cannot_make_ffmpeg_open_files(
     assert asked[1] == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["url ", "urn ", "alis", "rsrc"])
 def test_an_mp4_reads_no_other_file(
     tmp_path: Path, kind: str, asked: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch

@@ -81,6 +81,7 @@ def test_run_counts_everything(prepared: Prepared) -> None:
     assert stages["filter"]["shards_run"] > 1, "several shards went through two workers"
 
 
+@pytest.mark.full
 def test_a_second_run_has_nothing_to_do(
     prepared: Prepared,
     flags: list[str],

@@ -81,6 +81,7 @@ def test_settings_of_an_earlier_run_write_every_clip_again(
     assert told == corpus.run(asked(home))[1]
 
 
+@pytest.mark.full
 def test_recordings_that_left_before_a_refused_run(home: Path) -> None:
     for path in sorted((home / "in").glob("*.wav"))[:2]:
         path.unlink()
@@ -95,6 +96,7 @@ def test_recordings_that_left_before_a_refused_run(home: Path) -> None:
 SEVERAL = [{"use": "fake"}, {"use": "fake", "seed": 3}]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("changes", "causes"),
     [
@@ -167,6 +169,7 @@ def test_a_loosened_limit_costs_what_it_lets_in(tmp_path: Path) -> None:
     assert plan.again == 0, "nothing of it was computed before"
 
 
+@pytest.mark.full
 def test_new_changed_and_removed_recordings(home: Path) -> None:
     for number in (11, 12):
         corpus.add(home / "in", number)
@@ -180,6 +183,7 @@ def test_new_changed_and_removed_recordings(home: Path) -> None:
     assert done == told
 
 
+@pytest.mark.full
 def test_a_format_that_goes_writes_no_clip_again(home: Path) -> None:
     both = asked(home, package={"formats": ["nemo", "wenet"]})
     corpus.run(both)
@@ -192,6 +196,7 @@ def test_a_format_that_goes_writes_no_clip_again(home: Path) -> None:
     assert again["package"] == corpus.run(both)[1]["package"] == (10, 0), "control: one that comes"
 
 
+@pytest.mark.full
 def test_a_moved_recording_is_no_new_one(home: Path) -> None:
     """It is read again, and neither cut nor heard again; its clips have new names."""
     (home / "in/later").mkdir()
@@ -205,6 +210,7 @@ def test_a_moved_recording_is_no_new_one(home: Path) -> None:
     assert planned(asked(home), asked(home))[0] == dict.fromkeys(STAGES, (0, 11))
 
 
+@pytest.mark.full
 def test_a_moved_folder_is_read_again_only(home: Path) -> None:
     (home / "in").rename(home / "elsewhere")
     source = {"kind": "folder", "path": str(home / "elsewhere"), "name": "c"}
@@ -264,6 +270,7 @@ def test_a_killed_run_is_finished_without_a_cause(home: Path) -> None:
     assert plan.stages["transcribe"].because == {}
 
 
+@pytest.mark.full
 def test_a_plan_writes_nothing(home: Path) -> None:
     corpus.add(home / "in", 11)
     before = {p: p.stat().st_mtime_ns for p in (home / "out").rglob("*")}
@@ -279,6 +286,7 @@ def test_control_a_plan_with_a_wrong_recipe_is_seen(
     assert told["resample"] == (10, 0)
 
 
+@pytest.mark.full
 def test_a_removal_that_the_run_will_refuse_is_foreseen(home: Path) -> None:
     for path in sorted((home / "in").glob("*.wav"))[:2]:
         path.unlink()
@@ -296,6 +304,7 @@ def test_a_removal_that_the_run_will_refuse_is_foreseen(home: Path) -> None:
     assert "1 of the 8 recordings of v0002" in str(planned(asked(home), asked(home))[1].refusal)
 
 
+@pytest.mark.full
 def test_moved_recordings_are_not_taken_for_removed_ones(home: Path) -> None:
     (home / "in").rename(home / "there")
     (home / "in").mkdir()
@@ -317,6 +326,7 @@ def test_a_removed_copy_is_not_gone(home: Path) -> None:
     assert result.new
 
 
+@pytest.mark.full
 def test_settings_of_a_diarizer_are_causes(home: Path) -> None:
     given = asked(home, speakers=Plugin(use="given"))
     told, plan = planned(given, asked(home))

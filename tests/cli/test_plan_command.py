@@ -117,6 +117,7 @@ def test_status_agrees(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status["transcribe"] == {"items_done": 10, "items_to_compute": 1}
 
 
+@pytest.mark.full
 def test_an_out_without_its_sources_still_answers(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -285,6 +286,7 @@ def test_settings_that_came_and_went_are_told_so() -> None:
     assert f"{because}1 recording has left its source." in [*shown.before_run(result)]
 
 
+@pytest.mark.full
 def test_the_ledger_says_what_became_of_a_recording_under_another_name(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -330,6 +332,7 @@ def test_what_its_source_calls_unusable_is_named_before_the_run(
     assert f"2 new recordings cannot be used: the first is {first}." in [*shown.plan(found)]
 
 
+@pytest.mark.full
 def test_a_refusal_is_told_before_the_run(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

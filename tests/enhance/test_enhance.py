@@ -251,6 +251,7 @@ def test_samples_that_are_no_numbers(value: float, tmp_path: Path) -> None:
     assert caught.value.code == "non_finite"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("count", [1, 2, 161, 480])
 def test_clips_shorter_than_a_window(
     count: int, tmp_path: Path, request: pytest.FixtureRequest
@@ -270,6 +271,7 @@ def test_the_limit_leaves_some_of_the_original(tmp_path: Path) -> None:
     assert not of_clip(samples, 16_000, job_of(tmp_path, gain=0.0))[0].any()
 
 
+@pytest.mark.full
 def test_a_long_clip_lies_in_a_file_and_gives_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,6 +283,7 @@ def test_a_long_clip_lies_in_a_file_and_gives_the_same(
     assert long[1] == short[1]
 
 
+@pytest.mark.full
 def test_scores_before_and_after(tmp_path: Path) -> None:
     samples = noise(11, 20_000)
     _, scores = of_clip(samples, 16_000, job_of(tmp_path, gain=0.1))

@@ -145,6 +145,7 @@ def test_what_changes_cost(base: Path, out: Path) -> None:
     assert cost(gain=0.25, hear="enhanced") == {**nothing, "transcribe": 4}
 
 
+@pytest.mark.full
 def test_the_better_clip_is_taken(base: Path, out: Path) -> None:
     always, _ = corpus.run(enhancing_job(base, out))
     better, _ = corpus.run(enhancing_job(base, out, keep_if_better=True))

@@ -389,6 +389,7 @@ def test_boundaries_beyond_the_recording_are_refused(
     assert client.post("/api/reviews", json={"decisions": [within]}).status_code == 200
 
 
+@pytest.mark.full
 def test_two_browsers_at_once_lose_nothing(out: Path, tmp_path: Path) -> None:
     """Two servers on one OUT, four tabs on each."""
     clients = [client_of(out, tmp_path / f"home{n}") for n in range(2)]

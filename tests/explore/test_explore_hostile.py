@@ -131,6 +131,7 @@ def test_names_of_columns_are_no_sql(out: Path, tmp_path: Path) -> None:
     assert sorted({*tmp_path.iterdir()} - {tmp_path / "home"}) == before, "nothing was written"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("where", ["ledger", "shard", "resample", "transcribe", "facts"])
 def test_names_in_other_tables_are_no_sql(out: Path, tmp_path: Path, where: str) -> None:
     if where == "ledger":

@@ -185,6 +185,7 @@ def test_corpus_wide_verdicts_spare_what_a_person_keeps(tmp: Path) -> None:
     assert ledger(job)[lost]["outcome"] == "packaged"
 
 
+@pytest.mark.full
 def test_what_if_and_the_shards_agree(tmp: Path) -> None:
     job = strict(tmp)
     corpus.run(job)

@@ -48,6 +48,7 @@ def test_a_window_has_everything(version: Path) -> None:
     assert verify(version) == []
 
 
+@pytest.mark.full
 def test_lhotse_reads_turns_as_supervisions(version: Path) -> None:
     from lhotse import CutSet
 

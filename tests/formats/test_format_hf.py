@@ -64,6 +64,7 @@ def test_files_are_read_by_datasets(home: Path, datasets: ModuleType, tmp_path: 
     assert_are(plain["dev"], DEV[0])
 
 
+@pytest.mark.full
 def test_splits_have_our_names_and_stream(home: Path, datasets: ModuleType) -> None:
     found = datasets.load_dataset(str(home), streaming=True)
     assert set(found) == {"train", "dev"}

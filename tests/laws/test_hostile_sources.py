@@ -79,6 +79,7 @@ def test_nothing_outside_out_is_touched(done: tuple[Path, dict[str, Any], bool])
     assert report["changed"], "the watch saw nothing at all"
 
 
+@pytest.mark.full
 def test_nothing_is_run_unpickled_or_connected_to(done: tuple[Path, dict[str, Any], bool]) -> None:
     assert done[1]["forbidden"] == []
 

@@ -35,6 +35,7 @@ def source(tmp_path: Path) -> Path:
     return corpus.make(tmp_path / "in", 6)
 
 
+@pytest.mark.full
 def test_a_file_that_changed_under_the_same_size_and_times(source: Path, tmp_path: Path) -> None:
     job = corpus.job(tmp_path)
     first, _ = corpus.run(job)

@@ -130,6 +130,7 @@ def test_what_nothing_reaches_goes_and_a_rerun_computes_nothing(base: Path, out:
     assert not any(e["items"] for e in queries.prune(out, 2)["kinds"].values())
 
 
+@pytest.mark.full
 def test_tars_that_versions_share_are_no_gain(base: Path, out: Path) -> None:
     """Tars and table of v0002 live on in v0004: only those of v0001 come free."""
     tars = [(out / f"datasets/v000{n}/wenet/train/shards_000000000.tar") for n in (1, 2, 3, 4)]

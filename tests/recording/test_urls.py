@@ -138,6 +138,7 @@ def test_every_kind_lists_a_bucket_as_it_lists_a_folder(
             assert container.digest(other.locator) == container.digest(one.locator)
 
 
+@pytest.mark.full
 def test_a_whole_run_from_tars_in_a_bucket(s3: S3, url: str, tmp_path: Path) -> None:
     tar(tmp_path / "in")
     (tmp_path / "in/b.tar").unlink()

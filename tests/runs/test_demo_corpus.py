@@ -47,6 +47,7 @@ def test_contents(corpus: Path) -> None:
     assert len(list((corpus / "odds").iterdir())) == 11
 
 
+@pytest.mark.full
 def test_odds_are_what_they_are_called(corpus: Path) -> None:
     import numpy as np
     import soundfile

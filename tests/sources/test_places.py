@@ -47,6 +47,7 @@ def test_neighbours_with_alike_names_are_apart(tmp_path: Path) -> None:
     assert asked(tmp_path / "out/corpus", tmp_path / "out"), "as the demo has it"
 
 
+@pytest.mark.full
 def test_results_of_any_run_are_never_recordings(tmp_path: Path) -> None:
     """Four clips stayed four, and did not become eight, sixteen and thirty-two."""
     corpus.make(tmp_path / "all/in", 4)

@@ -84,6 +84,7 @@ WORDS = st.sampled_from(
 LINES = st.lists(WORDS | st.binary(max_size=8), max_size=40).map(b" ".join)
 
 
+@pytest.mark.full
 @FUZZ
 @given(LINES, LINES, LINES, LINES)
 def test_kaldi(scp: bytes, text: bytes, segments: bytes, speakers: bytes) -> None:

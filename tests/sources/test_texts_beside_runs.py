@@ -248,6 +248,7 @@ def account(s3: S3) -> Iterator[None]:
     download_cache.close_all()
 
 
+@pytest.mark.full
 def test_a_bucket_gives_the_texts_that_a_folder_gives(
     s3: S3, account: None, tmp_path: Path
 ) -> None:

@@ -71,6 +71,7 @@ def failures(job: Job, name: str) -> list[str | None]:
     return [row["error_code"] for row in rows if row["error_code"]]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("where", "how"), tiers.covering(["filter", "transcribe"], CODES))
 def test_the_culprit_is_quarantined(
     source: Path, tmp_path: Path, where: str, how: str, caplog: pytest.LogCaptureFixture

@@ -44,6 +44,7 @@ def refused(out: Path, *sets: str) -> str | None:
     return None
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("way", tiers.few(WAYS, *tampered.IN_FILES, *SOME_LINKS))
 def test_nothing_outside_is_touched(
     out: Path, way: str, capsys: pytest.CaptureFixture[str]
@@ -111,6 +112,7 @@ def test_no_link_on_the_way(tmp_path: Path) -> None:
             containment.inside(tmp_path, name)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("moved", ["", *containment.OUT_FOLDERS])
 def test_a_larger_disk(out: Path, moved: str) -> None:
     """OUT itself, or one of its folders, may be a link of the user's own."""

@@ -44,6 +44,7 @@ KINDS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
 def test_damage_is_told_and_repaired_by_a_run(
     out: Path, kind: str, caplog: pytest.LogCaptureFixture
@@ -173,6 +174,7 @@ def test_a_read_only_out_with_damage(out: Path) -> None:
     assert tampered.tree(out) == before
 
 
+@pytest.mark.full
 def test_the_report_writes_the_report_alone(out: Path) -> None:
     path = next((out / "manifests/transcribe" / SHARD).iterdir())
     corpus.flip(path, path.stat().st_size // 2)

@@ -30,6 +30,7 @@ def names(memory: str, scratch: Path) -> list[int]:
         return [*rows[:9].tolist(), *Nodes(table, ["id"], rows).of_row[0, :9].tolist()]
 
 
+@pytest.mark.full
 def test_more_names_than_memory_lie_in_the_folder_and_nothing_stays_there(tmp_path: Path) -> None:
     whole = names("1GB", tmp_path)
     assert names("30MB", tmp_path) == whole
@@ -43,6 +44,7 @@ def test_too_little_memory_is_told_with_the_setting(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.full
 def test_a_disk_that_is_really_full_is_told_until_it_has_room(tmp_path: Path) -> None:
     done = own_mounts.told("tests.helpers.full_tables", str(tmp_path))
     for sentence in done["told"]:

@@ -109,6 +109,7 @@ def test_without_the_extra_the_sentence_names_it(monkeypatch: pytest.MonkeyPatch
         storage.place("s3://bucket/out")
 
 
+@pytest.mark.full
 def test_local_work_imports_nothing_remote() -> None:
     code = (
         "import sys, uttermill.tasks.pipeline, uttermill.flows.cli.command_line; "
@@ -214,6 +215,7 @@ def test_a_copy_is_of_what_is_there_now_and_leaves_no_file(
 # A whole line
 
 
+@pytest.mark.full
 def test_a_version_is_byte_for_byte_that_of_a_folder(s3: S3, url: str, job: Job) -> None:
     """All formats; then nothing to do; then one recording more."""
     chosen = {"formats": FORMATS, "splits": {"dev": 0.3}}
@@ -452,6 +454,7 @@ def test_a_store_that_hangs_does_not_hold_up_the_end(
     assert written[-1]["ended"], "it answers again"
 
 
+@pytest.mark.full
 def test_a_put_whose_answer_is_lost_is_found_again(
     s3: S3, url: str, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -587,6 +590,7 @@ def test_no_process_and_no_thread_is_left(url: str) -> None:
     assert len(weeds) == 1  # the server of the tests alone
 
 
+@pytest.mark.full
 def test_settings_name_no_account(s3: S3, url: str, job: Job) -> None:
     there = remote(job, url)
     corpus.run(there)

@@ -218,6 +218,7 @@ def test_names_in_settings() -> None:
     assert not names & {"not.one", "nor.this", "peak", "aligned"}
 
 
+@pytest.mark.full
 def test_a_call_carries_what_is_trusted_to_a_worker_elsewhere(
     imported: Callable[[], list[str]], tmp_path: Path
 ) -> None:

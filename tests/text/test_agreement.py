@@ -165,6 +165,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.full
 def test_each_text_is_heard_once_and_the_verdict_is_free(home: Path) -> None:
     corpus.run(job(home, 0))
     assert erring_asr.HEARD == {"a": 6}
@@ -205,6 +206,7 @@ def test_a_further_one_hears_only_what_is_doubtful(home: Path) -> None:
     assert all(row["agreement"] is not None for row in rows(home))
 
 
+@pytest.mark.full
 def test_a_further_one_hears_what_a_filter_suspects(home: Path) -> None:
     """In music or applause, recognisers invent words that they are sure of."""
     free = [{"use": "agreement", "min": 0.0}]

@@ -136,6 +136,7 @@ def test_allowed_is_taken_again_for_free(home: Path, model: ChatServer) -> None:
     assert len(model.asked) == 4
 
 
+@pytest.mark.full
 def test_what_asks_again(home: Path, model: ChatServer) -> None:
     corpus.run(job(home, model))
     for change, asks in (
@@ -210,6 +211,7 @@ def test_a_dead_server_ends_the_run_which_goes_on_later(home: Path, model: ChatS
     assert topics(home) == ["news", "sport", "other", "news"]
 
 
+@pytest.mark.full
 def test_two_models_agree_or_do_not(home: Path, model: ChatServer) -> None:
     both = {"topic": TOPIC, "length": LENGTH}
 
@@ -233,6 +235,7 @@ def test_two_models_agree_or_do_not(home: Path, model: ChatServer) -> None:
         assert len(other.asked) == 8, "the new question"
 
 
+@pytest.mark.full
 def test_a_model_hears_each_clip_once(home: Path, model: ChatServer) -> None:
     same = {f"r0{n}": "one text for all 0" for n in range(4)}
     corpus.listed(home / "in", 4, home / "list.jsonl", **same)

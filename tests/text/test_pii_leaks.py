@@ -144,6 +144,7 @@ def test_no_file_of_a_version_or_a_run_holds_a_hidden_text(made: tuple[Job, Path
     assert "call <PHONE> now" in first
 
 
+@pytest.mark.full
 def test_no_command_prints_it(made: tuple[Job, Path], capsys: pytest.CaptureFixture[str]) -> None:
     job, _ = made
     out, version = str(job.out), str(version_of(job))
@@ -250,6 +251,7 @@ def test_the_explorer_hides_it_where_no_run_is_kept(made: tuple[Job, Path], tmp_
     assert silent(sound.content)
 
 
+@pytest.mark.full
 def test_an_open_explorer_hides_what_the_next_run_hides(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ def test_near_equal_texts_count_as_one(near: bool) -> None:
     assert (dropped(rows, max_times=2, near=near).keys() == {"v"}) is near
 
 
+@pytest.mark.full
 def test_a_run_drops_them_and_a_night_keeps_what_is_published(tmp_path: Path) -> None:
     folder = corpus.make(tmp_path / "in")
     texts = {f"r{n:02d}": f"{ADVERT}, {n % 2}!" for n in range(1, 9, 2)}

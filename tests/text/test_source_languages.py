@@ -131,7 +131,7 @@ def test_a_run_drops_short_clips_in_a_language_that_no_other_is_in(tmp_path: Pat
     again, _ = corpus.run(whole)
     assert not again.new
     says = source_languages.of_sources(whole)["c"]
-    assert says.endswith("if all of it is en, state it (language: en)")
+    assert says.endswith("if all of it is en, set language: en")
     assert [note["says"][-1] for note in source_languages.notes(whole)] == [says]
     # Stated in the settings, it is no question.
     stated = [{**whole.sources[0].model_dump(), "language": "en"}]

@@ -21,7 +21,7 @@ from ...tasks.base.errors import (
 )
 from ...tasks.base.json_types import JsonObject
 from ...tasks.base.logs import log, sent_to
-from ...tasks.base.process_memory import importing, without_pandas, without_search_at_exit
+from ...tasks.base.process_memory import importing, without_pandas
 from ...tasks.storage import owners
 from .. import surroundings
 from ..machine import NO_THREAD, RAISE
@@ -94,7 +94,6 @@ def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
     try:
         with process_setup.interrupts_heard(heard):
             if is_own_process:
-                without_search_at_exit()
                 with importing():
                     without_pandas()
             current_folder.check(prefect=args.command in RECORDED)

@@ -185,7 +185,6 @@ def main() -> None:
     from ...tasks.base import process_memory
     from ...tasks.stages import spawn_check
 
-    process_memory.without_search_at_exit()
     spawn_check.die_with_parent(int(sys.argv[1]))
     with process_memory.importing():
         process_memory.without_pandas()

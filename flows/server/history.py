@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -76,9 +76,10 @@ def close_dead_runs(out: Path, me: UUID | None = None) -> tuple[int, int]:
     if not owners:
         return 0, 0
     with get_client(sync_client=True) as client:
-        roots = _flow_runs(client, {"id": {"any_": [*owners]}})
+        rows = _all(client, "/flow_runs/filter", flow_runs={"id": {"any_": [*owners]}})
+        roots = [FlowRun.model_validate(row) for row in rows]
         dead = [run for run in roots if run.id == me or _is_dead(run, owners[str(run.id)])]
-        tasks = _open_task_runs(client, _ids(dead)) if dead else []
+        tasks = _open_task_runs(client, [str(run.id) for run in dead]) if dead else []
         why = "The process of this run died; the next run of the same folder closed its record."
         for task in tasks:
             client.set_task_run_state(UUID(task["id"]), Crashed(message=why), force=True)
@@ -156,16 +157,6 @@ def _count(client: SyncPrefectClient, flow_run_id: UUID) -> tuple[int, int]:
         int(_post(client, "/task_runs/count", flow_runs=runs)),
         int(_post(client, "/task_runs/count", flow_runs=runs, task_runs=still_open)),
     )
-
-
-def _ids(runs: Iterable[FlowRun]) -> list[str]:
-    return [str(run.id) for run in runs]
-
-
-def _flow_runs(client: SyncPrefectClient, which: JsonObject) -> list[FlowRun]:
-    """All flow runs that match a filter."""
-    rows = _all(client, "/flow_runs/filter", flow_runs=which)
-    return [FlowRun.model_validate(row) for row in rows]
 
 
 def _open_task_runs(client: SyncPrefectClient, flow_runs: list[str]) -> list[JsonObject]:

@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .. import audio
 from ..base.arrays import Int64s
 from ..base.errors import ConfigError
 from ..base.schema import AnyRow, ClipRow
@@ -37,6 +36,7 @@ COLUMNS = (
 #: Bytes of samples in a file: offsets have 32 bits, and a lossy clip may exceed its samples.
 LARGEST = 1 << 30
 _NUMBER = np.dtype("<u4")
+_WAV_HEADER = 44  # bytes
 _TEXTS = {"id": "str", "text": "str"}
 _SNIPPET = """\
 import io
@@ -86,9 +86,7 @@ def write(
     encoding = settings.encoding
     encoded: list[list[bytes]] = [[] for _ in rows]
     if encoding.suffix == "wav":
-        lengths = [
-            [len(_wav_header(row)) + 2 * row["num_samples"]] * len(_clips.of(row)) for row in rows
-        ]
+        lengths = [[_WAV_HEADER + 2 * row["num_samples"]] * len(_clips.of(row)) for row in rows]
     else:
         encoded = [[_encoded(clip, pcm, encoding) for clip in _clips.of(row)] for row in rows]
         lengths = [[*map(len, clips)] for clips in encoded]
@@ -107,10 +105,6 @@ def write(
             for part in (*clips, *texts):
                 file.write(part)
     out.hashes[shard.path] = (file.sha.hexdigest(), file.size)
-
-
-def _wav_header(row: ClipRow) -> bytes:
-    return audio.wav_header(row["num_samples"], row["sample_rate"])
 
 
 def _encoded(row: ClipRow, pcm: ReadPcm, encoding: _clips.Encoding) -> bytes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Any
 
 #: The input of a rule: values by column.
@@ -95,31 +94,21 @@ def judge(values: Values, rules: Iterable[Rule]) -> Rejection | None:
 
 
 class Judge:
-    """`judge` with the same rules for many rows: most values are within their limits, which takes
-    one comparison."""
+    """`judge` with the same rules for many rows."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
-        self._rules = [(rule.column, *_within(rule), rule) for rule in rules]
+        self._rules = tuple(rules)
 
     def __call__(self, values: Values) -> Rejection | None:
-        for column, limits, low, high, rule in self._rules:
-            value = values.get(column)
-            if limits and (value is None or low <= value <= high):
-                continue
+        for rule in self._rules:
+            value = values.get(rule.column)
             if isinstance(rule, Allowed):
                 no = _not_allowed(value, rule)
             else:
-                no = _beyond(value, rule, values)
+                no = None if value is None else _beyond(value, rule, values)
             if no is not None:
                 return no
         return None
-
-
-def _within(rule: Rule) -> tuple[bool, float, float]:
-    """Whether it limits a number, and between what."""
-    if isinstance(rule, Allowed):
-        return False, inf, -inf
-    return True, -inf if rule.min is None else rule.min, inf if rule.max is None else rule.max
 
 
 def _not_allowed(value: str | None, rule: Allowed) -> Rejection | None:
@@ -134,7 +123,7 @@ def _beyond(value: Any, rule: Limit, values: Values) -> Rejection | None:
     elif rule.max is not None and value > rule.max:
         no = Rejection(rule.high, float(value), rule.max)
     else:
-        return None  # it is NaN
+        return None
     spared = any(within.holds(values) for within in rule.unless)
     if spared or not rule.concerns(values.get("language")):
         return None

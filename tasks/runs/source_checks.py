@@ -17,6 +17,7 @@ from ..shard_store import manifest
 from ..sources import table
 from ..stages.listing import once
 from ..storage import urls
+from ..storage.regular import lies_in
 
 #: The demo keeps its recordings in its OUT, beside the results; no run writes there.
 DEMO = "corpus"
@@ -46,12 +47,12 @@ def _check_apart(out: Path, dataset: Dataset) -> None:
     source, home = urls.real(place), urls.real(str(out))
     if source == home:
         raise ConfigError(f"source and out are one folder, {display_text(home)}; give out another")
-    if _is_in(source, home) and not _is_in(source, f"{home}/{DEMO}"):
+    if lies_in(source, home) and not lies_in(source, f"{home}/{DEMO}"):
         raise ConfigError(
             f"source {display_text(place)!r} lies in out, {display_text(home)}, where results go; "
             "move it, or give out another folder"
         )
-    if _is_in(home, source):
+    if lies_in(home, source):
         raise ConfigError(
             f"out, {display_text(home)}, lies in the source {display_text(place)!r}, so its audio "
             "would be taken for recordings; give out a folder outside it"
@@ -74,10 +75,6 @@ def _check_distinct(datasets: list[Dataset]) -> None:
                 f"{display_text(urls.real(dataset.settings.path))}: each of its recordings would "
                 "be packaged twice; name it once"
             )
-
-
-def _is_in(place: str, folder: str) -> bool:
-    return place == folder or place.startswith(folder.rstrip("/") + "/")
 
 
 def _nothing_in(dataset: Dataset) -> str:

@@ -21,8 +21,6 @@ OUT_FOLDERS = ("manifests", "audio", "datasets", "runs")
 DECISIONS_FILE = "reviews.jsonl"  # of people, in OUT
 LATEST = "latest"  # in datasets/: names the newest version
 _STEP = re.compile(r"[^\x00-\x1f\x7f/\\]+")
-#: Matches most names; the others are checked step by step.
-_PLAIN = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}/){0,6}[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 _LONGEST, _LONGEST_STEP = 4096, 255  # bytes, the limits of file systems and object stores
 _SHOWN = 80  # characters of a name in a message
 
@@ -53,8 +51,6 @@ def inside(home: Path, name: str) -> Path:
 
 def check_name(name: str) -> None:
     """UnsafePlace if a name leads out of its folder, or cannot be a file's name."""
-    if isinstance(name, str) and _PLAIN.fullmatch(name):
-        return
     if not isinstance(name, str) or not all(map(_is_step, name.split("/"))):
         raise UnsafePlace(f"the name {str(name)[:_SHOWN]!r} leads out of its folder")
     if len(os.fsencode(name)) > _LONGEST:

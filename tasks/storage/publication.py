@@ -257,7 +257,8 @@ class Renamed:
     def follow(self, path: Path) -> Path:
         """The version that `latest` names, or the path itself; ConfigError if `latest` names
         none."""
-        if path.name == LATEST and path.parent.name == "datasets" and _is_name(path):
+        names = path.is_symlink() or path.is_file()
+        if names and path.name == LATEST and path.parent.name == "datasets":
             version = self.latest(path.parent)
             if version is None:
                 raise ConfigError(
@@ -285,10 +286,6 @@ class Renamed:
             fsync(home)
         for name in aside.values():
             shutil.rmtree(name)
-
-
-def _is_name(latest: Path) -> bool:
-    return latest.is_symlink() or latest.is_file()
 
 
 def of(out: Path) -> Renamed | Sealed:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from ..base import process_memory
 from ..base.arrays import Int64s
 from ..base.errors import ConfigError, RunError
 
@@ -61,8 +60,6 @@ def connect(
     that."""
     import duckdb
 
-    # At exit, DuckDB's binding reports objects that were not collected.
-    process_memory.search_at_exit()
     folders = [str(home), *map(str, readable)]
     try:
         listed = ", ".join(literal(folder.encode().decode()) for folder in folders)

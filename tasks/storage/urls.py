@@ -118,8 +118,6 @@ def _options(scheme: str) -> dict[str, Any]:
 
 def absolute(text: str) -> str:
     """An absolute path, links kept, or a normal URL. ConfigError as `normal`."""
-    if text.startswith("/") and not text.endswith("/") and "//" not in text and "/." not in text:
-        return text  # most paths
     return normal(text) if is_url(text) else os.path.abspath(text)
 
 

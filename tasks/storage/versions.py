@@ -218,15 +218,12 @@ class Proved:
                 raise RunError(differs(self.version, self.name_of(path)))
             yield file
 
-    def is_whole(self, path: Path) -> bool:
-        """Whether a file is unchanged since it was published."""
-        with tables.arrow(path) as file:
-            return self._is_whole(path, file)
-
     def holds(self, name: str) -> bool:
         """Whether the version has a file of this name, unchanged since it was published."""
         try:
-            return self.is_whole(storage.inside(self.version, name))
+            path = storage.inside(self.version, name)
+            with tables.arrow(path) as file:
+                return self._is_whole(path, file)
         except (FileNotFoundError, UnsafePlace):
             return False
 

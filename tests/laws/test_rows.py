@@ -7,7 +7,7 @@ from typing import Annotated, NotRequired, TypedDict, get_type_hints
 import pyarrow as pa
 
 from uttermill.tasks.base import schema
-from uttermill.tasks.base.schema.columns import about, arrow_type, schema_of
+from uttermill.tasks.base.schema import about, arrow_type, schema_of
 from uttermill.tasks.publish import published_columns
 
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ..rules import Rule
 
 _WORD = re.compile(rf"[{UNSPACED}]|(?:[^\W_{UNSPACED}]|[{MARKS}]|(?<=\w)['’](?=\w))+")
-_PLAIN_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*", re.ASCII)  # _WORD for ASCII, at half the cost
 
 
 @dataclass(frozen=True)
@@ -79,8 +78,7 @@ def count_of_words(text: str) -> int:
 
 @lru_cache(maxsize=4)  # several rules need them for the same text in a row
 def _words(text: str) -> tuple[str, ...]:
-    plain = text.isascii() and "_" not in text
-    return tuple((_PLAIN_WORD if plain else _WORD).findall(text.casefold()))
+    return tuple(_WORD.findall(text.casefold()))
 
 
 class Hidden(NamedTuple):

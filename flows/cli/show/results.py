@@ -134,8 +134,10 @@ def compare(result: JsonObject) -> Iterator[Line]:
         columns = (">items, old", ">new", ">audio, old", ">new")
         yield table("By reason", ("", *columns), reasons)
     if leaks := result["leaks"]:
-        rows = [(name, *(_number(name, n) for n in pair), _difference(name, pair))
-                for name, pair in leaks.items()]  # fmt: skip
+        rows = [
+            (name, *(_number(name, n) for n in pair), _difference(name, pair))
+            for name, pair in leaks.items()
+        ]
         yield table("Clips that share with train", ("", *heads), rows)
 
 

@@ -4,7 +4,8 @@ the UI's form."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
@@ -149,9 +150,14 @@ def _with_rooted_lists(package: PackageSettings) -> PackageSettings:
 
 
 def read(
-    path: str | None, sources: Sequence[str], out: str | None, sets: Sequence[str]
+    path: str | None,
+    sources: Sequence[str],
+    out: str | None,
+    sets: Sequence[str],
+    stated: Mapping[str, str | None] = MappingProxyType({}),
 ) -> PrepareSettings:
-    """PrepareSettings from a YAML file or from `--source`/`--out`, with `--set` applied."""
+    """PrepareSettings from a YAML file or from `--source`/`--out`, with `--set` applied. `stated`:
+    settings of each `--source`, such as its language."""
     data: JsonObject = {}
     if path is not None:
         try:
@@ -179,8 +185,9 @@ def read(
         kinds = [
             table.suggested(os.path.expanduser(path)) or {"kind": "folder"} for path in sources
         ]
+        given = {name: value for name, value in stated.items() if value is not None}
         data["sources"] = [
-            {**kind, "path": path, "expect_broken": spared}
+            {**kind, "path": path, "expect_broken": spared, **given}
             for kind, path in zip(kinds, sources, strict=True)
         ]
     if out is not None:

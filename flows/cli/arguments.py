@@ -130,6 +130,9 @@ def _making(commands: Commands) -> None:
             "SETTINGS.yaml; repeat it for each",
             dest="sources",
         )
+        command.word("--language", "L", "language of each --source: en, German (heard)")
+        command.word("--licence", "X", "licence of each --source (not stated)")
+        command.word("--speaker", "S", "who speaks in each --source, or parent_folder (unknown)")
         command.word("--out", "DIR", "where results go; overrides out")
         command.sets()
         command.trust()

@@ -127,7 +127,10 @@ def _settings(args: argparse.Namespace) -> PrepareSettings:
         raise ConfigError("give SETTINGS.yaml or --source, not both")
     if args.settings is None and args.out is None:
         raise ConfigError("--source needs --out DIR, where the dataset goes")
-    chosen = settings.read(args.settings, args.sources, args.out, args.sets)
+    stated = {"language": args.language, "licence": args.licence, "speaker": args.speaker}
+    if not args.sources and any(stated.values()):
+        raise ConfigError("--language, --licence and --speaker need --source")
+    chosen = settings.read(args.settings, args.sources, args.out, args.sets, stated)
     if not args.sources:
         return chosen
     from . import folder_run

@@ -49,10 +49,14 @@ pi pl ps pt qu rm rn ro ru rw sa sc sd se sg sh si sk sl sm sn so sq sr ss st su
 ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
 """
 _PAIR = re.compile(r"(\w+)\s+(\w+)")
+#: Individual languages (ISO 639-3) of a macrolanguage that has a code of two letters.
+_OF_MACRO = _PAIR.findall(
+    "arb ar pes fa prs fa zsm ms ekk et lvs lv npi ne uzn uz azj az khk mn als sq swh sw pbt ps"
+)
 _CODE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{1,8})*")
 OF_NAMES: dict[str, str] = dict(_PAIR.findall(_NAMES))
 _LISTED = frozenset(_TWO_LETTERS.split())
-_SHORTER: dict[str, str] = dict(_PAIR.findall(_THREE_LETTERS))
+_SHORTER: dict[str, str] = dict([*_PAIR.findall(_THREE_LETTERS), *_OF_MACRO])
 WHISPER = tuple(sorted({*OF_NAMES.values()}))
 #: Whisper's only code that is not ISO 639's.
 _ISO = {"jw": "jv"}

@@ -104,6 +104,11 @@ class SourceSettings(StageSettings):
         """Names of the labels that the source keeps."""
         return ()
 
+    @property
+    def one_speaker(self) -> str | None:
+        """The speaker of each recording for which the source names none."""
+        return None
+
     @field_validator("language")
     @classmethod
     def _as_code(cls, language: str | None) -> str | None:

@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Annotated
 
 from pydantic import Field
 
@@ -21,7 +22,7 @@ from ..recording import Ignored, Locator, Recording, TimedWord
 from ..recording.names import REST, display_text, is_utf8, recording_name
 from ..recording.whole_file import display_path
 from ..settings import SourceSettings
-from ..settings.base import READ
+from ..settings.base import READ, WORDS
 from ..storage import bounds
 
 Entries = Iterator[Recording | Ignored]
@@ -38,6 +39,15 @@ class ListSettings(SourceSettings):
         description="Folder that relative paths start from; default: the list's folder.",
         json_schema_extra=READ,
     )
+    speaker: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        None,
+        description="Speaker of each recording for which the list names none.",
+        json_schema_extra=WORDS,
+    )
+
+    @property
+    def one_speaker(self) -> str | None:
+        return self.speaker
 
 
 def failed(path: str, source_path: str, file: str, code: str, detail: str) -> Recording:

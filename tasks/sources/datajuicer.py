@@ -40,6 +40,10 @@ class Settings(ListSettings):
     )
 
 
+def gives(settings: Settings) -> str:
+    return f"Data-Juicer: audio from {settings.audio_key!r}, text from {settings.text_key!r}"
+
+
 def recordings(settings: Settings) -> Entries:
     """Reads the list lazily. ConfigError at once if it cannot be read."""
     path = text_list(settings.path)

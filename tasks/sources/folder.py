@@ -11,6 +11,7 @@ speaker may be in its path.
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
 import stat
@@ -100,6 +101,9 @@ class LabelPattern(StageSettings):
     )
 
 
+Pattern = Annotated[str, Field(min_length=1, max_length=200)]
+
+
 class Settings(SourceSettings):
     kind: Literal["folder"] = "folder"
     texts: Literal["none", "auto"] | TextsSettings = Field(
@@ -112,10 +116,26 @@ class Settings(SourceSettings):
         description="Encoding of texts that are neither UTF-8 nor UTF-16: `gbk`, `cp1251`.",
         json_schema_extra=WORDS,
     )
-    speaker: Literal["none", "parent_folder"] | SpeakerPattern = Field(
+    speaker: (
+        Literal["none", "parent_folder"]
+        | SpeakerPattern
+        | Annotated[str, Field(min_length=1, max_length=200)]
+    ) = Field(
         "none",
-        description="Who speaks in a recording: none (unknown), parent_folder, or "
-        "`{pattern: REGEX}` with a group `(?P<speaker>…)` that is found in its path.",
+        description="Who speaks in a recording: none (unknown), parent_folder, `{pattern: REGEX}` "
+        "with a group `(?P<speaker>…)` that is found in its path, or a name, of one for whom no "
+        "text has another.",
+    )
+    include: tuple[Pattern, ...] | None = Field(
+        None,
+        description="Patterns of recordings to take, as of files in a shell, of their paths below "
+        "the source's: [`*.mp3`, `day1/*`]; `*` stands for folders, too. Default: all.",
+        json_schema_extra=WORDS,
+    )
+    exclude: tuple[Pattern, ...] | None = Field(
+        None,
+        description="Patterns of recordings to skip, as `excluded`.",
+        json_schema_extra=WORDS,
     )
     labels: LabelPattern | None = Field(
         None,
@@ -132,12 +152,50 @@ class Settings(SourceSettings):
     )
 
     @property
+    def one_speaker(self) -> str | None:
+        named = isinstance(self.speaker, str) and self.speaker not in ("none", "parent_folder")
+        return str(self.speaker) if named else None
+
+    @property
     def label_names(self) -> tuple[str, ...]:
         return _groups(self.labels.pattern) if self.labels else ()
 
 
 def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
     """Walks lazily. ConfigError at once if the path cannot be read."""
+    return _chosen(_recordings(settings), settings)
+
+
+def _chosen(
+    entries: Iterator[Recording | Ignored], settings: Settings
+) -> Iterator[Recording | Ignored]:
+    """The entries, without the recordings that the settings exclude."""
+    if not (settings.include or settings.exclude):
+        return entries
+    takes, skips = _matching(settings.include or ("*",)), _matching(settings.exclude or ())
+
+    def excluded(path: str) -> bool:
+        return not takes.match(path) or bool(settings.exclude and skips.match(path))
+
+    return (
+        Ignored(entry.path, "excluded")
+        if isinstance(entry, Recording) and excluded(entry.path)
+        else entry
+        for entry in entries
+    )
+
+
+def _matching(patterns: Sequence[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(fnmatch.translate, patterns)))
+
+
+def gives(settings: Settings) -> str:
+    texts = "no text" if settings.texts == "none" else "text from files of the same stem beside it"
+    speaker = "" if settings.speaker == "none" else ", speaker from `speaker`"
+    return f"folder: audio from files by their names and content, {texts}{speaker}"
+
+
+def _recordings(settings: Settings) -> Iterator[Recording | Ignored]:
     root, status = source_root(settings.path)
     if storage.is_url(root):
         return _objects(root, settings) if stat.S_ISDIR(status.st_mode) else _object(root, settings)
@@ -214,7 +272,7 @@ def branch(settings: Settings, branch: Branch) -> Iterator[Recording | Ignored] 
     disk: two branches may reach it, and only a walk over all of them knows which comes first."""
     root, status = source_root(settings.path)
     try:
-        return iter(list(_walk_apart(root, status, settings, *branch)))
+        return _chosen(iter(list(_walk_apart(root, status, settings, *branch))), settings)
     except _Linked:
         return None
 
@@ -334,7 +392,7 @@ def _texts(
         return None
     chosen = TextsSettings() if settings.texts == "auto" else settings.texts
     tiers = (chosen.tier,) if isinstance(chosen.tier, str) else chosen.tier or ()
-    wanted = Texts(chosen.ext, tiers, settings.encoding)
+    wanted = Texts(chosen.ext, tiers, settings.encoding, chosen.language or settings.language)
     folder_texts = FolderTexts(home, names, wanted, read_file, opener)
     return folder_texts if folder_texts.any else None
 
@@ -373,12 +431,12 @@ def _told(
         match = re.search(settings.labels.pattern, recording.path)
         names = of_record(match.groupdict(), settings.label_names) if match else ()
         recording = replace(recording, labels=names)
-    if settings.speaker != "none":
+    if settings.speaker == "parent_folder" or isinstance(settings.speaker, SpeakerPattern):
         recording = replace(recording, speaker=_speaker(recording.path, settings.speaker))
     return texts.of(name, recording) if texts else recording
 
 
-def _speaker(path: str, how: Literal["parent_folder"] | SpeakerPattern) -> str | None:
+def _speaker(path: str, how: str | SpeakerPattern) -> str | None:
     if isinstance(how, SpeakerPattern):
         match = re.search(how.pattern, path)
         return (match and match["speaker"]) or None

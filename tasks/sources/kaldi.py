@@ -64,6 +64,13 @@ class _Tables:
     channels: dict[str, Channels | None] = field(default_factory=dict)
 
 
+def gives(settings: Settings) -> str:
+    folder, _ = source_root(settings.path)
+    roles = {"text": "text", "speaker": "utt2spk", "times": "segments", "channel": SIDES}
+    parts = (f"{role} from {n}" for role, n in roles.items() if urls.named(f"{folder}/{n}"))
+    return ", ".join(["Kaldi: audio from wav.scp", *parts])
+
+
 def recordings(settings: Settings) -> Entries:
     """Lists lazily. ConfigError at once without a readable wav.scp."""
     folder, status = source_root(settings.path)

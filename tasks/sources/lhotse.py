@@ -60,6 +60,10 @@ def recordings(settings: Settings) -> Entries:
     return grouped(path, root, lines(path), lambda line: _cut(line, root, settings))
 
 
+def gives(settings: Settings) -> str:
+    return "Lhotse's cuts: audio from recording, text, speaker and language from supervisions"
+
+
 def notes(settings: Settings) -> list[str]:
     """Labels that no supervision has."""
     names, records = settings.label_names, list[ChainMap[str, object]]()

@@ -53,6 +53,10 @@ class Settings(SourceSettings):
     )
 
 
+def gives(settings: Settings) -> str:
+    return "tar: audio from its members, text from members of the same key (.txt, .json)"
+
+
 def recordings(settings: Settings) -> Entries:
     """Lists lazily. ConfigError at once if there is no readable tar."""
     tars = containers(

@@ -402,14 +402,15 @@ _SOURCE = dict.fromkeys(
     )
 )
 SOURCES: dict[str, set[str]] = {
-    "folder": {*_SOURCE, "system_folders", "texts", "encoding", "speaker", "archives", "labels"},
+    "folder": {*_SOURCE, "system_folders", "texts", "encoding", "speaker", "archives", "labels",
+               "include", "exclude"},
     "kaldi": {*_SOURCE, "root"},
-    "lhotse": {*_SOURCE, "root", "labels"},
-    "jsonl": {*_SOURCE, "root", "columns", "labels", "channel_names"},
+    "lhotse": {*_SOURCE, "root", "labels", "speaker"},
+    "jsonl": {*_SOURCE, "root", "columns", "labels", "channel_names", "speaker"},
     "table": {*_SOURCE, "root", "layout", "columns", "separator", "header", "encoding",
-              "labels", "channel_names"},
+              "labels", "channel_names", "speaker"},
     "tar": {*_SOURCE, "root"},
-    "datajuicer": {*_SOURCE, "root", "text_key", "audio_key"},
+    "datajuicer": {*_SOURCE, "root", "speaker", "text_key", "audio_key"},
     "hf_parquet": {*_SOURCE, "labels", "root", "audio_column", "text_column", "id_column",
                    "speaker_column", "language_column"},
 }  # fmt: skip

@@ -190,3 +190,42 @@ def test_alternatives_of_a_ctm_count_once(tmp_path: Path) -> None:
 def test_a_text_of_timit_begins_with_samples(tmp_path: Path) -> None:
     assert one(tmp_path, "a.txt", "0 46797 She had your suit.\n").text == "She had your suit."
     assert one(tmp_path / "b", "b.txt", "0 9 is no phone number.").text == "0 9 is no phone number."
+
+
+ENGLISH = ["You are not the one.", "What is this?", "And it was not that.", "I have it with you."]
+GERMAN = ["Du bist es nicht.", "Was ist das?", "Und das ist es nicht.", "Ich habe es mit dir."]
+CHINESE = ["你不是那个人", "这是什么", "那也不是", "我有"]
+
+
+def two(first: list[str], second: list[str], apart: bool) -> str:
+    """Captions in two languages: two lines of a cue, or two cues."""
+    cues = []
+    for n, pair in enumerate(zip(first, second, strict=True)):
+        times = f"00:0{2 * n}.000 --> 00:0{2 * n + 1}.000\n"
+        cues.append(times + (f"\n\n{times}" if apart else "\n").join(pair) + "\n")
+    return "WEBVTT\n\n" + "\n".join(cues)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize(("other", "code"), [(GERMAN, "de"), (CHINESE, "zh")])
+def test_of_captions_in_two_languages_the_one_that_is_spoken(
+    tmp_path: Path, other: list[str], code: str, apart: bool
+) -> None:
+    text = two(other, ENGLISH, apart)
+    for options, right in (
+        ({"language": "en"}, ENGLISH),
+        ({"language": code}, other),
+        ({"texts": {"language": "en"}, "language": code}, ENGLISH),
+    ):
+        found = one(tmp_path, "a.vtt", text, **options).segments or ()
+        assert [segment.text for segment in found] == right
+    refused = one(tmp_path, "a.vtt", text)
+    assert refused.error is not None
+    assert "in two languages" in refused.error[1]
+    assert "`texts: {language: …}`" in refused.error[1]
+
+
+def test_a_sentence_on_two_lines_is_in_one_language(tmp_path: Path) -> None:
+    text = two(ENGLISH, ENGLISH[::-1], apart=False)
+    found = one(tmp_path, "a.vtt", text).segments or ()
+    assert next(s.text for s in found) == "You are not the one. I have it with you."

@@ -11,21 +11,25 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import corpus
+from uttermill.flows import settings
+from uttermill.tasks import plugins
+from uttermill.tasks.base import language_codes
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.plugins import resolve_source
 from uttermill.tasks.recording import Recording
 from uttermill.tasks.settings import Source
 from uttermill.tasks.sources.table import suggested
+from uttermill.tasks.stages.listing import source_notes
 
 
 def listed(kind: str, path: Path, **options: Any) -> list[Recording]:
-    module, settings = resolve_source(Source(kind=kind, path=str(path), **options))
-    return [one for one in module.recordings(settings) if isinstance(one, Recording)]
+    module, chosen = resolve_source(Source(kind=kind, path=str(path), **options))
+    return [one for one in module.recordings(chosen) if isinstance(one, Recording)]
 
 
 def notes(kind: str, path: Path, **options: Any) -> list[str]:
-    module, settings = resolve_source(Source(kind=kind, path=str(path), **options))
-    return list(module.notes(settings))
+    module, chosen = resolve_source(Source(kind=kind, path=str(path), **options))
+    return list(module.notes(chosen))
 
 
 def calls(folder: Path, kind: str, *channels: str) -> Path:
@@ -140,3 +144,43 @@ def test_an_archive_is_audio_that_no_row_names(tmp_path: Path) -> None:
     (tmp_path / "clips/metadata.csv").write_text("file_name,text\na.wav,words\n")
     (tmp_path / "more.zip").write_bytes(b"PK")
     assert suggested(str(tmp_path)) is None
+
+
+def test_patterns_of_a_folder(tmp_path: Path) -> None:
+    for name in ("day1/a.wav", "day1/b.mp3", "day2/a.wav", "day2/take/c.wav"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    named = {tuple(one.path for one in listed("folder", tmp_path, include=["*.wav"]))}
+    assert named == {("day1/a.wav", "day2/a.wav", "day2/take/c.wav")}
+    left = listed("folder", tmp_path, include=["day2/*"], exclude=["*/take/*", "*.mp3"])
+    assert [one.path for one in left] == ["day2/a.wav"]
+
+
+def test_what_the_command_line_says_of_each_source(tmp_path: Path) -> None:
+    corpus.add(tmp_path / "in", 3, name="a.wav")
+    (tmp_path / "x.csv").write_text("path,text\nin/a.wav,words\n")
+    stated = {"language": "German", "licence": "CC0", "speaker": "anna"}
+    paths = [str(tmp_path / "in"), str(tmp_path / "x.csv")]
+    chosen = settings.read(None, paths, str(tmp_path / "out"), [], stated)
+    for source in plugins.datasets(chosen.sources):
+        one = source.settings
+        assert (one.language, one.licence, one.one_speaker) == ("de", "CC0", "anna")
+
+
+def test_each_source_says_what_gives_what(tmp_path: Path) -> None:
+    corpus.add(tmp_path, 3, name="a.wav")
+    (tmp_path / "wav.scp").write_text("u a.wav\n")
+    (tmp_path / "text").write_text("u words\n")
+    sources = [Source(kind=kind, path=str(tmp_path), name=kind) for kind in ("folder", "kaldi")]
+    said = [one["says"][0] for one in source_notes.of(sources)]
+    assert said == [
+        "folder: audio from files by their names and content, text from files of the same stem "
+        "beside it",
+        "Kaldi: audio from wav.scp, text from text",
+    ]
+
+
+def test_individual_languages_are_read_as_their_macrolanguage() -> None:
+    codes = {"arb": "ar", "pes": "fa", "zsm": "ms", "ekk": "et", "lvs": "lv", "npi": "ne"}
+    codes |= {"uzn": "uz", "azj": "az", "khk": "mn", "als": "sq", "jv": "jv", "yue": "yue"}
+    assert {code: language_codes.read(code) for code in codes} == codes

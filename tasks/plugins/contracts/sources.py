@@ -42,6 +42,11 @@ class Source(SourceModule, LoadedPlugin, Protocol):
         listing as a whole."""
         return None
 
+    def gives(self, settings: PluginSettings) -> str:
+        """Which files or columns give audio, text, speaker and so on, where `notes` do not begin
+        with it; "" otherwise."""
+        return ""
+
     def notes(self, settings: PluginSettings) -> Sequence[str]:
         """What kind of data the source was taken for, and what of it is skipped, in sentences
         without a full stop; reads only its beginning. ConfigError as `recordings`."""

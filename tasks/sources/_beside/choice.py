@@ -16,7 +16,7 @@ from ...settings import StageSettings
 from ...settings.base import WORDS
 from ...storage import bounds
 from .._text_encoding import BAD_TEXT, decode
-from . import captions, nist, rolling, services, spoken, tiers, timed_lines
+from . import bilingual, captions, nist, rolling, services, spoken, tiers, timed_lines
 from .cues import Cues, NoTranscript
 
 #: Kinds of texts by their ending, best first: times set by people, then plain text, last what only
@@ -64,6 +64,11 @@ class TextsSettings(StageSettings):
         "one a speaker; default: the only one that holds text.",
         json_schema_extra=WORDS,
     )
+    language: str | None = Field(
+        None,
+        description="Language that is spoken, for captions in two; default: the source's.",
+        json_schema_extra=WORDS,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,7 @@ class Texts:
     ext: str | None = None
     tiers: tuple[str, ...] = ()
     encoding: str | None = None
+    language: str | None = None  # that is heard, where captions are in two
 
     @property
     def endings(self) -> tuple[str, ...]:
@@ -120,11 +126,11 @@ def _read(kind: str, data: bytes, stem: str, texts: Texts) -> Read:
             return _timed(f"labels in {encoding}", labels)
         return _plain(says, kind, text)
     cues = _cues(kind, text, stem, texts)
-    if kind in ("srt", "vtt"):
+    if kind in ("srt", "vtt", "ass", "ssa"):
         if (clips := rolling.unrolled(cues.cues)) is not None:
             cues.cues, says = clips, f"{says}, automatic captions (each line is shown twice)"
         else:
-            cues.cues = rolling.sentences(cues.cues)
+            cues.cues = rolling.sentences(bilingual.of_language(cues.cues, texts.language))
     return _timed(says, cues)
 
 

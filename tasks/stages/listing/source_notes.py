@@ -30,7 +30,9 @@ def of(sources: Sequence[Source]) -> list[SourceNotes]:
     noted: list[SourceNotes] = []
     for dataset in plugins.datasets(sources):
         try:
-            says = [masking.text(note) for note in dataset.source.notes(dataset.settings)]
+            source, settings = dataset.source, dataset.settings
+            sentences = [source.gives(settings), *source.notes(settings)]
+            says = [masking.text(sentence) for sentence in sentences if sentence]
         except (MillError, OSError):
             continue
         if says:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TypedDict
 
 from ... import plugins
@@ -25,16 +26,16 @@ def in_words(sources: Sequence[Source]) -> list[str]:
 
 
 def of(sources: Sequence[Source]) -> list[SourceNotes]:
-    """The notes of each source that has some. A source that cannot be read now has none; listing it
+    """The notes of each source that has some. Listing a source that cannot be read now
     reports the error."""
     noted: list[SourceNotes] = []
     for dataset in plugins.datasets(sources):
-        try:
-            source, settings = dataset.source, dataset.settings
-            sentences = [source.gives(settings), *source.notes(settings)]
-            says = [masking.text(sentence) for sentence in sentences if sentence]
-        except (MillError, OSError):
-            continue
+        source, settings = dataset.source, dataset.settings
+        sentences: list[str] = []
+        with suppress(MillError, OSError):
+            sentences.append(source.gives(settings))
+            sentences += source.notes(settings)
+        says = [masking.text(sentence) for sentence in sentences if sentence]
         if says:
             noted.append({"source": dataset.name, "kind": dataset.settings.kind, "says": says})
     return noted

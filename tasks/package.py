@@ -75,7 +75,7 @@ def gather(
         totals = facts.every.totals
         safeguards.check(job, facts, len(clips.clips.row), newest)
         described = versions.described(newest) if newest else None
-        shards = _laid_out(job, clips, newest, described)
+        shards = laid_out(job, clips, newest, described)
         previous = None
         if newest and described:
             previous = utterances.Previous(job, newest, described, lost)
@@ -132,7 +132,7 @@ def _balance(job: Job, loads: dict[str, list[float]]) -> Balance:
     }
 
 
-def _laid_out(
+def laid_out(
     job: Job, chosen: corpus_clips.Chosen, newest: Path | None, described: DatasetJson | None
 ) -> list[layout.ShardClips]:
     """The output shards, which continue those of the newest version."""

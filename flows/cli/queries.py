@@ -20,8 +20,7 @@ from ...tasks.base.counting import counted
 from ...tasks.base.errors import CODES, ConfigError, RunError
 from ...tasks.base.json_types import JsonObject
 from ...tasks.base.schema import LEDGER_FILE
-from ...tasks.insight.estimating import explained
-from ...tasks.insight.estimating.what_if import kept, with_same_texts
+from ...tasks.insight.estimating.what_if import explained, kept, with_same_texts
 from ...tasks.publish import foreseen
 from ...tasks.publish.choosing import clip_choice
 from ...tasks.publish.dataset import datacard
@@ -137,7 +136,7 @@ def _asked(out: Path, sets: Sequence[str]) -> tuple[PrepareSettings, PrepareSett
 
 def explain(out: Path, sets: Sequence[str]) -> list[str]:
     """The query that decides under changed settings, in lines."""
-    return explained.lines(_asked(out, sets)[1].job())
+    return explained(_asked(out, sets)[1].job())
 
 
 @logs.once()

@@ -54,7 +54,7 @@ def _launched(function: Callable[..., JsonObject], *given: StageSettings) -> Jso
 
 
 def plan(args: argparse.Namespace) -> Exit:
-    from ...tasks.insight.estimating import explained
+    from ...tasks.insight.estimating import what_if
     from ...tasks.stages.listing import once
     from .. import checks
     from ..run import plans
@@ -64,7 +64,7 @@ def plan(args: argparse.Namespace) -> Exit:
     with once.listing():
         checks.check_wishes(chosen)
         if args.explain:
-            lines = explained.lines(chosen.job())
+            lines = what_if.explained(chosen.job())
             return print_lines(args, {"query": lines}, lines)
         return print_answer(args, plans.of(chosen), shown.plan)
 

@@ -189,7 +189,7 @@ def _parquet(
 #: Columns of facts that other tables have, or that nobody looks for, by type.
 FACTS_APART = {
     TEXT: (*limits.FIXED.names, *limits.KNOWN.names),
-    NUMBER: ("seconds", "heard", "step", "known_value", "known_threshold"),
+    NUMBER: ("seconds", "heard", *limits.KNOWN.names),
 }
 LEDGER_APART = frozenset(
     ("utterance", "samples", "overlap_samples", "language", "sample_rate", "recording", "channel")

@@ -51,6 +51,8 @@ KNOWN = pa.schema(
         "damage": pa.string(),  # decode faults that touch it, in words
         "decided": pa.string(),  # a person's decision, if the person cut it again
         "dropped_by": pa.string(),  # a person's decision to drop it
+        "converted": pa.int32(),  # items of the stage resample that are stored for it
+        "transcribed": pa.bool_(),  # PCM and the first recogniser's text are stored
     }
 )
 OUTCOME_COLUMNS = ("outcome", "stage", "reason", "value", "threshold", "detail")  # of an Outcome
@@ -88,8 +90,14 @@ def schema_of(job: Job) -> pa.Schema:
     return pa.schema([*values_schema(job), *KNOWN])
 
 
-def facts_of(job: Job, utterances: Sequence[FinalUtterance], damage: Sequence[str]) -> pa.Table:
-    """A row (`schema_of`) for each utterance of a `FactView`; `damage`: see KNOWN."""
+def facts_of(
+    job: Job,
+    utterances: Sequence[FinalUtterance],
+    damage: Sequence[str],
+    converted: Sequence[int],
+    transcribed: Sequence[bool],
+) -> pa.Table:
+    """A row (`schema_of`) for each utterance of a `FactView`; for the others see KNOWN."""
     schema = values_schema(job)
     rows = [_fixed(u) for u in utterances]
     columns = [
@@ -102,7 +110,11 @@ def facts_of(job: Job, utterances: Sequence[FinalUtterance], damage: Sequence[st
         for n, kind in zip(schema.names[MEASURES_FROM:], schema.types[MEASURES_FROM:], strict=True)
     )
     facts = [_known(u, words) for u, words in zip(utterances, damage, strict=True)]
-    columns += [pa.array([row[field.name] for row in facts], field.type) for field in KNOWN]
+    stored: dict[str, Sequence[object]] = {"converted": converted, "transcribed": transcribed}
+    columns += [
+        pa.array(stored.get(field.name) or [row[field.name] for row in facts], field.type)
+        for field in KNOWN
+    ]
     return pa.table(columns, schema=schema_of(job))
 
 

@@ -23,10 +23,10 @@ from ..corpus import rejections
 from ..settings.job import Job
 from ..shard_store.index import Index
 from ..storage import owners, sorted_keys, tables, temporary, versions
-from . import published_columns, seeded_hash, speakers
+from . import published_columns, seeded_hash
 from .choosing import corpus_clips, corpus_rejections, next_version
 from .outcomes import batch_outcomes, ledger_rows, shard_batches
-from .outcomes.shard_batches import ShardBatch
+from .outcomes.shard_batches import LIMITS, WAITING, ShardBatch
 from .unchanged import UpToDate
 
 Listings = Mapping[str, Sequence[RecordingRow]]
@@ -53,13 +53,21 @@ class Foreseen:
         if not len(chosen.clips.row):
             return published_columns.row_schema(self.job).empty_table().select(columns)
         rows = corpus_clips.rows_of(self.batches, chosen.clips.row, columns)
-        if "speaker" in columns:
-            spoken = pa.array(chosen.speakers, pa.string())
-            rows = speakers.called(rows, speakers.names_of(chosen.clips.speaker, spoken))
-        if "split" in columns:
-            sides = pa.array(chosen.names).take(pa.array(chosen.clips.split))
-            rows = tables.replaced(rows, "split", sides)
-        return rows
+        return corpus_clips.named(rows, chosen, chosen.clips.split, chosen.clips.speaker)
+
+    def rows(self, columns: Sequence[str]) -> Iterator[tuple[pa.Table, pa.Table]]:
+        """These columns of all rows that may be packaged, a batch at a time, with the splits and
+        speakers of those that would be; and of each `outcome` and `transcribed`."""
+        chosen = corpus_clips.chosen(self.scratch)
+        clips, begins = chosen.clips, corpus_clips.first_rows(self.batches)
+        split, speaker = (np.full(int(begins[-1]), number, np.int32) for number in (0, -1))
+        split[clips.row], speaker[clips.row] = clips.split, clips.speaker
+        for batch, a, b in zip(self.batches, begins[:-1], begins[1:], strict=True):
+            rows = batch.table("rows.arrow", columns).select(columns)
+            rows = corpus_clips.named(rows, chosen, split[a:b], speaker[a:b])
+            facts = batch.table(LIMITS, ("transcribed",))
+            facts = facts.append_column("outcome", batch.outcomes(("outcome",))["outcome"])
+            yield rows, facts.filter(pc.is_in(facts["outcome"], WAITING))
 
     def utterances(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns of `limits.outcomes_schema` for all utterances, a batch at a time, with

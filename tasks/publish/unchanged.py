@@ -1,10 +1,11 @@
 """Finds shards that a run can skip because an earlier run left them complete.
 
-A shard's key is a hash of all its stages' inputs: the settings with their recipes, and the guards
-of its files. If it equals the key in the index, the shard is complete. A run also checks shards
-that another release of uttermill completed. Commands that only read go by recipes alone, so that
-they need not open each shard after an upgrade. If all shards, the code and the inputs of `package`
-are those of the last run, the newest version is up to date.
+A shard's key is a hash of the guards of its files. While it equals the key in the index, the shard
+is complete for the settings of the last run; for settings with other limits, if its facts say that
+nothing is missing. A run also checks shards that another release of uttermill completed. Commands
+that only read go by recipes alone, so that they need not open each shard after an upgrade. If all
+shards, the code and the inputs of `package` are those of the last run, the newest version is up to
+date.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ..shard_store.stored_shard import tells_datasets_apart
 from ..stages import stage
 from ..storage import versions
 from .dataset import datacard
+from .outcomes import batch_outcomes, shard_batches
 from .published_columns import labels_kept
 
 
@@ -69,9 +71,9 @@ class UpToDate:
         self._lists: list[str] = []
         self._keys = self._now(self._shards)
         self._ran: set[str] = set()
-        code = None if any_code else self._code
-        noted = {shard: index.noted_shard(shard, key, code) for shard, key in self._keys.items()}
-        self._items = {shard: dict(items) for shard, items in noted.items() if items is not None}
+        self._items = index.noted_shards(self._keys, None if any_code else self._code)
+        if self._items and index.settings != self._settings:
+            self._items = {} if job.filter.measure_all else self._of_facts()
         self._looked = set(self._shards) - self._items.keys()
 
     def items(self, shard: str) -> Mapping[str, int] | None:
@@ -123,11 +125,19 @@ class UpToDate:
             if shard not in unsettled and self._items.get(shard, {}).keys() == set(stage.PER_SHARD)
         }
         note: Notes = {"key": self._version_key(), **asdict(version)}
-        self._index.note(shards, self._code, None if unsettled else note)
+        self._index.note(shards, self._code, self._settings, None if unsettled else note)
+
+    def _of_facts(self) -> dict[str, dict[str, int]]:
+        """The items of those noted shards that lack nothing under these settings."""
+        batches = shard_batches.of_shards(self._job, self.keys())
+        lacking = {batch.home for batch in shard_batches.missing(self._job, batches)}
+        stored = [batch for batch in batches if batch.home not in lacking]
+        items = batch_outcomes.complete(self._job, stored)
+        return {shard: items[shard] for shard in self._items.keys() & items.keys()}
 
     def _now(self, shards: Iterable[str]) -> dict[str, str]:
         guards = self._index.guards()
-        return {shard: _key(self._settings, guards.get(shard, ())) for shard in shards}
+        return {shard: _key("", guards.get(shard, ())) for shard in shards}
 
     def _version_key(self) -> str:
         newest = versions.newest(self._job.out)
@@ -136,6 +146,7 @@ class UpToDate:
         return digest(
             [self._keys[shard] for shard in self._shards],
             self._code,
+            self._settings,
             whole_job.of_version(self._job),
             package.model_dump(mode="json"),
             self._lists,

@@ -3,6 +3,7 @@
     OUT/manifests/index.json    files: every committed file, so that a missing one is noticed
                                 shards, version: complete shards and the version, with their keys
                                 code: hash of the release and libraries that checked the shards
+                                settings: hash of the settings under which they are complete
 
 A damaged file is found by the hash in its name; the index finds a deleted one. It only saves work
 and reports losses, never changes results: without it, every item is looked up in the manifests.
@@ -114,12 +115,19 @@ class Index:
             sentence = "%s gone since the last run (%s); what was in there is made again"
             log.warning(sentence, files, named(gone))
 
-    def noted_shard(self, shard: str, key: str, code: str | None) -> Mapping[str, int] | None:
-        """Items of each stage of a shard, if it is noted under this key and `code` (None: any);
-        else None."""
-        note = self._noted["shards"].get(shard)
-        valid = note and note["key"] == key and code in (None, self._noted.get("code"))
-        return note["items"] if note and valid else None
+    def noted_shards(self, keys: Mapping[str, str], code: str | None) -> dict[str, dict[str, int]]:
+        """Items of each stage of the shards that are noted under these keys and this `code` (None:
+        any)."""
+        if code not in (None, self._noted.get("code")):
+            return {}
+        notes, shards = self._noted["shards"], keys.keys() & self._noted["shards"].keys()
+        return {name: notes[name]["items"] for name in shards if notes[name]["key"] == keys[name]}
+
+    @property
+    def settings(self) -> str | None:
+        """Hash of the settings under which the noted shards are complete."""
+        settings: str | None = self._noted.get("settings")
+        return settings
 
     def noted_version(self, key: str) -> Notes | None:
         """The note about the newest version under this key."""
@@ -130,10 +138,13 @@ class Index:
         """Write the list of files."""
         self._write({**self._noted, "files": sorted(self.files)})
 
-    def note(self, shards: Mapping[str, Notes], code: str, version: Notes | None) -> None:
+    def note(
+        self, shards: Mapping[str, Notes], code: str, settings: str, version: Notes | None
+    ) -> None:
         """Write the list of files, and the shards and the version that are complete while their
-        keys stay the same. `code`: hash of the code that checked them."""
+        keys stay the same. `code`, `settings`: hashes of those that checked them."""
         noted = {"files": sorted(self.files), "shards": dict(shards), "code": code}
+        noted["settings"] = settings
         self._write(noted | ({"version": version} if version else {}))
 
     def forget(self, names: Iterable[str]) -> None:

@@ -19,6 +19,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,12 @@ from tests.bench._measured import MIB, Measured, Spent, measured
 from tests.helpers import synthetic_out
 from uttermill.tasks.plugins import trusted
 from uttermill.tasks.runs import publish
+from uttermill.tasks.settings import TranscribeSettings
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
+from uttermill.tasks.stages import stage
 from uttermill.tasks.stages.call import Call
+from uttermill.tasks.stages.stage import PER_SHARD
 
 Line = dict[str, Any]
 
@@ -42,10 +46,16 @@ def make(job: Job, first: int, shards: int) -> int:
     return shards
 
 
-def package(job: Job, workers: int, scratch: Path) -> tuple[dict[str, Spent], bool]:
-    """Everything after the chains of a run; what each function cost on the workers."""
+def package(
+    job: Job, workers: int, scratch: Path, looks: bool = False
+) -> tuple[dict[str, Spent], bool]:
+    """Everything after the chains of a run; what each function cost on the workers. `looks`: also
+    what the chains look up in shards that may be incomplete."""
     caller = Measured(workers, scratch)
     shards, state = synthetic_out.chained(job)
+    for shard in shards if looks else ():
+        for name in PER_SHARD if state.items(shard) is None else ():
+            stage.pending(name, job, shard)
     published = publish.publish(job, shards, caller, scratch, state)
     caller.pool.shutdown()
     return caller.spent, published.new
@@ -80,14 +90,23 @@ def prune(job: Job) -> None:
 
 
 def what_if(job: Job) -> None:
-    from dataclasses import replace
-
     from uttermill.tasks.insight.estimating import what_if
-    from uttermill.tasks.settings import FilterSettings
 
-    limits = [{"use": "duration", "min": 1.0}, *job.filter.filters[1:]]
-    chosen = {**job.filter.model_dump(), "filters": limits}
-    what_if.kept(job, replace(job, filter=FilterSettings.model_validate(chosen)))
+    what_if.kept(job, limited(job))
+
+
+def limited(job: Job) -> Job:
+    """The job with another limit on texts."""
+    rates = {"use": "char_rate", "max_alphabetic": 25.0}
+    verdicts = [rates if p.use == "char_rate" else p for p in job.transcribe.verdicts]
+    given = {"backend": job.transcribe.backend, "verdicts": verdicts}
+    return replace(job, transcribe=TranscribeSettings.model_validate(given))
+
+
+def plan(job: Job) -> None:
+    from uttermill.tasks.insight.estimating import planning
+
+    planning.plan(limited(job), job, listing=False)
 
 
 def report(job: Job) -> None:
@@ -177,10 +196,12 @@ def steps(options: argparse.Namespace, out: Path) -> Iterator[Line]:
         yield _line("estimate: flow", have, Spent(cpu, rss))
         for step, each in spent.items():
             yield _line(f"estimate: {step}", have, each)
-    for work in (again, ledger, status, what_if, report, verify, prune):
+    for work in (again, ledger, status, what_if, plan, report, verify, prune):
         if options.wants(work.__name__):
             _, cpu, rss = in_process(work, job)
             yield _line(work.__name__, have, Spent(cpu, rss))
+    if options.wants("threshold"):
+        yield from _packaged("threshold", have, limited(job), options.workers, scratch, True)
 
 
 def again(job: Job) -> None:
@@ -188,8 +209,10 @@ def again(job: Job) -> None:
     package(job, 1, job.out.parent / "scratch")
 
 
-def _packaged(name: str, shards: int, job: Job, workers: int, scratch: Path) -> Iterator[Line]:
-    (spent, new), cpu, rss = in_process(package, job, workers, scratch)
+def _packaged(
+    name: str, shards: int, job: Job, workers: int, scratch: Path, looks: bool = False
+) -> Iterator[Line]:
+    (spent, new), cpu, rss = in_process(package, job, workers, scratch, looks)
     assert new, "nothing was published"
     whole = Spent(cpu, rss)
     for step, each in spent.items():

@@ -5,14 +5,10 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import corpus
-from uttermill.tasks.insight.estimating import planning, rewritten_clips
-from uttermill.tasks.shard_store import manifest
-from uttermill.tasks.shard_store.shard_view import ShardView
-from uttermill.tasks.stages import stage
+from uttermill.tasks.insight.estimating import planning
 
 
 def listed(folder: Path, **changed: str) -> Path:
@@ -64,20 +60,3 @@ def test_another_language_is_the_cause_of_another_transcript(tmp_path: Path) -> 
     plan, _ = planned(tmp_path, "wenet", language="de")
     transcribe = plan.stages["transcribe"]
     assert (transcribe.compute, [*transcribe.because]) == (1, ["sources"])
-
-
-def test_of_clips_as_they_are_published_nothing_else_is_said(tmp_path: Path) -> None:
-    corpus.make(tmp_path / "in", 3)
-    path = listed(tmp_path / "in", speaker="", emotion="", language="")
-    source = {"kind": "table", "path": str(path), "name": "c", "labels": ["emotion"]}
-    job = corpus.job(tmp_path, sources=[source])
-    published, _ = corpus.run(job)
-    [shard] = manifest.shards(job.out)
-    view = ShardView(job, shard, stage.weights_of(job))
-    described = rewritten_clips.described(view, [*view.transcribed()])
-    assert described.column_names == ["id", *rewritten_clips.DESCRIBED]
-    rows = pq.read_table(published.path / "utterances.parquet")
-    assert len(rows) == len(described) == 3
-    statements = rewritten_clips.Statements({}, [described])
-    assert not statements.differs(rows, described.column_names).any()
-    assert statements.differs(rows.drop_columns(["labels"]), ["labels"]).sum() == 2

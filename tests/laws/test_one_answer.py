@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.helpers import corpus, fuzz
 from uttermill.tasks.corpus import limits
-from uttermill.tasks.insight.estimating import explained, planning, sample_results, what_if
+from uttermill.tasks.insight.estimating import planning, sample_results, what_if
 from uttermill.tasks.publish import foreseen
 from uttermill.tasks.publish.outcomes.shard_batches import LIMITS
 from uttermill.tasks.settings.job import Job
@@ -196,6 +196,6 @@ def test_limits_of_the_filter_stage(
 
 def test_the_query_is_printed(base: Path) -> None:
     asked = job(base, base / "whole", filter=corpus.filters(min=1.25))
-    printed = "\n".join(explained.lines(asked))
+    printed = "\n".join(what_if.explained(asked))
     assert "\"duration\" < '1.25'::DOUBLE" in printed
     assert "'filter.too_short'" in printed.replace("'filter', 'too_short'", "'filter.too_short'")

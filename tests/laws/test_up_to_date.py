@@ -16,10 +16,8 @@ import pytest
 from tests.helpers import corpus, tiers
 from uttermill.tasks import package, pipeline
 from uttermill.tasks.asr import fake
-from uttermill.tasks.corpus import limits
 from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.plugins import source_code
-from uttermill.tasks.plugins.rules import Limit
 from uttermill.tasks.publish.dataset import datacard
 from uttermill.tasks.publish.outcomes import shard_batches
 from uttermill.tasks.publish.upkeep import prune
@@ -151,12 +149,11 @@ def test_a_touched_checkpoint_is_looked_at(home: Path, looks: Looks, damage: str
 @pytest.mark.parametrize(
     "change",
     [
-        {"filter": corpus.filters(min=0.2)},
         tiers.nightly({"resample": {"rate": 8000}}),
         tiers.nightly({"transcribe": {"backend": {"use": "fake", "seed": 3}}}),
         {"transcribe": {"verdicts": [{"use": "empty_text", "min_chars": 3}]}},
     ],
-    ids=["threshold", "rate", "recogniser", "verdict"],
+    ids=["rate", "recogniser", "verdict"],
 )
 def test_other_settings_look_at_everything(
     home: Path, looks: Looks, change: dict[str, Any]
@@ -167,6 +164,29 @@ def test_other_settings_look_at_everything(
 
 
 @pytest.mark.full
+def test_a_limit_looks_only_at_shards_with_clips_that_it_lets_in(
+    tmp_path: Path, looks: Looks
+) -> None:
+    corpus.make(tmp_path / "in", 12)
+
+    def limited(least: float) -> Any:
+        looks.forget()
+        return corpus.run(asked(tmp_path, filter=corpus.filters(min=least)))[0]
+
+    limited(1.5)
+    strict = limited(1.7)
+    assert (looks.shards, looks.gathered, strict.new) == (set(), 1, True)
+    let_in = {f"c/r{n:02d}.wav" for n in range(12) if 1.3 <= corpus.seconds_of(n) < 1.5}
+    loose = limited(1.3)
+    shards = manifest.shards(tmp_path / "out")
+    having = {s for s in shards if let_in & {*manifest.recordings(tmp_path / "out", s)}}
+    assert looks.shards == having < set(shards)
+    packaged = loose.summary["utterances"]["packaged"]
+    assert packaged == sum(corpus.seconds_of(n) >= 1.3 for n in range(12))
+    limited(1.7)
+    assert looks.shards == set()
+
+
 def test_another_release_looks_at_everything(
     home: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,16 +235,11 @@ def test_after_an_upgrade_plan_and_prune_open_nothing(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("change", ["recipe", "rule"])
-def test_after_an_upgrade_with_other_recipes_or_rules_they_open_all(
-    home: Path, monkeypatch: pytest.MonkeyPatch, change: str
+def test_after_an_upgrade_with_other_recipes_they_open_all(
+    home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = opened(monkeypatch)
-    if change == "recipe":
-        monkeypatch.setattr(fake, "VERSION", 99)
-    else:
-        shorter = (Limit("duration", max=30.0, high="too_long"),)
-        monkeypatch.setattr(limits, "measured_rules", lambda job: shorter)
+    monkeypatch.setattr(fake, "VERSION", 99)
     recipe.of_plugin.cache_clear()
     recipe._transcript_head.cache_clear()
     foreseen(asked(home))

@@ -392,7 +392,7 @@ def test_shards_that_the_last_run_left_complete_are_not_read(
     recorded(job(source, out, **HISTORY[1]))
     queries.prune(out, 1)
     assert len(looked) == 4, "the new recording's shard has nothing else"
-    Index(out).note({}, "", None)
+    Index(out).note({}, "", "", None)
     looked.clear()
     queries.prune(out, 1)
     assert len(looked) == 5

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from ... import plugins
 from ...base.json_types import DatasetJson, JsonValue, Reviews
-from ...publish.choosing import clip_choice
 from ...settings import THRESHOLD, role
 from ...settings.job import Job
 from ...shard_store import decisions, whole_job
@@ -153,25 +152,6 @@ def found_since(job: Job, before: Job | None, described: DatasetJson | None) -> 
     named = {change.setting for change in changes}
     models = [change for change in of_models(described, job) if change.setting not in named]
     return [*changes, *models, *of_people(described, job)]
-
-
-def may_choose_others(job: Job, before: Job | None, described: DatasetJson | None) -> bool:
-    """Whether a run may package other clips of unchanged recordings, because of weights, splits,
-    the choice of clips or hours per speaker. `before`: the job of the newest run; `described`: the
-    newest version's dataset.json.
-    """
-    # Which clips exceed the hours per speaker depends on all clips.
-    jobs = (job, before)
-    if any(j and j.package.max_hours_per_speaker is not None for j in jobs):
-        return True
-    then = described["settings"]["package"] if described else {}
-    if described and then.get("disjoint") != (job.package.disjoint and [*job.package.disjoint]):
-        return True
-    if described and not clip_choice.same(job.package, then):
-        return True
-    if then.get("weights", {}) != job.package.weights:
-        return True
-    return bool(job.package.weights) and then.get("seed") != job.package.seed
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ ones. The share that passes the filters and the rules on text is that of the kno
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from ... import plugins
@@ -76,15 +76,13 @@ class Expected:
             seconds = sum(s * spoken if n is None else s for n, s in recordings)
             yield because, again, round(share * count), share * seconds
 
-    def packaged(self, coming: Mapping[str, float]) -> tuple[int, float]:
+    def packaged(self, coming: int, seconds: float) -> tuple[int, float]:
         """The number of clips that utterances without a transcript will give, and their seconds.
-        `coming`: seconds of the known ones, by id."""
+        `coming`: how many are known, of `seconds` in all."""
         share = self._good / self._heard if self._heard else 1.0
         later = [*self.kept()]
-        count = len(coming) + sum(items for *_, items, _ in later)
-        return round(share * count), share * (
-            sum(coming.values()) + sum(seconds for *_, seconds in later)
-        )
+        count = coming + sum(items for *_, items, _ in later)
+        return round(share * count), share * (seconds + sum(length for *_, length in later))
 
 
 def _seconds(segment: Segment, whole: float) -> float:

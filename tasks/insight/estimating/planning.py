@@ -14,16 +14,14 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 import numpy as np
-import pyarrow as pa
 
-from ... import audio, corpus, plugins, shard
+from ... import audio, plugins, shard
 from ...accounting.broken import Broken
 from ...base.arrays import FixedBytes
 from ...base.errors import ItemError
 from ...base.schema import RecordingRow
 from ...filter import todo as cuts_lacking
 from ...publish import foreseen, safeguards
-from ...publish.choosing import clip_choice
 from ...publish.dataset import speaker_warnings
 from ...publish.unchanged import UpToDate
 from ...recording import Locator
@@ -45,13 +43,9 @@ from ...storage import owners, temporary, versions
 from ...storage.urls import is_url
 from ...transcribe import lacking
 from . import new_files, refusals, rewritten_clips
-from .changes import (
-    Causes,
-    Change,
-    found_since,
-    may_choose_others,
-)
+from .changes import Causes, Change, found_since
 from .expected import Expected, lengths
+from .rewritten_clips import Rewriting
 
 #: The stages that decide which clips exist; while they have work, the plan of `package` is a
 #: prediction.
@@ -116,9 +110,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     causes = Causes.of(found_since(job, before, described), job)
     scan = _Scan(job, before, causes)
     scan.redescribed = listed.redescribed
-    # Without a version, every clip must be packaged, so complete shards are opened, too.
-    chosen_anew = newest is None or may_choose_others(job, before, described)
-    state = None if chosen_anew else UpToDate(job, shards, index, any_code=True)
+    state = UpToDate(job, shards, index, any_code=True)
     listings = _known_shards(scan, shards, listed, state)
     scan.stages["shard"].reuse = surveyed.reused
     gone = listed.removed()
@@ -127,14 +119,16 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     unread = _new_recordings(scan, listed, header, copied)
     surveyed.leave_out(_broken(surveyed, listed, header))
     scan.add_expected()
-    package = job.package
-    selects = bool(package.weights) or package.max_hours_per_speaker is not None
-    if scan.scanned and (selects or clip_choice.restricts(package) or corpus.takes_part(job)):
-        scan.leave_out_rejected(shards, listings)
     no_texts = refusals.of_texts(job, surveyed)
+    count = described["utterances"]["packaged"] if described else 0
+    change = Rewriting(count, count)
     if no_texts is not None:
-        scan.leave_out_all()
-    clips = _package(scan, gone | {row["recording"] for row in listed.fresh})
+        change, scan.expected = Rewriting(count), Expected(job)
+    elif shards and (scan.opened or gone or listed.fresh or causes.all or newest is None):
+        with foreseen.version(job, shards, listings) as version:
+            change = rewritten_clips.of_version(job, version, listed.redescribed)
+    of_sources = gone or listed.fresh or (listed.redescribed and change.differing)
+    clips = _package(scan, change, bool(of_sources))
     removed = len(gone - {*listed.moved.values()})
     other = described is None or described["settings"] != whole_job.settings_of(job)
     other = other or bool(causes.people)
@@ -156,7 +150,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     from_sources = surveyed.shared, stated
     first = next((str(broken) for _, broken in unusable), None)
     return Plan(
-        *totals, *from_sources, scan.unjudged, refusal, len(unusable), first, scan.differing
+        *totals, *from_sources, scan.unjudged, refusal, len(unusable), first, change.differing
     )
 
 
@@ -170,21 +164,20 @@ def _surveyed(job: Job, index: Index, listing: bool) -> tuple[Survey, AsListed]:
 
 
 def _known_shards(
-    scan: _Scan, shards: Sequence[str], listed: AsListed, complete: UpToDate | None
+    scan: _Scan, shards: Sequence[str], listed: AsListed, complete: UpToDate
 ) -> dict[str, list[RecordingRow]]:
     """Count the work in shards; complete ones (`complete`) are not opened. Returns, by shard, the
     recordings of shards whose listing in OUT is outdated."""
     fresh = {row["recording"] for row in listed.fresh}
     listings = {}
     for name in shards:
-        counts = complete.items(name) if complete and name in listed.unchanged else None
+        counts = complete.items(name) if name in listed.unchanged else None
         if counts is not None:
             for stage_name, items in counts.items():
                 scan.stages[stage_name].reuse += items
             continue
         rows = listed.rows(name)
-        scan.scanned |= {row["recording"] for row in rows if not row["present"]}  # no clips
-        scan.scanned.update(listed.left(name).ever)
+        scan.opened = True
         unread = fresh - listed.moved.keys()
         rows = [row for row in rows if row["present"] and row["recording"] not in unread]
         if rows:
@@ -241,20 +234,14 @@ class _Scan:
         self.job, self.before, self.causes = job, before, causes
         self.stages = {name: Amount() for name in STAGES}
         self.expected = Expected(job)
-        self.scanned: set[str] = set()  # recordings
-        self.stay: dict[str, float] = {}  # by id: s of utterances that are packaged unchanged
-        self.coming: dict[str, float] = {}  # by id: s of utterances to be transcribed
+        self.opened = False  # whether any shard was
         self.redescribed: Set[str] = frozenset()
-        self.described: list[pa.Table] = []  # what will be published of clips of these recordings
-        self.differing = 0  # published clips of which something else is said now
-        self._described_now: list[FinalUtterance] = []  # of one shard
         self.unjudged = 0
         self._cut_before = _cut_before(job, before)
 
     def shard(self, name: str, rows: list[RecordingRow]) -> None:
         """Count the work in a shard that may be incomplete; `rows`: its known recordings."""
         view = ShardView(self.job, name, stage.weights_of(self.job), listed=rows, again=True)
-        self.scanned |= {row["recording"] for row in rows}
         causes = self.causes.measures or self.causes.limits
         again = bool(causes) and bool(view.cuts)
         units, reused = cuts_lacking(view)
@@ -276,9 +263,6 @@ class _Scan:
             for utterance in utterances:
                 in_window = utterance.heard.companion or utterance.cut.company in heard
                 self._count(view, utterance, seen, in_window)
-        if self._described_now:
-            self.described.append(rewritten_clips.described(view, self._described_now))
-            self._described_now = []
 
     def _count(
         self, view: ShardView, utterance: FinalUtterance, seen: set[str], in_window: bool
@@ -323,7 +307,6 @@ class _Scan:
         self._tally("transcribe", computed, utterance.cut.seconds, causes, again)
         self._ask_others(view, utterance, seen, causes)
         seen |= {pcm, text}
-        self._note_clip(utterance, pcm in view.audio and text in view.transcripts)
 
     def _ask_others(
         self, view: ShardView, utterance: FinalUtterance, seen: set[str], causes: Sequence[str]
@@ -340,22 +323,6 @@ class _Scan:
             reused, seconds = unit.transcript in seen, utterance.cut.seconds
             self._tally("transcribe", reused, seconds, because, again and not is_question)
             seen.add(unit.transcript)
-
-    def _note_clip(self, utterance: FinalUtterance, transcribed: bool) -> None:
-        """Record an utterance that will or may be packaged; `transcribed`: its text is stored."""
-        outcome = utterance.outcome
-        measured_only = outcome.stage == "filter" and transcribed
-        # Further recognisers may drop a clip, but do not change the first one's text.
-        compared = bool(utterance.heard.missing) and self.job.transcribe.asr == "first"
-        compared |= utterance.llm_unanswered or utterance.unaligned
-        compared |= bool(utterance.unanswered or utterance.unheard)
-        if outcome.outcome == "packaged" or measured_only or compared:
-            self.stay[utterance.cut.id] = utterance.cut.seconds
-            is_redescribed = utterance.cut.recording["recording"] in self.redescribed
-            if is_redescribed and outcome.outcome == "packaged":
-                self._described_now.append(utterance)
-        elif outcome.outcome == "pending":
-            self.coming[utterance.cut.id] = utterance.cut.seconds
 
     def _convert(
         self, view: ShardView, utterance: FinalUtterance, reused: bool
@@ -382,19 +349,6 @@ class _Scan:
             self.stages[stage].reuse += 1
         else:
             self.stages[stage].add(1, seconds, causes, again)
-
-    def leave_out_rejected(self, shards: Sequence[str], listings: foreseen.Listings) -> None:
-        """Remove the clips that corpus-wide rules reject from those that are packaged."""
-        with foreseen.version(self.job, shards, listings) as version:
-            for clip_id in version.rejected():
-                self.stay.pop(clip_id, None)
-                self.coming.pop(clip_id, None)
-
-    def leave_out_all(self) -> None:
-        """Count no clip as packaged."""
-        self.stay.clear()
-        self.coming.clear()
-        self.expected = Expected(self.job)
 
     def _was_converted(self, view: ShardView, utterance: FinalUtterance) -> bool:
         """Whether the utterance's PCM was made under the newest run's settings, or by its code."""
@@ -429,24 +383,18 @@ def _passes(outcome: Outcome) -> bool:
     return outcome.stage != "filter" or outcome.outcome == "pending"
 
 
-def _package(scan: _Scan, gone: set[str]) -> tuple[int, int]:
+def _package(scan: _Scan, change: Rewriting, other_sources: bool) -> tuple[int, int]:
     """Count the clips that are written, because the content of their tar changes; returns the
-    numbers of clips in the newest version and after the run. `gone`: recordings that left their
-    source or whose bytes have changed."""
-    worded = rewritten_clips.wordings(scan.job) if scan.causes.people else {}
-    statements = rewritten_clips.Statements(worded, scan.described)
-    change = rewritten_clips.of_version(
-        scan.job, scan.before, scan.stay, scan.scanned, gone, statements
-    )
-    scan.differing = change.differing
+    numbers of clips in the newest version and after the run. `other_sources`: whether recordings
+    are new, have left their source or have other bytes, or sources say something else of them."""
     amount = scan.stages["package"]
-    waiting, seconds = scan.expected.packaged(scan.coming)
+    waiting, seconds = scan.expected.packaged(change.coming, change.coming_seconds)
     causes = [
         name
         for stage_name in ("resample", "transcribe")
         for name in scan.stages[stage_name].because
     ]
-    causes += [*scan.causes.published, *([SOURCES] if gone or scan.described else [])]
+    causes += [*scan.causes.published, *([SOURCES] if other_sources else [])]
     items = change.written + waiting
     amount.add(items, change.seconds + seconds, causes, again=False)
     then = change.staying + waiting

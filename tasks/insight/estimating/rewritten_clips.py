@@ -1,200 +1,163 @@
-"""Counts the published clips that a run writes again, because the content of their tar changes."""
+"""Counts the published clips that a run writes again, because the content of their tar changes: the
+next version, as far as it is known, is laid out and compared with the newest one."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ... import plugins, scoring
-from ...accounting import summary
-from ...base.arrays import Bools
-from ...base.json_types import JsonValue
+from ... import package, plugins
+from ...accounting.ledger import PENDING
+from ...base.arrays import Bools, UInt64s
 from ...base.schema import UTTERANCES_FILE
-from ...publish import published_columns
+from ...publish import foreseen, previous_version, published_columns
+from ...publish.choosing import corpus_clips
 from ...publish.output_shards import format_shards
-from ...publish.output_shards.layout import LAYOUT_SETTINGS
+from ...publish.output_shards.format_shards import PreviousVersion
 from ...settings.job import Job
-from ...shard_store import decision_log, decisions, recipe, whole_job
-from ...shard_store.shard_view import ShardView
-from ...shard_store.utterance import FinalUtterance
-from ...storage import long_columns, tables, versions
+from ...shard_store import decision_log, recipe
+from ...storage import queries, sorted_keys, tables, versions
 from ...storage.versions import Proved
 
-#: Columns of a version that follow from what sources say of a recording.
+#: Columns of a version that follow from what sources and people say of a recording.
 DESCRIBED = ("source_id", "text", "text_source", "speaker", "language", "labels")
-COLUMNS = ["shard", "recording", "num_samples", "sample_rate"]
 
 
 class Rewriting(NamedTuple):
-    """Numbers of clips."""
+    """Numbers of clips, and seconds of audio."""
 
     clips: int  # in the newest version
-    staying: int  # that the next version keeps, and known new ones
-    written: int  # of `staying`, those that are written to new tars
-    seconds: float  # audio of `written`
-    differing: int = 0  # of which people or sources say something else now
+    staying: int = 0  # known ones of the next version
+    written: int = 0  # of `staying`, those that are written to new tars
+    seconds: float = 0.0  # of `written`
+    coming: int = 0  # of the next version, those that are still to be transcribed
+    coming_seconds: float = 0.0
+    differing: int = 0  # published ones of which people or sources say something else now
 
 
-class Wordings(NamedTuple):
-    """The texts that people wrote for an utterance."""
+class _Known(NamedTuple):
+    """The clips of the next version, by the numbers of their rows (`corpus_clips`)."""
 
-    text: str | None  # the current one; None: withdrawn
-    others: frozenset[str]  # earlier ones
+    waiting: Bools  # its text is still to be recognised
+    decided: Bools  # nothing of it is still to be computed
+    stated: Bools  # people or sources say something else of its recording now
+    content: UInt64s  # hash of the columns that formats write
+    described: UInt64s  # hash of DESCRIBED
 
-    def differs(self, published: str) -> bool:
-        """Whether a published text differs from the one by these decisions."""
-        return published in self.others if self.text is None else published != self.text
-
-
-def wordings(job: Job) -> dict[str, Wordings]:
-    """By id, the `Wordings` of each utterance whose text a person ever wrote."""
-    written: dict[str, set[str]] = {}
-    for decision in decision_log.read(decision_log.stored(job.out)):
-        if decision.text:
-            written.setdefault(decision.id, set()).add(scoring.clean(decision.text))
-    latest, by_id = decisions.of(job), {}
-    for name, texts in written.items():
-        text = latest[name].text if name in latest else None
-        current = scoring.clean(text) if text else None
-        by_id[name] = Wordings(current, frozenset(texts - {current}))
-    return by_id
+    def take(self, rows: Any) -> _Known:
+        return _Known(*(column[rows] for column in self))
 
 
-def described(view: ShardView, utterances: Sequence[FinalUtterance]) -> pa.Table:
-    """What will be published of utterances of a shard, as far as it follows from what their
-    sources say."""
-    rows = published_columns.rows_of(view, utterances, strict=False)
-    linked = recipe.across_recordings(view.job) is not None
-    names = [name for name in DESCRIBED if name in rows.column_names]
-    return rows.select(["id", *(name for name in names if name != "speaker" or not linked)])
+Hashing = Callable[[pa.Table, Sequence[str]], UInt64s]
 
 
-class Statements:
-    """What people and sources say now of clips, whose published rows may say something else."""
+def of_version(job: Job, version: foreseen.Foreseen, redescribed: Set[str]) -> Rewriting:
+    """The clips of the next version, and those of them that are written again. `redescribed`:
+    recordings of which their sources say something else now. A clip counts as staying as it is
+    while only its filters or further recognisers have work."""
+    chosen = corpus_clips.chosen(version.scratch)
+    clips, newest = chosen.clips, versions.newest(job.out)
+    columns, all_differ = _compared(job, newest)
+    linked = recipe.across_recordings(job) is not None
+    describing = [name for name in DESCRIBED if not (linked and name == "speaker")]
+    with _hashing() as hashes:
+        clip_facts = _known(version, columns, describing, redescribed, hashes).take(clips.row)
+        stays = ~clip_facts.waiting
+        coming = int(clip_facts.waiting.sum()), float(clips.seconds[clip_facts.waiting].sum())
+        if newest is None:
+            count = int(stays.sum())
+            return Rewriting(0, count, count, float(clips.seconds[stays].sum()), *coming)
+        then = previous_version.load(newest, job.package.seed)
+        places = sorted_keys.places_of(then.high, then.low, clips.high, clips.low)
+        former = np.full(len(stays), -1)  # the row of each clip in the newest version
+        former[places[places >= 0]] = np.flatnonzero(places >= 0)
+        published = _of(newest, columns, describing, hashes)
+        content, described = (np.append(values, 0)[former] for values in published)
+    was = former >= 0
+    same = was & stays & (~clip_facts.decided | (clip_facts.content == content))
+    differing = was & clip_facts.decided & clip_facts.stated & (clip_facts.described != described)
+    written = np.zeros(len(stays), bool)
+    shards = package.laid_out(job, chosen, newest, versions.described(newest)) if len(stays) else ()
+    for shard in shards:
+        whole = shard.before is not None and shard.whole and bool(same[shard.rows].all())
+        written[shard.rows] = all_differ or not whole
+    written &= stays
+    seconds = float(clips.seconds[written].sum())
+    counts = len(then.high), int(stays.sum()), int(written.sum()), seconds
+    return Rewriting(*counts, *coming, int(differing.sum()))
 
-    def __init__(self, worded: Mapping[str, Wordings], tables: Sequence[pa.Table]) -> None:
-        self._worded = worded
-        self._described = pa.concat_tables(tables) if tables else None
 
-    @property
-    def columns(self) -> list[str]:
-        """Those of a version that `differs` goes by."""
-        names = [] if self._described is None else self._described.column_names
-        return [*dict.fromkeys([*names, *(["id", "text"] if self._worded else [])])]
-
-    def differs(self, rows: pa.Table, columns: Collection[str]) -> Bools:
-        """Whether something else is said of clips in these columns than is published; [rows]."""
-        flags = np.zeros(len(rows), bool)
-        if self._worded and "text" in columns:
-            worded_rows = pc.is_in(rows["id"], pa.array([*self._worded], pa.string()))
-            for row in np.flatnonzero(worded_rows.to_numpy()):
-                name, text = (rows[column][int(row)].as_py() for column in ("id", "text"))
-                flags[row] = self._worded[name].differs(text)
-        if self._described is not None:
-            places = pc.index_in(rows["id"], self._described["id"])
-            stated = np.flatnonzero(places.is_valid())
-            now, then = self._described.take(places.drop_null()), rows.take(stated)
-            for name in {*now.column_names} & {*columns}:
-                values = now[name].to_pylist(), _column(then, name)
-                flags[stated] |= [value != other for value, other in zip(*values, strict=True)]
-        return flags
-
-
-def _column(rows: pa.Table, name: str) -> list[object]:
-    """Values of a column, which earlier versions may lack."""
-    return rows[name].to_pylist() if name in rows.column_names else [None] * len(rows)
-
-
-def of_version(
-    job: Job,
-    before: Job | None,
-    stay: Mapping[str, float],
-    scanned: Set[str],
-    gone: Set[str],
-    statements: Statements,
-) -> Rewriting:
-    """The clips of the next version, and those of them that are written again. `stay`: by id,
-    seconds of utterances in the recordings `scanned` that are packaged unchanged, except perhaps
-    for what the `statements` say of them. Clips of other recordings stay too, unless those are in
-    `gone` (removed or changed)."""
-    newest = versions.newest(job.out)
+def _compared(job: Job, newest: Path | None) -> tuple[list[str], bool]:
+    """The columns that formats write into the files of clips, and whether all files differ."""
     if newest is None:
-        return Rewriting(0, len(stay), len(stay), sum(stay.values()))
-    writes_all = before is None or _writes_all(job, before) or _all_differ(job, newest)
-    kept = pa.array([*stay], pa.string())
-    new, proved = dict(stay), Proved(newest)
-    columns = {*COLUMNS, *(["id"] if stay else []), *statements.columns}
-    seen = _seen(job)
-    clips = staying_then = written_then = differing = 0
-    seconds = 0.0
+        return [], True
+    now = published_columns.row_schema(job).empty_table()
+    then = tables.schema(newest / UTTERANCES_FILE).empty_table()
+    previous = PreviousVersion(newest, versions.described(newest), tuple(then.column_names))
+    columns, differ = dict[str, None](), False
+    for plugin in job.package.formats:
+        module, settings = plugins.FORMATS.resolve(plugin)
+        measured = [set(table.column_names) & set(module.COLUMNS) for table in (now, then)]
+        differ |= measured[0] != measured[1] or not previous.has_format(plugin, job.package.publish)
+        columns |= dict.fromkeys(format_shards.visible(module, now, settings=settings).column_names)
+    return [name for name in columns if name in then.column_names], differ
+
+
+def _known(
+    version: foreseen.Foreseen,
+    columns: Sequence[str],
+    describing: Sequence[str],
+    redescribed: Set[str],
+    hashes: Hashing,
+) -> _Known:
+    """Of all rows; those of clips that the version does not have are arbitrary."""
+    names = pa.array([*redescribed], pa.string())
+    decisions = decision_log.read(decision_log.stored(version.job.out))
+    reviewed = pa.array([*{decision.id for decision in decisions}], pa.string())
+    kinds = (bool, bool, bool, np.uint64, np.uint64)
+    parts = [_Known(*(np.zeros(0, kind) for kind in kinds))]
+    wanted = dict.fromkeys(("id", "recording", *columns, *describing))
+    for rows, facts in version.rows([name for name in wanted if name in version.columns]):
+        pending = pc.equal(facts["outcome"], PENDING)
+        waiting = pc.and_(pending, pc.invert(facts["transcribed"]))
+        stated = pc.or_(pc.is_in(rows["recording"], names), pc.is_in(rows["id"], reviewed))
+        flags = (waiting, pc.invert(pending), stated)
+        waits, decided, differs = (np.asarray(flag, bool) for flag in flags)
+        hashed = hashes(rows, columns), hashes(rows, describing)
+        parts.append(_Known(waits, decided, differs, *hashed))
+    return _Known(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _of(
+    newest: Path, columns: Sequence[str], describing: Sequence[str], hashes: Hashing
+) -> tuple[UInt64s, UInt64s]:
+    """Hashes of `columns` and of `describing` of the newest version's rows."""
     place = newest / UTTERANCES_FILE
-    columns &= {*tables.schema(place).names}  # other settings may have given other columns
-    for table in tables.row_groups(place, [*columns], proved):  # of whole tars
-        is_kept = np.zeros(len(table), bool)
-        if stay:
-            is_kept = pc.is_in(table["id"], kept).to_numpy()
-            for name in table["id"].filter(pa.array(is_kept)).to_pylist():
-                new.pop(name, None)
-        coded = long_columns.coded(table["recording"])
-        names = coded.dictionary.to_pylist()
-        others = np.array([name in scanned or name in gone for name in names], bool)
-        staying = written = ~others[coded.indices.to_numpy()] | is_kept
-        other = staying & statements.differs(table, DESCRIBED)
-        differing += int(other.sum())
-        if not writes_all:
-            tars = table["shard"].combine_chunks().dictionary_encode().indices.to_numpy()
-            same = staying & ~statements.differs(table, seen)
-            written = staying & np.isin(tars, np.unique(tars[~same]))
-        clips += len(table)
-        staying_then += int(staying.sum())
-        written_then += int(written.sum())
-        seconds += float(summary.seconds_of(table)[written].sum())
-    seconds += sum(new.values())
-    return Rewriting(clips, staying_then + len(new), written_then + len(new), seconds, differing)
+    published = tables.schema(place).names
+    wanted = [name for name in dict.fromkeys(("id", *columns, *describing)) if name in published]
+    parts = [(np.zeros(0, np.uint64), np.zeros(0, np.uint64))]
+    for rows in tables.row_groups(place, wanted, Proved(newest)):
+        parts.append((hashes(rows, columns), hashes(rows, describing)))
+    content, described = map(np.concatenate, zip(*parts, strict=True))
+    return content, described
 
 
-def _seen(job: Job) -> set[str]:
-    """The columns of DESCRIBED that formats write into the files of clips."""
-    none = pa.table({name: pa.nulls(0) for name in DESCRIBED})
-    formats = (plugins.FORMATS.load(plugin.use) for plugin in job.package.formats)
-    return {name for module in formats for name in format_shards.seen(module, none).column_names}
+@contextmanager
+def _hashing() -> Iterator[Hashing]:
+    """A function that gives a hash of some columns of each row of a table; columns that it lacks
+    count as null."""
+    with queries.tables() as database:
 
+        def hashes(rows: pa.Table, columns: Sequence[str]) -> UInt64s:
+            names = (queries.identifier(n) if n in rows.column_names else "NULL" for n in columns)
+            sql = f"SELECT hash({', '.join(['0', *names])}) AS hash FROM given"
+            values: UInt64s = queries.joined(database, rows, sql)["hash"].to_numpy()
+            return values
 
-def _writes_all(job: Job, before: Job) -> bool:
-    """Whether all tars are written again: further or changed formats, another layout, or
-    `rebalance: full`."""
-    now, then = (whole_job.settings_of(one)["package"] for one in (job, before))
-    full = job.package.rebalance == "full"
-    formats = any(format_ not in then["formats"] for format_ in now["formats"])
-    return full or formats or any(now[name] != then[name] for name in LAYOUT_SETTINGS)
-
-
-def _all_differ(job: Job, newest: Path) -> bool:
-    """Whether all of the version's clips get other audio, texts, annotations or splits. That cannot
-    be seen from their ids, nor from work to do, if an earlier run had this job's settings."""
-    now, then = whole_job.settings_of(job), versions.described(newest)["settings"]
-    if now["resample"] != then["resample"] or _of_clips(now) != _of_clips(then):
-        return True
-    resolved = [plugins.FORMATS.resolve(format_) for format_ in job.package.formats]
-    measured = {*published_columns.row_schema(job).names}.symmetric_difference(
-        tables.schema(newest / UTTERANCES_FILE).names
-    )
-    if any(measured.intersection(module.COLUMNS) for module, _ in resolved):
-        return True
-    holding = (module.holds_annotations(settings) for module, settings in resolved)
-    publish, published = ({*settings["package"].get("publish", ())} for settings in (now, then))
-    if publish != published and any(holding):
-        return True
-    # Published clips stay in their split, even if its share changes.
-    return bool(now["package"]["splits"]) != bool(then["package"].get("splits"))
-
-
-def _of_clips(settings: Mapping[str, Mapping[str, JsonValue]]) -> list[JsonValue]:
-    """The settings that choose the audio and the text of packaged clips."""
-    names = {"transcribe": ("backend", "text"), "package": ("text_form", "audio")}
-    return [settings[part].get(name) for part, parts in names.items() for name in parts]
+        yield hashes

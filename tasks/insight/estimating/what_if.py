@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NotRequired, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ... import corpus
 from ...accounting.ledger import PENDING
 from ...base import logs
 from ...corpus import limits
 from ...publish import foreseen, leaks, speakers
-from ...publish.choosing import components
+from ...publish.choosing import clip_choice, components
 from ...settings.job import Job
 from ...shard_store import manifest, recipe
 
@@ -89,3 +91,25 @@ def _counted(
         "not_yet_transcribed": {"items": waiting, "hours": round(later / 3600, 6)},
         "unmeasured": unmeasured,
     }
+
+
+def explained(job: Job) -> list[str]:
+    """For `--explain`: SQL over the facts of all utterances; as comments, what drops others of its
+    packaged ones."""
+    printed = ["-- The outcome of each utterance, by the facts that its shard stored (facts):"]
+    printed += limits.query(job).splitlines()
+    if later := [*_later(job)]:
+        printed += ["-- Of what it packages, these drop more, in this order:"]
+        printed += [f"--   {line}" for line in later]
+    return printed
+
+
+def _later(job: Job) -> Iterator[str]:
+    for shelf, plugin in corpus.chosen(job):
+        yield f"{shelf}.{plugin.use}, which compares all clips"
+    package = job.package
+    if clip_choice.restricts(package):
+        yield "package.only and package.without"
+    for name in ("weights", "max_hours_per_speaker", "splits"):
+        if getattr(package, name):
+            yield f"package.{name}"

@@ -7,7 +7,7 @@ speaker and splits. Their checkpoints stay in OUT, so another choice recomputes 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,6 @@ from ... import plugins
 from ...base import language_codes
 from ...base.arrays import Bools
 from ...base.errors import ConfigError
-from ...base.json_types import JsonObject
 from ...settings import PackageSettings
 from ...settings.job import Job
 from ...settings.package import ClipChoice
@@ -32,13 +31,6 @@ MOST = 10  # names that a message lists
 def restricts(package: PackageSettings) -> bool:
     """Whether the settings restrict the choice of clips."""
     return package.only is not None or package.without is not None
-
-
-def same(package: PackageSettings, then: Mapping[str, JsonObject]) -> bool:
-    """Whether a version's settings of `package` (`then`, from dataset.json) choose the same
-    clips."""
-    now = package.model_dump(mode="json")
-    return all(then.get(name) == now[name] for name in ("only", "without"))
 
 
 def check(job: Job) -> None:

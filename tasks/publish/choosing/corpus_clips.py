@@ -17,6 +17,7 @@ from ... import storage
 from ...base.arrays import Float64s, Int16s, Int32s, Int64s, UInt64s
 from ...base.errors import RunError
 from ...storage import long_columns, tables
+from .. import speakers
 from ..outcomes.shard_batches import VOICE, ShardBatch
 from ..speakers import Speakers
 
@@ -122,6 +123,17 @@ def chosen(scratch: Path) -> Chosen:
             begin += batch.num_rows
     names, spoken = (metadata[key].decode().split("\n") for key in (b"names", b"speakers"))
     return Chosen(CorpusClips(**columns), names, spoken if spoken != [""] else [])
+
+
+def named(rows: pa.Table, chosen: Chosen, split: NDArray[Any], speaker: Int32s) -> pa.Table:
+    """The rows of clips with their splits and the names of speakers across recordings, as far as
+    they have these columns; `split`, `speaker`: as in CorpusClips."""
+    if "split" in rows.column_names:
+        sides = pa.array(chosen.names).take(pa.array(split))
+        rows = tables.replaced(rows, "split", sides)
+    if chosen.speakers and "speaker" in rows.column_names:
+        rows = speakers.called(rows, speakers.names_of(speaker, pa.array(chosen.speakers)))
+    return rows
 
 
 def rows_of(batches: Sequence[ShardBatch], numbers: Int32s, columns: Sequence[str]) -> pa.Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from ... import corpus, storage
 from ...accounting import ledger
 from ...base import process_memory
-from ...base.errors import PASSING
+from ...base.errors import PASSING, CorruptManifest
 from ...base.schema import LEDGER, AnyRow, EnhancedRow, RecordingRow
 from ...corpus import limits, voices
 from ...filter import todo as cuts_lacking
@@ -28,11 +28,11 @@ from ...shard_store import enhanced, hypotheses, manifest, recipe
 from ...shard_store.cuts import Cut
 from ...shard_store.language_vote import LEAST_CLIPS
 from ...shard_store.shard_view import DUPLICATE_SEGMENT, LONG_S, ShardView
-from ...shard_store.utterance import CutUtterance, HeardUtterance, Outcome
-from ...stages.stage import weights_of
+from ...shard_store.utterance import CutUtterance, FinalUtterance, HeardUtterance, Outcome
+from ...stages.stage import PER_SHARD, weights_of
 from ...storage import tables
 from .. import published_columns, seeded_hash, speakers
-from . import shard_batches
+from . import ledger_rows, shard_batches
 from .shard_batches import (
     AT,
     CLIPS,
@@ -44,6 +44,7 @@ from .shard_batches import (
     ShardBatch,
     arrow_bytes,
     copying,
+    parquet_bytes,
     passing_rules,
     said,
     stopped,
@@ -74,12 +75,16 @@ def heard_schema(job: Job) -> pa.Schema:
 def of_shard(view: FactView) -> ShardFacts:
     """The facts of one shard; columns of what is not computed yet are null."""
     job, shard = view.job, view.shard
-    utterances, damage = [], []
+    utterances, damage, converted, transcribed = [], [], [], []
     for utterance in view.transcribed():
         utterances.append(utterance)
         cut = view.cut_of(utterance.cut.recording)
         damage.append(view.damage(utterance.cut, cut) if cut is not None and cut.faults else "")
-    asked = limits.facts_of(job, utterances, damage)
+        clips = [utterance.cut.enhanced, *(turn.audio for turn in view.own_turns(utterance.cut))]
+        stored = sum(audio in view.audio for audio in clips if audio)
+        converted.append((utterance.heard.pcm is not None) + stored)
+        transcribed.append(_is_transcribed(view, utterance))
+    asked = limits.facts_of(job, utterances, damage, converted, transcribed)
     # Only outcomes before all limits, which no limit changes, may share an id.
     fixed = pc.equal(asked["step"], limits.BEFORE_FILTERS).fill_null(False).to_pylist()
     numbers = {u.cut.id: number for number, u in enumerate(utterances) if not fixed[number]}
@@ -103,6 +108,17 @@ def of_shard(view: FactView) -> ShardFacts:
     )
 
 
+def _is_transcribed(view: ShardView, utterance: FinalUtterance) -> bool:
+    """Whether its PCM and the first recogniser's text are stored, even if filters have work."""
+    if utterance.heard.transcript is not None:
+        return True
+    audio, clean = utterance.cut.audio, utterance.cut.enhanced
+    text = view.transcript_recipe(utterance.heard)
+    if clean and enhanced.heard(view.job) and clean not in view.audio:
+        text = view.text_recipe(utterance.heard, clean)  # recognised from enhanced audio
+    return audio in view.audio and text in view.transcripts
+
+
 @process_memory.uncollected()
 def collect(
     job: Job,
@@ -118,7 +134,7 @@ def collect(
     """
     damaged, weights = manifest.refuse if strict else manifest.leave, weights_of(job)
     parts: list[ShardFacts] = []
-    unmeasured, by_passing, copies = 0, False, False
+    recordings, unmeasured, by_passing, copies = list[int](), 0, False, False
     extents: list[list[float] | None] = []
     for shard in batch.shards:
         listed = (listings or {}).get(shard)
@@ -127,6 +143,7 @@ def collect(
         by_passing = by_passing or view.by_passing
         copies = copies or any(row.get("copy_of") for row in view.recordings)
         extents.append(_extent(view))
+        recordings.append(sum(not row["error_code"] for row in view.processed))
         if not strict:
             unmeasured += sum(not unit.spared for unit in cuts_lacking(view)[0])
     rows = pa.concat_tables([part.rows for part in parts]).combine_chunks()
@@ -140,11 +157,7 @@ def collect(
     }
     data = {
         "rows.arrow": arrow_bytes(rows),
-        LIMITS: tables.parquet(
-            pa.concat_tables([part.limits for part in parts]),
-            compression="zstd",
-            write_statistics=False,
-        ),
+        LIMITS: parquet_bytes(pa.concat_tables([part.limits for part in parts])),
         SPANS: arrow_bytes(_numbered(parts, [part.ledger for part in parts])),
         "clips.arrow": arrow_bytes(_clips(job, rows)),
     }
@@ -154,6 +167,7 @@ def collect(
         data["heard.arrow"] = arrow_bytes(_numbered(parts, [part.heard for part in parts]))
     facts: BatchFacts = {
         "files": {name: hashlib.sha256(content).hexdigest()[:16] for name, content in data.items()},
+        "recordings": recordings,
         "utterances": [part.rows.num_rows for part in parts],
         "unmeasured": unmeasured,
         "unsettled": [bool(pc.any(_unsettled(part.ledger)).as_py()) for part in parts],
@@ -205,6 +219,37 @@ def _checked_again(outcomes: pa.Table) -> pa.ChunkedArray:
     return pc.is_in(outcomes["reason"], reasons)
 
 
+def complete(job: Job, batches: Sequence[ShardBatch]) -> dict[str, dict[str, int]]:
+    """For each shard that lacks nothing under the job's limits: the items of each stage. `batches`:
+    with facts that count for the job. Companions of kept clips are not counted as items."""
+    items: dict[str, dict[str, int]] = {}
+    with limits.asking(job) as ask:
+        for batch in batches:
+            try:
+                table = batch.table(LIMITS)
+            except CorruptManifest:
+                continue
+            outcomes = ask(table)
+            again = _checked_again(outcomes).to_numpy(zero_copy_only=False)
+            cut_only = pc.equal(outcomes["stage"], "filter")
+            heard = pc.invert(pc.is_in(outcomes["stage"], pa.array(ledger_rows.UNHEARD)))
+            converted = pc.if_else(cut_only, 0, table["converted"]).to_numpy()
+            texts = heard.to_numpy(zero_copy_only=False)
+            for shard, flag, count, (a, b) in _shards(batch):
+                if not flag and not again[a:b].any():
+                    sums = int(converted[a:b].sum()), int(texts[a:b].sum())
+                    items[shard] = dict(zip(PER_SHARD, (count, *sums), strict=True))
+    return items
+
+
+def _shards(batch: ShardBatch) -> Iterator[tuple[str, bool, int, tuple[int, int]]]:
+    """Each shard: its name, whether the next run looks at it whatever the limits, its number of
+    recordings, and its rows."""
+    edges = pairwise(np.cumsum([0, *batch.facts["utterances"]]).tolist())
+    facts = batch.facts
+    return zip(batch.shards, facts["unsettled"], facts["recordings"], edges, strict=True)
+
+
 def decide(job: Job, batches: Sequence[ShardBatch], strict: bool = True) -> None:
     """Apply the limits to the facts of all batches, and write the outcomes of each.
 
@@ -217,9 +262,7 @@ def decide(job: Job, batches: Sequence[ShardBatch], strict: bool = True) -> None
             if strict:
                 outcomes = stopped(outcomes)
             again = _checked_again(outcomes).to_numpy(zero_copy_only=False)
-            edges = np.cumsum([0, *batch.facts["utterances"]])
-            shards = zip(batch.shards, batch.facts["unsettled"], pairwise(edges), strict=True)
-            changed = [name for name, flag, (a, b) in shards if flag or again[a:b].any()]
+            changed = [name for name, flag, _, (a, b) in _shards(batch) if flag or again[a:b].any()]
             outcomes = outcomes.replace_schema_metadata({"changed": json.dumps(changed)})
             assert batch.decided is not None
             storage.of(batch.decided.parent).write(batch.decided, arrow_bytes(outcomes))

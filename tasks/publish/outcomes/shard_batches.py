@@ -74,6 +74,7 @@ class BatchFacts(TypedDict):
     """facts.json of a batch."""
 
     files: dict[str, str]  # first 16 hex digits of each file's sha256
+    recordings: list[int]  # of each shard, that can be read and are no copies
     utterances: list[int]  # of each shard
     unmeasured: int  # recordings that lack cuts or measures
     unsettled: list[bool]  # whether the next run looks at a shard again, whatever the limits
@@ -238,7 +239,7 @@ def _is_whole(facts: object) -> bool:
     """Whether parsed JSON has the structure of `BatchFacts`."""
     if not isinstance(facts, dict) or not facts.keys() >= NEEDED:
         return False
-    lists = facts["utterances"], facts["unsettled"]
+    lists = facts["recordings"], facts["utterances"], facts["unsettled"]
     return (
         isinstance(facts["files"], dict)
         and all(isinstance(one, list) for one in lists)
@@ -324,3 +325,8 @@ def arrow_bytes(table: pa.Table) -> bytes:
     with pa.ipc.new_file(target, table.schema, options=fast) as out:
         out.write_table(table.combine_chunks())
     return target.getvalue()
+
+
+def parquet_bytes(table: pa.Table) -> bytes:
+    """The table as a Parquet file, which DuckDB reads, too."""
+    return tables.parquet(table, compression="zstd", write_statistics=False)

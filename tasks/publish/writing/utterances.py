@@ -18,7 +18,7 @@ from ...base.json_types import DatasetJson
 from ...base.schema import UTTERANCES_FILE
 from ...settings.job import Job
 from ...storage import queries, tables
-from .. import corpus_labels, speakers
+from .. import corpus_labels
 from ..choosing import corpus_clips
 from ..choosing.corpus_clips import Chosen
 from ..outcomes.shard_batches import ShardBatch
@@ -157,11 +157,5 @@ def _of_whole_shards(
 
 def _named(rows: pa.Table, chosen: Chosen, clips: Int64s) -> pa.Table:
     """The rows of these clips, with their splits and the names of speakers across recordings."""
-    if "split" in rows.column_names:
-        codes = pa.array(chosen.clips.split[clips])
-        rows = tables.replaced(rows, "split", pa.array(chosen.names).take(codes))
-    if chosen.speakers and "speaker" in rows.column_names:
-        spoken = pa.array(chosen.speakers)
-        names = speakers.names_of(chosen.clips.speaker[clips], spoken)
-        rows = speakers.called(rows, names)
-    return rows
+    splits, spoken = chosen.clips.split[clips], chosen.clips.speaker[clips]
+    return corpus_clips.named(rows, chosen, splits, spoken)

@@ -187,7 +187,8 @@ def _reading(commands: Commands) -> None:
         commands, "review", "import or export decisions by people: keep, drop, re-text"
     )
     review.word("action", None, "what to do", choices=("import", "export"))
-    review.word("paths", "FILE", "JSON lines to import; - is stdin", nargs="*")
+    review.word("paths", "FILE", "JSON lines or CSV to import; - is stdin", nargs="*")
+    review.flag("--csv", "export a row a clip, to fill in decision or text in a spreadsheet")
     review.word("--out", "DIR", "OUT of the run; may also stand beside FILE")
     review.flag("--all", "export what was overruled, too")
     what_if = _Command(commands, "what-if", "hours and items that other thresholds would keep")

@@ -6,6 +6,7 @@ Modules are imported by the command that needs them, so that a command starts qu
 from __future__ import annotations
 
 import argparse
+import csv
 import sys
 from dataclasses import asdict
 from itertools import chain
@@ -104,17 +105,23 @@ def _explored(args: argparse.Namespace) -> Path:
 
 
 def review(args: argparse.Namespace) -> Exit:
-    from . import reviews
+    from . import corrections, reviews
     from .show import results
 
     out, file = reviews.places(args.action, args.paths, args.out)
     if file is not None:
         return print_answer(args, reviews.import_file(_out(out), file), results.imported)
+    if args.csv:
+        if args.json:
+            raise ConfigError("give --csv or --json, not both")
+        lines = csv.DictWriter(sys.stdout, corrections.COLUMNS, lineterminator="\n")
+        lines.writeheader()
+        lines.writerows(reviews.table(_out(out)))
+        return Exit.DONE
     decisions = reviews.decisions(_out(out), args.all)
     if not decisions:
         tell(f"There are no decisions by people in {out}.")
-    lines = map(json_line, decisions)
-    return print_lines(args, {"decisions": decisions}, lines)
+    return print_lines(args, {"decisions": decisions}, map(json_line, decisions))
 
 
 def what_if(args: argparse.Namespace) -> Exit:
@@ -131,8 +138,6 @@ def what_if(args: argparse.Namespace) -> Exit:
 
 
 def compare(args: argparse.Namespace) -> Exit:
-    import csv
-
     from ...tasks import storage
     from ...tasks.insight import comparing
     from ...tasks.published import load

@@ -1,21 +1,26 @@
-"""`uttermill review import` and `export`: decisions by people, as JSON lines."""
+"""`uttermill review import` and `export`: decisions by people, as JSON lines or in a table."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow.compute as pc
 
+from ...tasks.base.counting import counted
 from ...tasks.base.errors import ConfigError
 from ...tasks.base.json_types import JsonObject, parsed
 from ...tasks.base.schema import LEDGER_FILE
 from ...tasks.shard_store import decision_log
 from ...tasks.shard_store.decision_log import Decision
 from ...tasks.storage import tables, versions
+from ..explore.corpus import Corpus
+from ..run import run_folder
+from . import corrections
 
 STDIN = "-"
 MOST = 64 << 20  # characters of a file; 300,000 decisions have as many
@@ -42,21 +47,28 @@ def places(action: str, given: Sequence[str], out: str | None) -> tuple[str, str
 def import_file(out: Path, file: str) -> JsonObject:
     """Append the decisions of a file to those of OUT, all or none; existing ones are not appended
     again. ConfigError with the line that is wrong."""
-    entries = _read(file)
+    text = _text(file)
+    entries = _decisions(text, file)
     stored = set(decision_log.read(decision_log.stored(out)))
     new = [entry for entry in dict.fromkeys(entries) if entry not in stored]
     unknown = _unknown(out, {entry.id for entry in new})
+    if unknown and corrections.is_table(text):
+        raise ConfigError(
+            f"{file}: {counted(len(unknown), 'row')} with a decision names no clip of the newest "
+            f"version of {out}, such as {min(unknown)!r}; nothing was imported"
+        )
     decision_log.append(out, new)
     return {
         "out": str(out),
         "imported": len(new),
+        "by_decision": dict(sorted(Counter(entry.decision for entry in new).items())),
         "already_there": len(entries) - len(new),
         "unknown": sorted(unknown)[:20],
         "unknown_count": len(unknown),
     }
 
 
-def _read(file: str) -> list[Decision]:
+def _text(file: str) -> str:
     try:
         with nullcontext(sys.stdin) if file == STDIN else open(file, encoding="utf-8") as given:
             text = given.read(MOST + 1)
@@ -65,7 +77,13 @@ def _read(file: str) -> list[Decision]:
         raise ConfigError(f"{file} cannot be read: {why}") from None
     if len(text) > MOST:
         raise ConfigError(f"{file} has more than {MOST >> 20} Mi characters; import it in parts")
+    return text
+
+
+def _decisions(text: str, file: str) -> list[Decision]:
     now = decision_log.now()
+    if corrections.is_table(text):
+        return corrections.read(text, file, now)
     entries = []
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
@@ -99,3 +117,13 @@ def decisions(out: Path, everything: bool) -> list[JsonObject]:
         else [entry for _, entry in sorted(decision_log.last(entries).items())]
     )
     return [{k: v for k, v in asdict(entry).items() if v} for entry in chosen]
+
+
+def table(out: Path) -> Iterator[JsonObject]:
+    """The rows of `corrections` for the newest version."""
+    with run_folder.scratch() as folder:
+        corpus = Corpus(out, folder)
+        try:
+            yield from corrections.rows(corpus)
+        finally:
+            corpus.close()

@@ -166,7 +166,7 @@ def test_one_is_no_plural() -> None:
            "outcome": "failed", "stage": "shard", "reason": "empty", "value": None,
            "detail": ""}  # fmt: skip
     assert said(results.items, {"items": [row]}).endswith("1 item.\n")
-    stored = {"imported": 1, "already_there": 0, "unknown_count": 0}
+    stored = {"imported": 1, "by_decision": {}, "already_there": 0, "unknown_count": 0}
     assert said(results.imported, stored).startswith("1 decision stored.")
     unknown = {**stored, "unknown_count": 1, "unknown": ["u-1"]}
     assert said(results.imported, unknown).endswith("does not hold 1 utterance: u-1.\n")

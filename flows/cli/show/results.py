@@ -72,7 +72,10 @@ def explore(result: JsonObject) -> Iterator[Line]:
 
 def imported(result: JsonObject) -> Iterator[Line]:
     more = f"; {result['already_there']} were there already" if result["already_there"] else ""
-    yield f"{counted(result['imported'], 'decision')} stored{more}. The next run applies them."
+    kinds = ", ".join(f"{count} {name}" for name, count in result["by_decision"].items())
+    kinds = f" ({kinds})" if kinds else ""
+    stored = counted(result["imported"], "decision")
+    yield f"{stored} stored{kinds}{more}. The next run applies them."
     if count := result["unknown_count"]:
         some = ", ".join(result["unknown"][:3])
         more = ", …" if count > 3 else ""

@@ -1,0 +1,85 @@
+"""Corrections in a table: `review export OUT --csv`, and `review import OUT x.csv`."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from tests.helpers import corpus
+from uttermill.flows import cli
+from uttermill.flows.cli import corrections
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.shard_store import decision_log
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+def decided(out: Path) -> dict[str, str]:
+    entries = decision_log.last(decision_log.read(decision_log.stored(out)))
+    return {key: entry.decision for key, entry in entries.items()}
+
+
+@pytest.mark.parametrize("form", ["{}", "\ufeff{}", "sep=;\n{}", "semicolons", "tabs"])
+def test_a_table_of_a_spreadsheet(form: str) -> None:
+    lines = 'id,decision,text,outcome\na,drop,,packaged\nb,,"say, ""this""",dropped\nc,,,packaged\n'
+    if form in ("semicolons", "tabs", "sep=;\n{}"):
+        separator = "\t" if form == "tabs" else ";"
+        cells = csv.reader(io.StringIO(lines))
+        target = io.StringIO()
+        csv.writer(target, delimiter=separator).writerows(cells)
+        lines = target.getvalue()
+    text = (form if "{}" in form else "{}").format(lines)
+    assert corrections.is_table(text)
+    found = [(one.id, one.decision, one.text) for one in corrections.read(text, "x.csv", NOW)]
+    assert found == [("a", "drop", None), ("b", "retext", 'say, "this"')]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("name,decision\na,drop\n", "x.csv is neither JSON lines nor a table with the columns id"),
+        ("id,decision\na,drop\nb,maybe\n", "x.csv, line 3: decision is 'maybe'; use keep"),
+    ],
+)
+def test_a_wrong_table_says_where(text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        corrections.read(text, "x.csv", NOW)
+
+
+def test_clips_are_corrected_in_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus.make(tmp_path / "in", 4)
+    job = corpus.job(tmp_path, filter=corpus.filters(min=0.5))  # r00 has 0.4 s
+    corpus.run(job)
+    (job.out / "runs").mkdir()
+    assert cli.main(["review", "export", str(job.out), "--csv"]) == 0
+    exported = capsys.readouterr().out
+    rows = list(csv.DictReader(io.StringIO(exported)))
+    assert tuple(rows[0]) == corrections.COLUMNS
+    assert len(rows) == 4
+    short, *others = rows
+    assert (short["outcome"], short["reason"], short["limit"]) == ("dropped", "too_short", "0.5")
+    assert float(short["value"]) == corpus.seconds_of(0)
+    assert {row["outcome"] for row in others} == {"packaged"}
+    assert all(row["heard"] for row in others)
+
+    short["decision"] = "keep"
+    others[0]["text"] = "what was said; indeed"
+    table = tmp_path / "x.csv"
+    with table.open("w", newline="", encoding="utf-8-sig") as file:
+        file.write("sep=;\n")
+        writer = csv.DictWriter(file, corrections.COLUMNS, delimiter=";")
+        writer.writeheader()
+        writer.writerows(rows)
+    assert cli.main(["review", "import", str(job.out), str(table)]) == 0
+    assert "2 decisions stored (1 keep, 1 retext)" in capsys.readouterr().out
+    assert decided(job.out) == {short["id"]: "keep", others[0]["id"]: "retext"}
+    published, _ = corpus.run(job)
+    assert published.summary["utterances"]["packaged"] == 4
+
+    table.write_text("id,decision\nnobody,drop\n")
+    assert cli.main(["review", "import", str(job.out), str(table)]) == 2
+    assert "names no clip of the newest version" in capsys.readouterr().err
+    assert len(decided(job.out)) == 2

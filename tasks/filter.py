@@ -1,5 +1,7 @@
 """Stage filter: recordings in, utterances with measures out, by one streaming decode each.
 
+The same pass over the samples converts the utterances that pass, for the resample stage.
+
 An item is a recording. Before: a row of the shard's recordings. After: one row of kind `recording`
 (decoded length, or the error), and one row per span; utterances have their measures. Outcomes are
 not stored: `tasks.shard_store` applies the limits to the measures in every run.
@@ -7,18 +9,15 @@ not stored: `tasks.shard_store` applies the limits to the measures in every run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 
 import pyarrow as pa
 
 from .accounting import ledger
-from .audio import Clip
 from .base.errors import UNREACHABLE, ItemError, shortened
 from .base.schema import CUTS, CutRow, FaultRow
-from .plugins.contracts.segmenters import RecordingTranscript
 from .plugins.rules import judge
 from .recording import Locator, unreachable
 from .recording.faults import Fault
@@ -28,15 +27,18 @@ from .segmenters import KnownSpans, Segmenter, Span
 from .settings import Plugin
 from .settings.job import Job
 from .shard_store import chosen_rules, cuts, decisions, recipe, recuts, shard_view
+from .shard_store.blobs import MadeAudio
 from .shard_store.decision_log import Decision
 from .shard_store.manifest import Footer
 from .shard_store.stored_shard import samples_of
-from .stages import cutting, handover, measuring, recording_turns, whole_transcript
+from .stages import cutting, measuring, recording_turns, whole_transcript
 from .stages.contract import OfRecording
-from .stages.cutting import Readers, StreamFacts
-from .stages.measuring import Chosen, Measured
+from .stages.conversion import Conversion
+from .stages.cutting import StreamFacts
+from .stages.measuring import Chosen, Measured, Step, WholeRecording
 
 SCHEMA = CUTS
+Piece = tuple[Span, tuple[Step, ...], Measured]  # with the filters that measure it
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Unit(OfRecording):
 
     cut: str
     spans: tuple[tuple[Span, tuple[Plugin, ...]], ...] | None
-    stored: frozenset[str] = frozenset()  # recipes of the shard's PCM, which needs no handover
+    stored: frozenset[str] = frozenset()  # recipes of the shard's PCM, which is not made again
     decoded: int = 0  # samples of the whole recording, if its cuts are known
     faults: tuple[Fault, ...] = ()  # its faults, if its cuts are known
     recut: frozenset[cuts.Key] = frozenset()  # which of `spans` a person cut again
@@ -123,8 +125,9 @@ def _lacking(
     return tuple(lacking)
 
 
-def compute(units: list[Unit], job: Job) -> Iterator[list[CutRow]]:
-    """Rows of each unit, in order. A bad recording gives the row of its failure."""
+def compute(units: list[Unit], job: Job) -> Iterator[list[CutRow | MadeAudio]]:
+    """Rows of each unit, in order, with those of the PCM that was made. A bad recording gives the
+    row of its failure."""
     chosen, cut_again = Chosen.of(job), recuts.asked(decisions.of(job))
     for unit in units:
         try:
@@ -133,18 +136,19 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[CutRow]]:
                 rows = [*rows, *unreachable.patience.read(partial(_rows, again, chosen))]
             yield rows
         except ItemError as error:
-            yield failure(unit, error.code, error.detail, error.decoded, error.rate)
+            yield [*failure(unit, error.code, error.detail, error.decoded, error.rate)]
 
 
 def _cut_again(
-    unit: Unit, rows: list[CutRow], job: Job, asked: Mapping[str, Decision]
+    unit: Unit, rows: list[CutRow | MadeAudio], job: Job, asked: Mapping[str, Decision]
 ) -> Unit | None:
     """The clips that a person cut again, for a recording that was just cut; None if there are
     none."""
     if unit.spans is not None:
         return None
     by_recipe: dict[str, cuts.Cut] = {}
-    stored = pa.Table.from_pylist(rows, schema=SCHEMA)  # as read from a part
+    cut_rows = [row for row in rows if "cut" in row]
+    stored = pa.Table.from_pylist(cut_rows, schema=SCHEMA)  # as read from a part
     cuts.merge(by_recipe, stored, {plugin.use for plugin in job.filter.all_filters}, False)
     cut = by_recipe.get(unit.cut, cuts.Cut())
     cut = recuts.applied(cut, unit.recording, cuts.segments_of(unit.recording), asked)
@@ -157,31 +161,22 @@ def _cut_again(
     )
 
 
-def _rows(unit: Unit, chosen: Chosen) -> list[CutRow]:
+def _rows(unit: Unit, chosen: Chosen) -> list[CutRow | MadeAudio]:
     """Rows of a unit; empty if its file changed, since the samples then do not belong to its
     digest. ItemError `unreachable` if a retry may help."""
     locator = locator_of(unit.recording, chosen.job.filter)
-    writer = handover.Writer(chosen.job, samples_of(unit.recording, chosen.job.filter), unit.stored)
+    rows: list[CutRow | MadeAudio]
     try:
-        try:
-            rows = _cut(unit, locator, chosen, writer)
-        except ItemError as error:
-            if error.code == UNREACHABLE:
-                raise
-            writer.discard()
-            rows = failure(unit, error.code, error.detail, error.decoded, error.rate)
-        except MemoryError as error:
-            writer.discard()
-            rows = failure(unit, "out_of_memory", str(error))
-        sound = cutting.unchanged(locator, unit.recording["guard"])
-    except BaseException:
-        writer.discard()
-        raise
-    if sound:
-        writer.publish()
-        return rows
-    writer.discard()
-    return []
+        content = samples_of(unit.recording, chosen.job.filter)
+        with Conversion(chosen.job, unit.name, content, unit.stored) as conversion:
+            rows = _one_pass(unit, locator, chosen, conversion)
+    except ItemError as error:
+        if error.code == UNREACHABLE:
+            raise
+        rows = [*failure(unit, error.code, error.detail, error.decoded, error.rate)]
+    except MemoryError as error:
+        rows = [*failure(unit, "out_of_memory", str(error))]
+    return rows if cutting.unchanged(locator, unit.recording["guard"]) else []
 
 
 def failure(unit: Unit, code: str, detail: str, decoded: int = 0, rate: int = 0) -> list[CutRow]:
@@ -189,119 +184,76 @@ def failure(unit: Unit, code: str, detail: str, decoded: int = 0, rate: int = 0)
     return [failure_row(unit.cut, unit.name, code, detail, decoded, rate)]
 
 
-def _cut(unit: Unit, locator: Locator, chosen: Chosen, writer: handover.Writer) -> list[CutRow]:
-    """The rows of a unit. If the recording is cut now, `writer` gets the clips that pass all
-    filters."""
-    heard = _heard(unit, locator, chosen)
-    turns, new = recording_turns.turns_of(unit.turned, unit.turns, unit.recording, chosen.job)
-    cutter = _Cutter(unit, chosen, writer, turns)
-    pieces = [cutter.measured(span, clip) for span, clip in cutter.spans(locator, heard)]
-    rows = cutter.rows(pieces)
-    if unit.spans is not None:
-        return [*new, *rows]
-    facts = cutter.facts
-    ledger.check_cover(unit.name, facts.decoded, [(r["start"], r["end"]) for r in rows])
-    return [*new, recording_row(unit.cut, unit.name, facts), *rows]
+def _one_pass(
+    unit: Unit, locator: Locator, chosen: Chosen, conversion: Conversion
+) -> list[CutRow | MadeAudio]:
+    """Decode a recording once: cut it, measure each utterance, and convert those that pass.
 
-
-def _heard(unit: Unit, locator: Locator, chosen: Chosen) -> RecordingTranscript | None:
-    """The transcript of the whole recording, if the segmenter cuts by it."""
-    recogniser = chosen.hears if unit.spans is None else None
-    if not recogniser or not unit.recording["text"]:
-        return None
-    emitting = chosen.segmenter.wants_emissions(chosen.settings)
-    language, limits = unit.recording["language"], chosen.limits
-    return whole_transcript.heard(locator, recogniser, language, emitting, limits)
-
-
-class _Cutter:
-    """Cuts a unit's recording into spans and measures these, in one pass over its samples."""
-
-    def __init__(
-        self, unit: Unit, chosen: Chosen, writer: handover.Writer, turns: tuple[Turn, ...] | None
-    ) -> None:
-        self._unit, self._chosen, self._writer, self._turns = unit, chosen, writer, turns
-        self._known = None if unit.spans is None else dict(unit.spans)
-        self.facts = cutting.StreamFacts()
-
-    def spans(
-        self, locator: Locator, heard: RecordingTranscript | None
-    ) -> Iterator[tuple[Span, Clip | None]]:
-        """Open the recording; yields its spans, utterances with their samples."""
-        unit, known_spans = self._unit, self._known
-        segmenter, settings = self._chosen.segmenter, self._chosen.settings
-        if not unit.recording["text"]:
-            settings = segmenter.without_text(settings)
-        given = cuts.segments_of(unit.recording) or ()
-        voices = recording_turns.voices(self._turns, self._chosen.job)
-
-        def begin(rate: int, first_sample: int) -> Segmenter:
-            if heard is not None:
-                text = unit.recording["text"] or ""
-                return segmenter.start_heard(settings, rate, text, heard)
-            if known_spans is None:
-                return recording_turns.segmenter(segmenter, settings, rate, given, voices(rate))
-            return KnownSpans(known_spans, first_sample)
-
-        first = min((span.start for span in known_spans or ()), default=0)
-        limits = self._chosen.limits
-        return cutting.spans(locator, self.facts, begin, first, self._readers, limits)
-
-    def _readers(self, start: int) -> Readers:
-        """The readers of a long clip while it is decoded."""
-        if self._known is None:
-            works = {**measuring.reading(self._chosen.filters), **self._writer.reading()}
-        else:
-            every = tuple(chain(*self._known.values()))
-            works = measuring.reading(measuring.steps(every))
-        facts = self.facts
-        size = self._unit.recording["size"]
-        return Readers(start, facts.rate, facts.channels, size, works, facts.weights)
-
-    def _filters(self, span: Span) -> tuple[measuring.Step, ...]:
-        return (
-            self._chosen.filters if self._known is None else self._chosen.lacking(self._known[span])
-        )
-
-    def measured(self, span: Span, clip: Clip | None) -> tuple[Span, measuring.Measured]:
-        """A span with the measures of its samples."""
-        facts = self.facts
-        result = measuring.Measured({}, {}, {})
+    Spans that are known already are only measured."""
+    job, recording, facts = chosen.job, unit.recording, StreamFacts()
+    turns, new = recording_turns.turns_of(unit.turned, unit.turns, recording, job)
+    known_spans = None if unit.spans is None else dict(unit.spans)
+    pieces: list[Piece] = []
+    begin = _segmenter(unit, locator, chosen, turns)
+    first = min((span.start for span in known_spans or ()), default=0)
+    for span, clip in cutting.spans(locator, facts, begin, first, chosen.limits):
+        filters = chosen.filters if known_spans is None else chosen.lacking(known_spans[span])
+        measured = Measured({}, {}, {})
         if clip is not None:
-            clip = clip.of_recording(None, self._unit.recording["size"])
-            long = facts.long if clip.is_lazy else None
-            covered = long is not None and (span.start, span.end) == (long.start, facts.decoded)
-            read = long.results() if long is not None and covered else {}
-            measure_all = self._chosen.job.filter.measure_all
-            result = measuring.measured(clip, self._filters(span), measure_all, read)
-            if self._known is None and judge(result.values, self._chosen.rules) is None:
-                self._writer.add(span.start, span.end, clip, read)
-        return span, result
+            clip = clip.of_recording(None, recording["size"])
+            measured = measuring.measured(clip, filters, job.filter.measure_all)
+            if known_spans is None and judge(measured.values, chosen.rules) is None:
+                conversion.add(span.start, span.end, clip)
+        pieces.append((span, filters, measured))
+    if known_spans is not None:
+        whole = WholeRecording(unit.decoded, unit.faults, turns, facts.beside)
+        return [*new, *_span_rows(unit, pieces, facts, whole)]
+    whole = WholeRecording(facts.decoded, tuple(facts.faults), turns, facts.beside)
+    rows = _span_rows(unit, pieces, facts, whole)
+    ledger.check_cover(unit.name, facts.decoded, [(r["start"], r["end"]) for r in rows])
+    if any(step.after_all for step in chosen.filters):  # they may reject what was converted
+        for span, _, measured in pieces:
+            if span.kind == "utterance" and judge(measured.values, chosen.rules) is not None:
+                conversion.drop(span.start, span.end)
+    return [*new, recording_row(unit.cut, unit.name, facts), *rows, *conversion.rows()]
 
-    def rows(self, pieces: Sequence[tuple[Span, measuring.Measured]]) -> list[CutRow]:
-        """The rows of all spans, with the measures that need the whole recording."""
-        unit, facts = self._unit, self.facts
-        decoded, faults = unit.decoded, unit.faults
-        if self._known is None:
-            decoded, faults = facts.decoded, tuple(facts.faults)
-        whole = measuring.WholeRecording(decoded, faults, self._turns, facts.beside)
-        rows = []
-        for span, result in pieces:
-            if span.kind == "utterance" and span.end > span.start:
-                start, end = span.start, span.end
-                key = Span(start, end, "utterance", span.given, match=span.match)
-                place = facts.rate, facts.channels
-                result.add(
-                    measuring.after_all(span, *place, unit.recording, whole, self._filters(key))
-                )
-                if self._known is None and judge(result.values, self._chosen.rules) is not None:
-                    self._writer.drop(start, end)
-            voice = recording_turns.voice_of(span, self._turns)
-            row = span_row(unit.cut, unit.name, facts, span, result, voice)
-            if (span.start, span.end, span.given) in unit.recut:
-                row["kind"] = cuts.RECUT
-            rows.append(row)
-        return rows
+
+def _span_rows(
+    unit: Unit, pieces: Sequence[Piece], facts: StreamFacts, whole: WholeRecording
+) -> list[CutRow]:
+    """The rows of all spans, with the measures that need the whole recording, which are added to
+    the pieces, too."""
+    rows = []
+    for span, filters, measured in pieces:
+        if span.kind == "utterance" and span.end > span.start:
+            measured.add(measuring.after_all(span, facts, unit.recording, whole, filters))
+        voice = recording_turns.voice_of(span, whole.turns)
+        row = span_row(unit.cut, unit.name, facts, span, measured, voice)
+        if (span.start, span.end, span.given) in unit.recut:
+            row["kind"] = cuts.RECUT
+        rows.append(row)
+    return rows
+
+
+def _segmenter(
+    unit: Unit, locator: Locator, chosen: Chosen, turns: tuple[Turn, ...] | None
+) -> Callable[[int, int], Segmenter]:
+    """What makes the recording's segmenter, from its rate and its first sample."""
+    if unit.spans is not None:
+        known_spans = [span for span, _ in unit.spans]
+        return lambda rate, first_sample: KnownSpans(known_spans, first_sample)
+    module, settings, recording = chosen.segmenter, chosen.settings, unit.recording
+    text = recording["text"]
+    if not text:
+        settings = module.without_text(settings)
+    elif chosen.hears:
+        emitting = module.wants_emissions(chosen.settings)
+        language, limits = recording["language"], chosen.limits
+        transcript = whole_transcript.transcribed(locator, chosen.hears, language, emitting, limits)
+        return lambda rate, _: module.start_heard(settings, rate, text, transcript)
+    given = cuts.segments_of(recording) or ()
+    voices = recording_turns.voices(turns, chosen.job)
+    return lambda rate, _: recording_turns.segmenter(module, settings, rate, given, voices(rate))
 
 
 # The rows that the filter stage stores for a recording: its decoding, and each span.

@@ -21,10 +21,10 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
-from . import audio, plugins
+from . import plugins
 from .audio import Clip
 from .base.arrays import Float32s, Int16s
-from .base.errors import ItemError, shortened
+from .base.errors import ItemError
 from .base.logs import log
 from .base.schema import AUDIO, ENHANCED, AnyRow, RecordingRow
 from .enhance import Enhancer
@@ -33,24 +33,24 @@ from .recording.tracks import locator_of
 from .resamplers import soxr_hq
 from .segmenters import KnownSpans, Span
 from .settings.job import Job
-from .shard_store import blobs, enhanced, own_channels, shard_view
+from .shard_store import enhanced, own_channels, shard_view
 from .shard_store.blobs import MadeAudio
 from .shard_store.own_channels import OwnTurn
 from .shard_store.utterance import HeardUtterance
-from .stages import cutting, handover, pcm
+from .stages import cutting, pcm
 from .stages.contract import OfRecording
+from .stages.conversion import Converted, code_of, failed_row, pcm_row
+from .stages.cutting import StreamFacts
 
 SCHEMA = AUDIO
 UNIT_SECONDS = 300.0
-
-Wanted = tuple[int, int, str]  # start, end (samples at native rate), recipe of the PCM
 
 
 @dataclass(frozen=True, slots=True)
 class Unit(OfRecording):
     """Spans of a recording to convert, ordered by end, with the recipes of their PCM."""
 
-    spans: tuple[Wanted, ...]
+    spans: tuple[Converted, ...]
     rate: int
     enhanced: bool = False
     scores: tuple[tuple[str, float | None], ...] = ()  # of the original clip, if known
@@ -141,9 +141,9 @@ def _place(utterance: HeardUtterance) -> tuple[int, int]:
     return utterance.cut.end, utterance.cut.start
 
 
-def _units(recording: RecordingRow, rate: int, spans: Sequence[Wanted]) -> Iterator[Unit]:
+def _units(recording: RecordingRow, rate: int, spans: Sequence[Converted]) -> Iterator[Unit]:
     """A recording's spans by end, in units of UNIT_SECONDS: memory holds a unit's PCM."""
-    piece: list[Wanted] = []
+    piece: list[Converted] = []
     samples = 0
     for start, end, recipe in sorted(spans, key=lambda span: (span[1], span[0])):
         if piece and samples + end - start > UNIT_SECONDS * rate:
@@ -164,130 +164,79 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[MadeAudio]]:
 
 
 def failure(unit: Unit, code: str, detail: str) -> list[MadeAudio]:
-    return [
-        {
-            "audio": recipe,
-            "recording": unit.name,
-            "start": start,
-            "end": end,
-            "error_code": code,
-            "error_detail": shortened(detail),
-        }
-        for start, end, recipe in unit.spans
-    ]
+    return [failed_row(span, unit.name, code, detail) for span in unit.spans]
 
 
 def _convert(units: list[Unit], job: Job) -> Iterator[list[MadeAudio]]:
     """Rows of the units of one recording. After a decoding error all later spans fail."""
-    spans = [span for unit in units for span in unit.spans]
     recording, channel = units[0].recording, units[0].channel
-    locator, settings = locator_of(recording, job.filter, channel), job.resample
-    if channel is not None:
-        settings = own_channels.converted(settings)
-    most = cutting.HELD_SECONDS * units[0].rate  # longer clips are decoded separately
-    lacking = [span for span in dict.fromkeys(spans) if not handover.holds(job, span[2])]
-    absent = {span: None for span in lacking if span[1] - span[0] <= most}
-    clips = _Clips(locator, list(absent))
-    broken: tuple[str, str] | None = None
+    locator = locator_of(recording, job.filter, channel)
+    clips = _Clips(locator, [span for unit in units for span in unit.spans])
     for unit in units:
-        rows = []
-        for span in unit.spans:
-            hashed = None if span in absent else handover.take(job, span[2])
-            fault = broken
-            if hashed is None and fault is None:
-                shared = span in absent
-                try:
-                    clip = clips.next() if shared else _alone(locator, span)
-                except (ItemError, MemoryError) as error:
-                    fault = _code(error)
-                    broken = fault if shared else None  # the shared decode has ended
-                else:
-                    try:
-                        if unit.enhanced:
-                            work = partial(enhanced_clip, clip, job, unit.scores)
-                            samples, scores = unreachable.patience.read(work)
-                        else:  # a long clip is decoded here
-                            samples = unreachable.patience.read(
-                                partial(pcm.of_clip, clip, settings)
-                            )
-                        hashed = samples, blobs.sha256(samples)
-                    except (ItemError, MemoryError) as error:
-                        fault = _code(error)
-            if hashed is not None:
-                rows.append(_row(unit, span, hashed, job))
-                if unit.enhanced:
-                    rows[-1]["measures"] = list(scores)
-            else:
-                assert fault is not None
-                rows += failure(replace(unit, spans=(span,)), *fault)
+        rows = [_row(unit, span, clips, job) for span in unit.spans]
         try:
             # If the file changed meanwhile, the samples do not belong to its digest.
             same = partial(cutting.unchanged, locator, recording["guard"])
             yield rows if unreachable.patience.read(same) else []
         except ItemError as error:
-            yield failure(unit, *_code(error))
+            yield failure(unit, *code_of(error))
 
 
-def _code(error: ItemError | MemoryError) -> tuple[str, str]:
-    if isinstance(error, ItemError):
-        return error.code, error.detail
-    return "out_of_memory", str(error)
+def _row(unit: Unit, span: Converted, clips: _Clips, job: Job) -> MadeAudio:
+    """The row of the next clip."""
+    settings = job.resample
+    if unit.channel is not None:
+        settings = own_channels.converted(settings)
+    try:
+        clip = clips.next()
+        if not unit.enhanced:  # a long clip is decoded here
+            samples = unreachable.patience.read(partial(pcm.of_clip, clip, settings))
+            return pcm_row(span, unit.name, samples, settings.rate)
+        work = partial(enhanced_clip, clip, job, unit.scores)
+        samples, scores = unreachable.patience.read(work)
+    except (ItemError, MemoryError) as error:
+        return failed_row(span, unit.name, *code_of(error))
+    return {**pcm_row(span, unit.name, samples, settings.rate), "measures": list(scores)}
 
 
 class _Clips:
-    """The clips of spans, in order, from one decode; from a new one after a failed read."""
+    """The clips of spans, ordered by end, from one decode; from a new one after a failed read. An
+    error that another read does not mend is raised for all later clips."""
 
-    def __init__(self, locator: Locator, spans: list[Wanted]) -> None:
-        self._locator, self._spans = locator, spans
-        self._clips: Iterator[audio.Clip] | None = None
+    def __init__(self, locator: Locator, spans: list[Converted]) -> None:
+        self._locator, self._spans = locator, [Span(start, end) for start, end, _ in spans]
+        self._clips: Iterator[Clip] | None = None
+        self._error: ItemError | MemoryError | None = None
 
-    def next(self) -> audio.Clip:
-        clip = unreachable.patience.read(self._next)
+    def next(self) -> Clip:
+        if self._error is not None:
+            raise self._error
+        try:
+            clip = unreachable.patience.read(self._next)
+        except (ItemError, MemoryError) as error:
+            self._error = error
+            raise
         del self._spans[0]
         return clip
 
-    def _next(self) -> audio.Clip:
+    def _next(self) -> Clip:
         if self._clips is None:
-            self._clips = _decoded(self._locator, self._spans)
+            self._clips = self._decoded()
         try:
             return next(self._clips)
         except ItemError:
             self._clips = None
             raise
 
-
-def _decoded(locator: Locator, spans: Sequence[Wanted]) -> Iterator[audio.Clip]:
-    first = min(start for start, _, _ in spans)
-    wanted = [Span(start, end) for start, end, _ in spans]
-    facts = cutting.StreamFacts()
-    for _, clip in cutting.spans(
-        locator, facts, lambda _, first_sample: KnownSpans(wanted, first_sample), first
-    ):
-        assert clip is not None
-        yield clip
+    def _decoded(self) -> Iterator[Clip]:
+        first, spans, facts = min(span.start for span in self._spans), [*self._spans], StreamFacts()
+        for _, clip in cutting.spans(self._locator, facts, partial(_known, spans), first):
+            assert clip is not None
+            yield clip
 
 
-def _alone(locator: Locator, span: Wanted) -> audio.Clip:
-    """The clip of one span, decoded while it is converted."""
-    start, end, _ = span
-    with audio.open_stream(locator) as stream:
-        native = stream.rate, stream.channels, stream.weights
-        return audio.Clip.lazy(locator, start, end, *native)
-
-
-def _row(unit: Unit, span: Wanted, hashed: tuple[blobs.Pcm, str], job: Job) -> MadeAudio:
-    samples, sha256 = hashed
-    start, end, recipe = span
-    return {
-        "audio": recipe,
-        "recording": unit.name,
-        "start": start,
-        "end": end,
-        "rate": job.resample.rate,
-        "num_samples": len(samples),
-        "sha256": sha256,
-        "pcm": samples,
-    }
+def _known(spans: Sequence[Span], rate: int, first_sample: int) -> KnownSpans:
+    return KnownSpans(spans, first_sample)
 
 
 # From a decoded clip to the enhanced one, with its DNSMOS before and after.

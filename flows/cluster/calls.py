@@ -132,10 +132,8 @@ class Dispatcher:
         name: str | None = None,
         kind: str = CPU,
         trace: Trace | None = None,
-        again: tuple[object, ...] | None = None,
     ) -> Result:
-        """Return `fn(*args)`, run on a worker of `kind`; `again`: its arguments after a death, if
-        different.
+        """Return `fn(*args)`, run on a worker of `kind`.
 
         With `isolate=True`, `fn` runs its items one by one, each with a limit of its own.
         `isolates=False`: it has no such argument, and is retried as many times in total, because
@@ -152,7 +150,6 @@ class Dispatcher:
             try:
                 return self._attempt(call, within(False))
             except WorkerLost as loss:
-                call = call if again is None else replace(call, args=again)
                 # A call that hangs does not get the same time once more.
                 last = isolates and (attempt == SHARED_TRIES or isinstance(loss, TimedOut))
                 then = "its items run one by one now" if last else "it runs again"

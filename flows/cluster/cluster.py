@@ -308,7 +308,6 @@ class Cluster:
             self._workers.wait(*patience, lambda: upkeep.word_of_pods(self._cluster))
         else:
             self._workers.wait(*patience, jobs.word, jobs.fault)
-        self._remove_handover()  # a killed run's leftovers
         self._client.subscribe_topic(leaving.TOPIC, lambda event: self._left.add(event[1]))
         if self._gpu and len(self._workers.kinds) == 1:
             log.info("all workers have the resource GPU, or none has: any runs any stage")
@@ -345,20 +344,12 @@ class Cluster:
         )
         return self._cluster
 
-    def _remove_handover(self) -> None:
-        with suppress(TimeoutError, OSError, RuntimeError):
-            self._client.run(
-                worker.remove_handover, on_error="ignore", callback_timeout=local.CLOSE_S
-            )
-
     def _end(self) -> None:
         if self._upkeep is not None:
             self._upkeep.close(local.CLOSE_S)
         workers = local.processes(self._cluster)
         try:
             if self._client is not None:
-                if self.settings.kind != "local":
-                    self._remove_handover()
                 with suppress(TimeoutError, OSError, RuntimeError):
                     self._client.close(timeout=local.CLOSE_S)
             # Dask would wait for what still runs, cancelled calls included. Workers write

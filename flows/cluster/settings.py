@@ -174,8 +174,8 @@ class ClusterSettings(StageSettings):
     )
     cache_gb: float = Transient(
         1.0,
-        "GB of PCM that filter leaves for resample, in memory or on disk; without it, resample "
-        "decodes again; 0: none.",
+        "GB of PCM of one recording that filter makes while it decodes, on a worker's disk; "
+        "resample decodes again for the rest; 0: for all.",
         ge=0,
     )
     address: str | None = Transient(None, "Scheduler, such as tcp://host:8786.", mark=FIXED)

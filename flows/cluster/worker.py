@@ -5,7 +5,6 @@ Does not use Prefect.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,45 +17,24 @@ from distributed import get_worker
 from ...tasks.base import environment
 from ...tasks.plugins import trusted
 from ...tasks.settings.job import Cost, Done, Job
-from ...tasks.stages import handover, stage
+from ...tasks.stages import stage
 from ...tasks.stages.cost import CostMeter
 from ...tasks.storage import temporary
 
 Result = TypeVar("Result")
 TOPIC = "uttermill-progress"
-HANDOVER = "uttermill"  # in a worker's own directory: PCM that filter leaves for resample
+SCRATCH = "uttermill"  # in a worker's own directory
 #: Between two progress events of a call, s: doubled from the first to the most. A scheduler spends
 #: 0.2 ms on each, and has a thousand workers.
 FIRST_SECONDS, MOST_SECONDS = 0.5, 4.0
 
 
-def run_stages(
-    names: Sequence[str], job: Job, shard: str, seconds: float, isolate: bool = False
-) -> list[Done | Exception]:
-    """Run stages for a shard on this worker, one after the other; see `tasks.stages.stage.run`.
-
-    If the first stage fails, its error is raised. If a later one fails, its error ends the list, so
-    that the caller gets it with that stage.
-    """
+def run_stage(name: str, job: Job, shard: str, seconds: float, isolate: bool = False) -> Done:
+    """Run a stage for a shard on this worker; see `tasks.stages.stage.run`."""
     worker = get_worker()
-    job = adapted(job, worker)
-    ended: list[Done | Exception] = []
-    with handover.in_memory(job):
-        for name in names:
-            try:
-                done = _run_stage(name, job, shard, seconds, isolate, worker)
-            except Exception as error:  # raised again by the caller, for that stage
-                if not ended:
-                    raise
-                return [*ended, error]
-            ended.append(done)
-    return ended
-
-
-def _run_stage(name: str, job: Job, shard: str, seconds: float, isolate: bool, worker: Any) -> Done:
     events = Events(worker, name, shard, seconds)
     with CostMeter(str(worker.name)) as meter:
-        done = stage.run(name, job, shard, isolate, events)
+        done = stage.run(name, adapted(job, worker), shard, isolate, events)
     events.last()
     return replace(done, cost=meter.cost)
 
@@ -110,20 +88,11 @@ def _trusting(plugins: Sequence[str], function: Callable[..., Result], *args: ob
 
 
 def adapted(job: Job, worker: Any) -> Job:
-    """The job with this worker's memory limit, and with a handover folder on its own disk if the
+    """The job with this worker's memory limit, and with temporary files on its own disk if the
     run's folder is missing there, or another user's."""
     limit = worker.memory_manager.memory_limit
     if limit:
         job = replace(job, memory_limit=int(limit))
     if job.scratch is not None and not temporary.is_ours(job.scratch):
-        job = replace(job, scratch=_handover(worker))
+        job = replace(job, scratch=Path(worker.local_directory) / SCRATCH)
     return job
-
-
-def remove_handover(dask_worker: Any) -> None:
-    """Remove this worker's handover cache; running runs decode those recordings a second time."""
-    shutil.rmtree(_handover(dask_worker), ignore_errors=True)
-
-
-def _handover(worker: Any) -> Path:
-    return Path(worker.local_directory) / HANDOVER

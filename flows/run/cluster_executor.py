@@ -20,7 +20,6 @@ from ...tasks.base.logs import log
 from ...tasks.plugins import engines, gpu
 from ...tasks.runs.executor import Chain
 from ...tasks.settings.job import Cost, Done, Job
-from ...tasks.shard_store import model_answers
 from ...tasks.stages.call import Call, Limits, Result
 from ...tasks.stages.cost import CostMeter
 from ..cluster import worker, worker_counts
@@ -69,21 +68,6 @@ def opened(
             yield executor, progress
 
 
-def together(name: str, job: Job) -> tuple[str, ...]:
-    """The stages to run in one call that begins with `name`.
-
-    Filter and resample: resampling alone takes little, and finds the PCM that filter has left in
-    memory. Enhancement takes long, and so does transcribe with a model: they get calls and
-    deadlines of their own.
-    """
-    if name != "filter" or job.enhance.use != "none":
-        return (name,)
-    asr = job.transcribe
-    asks = asr.llm_text is not None or bool(model_answers.asking(asr))
-    asks |= any(recogniser.use != "none" for recogniser in asr.recognisers)
-    return ("filter", "resample") if asks else ("filter", "resample", "transcribe")
-
-
 class ClusterExecutor:
     """`tasks.runs.executor.Executor` on a cluster; small calls stay here until workers run."""
 
@@ -95,8 +79,6 @@ class ClusterExecutor:
         self.metrics = metrics if metrics is not None else Metrics()
         self.dispatcher = Dispatcher(cluster)
         self._limits = Limits(settings.item_timeout, settings.timeout_factor)
-        #: Results, by stage and shard, of stages that ran in the call of the stage before them.
-        self._ahead: dict[tuple[str, str], Done | Exception] = {}
 
     @property
     def has_local_workers(self) -> bool:
@@ -137,40 +119,22 @@ class ClusterExecutor:
         kind = self.kind(name, job)
         place, trace = Place(name, shard=shard, kind=kind), Trace()
         try:
-            ended = self._ahead.pop((name, shard), None)
-            if ended is None:
-                ended = self._run_stages(together(name, job), job, shard, seconds, kind, trace)
-            elif isinstance(ended, Done) and ended.cost is not None:
-                trace = Trace(ended.cost.started, attempts=1)
-            if isinstance(ended, Exception):
-                raise ended
+            done = self.dispatcher.run(
+                worker.run_stage,
+                name,
+                job,
+                shard,
+                seconds,
+                within=partial(deadline_of_stage, self._limits, seconds),
+                name=f"{name} of {shard}",
+                kind=kind,
+                trace=trace,
+            )
         except Exception as error:
             self.metrics.failed(place, trace, error)
             raise
-        self.metrics.stage(place, trace, ended)
-        return ended
-
-    def _run_stages(
-        self, names: Sequence[str], job: Job, shard: str, seconds: float, kind: str, trace: Trace
-    ) -> Done | Exception:
-        """How the first of the stages ended; the others' results are kept for their turn.
-
-        After a death the first stage runs alone, so that each stage has its own deaths."""
-        first, *later = self.dispatcher.run(
-            worker.run_stages,
-            names,
-            job,
-            shard,
-            seconds,
-            within=partial(deadline_of_stage, self._limits, seconds),
-            name=f"{names[0]} of {shard}",
-            kind=kind,
-            trace=trace,
-            again=(names[:1], job, shard, seconds),
-        )
-        for name, ended in zip(names[1:], later, strict=False):
-            self._ahead[name, shard] = ended
-        return first
+        self.metrics.stage(place, trace, done)
+        return done
 
     def map(self, call: Call[Result], args: Sequence[tuple[object, ...]]) -> list[Result]:
         run = partial(self._on_worker, call)

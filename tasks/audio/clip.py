@@ -21,8 +21,9 @@ MATERIALISE_SECONDS = 600.0
 class Clip:
     """One utterance: native rate, all channels, float32 in ±1.
 
-    A short clip is held in memory; a long one is `lazy` and decoded each time it is read. Measures
-    that use `blocks()` need one block of memory, whatever the length.
+    A short clip is held in memory, a longer one in a temporary file; one that is too long for that
+    is `lazy`: decoded each time it is read. Measures that use `blocks()` need one block of memory,
+    whatever the length.
     """
 
     rate: int
@@ -94,8 +95,8 @@ class Clip:
         return self.num_samples / self.rate
 
     def samples(self) -> Samples:
-        """float32 [num_samples, channels]. ValueError for a lazy clip of more than 600 s."""
-        if self.pieces is None and self.seconds > MATERIALISE_SECONDS:
+        """float32 [num_samples, channels]. ValueError for a clip of more than 600 s."""
+        if self.seconds > MATERIALISE_SECONDS:
             raise ValueError(
                 f"a clip of {self.seconds:.0f} s is too long for samples(): use blocks()"
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from ..base.errors import CorruptManifest, RunError
@@ -41,6 +42,10 @@ def chain(
                 if before is None and not done.ran:
                     observer.advance(name, seconds, reused=True)
                 ended[name], sure = done, done.ran
+                if done.converted:  # items of resample, made in the same pass
+                    before = ended.get("resample") or Done("resample", shard)
+                    ended["resample"] = replace(before, computed=before.computed + done.converted)
+                    observer.advance("resample", done.converted_seconds)
             return [*ended.values()]
         except CorruptManifest as fault:
             if manifest.is_listing(job.out, fault):

@@ -42,8 +42,8 @@ class Job:
     reviews: Pinned | None = None  # decisions by people; None: OUT's current ones
     only: frozenset[str] | None = None  # recordings to work on: a sample; None: all of a shard
     number: int = 0  # of the run in OUT
-    scratch: Path | None = None  # disposable; None: no hand-over cache
-    cache_bytes: int = GIB  # bound of the hand-over cache of one shard
+    scratch: Path | None = None  # disposable; None: TMPDIR
+    cache_bytes: int = GIB  # most PCM of a recording that is made while it is cut; 0: none
     item_timeout: float = 600.0  # s; beyond it an isolated item is quarantined as `timeout`
     memory_limit: int = 4 * GIB  # bytes; beyond it an isolated item is `out_of_memory`
 
@@ -90,6 +90,8 @@ class Done:
     spent: tuple[Spent, ...] = ()  # unit by unit, where `Job.only` selects a sample
     cost: Cost | None = None  # by the worker
     new: bool = False  # something was published, even if every part of it was there already
+    converted: int = 0  # stage filter: clips whose PCM it made, which are items of resample
+    converted_seconds: float = 0.0
 
     @property
     def ran(self) -> bool:
@@ -109,4 +111,6 @@ class Done:
             load=before.load + self.load,
             spent=before.spent + self.spent,
             new=before.new or self.new,
+            converted=before.converted + self.converted,
+            converted_seconds=before.converted_seconds + self.converted_seconds,
         )

@@ -73,7 +73,8 @@ class Worker(Protocol[W]):
 
     def compute(self, units: list[W], job: Job) -> Iterator[Sequence[AnyRow]]:
         """The rows of each unit, in order. An unusable item gives the row of its failure; `pcm` in
-        a row is its int16 samples, which are not stored yet."""
+        a row is its int16 samples, which are not stored yet. A stage may give rows of the next one
+        where it has what that needs."""
 
     def failure(self, unit: W, code: str, detail: str) -> Sequence[AnyRow]:
         """The rows of a unit that killed its process or exceeded its time."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from .. import plugins
 from ..audio import Clip
@@ -26,8 +24,7 @@ from ..segmenters import Span
 from ..settings import Plugin, StageSettings
 from ..settings.job import Job
 from ..shard_store import chosen_rules
-
-Result = TypeVar("Result")
+from .cutting import StreamFacts
 
 
 class WholeRecording(NamedTuple):
@@ -92,22 +89,20 @@ class Chosen:
 
 def after_all(
     span: Span,
-    rate: int,
-    channels: int,
+    facts: StreamFacts,
     recording: RecordingRow,
     whole: WholeRecording,
     chosen: Sequence[Step],
 ) -> Measured:
-    """The measures of an utterance that need its whole recording but not its samples. `rate` and
-    `channels`: of the recording as decoded."""
+    """The measures of an utterance that need its whole recording but not its samples."""
     waiting = [step for step in chosen if step.after_all]
     result = Measured({}, {}, {})
     if not waiting:
         return result
     start, end = span.start, span.end
     clip = Clip(
-        rate,
-        channels,
+        facts.rate,
+        facts.channels,
         end - start,
         recording["header_seconds"],
         recording["size"],
@@ -156,48 +151,15 @@ class Measured(NamedTuple):
         self.stored.update(other.stored)
 
 
-def measured(
-    clip: Clip,
-    chosen: Sequence[Step],
-    measure_all: bool = False,
-    read: Mapping[str, Any] = MappingProxyType({}),
-) -> Measured:
-    """Run filters on a clip, cheap ones first; costly ones only if those reject nothing.
-
-    `read`: results of `reading` for it.
-    """
+def measured(clip: Clip, chosen: Sequence[Step], measure_all: bool = False) -> Measured:
+    """Run filters on a clip, cheap ones first; costly ones only if those reject nothing."""
     result = Measured({}, {}, {})
     for step in chosen:
         if step.costly and not measure_all:
             rules = chosen_rules.cheap_rules(tuple(step.plugin for step in chosen))
             if judge(result.values, rules) is not None:
                 break
-        stored_value = read.get(f"measure {step.plugin.use}") if read else None
-        given = step.measure(clip, step.settings) if stored_value is None else stored_value
-        result.take(step, given, clip)
+        result.take(step, step.measure(clip, step.settings), clip)
         if step.fingerprint:
-            stored_value = read.get(f"fingerprint {step.plugin.use}")
-            fingerprint = (
-                step.fingerprint(clip, step.settings) if stored_value is None else stored_value
-            )
-            result.stored[step.plugin.use] = fingerprint
+            result.stored[step.plugin.use] = step.fingerprint(clip, step.settings)
     return result
-
-
-def reading(chosen: Sequence[Step]) -> dict[str, Callable[[Clip], Any]]:
-    """The work of cheap filters on a clip, for `Readers`."""
-    works: dict[str, Callable[[Clip], Any]] = {}
-    for step in chosen:
-        if not step.costly:
-            works[f"measure {step.plugin.use}"] = partial(_with, step.settings, step.measure)
-            if step.fingerprint:
-                works[f"fingerprint {step.plugin.use}"] = partial(
-                    _with, step.settings, step.fingerprint
-                )
-    return works
-
-
-def _with(
-    settings: PluginSettings, work: Callable[[Clip, PluginSettings], Result], clip: Clip
-) -> Result:
-    return work(clip, settings)

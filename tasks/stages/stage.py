@@ -124,10 +124,18 @@ def _round(stage: str, job: Job, shard: str, isolate: bool, progress: Progress |
         except RunError:  # such as a server that is down: keep its results
             sink.commit()
             raise
-    computed = sum(unit.items for unit in units)
-    wall = time.monotonic() - began
-    spent = clock.spent(batched=module.BATCHED)
-    return Done(stage, shard, computed, reused, seconds, wall, load, spent)
+    return Done(
+        stage,
+        shard,
+        computed=sum(unit.items for unit in units),
+        reused=reused,
+        seconds=seconds,
+        wall=time.monotonic() - began,
+        load=load,
+        spent=clock.spent(batched=module.BATCHED),
+        converted=sink.converted,
+        converted_seconds=sink.converted_seconds,
+    )
 
 
 def _load(stage: str, module: Stage[Unit], units: list[Unit], job: Job) -> float:
@@ -179,19 +187,23 @@ def _results(
     if isolate:
         from . import isolate as isolation
 
-        # No handover: an item that kills a resampler must do so in the resample stage.
-        return isolation.results(stage, replace(job, scratch=None), units)
+        # A clip that kills a resampler must do so in the resample stage, whose items are clips.
+        return isolation.results(stage, replace(job, cache_bytes=0), units)
     return module.compute(units, job)
 
 
 class Sink:
     """Collects rows and commits them as parts: audio first, then the rows that point to it. PCM is
-    written as it arrives; a commit names its blob."""
+    written as it arrives; a commit names its blob.
+
+    Rows of the filter stage may come with those of PCM, which are results of the resample stage:
+    `converted` of them, with so many seconds of audio."""
 
     def __init__(self, stage: str, job: Job, shard: str) -> None:
         self.stage, self.job, self.shard = stage, job, shard
-        self.module = contract.find(stage)
         self.rows: list[AnyRow] = []
+        self.made: list[MadeAudio] = []  # by the filter stage
+        self.converted, self.converted_seconds = 0, 0.0
         self._placed: list[MadeAudio] = []  # rows with PCM in the blob
         self.since = time.monotonic()
         self._open = ExitStack()
@@ -217,7 +229,16 @@ class Sink:
                 audio_row["offset"] = self.held
                 self._blob().write(np.ascontiguousarray(samples, dtype="<i2").data)
                 self._placed.append(audio_row)
-        self.rows.extend(rows)
+            if self.stage == "filter" and "audio" in row:
+                self._add_made(cast(MadeAudio, row))
+            else:
+                self.rows.append(row)
+
+    def _add_made(self, row: MadeAudio) -> None:
+        self.made.append(row)
+        self.converted += 1
+        if not row.get("error_code"):
+            self.converted_seconds += row["num_samples"] / row["rate"]
 
     def _blob(self) -> HashedFile:
         if self._staged is None:
@@ -227,6 +248,7 @@ class Sink:
 
     def commit(self) -> None:
         rows, self.rows, self.since = self.rows, [], time.monotonic()
+        pcm_rows, self.made = self.made, []
         placed, self._placed = self._placed, []
         staged, self._staged = self._staged, None
         if staged is not None:
@@ -234,8 +256,13 @@ class Sink:
             self._open.close()
             for row in placed:
                 row["blob"] = name
+        self._commit("resample", pcm_rows)
+        self._commit(self.stage, rows)
+
+    def _commit(self, stage: str, rows: Sequence[AnyRow]) -> None:
         if rows:
-            out, meta = self.job.out, self.module.meta(self.job)
-            meta[compaction.RECIPE] = whole_job.of_stage(self.stage, self.job, weights_of(self.job))
-            schema = self.module.schema_of(rows)
-            manifest.commit(out, self.stage, self.shard, rows, schema, meta)
+            module, job = contract.find(stage), self.job
+            meta = module.meta(job)
+            meta[compaction.RECIPE] = whole_job.of_stage(stage, job, weights_of(job))
+            schema = module.schema_of(rows)
+            manifest.commit(job.out, stage, self.shard, rows, schema, meta)

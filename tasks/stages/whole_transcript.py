@@ -41,7 +41,7 @@ CUTS = vad.Settings(target_seconds=25.0, max_seconds=29.0, max_gap_seconds=2.0)
 Piece = tuple[float, Float32s]  # start, s; mono at the recogniser's rate
 
 
-def heard(
+def transcribed(
     locator: Locator,
     recogniser: Plugin,
     language: str | None,

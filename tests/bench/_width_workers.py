@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 import types
-from collections.abc import Sequence
 
 import dask.config
 from distributed import Scheduler, Worker, get_worker
@@ -33,14 +32,8 @@ QUIET = {
 }
 
 
-async def run_stages(
-    names: Sequence[str], job: Job, shard: str, seconds: float, isolate: bool = False
-) -> list[Done]:
-    """In place of `flows.cluster.worker.run_stages`: the same messages, no work."""
-    return [await _run_stage(name, job, shard) for name in names]
-
-
-async def _run_stage(name: str, job: Job, shard: str) -> Done:
+async def run_stage(name: str, job: Job, shard: str, seconds: float, isolate: bool = False) -> Done:
+    """In place of `flows.cluster.worker.run_stage`: the same messages, no work."""
     began = time.time()
     me = get_worker()
     events = real.Events(me, name, shard, AUDIO)

@@ -151,7 +151,7 @@ def measured(
     from uttermill.tasks.shard_store import manifest
     from uttermill.tasks.stages.call import Call
 
-    worker.run_stages = _width_workers.run_stages  # type: ignore[assignment]
+    worker.run_stage = _width_workers.run_stage  # type: ignore[assignment]
     out, scratch = home / "out", home / "scratch"
     scratch.mkdir(parents=True)
     options.kill, to_kill = 0, roots["workers"][: options.kill]

@@ -142,10 +142,6 @@ def test_a_job_elsewhere_keeps_to_the_workers_own_disk_and_memory(
     moved = on_worker.adapted(elsewhere, there).scratch
     assert moved is not None
     assert moved.is_relative_to(tmp_path / "worker")
-    (moved / "handover").mkdir(parents=True)
-    on_worker.remove_handover(there)
-    assert not moved.exists()
-    on_worker.remove_handover(there)
 
 
 def test_workers_elsewhere_read_the_list_in_out(tmp_path: Path) -> None:

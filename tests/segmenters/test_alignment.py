@@ -409,7 +409,7 @@ def test_a_recogniser_without_times_of_words_fails_the_recording(tmp_path: Path)
     path, _ = recorded(tmp_path)
     recogniser = Plugin.model_validate({"use": ORACLE, "path": str(path), "timed": False})
     with pytest.raises(ItemError, match="no times of words"):
-        whole_transcript.heard(Locator(str(path)), recogniser, "en")
+        whole_transcript.transcribed(Locator(str(path)), recogniser, "en")
 
 
 def test_text_and_recogniser_are_in_the_recipe() -> None:

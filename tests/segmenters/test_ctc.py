@@ -368,7 +368,7 @@ def test_another_number_of_tokens_costs_the_recording(tmp_path: Path) -> None:
     path, _ = recorded(tmp_path)
     chosen = Plugin.model_validate({"use": "ctc", "model": str(home)})
     with pytest.raises(ItemError, match="which do not fit the 3 tokens"):
-        whole_transcript.heard(Locator(str(path)), chosen, "en", emitting=True)
+        whole_transcript.transcribed(Locator(str(path)), chosen, "en", emitting=True)
 
 
 def test_it_says_what_it_can(tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
-"""A long clip is decoded once: filters and the conversion read it while it arrives."""
+"""A clip that is too long for memory is decoded once: it lies in a temporary file."""
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ import pytest
 import soundfile as sf
 
 from tests.helpers import corpus
-from uttermill.tasks.audio import Clip, stream
-from uttermill.tasks.base.errors import ItemError
+from uttermill.tasks.audio import stream
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.stages import cutting
 
@@ -65,7 +63,6 @@ def test_a_whole_recording_is_decoded_once(tmp_path: Path, opened: list[int]) ->
     recording(tmp_path / "in/long.wav")
     corpus.run(job(tmp_path))
     assert opened == [int(SECONDS * RATE)]
-    assert [*(tmp_path / "scratch/handover").iterdir()] == [], "taken by resample"
 
 
 def test_the_numbers_and_samples_are_those_of_separate_decodes(
@@ -77,8 +74,7 @@ def test_the_numbers_and_samples_are_those_of_separate_decodes(
     (tmp_path / "again").mkdir()
     (tmp_path / "again/in").symlink_to(tmp_path / "in")
     opened.clear()
-    spans = cutting.spans
-    monkeypatch.setattr(cutting, "spans", lambda *args: spans(*args[:4]))  # nobody reads along
+    monkeypatch.setattr(cutting, "HELD_BYTES", 0)
     corpus.run(job(tmp_path / "again"))
     assert len(opened) == 4, "the cut, two measures and the PCM"
     other, pcm_again = published(tmp_path / "again")
@@ -86,11 +82,37 @@ def test_the_numbers_and_samples_are_those_of_separate_decodes(
     assert pcm == pcm_again
 
 
-def test_what_does_not_fit_is_decoded_again(tmp_path: Path, opened: list[int]) -> None:
+def test_resample_decodes_a_long_clip_once_too(tmp_path: Path, opened: list[int]) -> None:
     recording(tmp_path / "in/long.wav")
     corpus.run(job(tmp_path, cache_bytes=100_000))
-    assert len(opened) == 2
-    assert [*(tmp_path / "scratch/handover").iterdir()] == []
+    assert opened == 2 * [int(SECONDS * RATE)]
+
+
+def test_the_file_holds_what_is_needed_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    tail = cutting._Tail(100)
+    samples = np.arange(100, 200, dtype=np.float32)[:, None]
+
+    def cut(start: int, end: int) -> list[float]:
+        return [float(value) for piece in tail.cut(start, end) for value in piece[:, 0]]
+
+    for at in range(0, 60, 10):
+        tail.push(samples[at : at + 10])
+        tail.release(115, 20)
+    assert (tail.first, tail.start, tail.end) == (110, 140, 160)
+    assert cut(115, 160) == [*range(115, 160)]
+    assert cut(120, 135) == [*range(120, 135)]
+    assert cut(139, 142) == [139, 140, 141]
+    tail.release(145, 20)
+    tail.push(samples[60:70])
+    tail.release(145, 20)
+    assert cut(145, 170) == [*range(145, 170)]
+    monkeypatch.setattr(cutting, "HELD_BYTES", 0)
+    tail.push(samples[70:80])
+    tail.release(145, 10)
+    assert (tail.first, tail.start, tail.end) == (170, 170, 180), "no room: it is decoded again"
+    tail.push(samples[80:90])
+    tail.release(185, 10)
+    assert cut(185, 190) == [*range(185, 190)]
 
 
 def test_a_recording_that_breaks_leaves_nothing(tmp_path: Path) -> None:
@@ -98,47 +120,6 @@ def test_a_recording_that_breaks_leaves_nothing(tmp_path: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(data[: len(data) - 40_000])  # its header promises more
     recording(tmp_path / "in/short.wav", 2.0, seed=1)
-    before = threading.active_count()
     corpus.run(job(tmp_path, package={"max_failed_fraction": 1.0}))
-    assert threading.active_count() == before
-    assert [*(tmp_path / "scratch/handover").iterdir()] == []
-
-
-def test_a_reader_that_wants_the_length_or_reads_twice_is_left_out() -> None:
-    def total(clip: Clip) -> float:
-        return float(sum(block.sum() for block in clip.blocks()))
-
-    def early(clip: Clip) -> float:
-        return clip.seconds
-
-    def twice(clip: Clip) -> float:
-        return total(clip) + total(clip)
-
-    def late(clip: Clip) -> int:
-        list(clip.blocks())
-        return clip.num_samples
-
-    def first(clip: Clip) -> int:
-        return len(next(clip.blocks()))
-
-    works = {"total": total, "early": early, "twice": twice, "late": late, "first": first}
-    readers = cutting.Readers(0, RATE, 1, 0, works)
-    for _ in range(3):
-        readers.push(np.ones((5, 1), np.float32))
-    readers.end(15)
-    assert readers.results() == {"total": 15.0, "late": 15, "first": 5}
-    readers.close()
-
-
-def test_an_error_of_a_reader_is_raised_where_its_result_is_used() -> None:
-    def fails(clip: Clip) -> None:
-        next(clip.blocks())
-        raise ItemError("unsupported", "no")
-
-    readers = cutting.Readers(0, RATE, 1, 0, {"fails": fails})
-    readers.push(np.ones((5, 1), np.float32))
-    readers.push(np.ones((5, 1), np.float32))
-    readers.end(10)
-    with pytest.raises(ItemError, match="no"):
-        readers.results()
-    readers.close()
+    rows = pq.read_table(tmp_path / "out/datasets/latest/utterances.parquet").to_pylist()
+    assert [row["source_path"] for row in rows] == [str(tmp_path / "in/short.wav")]

@@ -160,7 +160,7 @@ def _pooled(cells: Sequence[Stratum], ratios: Sequence[float], share: bool) -> f
 LEFT_OUT = (
     "hours that copies, outliers of the whole corpus and splits take",
     "time for listing, for other programs on the machine, for workers idle at the end, for crashes",
-    "disk of the hand-over cache and of reports",
+    "disk of temporary files and of reports",
 )
 
 

@@ -1,14 +1,19 @@
 """Stage transcribe: PCM in, text out, in batches across the files of a shard.
 
+Four steps: recognise clips, ask models about their texts, align texts with clips, rewrite texts.
+Each answers requests of one kind (`shard_store.requests`), in a round for each step that needs the
+answers of those before it.
+
 An item is an utterance. Before: a row with its PCM in a blob. After: a row with the text, the
 language, the recogniser's own scores, and exact error counts against the source's text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import groupby
+from typing import Any
 
 from . import plugins, scoring, speech
 from .asr import SpeechClip, Transcript
@@ -22,22 +27,20 @@ from .served import llm_text
 from .served.llm_text import Written
 from .settings import Plugin, StageSettings
 from .settings.job import Job
-from .shard_store import (
-    llm_answers,
-    model_answers,
-    own_channels,
-    reference_words,
-    shard_view,
+from .shard_store import model_answers, own_channels, reference_words, shard_view
+from .shard_store.requests import (
+    Alignment,
+    Asked,
+    Recognition,
+    Request,
+    Rewriting,
+    TextQuestion,
 )
-from .shard_store.model_answers import TextRequest
-from .shard_store.utterance import FinalUtterance
-from .stages.asr_units import CHUNK_SECONDS, Sharing, Unit, chunks, clips, sharing_of
+from .stages.clips import CHUNK_SECONDS, chunks, clips
 
 SCHEMA = TRANSCRIPTS
 BATCHED = True
-LLM_LAST = 1 << 30  # a language model's place in the order of recognisers
-ALIGNED = LLM_LAST - 1  # the place of alignments
-ASKED = LLM_LAST - 2  # the place of questions of plug-ins on text
+Rows = Iterator[list[TranscriptRow]]
 
 
 def rounds(job: Job) -> int:
@@ -53,129 +56,141 @@ def rounds(job: Job) -> int:
     return 1 + votes + bool(asr.backends) + asks + before_last + last
 
 
-def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
-    """Utterances without a transcript, and the number of those with one. Longest windows first (an
-    utterance that shares none is its own window); utterances of one window are adjacent."""
-    units: dict[str, Unit] = {}
+def todo(shard: shard_view.ShardView) -> tuple[list[Request[Any]], int]:
+    """What utterances lack in this round, and the number of those that have a transcript. Longest
+    windows first (an utterance that shares none is its own window); utterances of one window are
+    adjacent."""
+    requests: dict[str, Request[Any]] = {}
     reused = 0
     for utterance in shard.transcribed():
         reused += utterance.heard.transcript is not None
-        for unit in lacking(utterance, shard):
-            reused += unit.transcript in units  # equal samples are transcribed once
-            units[unit.transcript] = unit
-    return sorted(units.values(), key=_order), reused
+        for request in utterance.missing:
+            reused += request.recipe in requests  # equal samples are transcribed once
+            requests[request.recipe] = request
+    return sorted(requests.values(), key=_order), reused
 
 
-def lacking(utterance: FinalUtterance, shard: shard_view.ShardView) -> Iterator[Unit]:
-    """What an utterance lacks in this round: its transcript, or results that depend on it."""
-    pcm = utterance.heard.pcm
-    if pcm is None:
-        return
-
-    def unit(recipe: str, backend: int = 0, sharing: Sharing | None = None) -> Unit:
-        language, reference = utterance.heard.forced, utterance.cut.reference
-        return Unit(recipe, pcm, shard.shard, language, reference, sharing, backend)
-
-    if utterance.heard.transcript is None:
-        if utterance.outcome.stage == "transcribe":
-            cut = utterance.cut
-            shared = sharing_of(cut.audio, cut.company, shard.audio)
-            yield unit(shard.transcript_recipe(utterance.heard), 0, shared)
-        return
-    for turn in utterance.unheard:
-        assert turn.pcm is not None
-        shared = sharing_of(turn.own.audio, turn.own.company, shard.audio)
-        yield Unit(turn.recipe, turn.pcm, shard.shard, turn.language, None, shared)
-    for request in utterance.unanswered:
-        yield Unit(request.recipe, pcm, shard.shard, None, None, question=request)
-    if utterance.llm_unanswered and (
-        question := llm_answers.request_for(shard.job, utterance.heard)
-    ):
-        yield Unit(question.recipe, pcm, shard.shard, None, None, request=question)
-    if utterance.unaligned and (
-        asked := reference_words.request_for(shard.job, shard.weights, utterance.heard)
-    ):
-        language = asked.language or None
-        yield Unit(asked.recipe, asked.pcm, shard.shard, language, asked.text, aligned=True)
-    if utterance.heard.missing:
-        further = shard.further_recipes(utterance.heard)
-        for number in utterance.heard.missing:
-            yield unit(further[number], number + 1)
-
-
-def _order(unit: Unit) -> tuple[int, float, tuple[str, ...], int, str]:
-    shared = unit.sharing
-    if unit.request is not None:  # of similar length, so in the order of recipes
-        return LLM_LAST, 0.0, (), 0, unit.transcript
-    if unit.question is not None:
-        asks = unit.question
-        return ASKED, 0.0, (asks.plugin.use,), int(asks.question.hears), unit.transcript
-    if unit.aligned:
-        return ALIGNED, -unit.seconds, (), 0, unit.transcript
-    if shared is None:
-        return unit.backend, -unit.seconds, (), 0, unit.transcript
-    return unit.backend, -shared.seconds, shared.audio, shared.place, unit.transcript
-
-
-def compute(units: list[Unit], job: Job) -> Iterator[list[TranscriptRow]]:
-    """One row per unit, in order. PCM is read some minutes at a time."""
-    for number, group in groupby(units, key=lambda unit: _order(unit)[0]):
-        if number == LLM_LAST:
-            yield from _written([*group], job)
-        elif number == ALIGNED:
-            yield from _aligned([*group], job)
-        elif number == ASKED:
-            yield from _answered([*group], job)
+def _order(request: Request[Any]) -> tuple[Any, ...]:
+    """The step of a request, and its place in that."""
+    asked = request.asked
+    place: tuple[Any, ...]
+    if isinstance(asked, Recognition):
+        window = asked.window
+        if window is None:
+            place = asked.recogniser, -request.seconds, (), 0
         else:
-            yield from _heard_by(job.transcribe.recognisers[number], [*group], job)
+            place = asked.recogniser, -window.seconds, window.audio, window.place
+    elif isinstance(asked, TextQuestion):
+        place = asked.plugin.use, asked.question.hears
+    elif isinstance(asked, Alignment):
+        place = (-request.seconds,)
+    else:  # of similar length
+        place = ()
+    return [*STEPS].index(type(asked)), *place, request.recipe
 
 
-def _written(units: list[Unit], job: Job) -> Iterator[list[TranscriptRow]]:
-    """One row per unit, in order, by the language model."""
-    assert job.transcribe.llm_text is not None
-    questions = [unit.request for unit in units if unit.request]
-    answers = _writer(job.transcribe.llm_text).write([(q.text, q.language) for q in questions])
-    for unit, question, answer in zip(units, questions, answers, strict=True):
-        row = _row_of_answer(unit, question.text, answer.answer, answer.text, answer)
-        yield [{**row, "language": question.language or None}]
+def compute(units: list[Request[Any]], job: Job) -> Rows:
+    """One row per request, in order. PCM is read some minutes at a time."""
+    for asked, group in groupby(units, key=lambda request: type(request.asked)):
+        yield from STEPS[asked]([*group], job)
 
 
-def _answered(units: list[Unit], job: Job) -> Iterator[list[TranscriptRow]]:
-    """One row per unit, in order, by the models of plug-ins on text."""
-    asked = [(unit, unit.question) for unit in units if unit.question]
-    for (plugin, hears), group in groupby(asked, key=lambda p: (p[1].plugin, p[1].question.hears)):
+def _recognised(requests: list[Request[Recognition]], job: Job) -> Rows:
+    """The transcripts of clips, by one recogniser after the other."""
+    for number, group in groupby(requests, key=lambda request: request.asked.recogniser):
+        plugin = job.transcribe.recognisers[number]
+        backend = backends.kept(plugin, job.transcribe.recognisers)
+        listens = backend.RATE == speech.RATE and plugins.ASR.load(plugin.use).LISTENS
+        most = backend.chunk_seconds if isinstance(backend, ChunkedBackend) else CHUNK_SECONDS
+        for chunk in chunks([*group], most):
+            spoken = clips(chunk, job.out, backend.RATE)
+            transcripts = backend.transcribe(spoken)
+            for request, clip, transcript in zip(chunk, spoken, transcripts, strict=True):
+                yield [_row(request, transcript, clip if listens else None)]
+
+
+def _answered(requests: list[Request[TextQuestion]], job: Job) -> Rows:
+    """The answers of the models of plug-ins on text."""
+    for (plugin, hears), group in groupby(requests, key=_model):
         module, settings = plugins.TEXT.resolve(plugin)
-        of_plugin = [*group]
+        of_model = [*group]
         if hears:
-            answers = _by_ear(of_plugin, module, settings, job)
+            answers = _by_ear(of_model, module, settings, job)
         else:
-            questions = [(request.question, request.text) for _, request in of_plugin]
-            answers = module.answer(questions, settings)
-        for (unit, request), answer in zip(of_plugin, answers, strict=True):
-            yield [_row_of_answer(unit, request.text, answer.reply, answer.value, answer)]
+            asked = [(one.asked.question, one.asked.text) for one in of_model]
+            answers = module.answer(asked, settings)
+        for request, answer in zip(of_model, answers, strict=True):
+            text = request.asked.text
+            yield [_row_of_answer(request, text, answer.reply, answer.value, answer)]
+
+
+def _model(request: Request[TextQuestion]) -> tuple[Plugin, bool]:
+    return request.asked.plugin, request.asked.question.hears
 
 
 def _by_ear(
-    asked: list[tuple[Unit, TextRequest]], module: TextVerdict, settings: StageSettings, job: Job
+    requests: list[Request[TextQuestion]],
+    module: TextVerdict,
+    settings: StageSettings,
+    job: Job,
 ) -> Iterator[Answer]:
     """The answers of models that get the clips, some minutes of them at a time."""
-    requests = iter([request for _, request in asked])
-    for chunk in chunks([unit for unit, _ in asked]):
+    for chunk in chunks(requests):
         spoken = clips(chunk, job.out, speech.RATE)
-        yield from module.answer_by_ear(
-            [
-                (request.question, request.text, clip.samples)
-                for clip, request in zip(spoken, requests, strict=False)
-            ],
-            settings,
-        )
+        asked = [
+            (one.asked.question, one.asked.text, clip.samples)
+            for one, clip in zip(chunk, spoken, strict=True)
+        ]
+        yield from module.answer_by_ear(asked, settings)
+
+
+def _aligned(requests: list[Request[Alignment]], job: Job) -> Rows:
+    """The texts with the time of each word."""
+    backend = backends.kept(job.transcribe.backend, job.transcribe.recognisers)
+    assert isinstance(backend, AligningBackend)
+    for chunk in chunks(requests):
+        spoken = clips(chunk, job.out, backend.RATE)
+        texts = [request.asked.text for request in chunk]
+        for request, transcript in zip(chunk, backend.align(spoken, texts), strict=True):
+            if transcript.error:
+                yield failure(request, "align_error", transcript.error)
+                continue
+            yield [
+                {
+                    "transcript": request.recipe,
+                    "audio": request.pcm["audio"],
+                    "raw_text": transcript.text,
+                    "language": transcript.language,
+                    "avg_logprob": transcript.avg_logprob,
+                    "word_times": [_word(word) for word in transcript.words or ()],
+                }
+            ]
+
+
+def _rewritten(requests: list[Request[Rewriting]], job: Job) -> Rows:
+    """The texts as the language model writes them."""
+    assert job.transcribe.llm_text is not None
+    texts = [(request.asked.text, request.asked.language) for request in requests]
+    answers = _writer(job.transcribe.llm_text).write(texts)
+    for request, (text, language), answer in zip(requests, texts, answers, strict=True):
+        row = _row_of_answer(request, text, answer.answer, answer.text, answer)
+        yield [{**row, "language": language or None}]
+
+
+#: The steps, in order, by what is asked.
+STEPS: dict[type[Asked], Callable[[list[Any], Job], Rows]] = {
+    Recognition: _recognised,
+    TextQuestion: _answered,
+    Alignment: _aligned,
+    Rewriting: _rewritten,
+}
 
 
 def _row_of_answer(
-    unit: Unit, asked: str, reply: str | None, text: str | None, answer: Written | Answer
+    request: Request[Any], asked: str, reply: str | None, text: str | None, answer: Written | Answer
 ) -> TranscriptRow:
     row: TranscriptRow = {
-        "transcript": unit.transcript,
+        "transcript": request.recipe,
         "audio": None,  # no recogniser ran
         "raw_text": reply,
         "text": text,
@@ -190,49 +205,15 @@ def _row_of_answer(
 _writer = lru_cache(maxsize=1)(llm_text.Writer)
 
 
-def _heard_by(plugin: Plugin, units: list[Unit], job: Job) -> Iterator[list[TranscriptRow]]:
-    """One row per unit, in order, by one recogniser."""
-    backend = backends.kept(plugin, job.transcribe.recognisers)
-    listens = backend.RATE == speech.RATE and plugins.ASR.load(plugin.use).LISTENS
-    most = backend.chunk_seconds if isinstance(backend, ChunkedBackend) else CHUNK_SECONDS
-    for chunk in chunks(units, most):
-        spoken = clips(chunk, job.out, backend.RATE)
-        for unit, clip, heard in zip(chunk, spoken, backend.transcribe(spoken), strict=True):
-            yield [_row(unit, heard, clip if listens else None)]
-
-
-def _aligned(units: list[Unit], job: Job) -> Iterator[list[TranscriptRow]]:
-    """One row per unit, in order: its text with the time of each word."""
-    backend = backends.kept(job.transcribe.backend, job.transcribe.recognisers)
-    assert isinstance(backend, AligningBackend)
-    for chunk in chunks(units):
-        spoken = clips(chunk, job.out, backend.RATE)
-        texts = [unit.reference or "" for unit in chunk]
-        for unit, heard in zip(chunk, backend.align(spoken, texts), strict=True):
-            if heard.error:
-                yield failure(unit, "align_error", heard.error)
-                continue
-            yield [
-                {
-                    "transcript": unit.transcript,
-                    "audio": unit.pcm["audio"],
-                    "raw_text": heard.text,
-                    "language": heard.language,
-                    "avg_logprob": heard.avg_logprob,
-                    "word_times": [_word(word) for word in heard.words or ()],
-                }
-            ]
-
-
 def load(job: Job) -> None:
     """Load the model now instead of with the first chunk."""
     backends.kept(job.transcribe.backend, job.transcribe.recognisers)
 
 
-def failure(unit: Unit, code: str, detail: str) -> list[TranscriptRow]:
+def failure(unit: Request[Any], code: str, detail: str) -> list[TranscriptRow]:
     return [
         {
-            "transcript": unit.transcript,
+            "transcript": unit.recipe,
             "audio": unit.pcm["audio"],
             "error_code": code,
             "error_detail": shortened(detail),
@@ -240,28 +221,31 @@ def failure(unit: Unit, code: str, detail: str) -> list[TranscriptRow]:
     ]
 
 
-def _row(unit: Unit, heard: Transcript, clip: SpeechClip | None) -> TranscriptRow:
-    if heard.error:
-        return failure(unit, "asr_error", heard.error)[0]
-    spoken, after_text = _speech(heard, clip)
+def _row(
+    request: Request[Recognition], transcript: Transcript, clip: SpeechClip | None
+) -> TranscriptRow:
+    if transcript.error:
+        return failure(request, "asr_error", transcript.error)[0]
+    spoken, after_text = _speech(transcript, clip)
+    hole, words = transcript.hole, transcript.words
     row: TranscriptRow = {
-        "transcript": unit.transcript,
-        "audio": unit.pcm["audio"],
-        "raw_text": heard.text,
-        "language": heard.language,
-        "language_probability": heard.language_probability,
-        "avg_logprob": heard.avg_logprob,
-        "no_speech_probability": heard.no_speech_probability,
-        "compression_ratio": heard.compression_ratio,
-        "detected_language": heard.detected_language,
-        "detected_probability": heard.detected_probability,
+        "transcript": request.recipe,
+        "audio": request.pcm["audio"],
+        "raw_text": transcript.text,
+        "language": transcript.language,
+        "language_probability": transcript.language_probability,
+        "avg_logprob": transcript.avg_logprob,
+        "no_speech_probability": transcript.no_speech_probability,
+        "compression_ratio": transcript.compression_ratio,
+        "detected_language": transcript.detected_language,
+        "detected_probability": transcript.detected_probability,
         "speech_seconds": spoken,
         "speech_after_text": after_text,
-        "speech_without_words_start": None if heard.hole is None else heard.hole[0],
-        "speech_without_words": None if heard.hole is None else heard.hole[1],
-        "word_times": None if heard.words is None else [_word(word) for word in heard.words],
+        "speech_without_words_start": None if hole is None else hole[0],
+        "speech_without_words": None if hole is None else hole[1],
+        "word_times": None if words is None else [_word(word) for word in words],
     }
-    return scoring.scored(row, unit.reference, unit.language)
+    return scoring.scored(row, request.asked.reference, request.asked.language)
 
 
 def _word(word: asr.Word) -> WordRow:
@@ -273,11 +257,11 @@ def _word(word: asr.Word) -> WordRow:
     }
 
 
-def _speech(heard: Transcript, clip: SpeechClip | None) -> tuple[float | None, float | None]:
+def _speech(transcript: Transcript, clip: SpeechClip | None) -> tuple[float | None, float | None]:
     """Seconds of detected speech, in the clip and after the last word; None: unknown."""
-    if clip is None or heard.text is None:
+    if clip is None or transcript.text is None:
         return None, None
     length = len(clip.samples) / speech.RATE
-    after = heard.text_end
+    after = transcript.text_end
     later = None if after is None else speech.within(clip.speech, after, length)
     return speech.within(clip.speech, 0.0, length), later

@@ -324,8 +324,8 @@ def published_texts(job: Job) -> Callable[[FinalUtterance], hidden.Texts]:
             clip = hidden.texts(
                 job, clip, language, most, lambda piece: scoring.normalise(piece, language or "")
             )
-        if form == "llm_text" and u.llm_answer:
-            text = hidden.shown(job, u.llm_answer["text"], language) or clip.text
+        if form == "llm_text" and u.rewritten:
+            text = hidden.shown(job, u.rewritten["text"], language) or clip.text
         elif form == "normalised":
             spots = hidden.searched(job, unmasked, language, most)
             formed = hidden.masked(

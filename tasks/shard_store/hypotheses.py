@@ -7,7 +7,7 @@ a recogniser computes only that one. A further recogniser transcribes each utter
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TypeGuard
@@ -61,20 +61,16 @@ def _any_within(wanted: Mapping[str, Bounds], measures: Mapping[str, MeasureValu
 
 def with_others(
     utterance: HeardUtterance,
-    wanted: tuple[str, ...],
-    lookup: Callable[[str], TranscriptRow | None],
+    rows: Iterable[TranscriptRow | None],
 ) -> HeardUtterance:
-    """The utterance with the transcripts of further recognisers, and in `missing` the numbers of
-    those that have none yet."""
-    rows = [lookup(wanted_recipe) for wanted_recipe in wanted]
+    """The utterance with the transcripts of further recognisers."""
     stated, reference = utterance.cut.language, utterance.cut.reference
     others = (
         scoring.scored(row, reference, stated)
         for row in rows
         if row is not None and not row["error_code"]
     )
-    missing = tuple(n for n, row in enumerate(rows) if row is None)
-    return replace(utterance, others=tuple(others), missing=missing)
+    return replace(utterance, others=tuple(others))
 
 
 def texts(utterance: HeardUtterance) -> list[tuple[str, str]]:

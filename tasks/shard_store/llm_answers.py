@@ -6,25 +6,16 @@ answers are looked up by text, whoever spoke it. Texts written by people are not
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ..settings.job import Job
 from . import hidden, recipe
+from .requests import Rewriting
 from .text_values import final_text
 from .utterance import FinalUtterance, HeardUtterance
 
 TAKEN = "taken"
 
 
-class ModelRequest(NamedTuple):
-    """A text for the model, with its language ("" if unknown)."""
-
-    recipe: str
-    text: str
-    language: str
-
-
-def request_for(job: Job, utterance: HeardUtterance) -> ModelRequest | None:
+def request_for(job: Job, utterance: HeardUtterance) -> Rewriting | None:
     """The request to the model about a packaged utterance; None if none is needed."""
     chosen, person = job.transcribe.llm_text, utterance.cut.person
     if chosen is None or utterance.transcript is None or (person is not None and person.text):
@@ -32,13 +23,11 @@ def request_for(job: Job, utterance: HeardUtterance) -> ModelRequest | None:
     language = utterance.transcript["language"] or ""
     text = final_text(job, utterance)[0]
     text = hidden.shown(job, text, language, hidden.most_places(job, utterance, text)) or ""
-    return (
-        ModelRequest(recipe.of_llm_answer(chosen, text, language), text, language) if text else None
-    )
+    return Rewriting(recipe.of_llm_answer(chosen, text, language), text, language) if text else None
 
 
 def became(utterance: FinalUtterance) -> str | None:
     """`taken` if the model's answer replaced the text, else the reason why not; None without a
     request."""
-    row = utterance.llm_answer
+    row = utterance.rewritten
     return None if row is None else row["error_code"] or TAKEN

@@ -15,6 +15,7 @@ from ..base.schema import TranscriptRow
 from ..plugins.contracts.text import Question
 from ..settings import Plugin, TranscribeSettings
 from . import recipe
+from .requests import TextQuestion
 
 
 class Asking(NamedTuple):
@@ -23,15 +24,6 @@ class Asking(NamedTuple):
     plugin: Plugin
     version: int
     questions: tuple[Question, ...]
-
-
-class TextRequest(NamedTuple):
-    """A question of a plug-in on text about one text."""
-
-    recipe: str
-    plugin: Plugin
-    question: Question
-    text: str
 
 
 def asking(settings: TranscribeSettings) -> tuple[Asking, ...]:
@@ -49,11 +41,11 @@ def identities(chosen: Sequence[Asking]) -> list[str]:
     return [request.recipe for request in requests(chosen, "", "")]
 
 
-def requests(chosen: Iterable[Asking], text: str, audio: str | None) -> list[TextRequest]:
+def requests(chosen: Iterable[Asking], text: str, audio: str | None) -> list[TextQuestion]:
     """All questions about a text. `audio`: the recipe of its clip's samples; None: the samples must
     not leave this machine, so questions that need them are left out."""
     return [
-        TextRequest(
+        TextQuestion(
             recipe.digest("asked", one.plugin.use, one.version, question.recipe, text, heard),
             one.plugin,
             question,
@@ -67,7 +59,7 @@ def requests(chosen: Iterable[Asking], text: str, audio: str | None) -> list[Tex
 
 
 def answers(
-    text_requests: Iterable[TextRequest], stored: Mapping[str, TranscriptRow]
+    text_requests: Iterable[TextQuestion], stored: Mapping[str, TranscriptRow]
 ) -> dict[str, dict[str, str | None]]:
     """The stored answers, by plug-in and key."""
     by_plugin: dict[str, dict[str, str | None]] = {}

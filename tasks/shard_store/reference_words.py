@@ -7,35 +7,25 @@ and only once: its recipe includes the audio, the text and the model.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from .. import plugins
-from ..base.schema import EnhancedRow, TranscriptRow
+from ..base.schema import TranscriptRow
 from ..settings.job import Job
 from ..settings.transcribe import TranscribeSettings
 from . import recipe
+from .requests import Alignment
 from .utterance import HeardUtterance
 
 
-class AlignmentRequest(NamedTuple):
-    """A text to align with the utterance's PCM, and its language ("" if unknown)."""
-
-    recipe: str
-    text: str
-    language: str
-    pcm: EnhancedRow
-
-
-def request_for(job: Job, weights: str, utterance: HeardUtterance) -> AlignmentRequest | None:
+def request_for(job: Job, weights: str, utterance: HeardUtterance) -> Alignment | None:
     """The alignment that a packaged utterance needs; None if it needs none. `weights`: identities
     of all models, one on each line."""
-    text, pcm, heard = utterance.cut.reference, utterance.pcm, utterance.transcript
-    if not job.transcribe.reference_words or not text or pcm is None or heard is None:
+    text, heard = utterance.cut.reference, utterance.transcript
+    if not job.transcribe.reference_words or not text or utterance.pcm is None or heard is None:
         return None
     language = heard["language"] or ""
     audio = utterance.hears or utterance.cut.audio
     wanted = recipe.of_alignment(job.transcribe, weights.partition("\n")[0], audio, text, language)
-    return AlignmentRequest(wanted, text, language, pcm)
+    return Alignment(wanted, text, language)
 
 
 def probabilities(aligned: TranscriptRow) -> tuple[float | None, ...]:

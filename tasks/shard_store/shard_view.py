@@ -40,6 +40,15 @@ from .cuts import (
     segments_of,
 )
 from .own_channels import ChannelTurn, OwnTurn
+from .requests import (
+    Alignment,
+    Asked,
+    Recognition,
+    Request,
+    Rewriting,
+    TextQuestion,
+    WindowAudio,
+)
 from .shared_windows import Company
 from .stored_shard import StoredShard, samples_of
 from .text_values import TextValues, final_text
@@ -301,7 +310,7 @@ class ShardView(StoredShard):
     def _asking(self) -> tuple[model_answers.Asking, ...]:
         return model_answers.asking(self.job.transcribe)
 
-    def questions(self, utterance: HeardUtterance) -> list[model_answers.TextRequest]:
+    def questions(self, utterance: HeardUtterance) -> list[TextQuestion]:
         """Questions of plug-ins on text about an utterance, if it is packaged."""
         row = utterance.transcript
         if not self._asking or row is None or row["error_code"]:
@@ -356,55 +365,111 @@ class ShardView(StoredShard):
     ) -> FinalUtterance:
         cut, row = utterance.cut, utterance.transcript
         if row is None:
-            return FinalUtterance(cut, utterance, utterance.outcome)
+            first = self._recognition(utterance) if utterance.outcome is UNHEARD else ()
+            return FinalUtterance(cut, utterance, utterance.outcome, missing=first)
         if row["error_code"]:
             return FinalUtterance(cut, utterance, failed("transcribe", row))
-        if self.job.transcribe.backends and hypotheses.asked(
-            self.job.transcribe, row, utterance.measures
-        ):
-            wanted = self.further_recipes(utterance)
-            utterance = hypotheses.with_others(utterance, wanted, self.transcripts.get)
-            if utterance.missing:
-                return FinalUtterance(cut, utterance, utterance.outcome)
+        if further := self._further(utterance, row):
+            if missing := self._missing(utterance, further):
+                return FinalUtterance(cut, utterance, utterance.outcome, missing=missing)
+            rows = [self.transcripts[request.recipe] for request in further]
+            utterance = hypotheses.with_others(utterance, rows)
+
         questions = self.questions(utterance)
         answers = model_answers.answers(questions, self.transcripts)
         texts = self._text_values.of(utterance, row, spoken, answers)
         outcome = self._outcome_by_text(cut, texts, judge)
-        unanswered = tuple(one for one in questions if one.recipe not in self.transcripts)
-        if _is_kept(outcome) and unanswered:  # an answer may drop it
-            return FinalUtterance(cut, utterance, UNHEARD, texts, unanswered=unanswered)
-        aligned, unaligned = self._alignment(utterance) if _is_kept(outcome) else (None, False)
-        if self._judges_alignment and (aligned is not None or unaligned):
-            if unaligned:  # a rule may drop it
-                return FinalUtterance(cut, utterance, UNHEARD, texts, unaligned=True)
+        kept = _is_kept(outcome)
+        if kept and (missing := self._missing(utterance, questions)):  # an answer may drop it
+            return FinalUtterance(cut, utterance, UNHEARD, texts, missing=missing)
+
+        alignments = self._alignment(utterance) if kept else ()
+        aligned = self._answer(alignments)
+        if alignments and self._judges_alignment:
+            if missing := self._missing(utterance, alignments):  # a rule may drop it
+                return FinalUtterance(cut, utterance, UNHEARD, texts, missing=missing)
             texts = self._text_values.of(utterance, row, spoken, answers, aligned)
             outcome = self._outcome_by_text(cut, texts, judge)
-        request, muted = None, None
-        in_channels = self.channel_turns(utterance) if _is_kept(outcome) else ()
+            kept = _is_kept(outcome)
+
+        turns = self.channel_turns(utterance) if kept else ()
+        muted = None
         if self._mutes:
-            of_turns = own_channels.heard(in_channels, cut.start, cut.rate)
+            of_turns = own_channels.heard(turns, cut.start, cut.rate)
             dropped = outcome.outcome == "dropped"
             muted = hidden.silence(self.job, utterance, texts, dropped, of_turns)
-        if _is_kept(outcome):
-            if muted or in_channels:
-                remarks = [f"muted: {muted}" if muted else "", own_channels.faults(in_channels)]
-                detail = "; ".join(filter(None, (outcome.detail, *remarks)))
-                outcome = replace(outcome, detail=detail)
-            request = llm_answers.request_for(self.job, utterance)
-        answer = self.transcripts.get(request.recipe) if request else None
-        unanswered_llm = request is not None and answer is None
-        facts = texts, answer, muted, unanswered_llm, aligned, unaligned
-        final = FinalUtterance(cut, utterance, outcome, *facts, in_channels=in_channels)
-        if unanswered_llm or unaligned or final.unheard:
-            return replace(final, outcome=UNHEARD)
-        return final
+        if kept and (muted or turns):
+            remarks = [f"muted: {muted}" if muted else "", own_channels.faults(turns)]
+            detail = "; ".join(filter(None, (outcome.detail, *remarks)))
+            outcome = replace(outcome, detail=detail)
 
-    def _alignment(self, utterance: HeardUtterance) -> tuple[TranscriptRow | None, bool]:
-        """The source's text with the times of its words, and whether these are needed but
-        missing."""
+        rewritings = self._rewriting(utterance) if kept else ()
+        rewritten = self._answer(rewritings)
+        missing = (
+            *self._of_channels(turns),
+            *self._missing(utterance, rewritings),
+            *self._missing(utterance, alignments if kept else ()),
+        )
+        outcome = UNHEARD if missing else outcome
+        facts = texts, aligned, rewritten, turns, muted, missing
+        return FinalUtterance(cut, utterance, outcome, *facts)
+
+    def _missing(
+        self, utterance: HeardUtterance, asked: Sequence[Asked]
+    ) -> tuple[Request[Asked], ...]:
+        """The requests about an utterance's clip that have no answer yet."""
+        pcm = utterance.pcm
+        if pcm is None:
+            return ()
+        lacking = (one for one in asked if one.recipe not in self.transcripts)
+        return tuple(Request(one, pcm, self.shard) for one in lacking)
+
+    def _answer(self, asked: Sequence[Asked]) -> TranscriptRow | None:
+        """The answer to the only request, if it was made and answered."""
+        return self.transcripts.get(asked[0].recipe) if asked else None
+
+    def _recognition(self, utterance: HeardUtterance) -> tuple[Request[Asked], ...]:
+        """The request for an utterance's first transcript, in its window."""
+        cut = utterance.cut
+        window = self._window(cut.audio, cut.company)
+        wanted = self.transcript_recipe(utterance)
+        asked = Recognition(wanted, utterance.forced, cut.reference, window=window)
+        return self._missing(utterance, [asked])
+
+    def _window(self, audio: str, company: Company | None) -> WindowAudio | None:
+        """The window that the PCM of this recipe shares with others."""
+        if company is None:
+            return None
+        rows = (self.audio.get(member) for member in company.audio)
+        usable = tuple(row if row and not row["error_code"] else None for row in rows)
+        return WindowAudio(company.audio, usable, company.pauses, company.audio.index(audio))
+
+    def _further(self, utterance: HeardUtterance, row: TranscriptRow) -> list[Recognition]:
+        """The requests to further recognisers, which get the clip by itself."""
+        chosen = self.job.transcribe
+        if not chosen.backends or not hypotheses.asked(chosen, row, utterance.measures):
+            return []
+        language, reference = utterance.forced, utterance.cut.reference
+        return [
+            Recognition(wanted, language, reference, number)
+            for number, wanted in enumerate(self.further_recipes(utterance), 1)
+        ]
+
+    def _alignment(self, utterance: HeardUtterance) -> tuple[Alignment, ...]:
         request = reference_words.request_for(self.job, self.weights, utterance)
-        aligned = self.transcripts.get(request.recipe) if request else None
-        return aligned, request is not None and aligned is None
+        return () if request is None else (request,)
+
+    def _rewriting(self, utterance: HeardUtterance) -> tuple[Rewriting, ...]:
+        request = llm_answers.request_for(self.job, utterance)
+        return () if request is None else (request,)
+
+    def _of_channels(self, turns: Sequence[ChannelTurn]) -> Iterator[Request[Asked]]:
+        """The requests for turns whose own channels have no transcript yet."""
+        for turn in turns:
+            if turn.unheard and turn.pcm is not None:
+                window = self._window(turn.own.audio, turn.own.company)
+                asked = Recognition(turn.recipe, turn.language, None, window=window)
+                yield Request(asked, turn.pcm, self.shard)
 
     @cached_property
     def _judges_alignment(self) -> bool:

@@ -21,8 +21,8 @@ from ..base.schema import (
 from ..recording import Segment, ids
 from .decision_log import Decision
 from .language_vote import Vote
-from .model_answers import TextRequest
 from .own_channels import ChannelTurn
+from .requests import Asked, Request
 from .shared_windows import Company
 
 
@@ -163,7 +163,6 @@ class HeardUtterance:
     hears: str | None = None  # recipe of the recognisers' PCM, if not `cut.audio`
     transcript: TranscriptRow | None = None
     others: tuple[TranscriptRow, ...] = ()  # transcripts of further recognisers
-    missing: tuple[int, ...] = ()  # numbers of those that have none yet
     voted: str | None = None  # the recording's language, if it overrules the detected one
     vote: Vote | None = None  # of its recording
 
@@ -173,7 +172,7 @@ class HeardUtterance:
         """`replace`, at a third of its cost: each transcribed utterance takes this step."""
         clips = self.pcm, self.packed, self.beside, self.hears
         facts = self.cut, self.outcome, self.measures, self.companion
-        return HeardUtterance(*facts, *clips, row, (), (), voted, vote)
+        return HeardUtterance(*facts, *clips, row, (), voted, vote)
 
     @property
     def forced(self) -> str | None:
@@ -189,15 +188,8 @@ class FinalUtterance:
     heard: HeardUtterance
     outcome: Outcome
     texts: AnyRow = field(default_factory=dict)  # `TextValues` of its transcript
-    llm_answer: TranscriptRow | None = None  # a language model's answer for its text
-    muted: str | None = None  # where words are silenced, see `muting`
-    llm_unanswered: bool = False  # an answer is needed and missing
     aligned: TranscriptRow | None = None  # its source's text with the times of words
-    unaligned: bool = False  # these are requested and missing
-    unanswered: tuple[TextRequest, ...] = ()  # unanswered questions of plug-ins on text
+    rewritten: TranscriptRow | None = None  # a language model's answer for its text
     in_channels: tuple[ChannelTurn, ...] = ()  # its turns, by their own channels
-
-    @property
-    def unheard(self) -> list[ChannelTurn]:
-        """Turns whose own channels have no transcript yet."""
-        return [turn for turn in self.in_channels if turn.unheard]
+    muted: str | None = None  # where words are silenced, see `muting`
+    missing: tuple[Request[Asked], ...] = ()  # what the transcribe stage can do for it now

@@ -28,8 +28,8 @@ from ..settings import Plugin, StageSettings
 from ..settings.job import Job
 from ..settings.servers import ServerSettings
 from ..shard_store import enhanced
+from ..shard_store.requests import Recognition, Request
 from . import measuring
-from .asr_units import Unit
 from .contract import Work
 
 SECONDS = 1.87  # s: an unlikely length for an item
@@ -181,8 +181,9 @@ def _of_resample(job: Job) -> Iterator[Trial]:
 
 def _recognisers(units: Sequence[Work]) -> list[int]:
     """Numbers of the recognisers for these units."""
-    heard = {unit.backend for unit in units if isinstance(unit, Unit) and unit.request is None}
-    return sorted(heard)
+    asked = [unit.asked for unit in units if isinstance(unit, Request)]
+    numbers = {one.recogniser if isinstance(one, Recognition) else 0 for one in asked}
+    return sorted(numbers)
 
 
 def _recogniser(

@@ -33,7 +33,8 @@ from uttermill.tasks.base.arrays import RATE
 from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import shared_windows
-from uttermill.tasks.stages.asr_units import Sharing, Unit, chunks
+from uttermill.tasks.shard_store.requests import Recognition, Request, WindowAudio
+from uttermill.tasks.stages.clips import chunks
 
 # --- who shares a window -----------------------------------------------------------------------
 
@@ -346,7 +347,11 @@ def test_as_many_passages_are_in_memory_as_a_batch_has_windows() -> None:
     row: Any = {"num_samples": 10 * RATE, "rate": RATE}
     passages = [
         [
-            Unit(f"{n}-{at}", row, "s", None, None, Sharing((str(n),), (row,), (), at))
+            Request(
+                Recognition(f"{n}-{at}", None, None, window=WindowAudio((str(n),), (row,), (), at)),
+                row,
+                "s",
+            )
             for at in range(20)
         ]
         for n in range(5)
@@ -355,7 +360,7 @@ def test_as_many_passages_are_in_memory_as_a_batch_has_windows() -> None:
     most = faster_whisper.Backend(faster_whisper.Settings(), StubWhisper()).chunk_seconds
     assert [len(chunk) for chunk in chunks(units, most)] == [80, 20]
     assert [len(chunk) for chunk in chunks(units)] == [20] * 5
-    alone = [replace(unit, sharing=None) for unit in units]
+    alone = [replace(unit, asked=unit.asked._replace(window=None)) for unit in units]
     assert [len(chunk) for chunk in chunks(alone, most)] == [30, 30, 30, 10]
 
 

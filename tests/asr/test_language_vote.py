@@ -167,7 +167,7 @@ def test_a_killed_first_round_ends_alike(tmp_path: Path) -> None:
         sink.add(rows)
     sink.commit()  # a kill after four of six clips
     units, reused = transcribe.todo(stage.view_of(again, shard))
-    assert ([u.language for u in units], reused) == ([None, None], 4)
+    assert ([unit.asked.language for unit in units], reused) == ([None, None], 4)
     assert published(again) == whole
 
 

@@ -22,8 +22,8 @@ from uttermill.tasks.plugins import DIARIZERS
 from uttermill.tasks.runs import libraries
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.settings.transcribe import TranscribeSettings
+from uttermill.tasks.shard_store.requests import Recognition, Request
 from uttermill.tasks.stages import isolate, known_good
-from uttermill.tasks.stages.asr_units import Unit
 from uttermill.tasks.stages.spawn_check import ended
 
 LIBRARY = "tests.plugins.fatal_library"
@@ -189,7 +189,7 @@ def test_what_hangs_or_takes_all_memory_is_named(
     monkeypatch.setattr(known_good, "_passed", set())
     monkeypatch.setattr(isolate, "START", 30.0)
     pcm: Any = {"recording": "c/r00.wav"}
-    unit = Unit("a", pcm, "shard-000000", None, None)
+    unit = Request(Recognition("a", None, None), pcm, "shard-000000")
     for how, words in ("hang", "no result within"), ("memory", "its process grew beyond"):
         job = corpus.job(
             tmp_path, item_timeout=5.0, memory_limit=600 << 20,

@@ -28,6 +28,7 @@ from ...recording import Locator
 from ...settings.job import Job
 from ...shard_store import enhanced, manifest, recipe, whole_job
 from ...shard_store.index import Index
+from ...shard_store.requests import TextQuestion
 from ...shard_store.shard_view import ShardView
 from ...shard_store.stored_shard import samples_of
 from ...shard_store.utterance import UNMEASURED, FinalUtterance, Outcome
@@ -41,7 +42,6 @@ from ...stages.listing.pending_listing import AsListed
 from ...stages.listing.survey import Survey
 from ...storage import owners, temporary, versions
 from ...storage.urls import is_url
-from ...transcribe import lacking
 from . import new_files, refusals, rewritten_clips
 from .changes import Causes, Change, found_since
 from .expected import Expected, lengths
@@ -317,12 +317,12 @@ class _Scan:
             return
         again = bool(self.causes.texts)
         verdicts = [name for name in self.causes.version if name.startswith("transcribe.verdicts")]
-        for unit in lacking(utterance, view):
-            is_question = unit.question is not None
+        for request in utterance.missing:
+            is_question = isinstance(request.asked, TextQuestion)
             because = causes or verdicts if is_question else causes
-            reused, seconds = unit.transcript in seen, utterance.cut.seconds
+            reused, seconds = request.recipe in seen, utterance.cut.seconds
             self._tally("transcribe", reused, seconds, because, again and not is_question)
-            seen.add(unit.transcript)
+            seen.add(request.recipe)
 
     def _convert(
         self, view: ShardView, utterance: FinalUtterance, reused: bool

@@ -14,9 +14,10 @@ from __future__ import annotations
 import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +27,7 @@ from .audio import Clip
 from .base.arrays import Float32s, Int16s
 from .base.errors import ItemError
 from .base.logs import log
-from .base.schema import AUDIO, ENHANCED, AnyRow, RecordingRow
+from .base.schema import AUDIO, ENHANCED, AnyRow
 from .enhance import Enhancer
 from .recording import Locator, unreachable
 from .recording.tracks import locator_of
@@ -35,7 +36,6 @@ from .segmenters import KnownSpans, Span
 from .settings.job import Job
 from .shard_store import enhanced, own_channels, shard_view
 from .shard_store.blobs import MadeAudio
-from .shard_store.own_channels import OwnTurn
 from .shard_store.utterance import HeardUtterance
 from .stages import cutting, pcm
 from .stages.contract import OfRecording
@@ -70,88 +70,66 @@ def schema_of(rows: Sequence[AnyRow]) -> pa.Schema:
     return ENHANCED if any("measures" in row for row in rows) else AUDIO
 
 
+class Wanted(NamedTuple):
+    """PCM that an utterance needs: of its clip, the enhanced one, or a turn in its own channel."""
+
+    utterance: HeardUtterance
+    span: Converted
+    enhanced: bool = False
+    channel: int | None = None
+
+
 def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
-    """Units of kept utterances that lack PCM, and the number of utterances that have it."""
-    missing: dict[str, list[HeardUtterance]] = {}
-    unclean: dict[
-        str, dict[str, HeardUtterance]
-    ] = {}  # without enhanced PCM, by recording and recipe
-    of_channels: dict[tuple[str, int], dict[str, tuple[HeardUtterance, OwnTurn]]] = {}
+    """Units of PCM that kept utterances lack, and the number of those that exist."""
+    lacking: dict[str, Wanted] = {}  # by recipe
     reused = 0
-    seen: set[str] = set()
-    lost: set[str] = set()
-    for utterance in shard.resampled():
-        for turn in shard.own_turns(utterance.cut) if _passed(utterance) else ():
-            turns = of_channels.setdefault((utterance.cut.recording["recording"], turn.channel), {})
-            if turn.audio in shard.audio or turn.audio in turns:
-                reused += 1
-            else:
-                lost.add(shard.lost.get(turn.audio, ""))
-                turns[turn.audio] = utterance, turn
-        if (clean := utterance.cut.enhanced) and _passed(utterance):
-            if clean in shard.audio:
-                reused += 1
-            else:
-                lost.add(shard.lost.get(clean, ""))
-                clips = unclean.setdefault(utterance.cut.recording["recording"], {})
-                reused += clean in clips
-                clips[clean] = utterance
-        if utterance.pcm is not None:
+    for wanted in chain.from_iterable(_wanted(shard, u) for u in shard.resampled()):
+        audio = wanted.span[2]
+        if audio in shard.audio or audio in lacking:  # also of equal bytes, or given twice
             reused += 1
-        elif utterance.companion or utterance.outcome.stage == "resample":
-            if utterance.cut.audio in seen:  # equal bytes, or a span that is given twice
-                reused += 1
-                continue
-            seen.add(utterance.cut.audio)
-            lost.add(shard.lost.get(utterance.cut.audio, ""))
-            missing.setdefault(utterance.cut.recording["recording"], []).append(utterance)
-    for blob in sorted(lost - {""}):
+        else:
+            lacking[audio] = wanted
+    for blob in sorted({shard.lost[audio] for audio in lacking.keys() & shard.lost.keys()}):
         log.warning("audio blob %s is missing or truncated; its items are computed again", blob)
-    units = []
-    for name in dict.fromkeys([*missing, *unclean]):
-        beside = name in unclean
-        if utterances := missing.get(name):
-            cut = utterances[0].cut
-            spans = [(u.cut.start, u.cut.end, u.cut.audio) for u in utterances]
-            units += [
-                replace(unit, beside=beside) for unit in _units(cut.recording, cut.rate, spans)
-            ]
-        ordered = sorted(unclean.get(name, {}).items(), key=lambda item: _place(item[1]))
-        for clean, u in ordered:
-            scores = enhanced.before(u.measures)
-            span = u.cut.start, u.cut.end, clean
-            units.append(Unit(u.cut.recording, (span,), u.cut.rate, True, scores))
-    for (_, channel), by_audio in of_channels.items():
-        if by_audio:
-            cut = next(iter(by_audio.values()))[0].cut
-            spans = [(turn.start, turn.end, turn.audio) for _, turn in by_audio.values()]
-            units += [
-                replace(unit, channel=channel) for unit in _units(cut.recording, cut.rate, spans)
-            ]
-    return units, reused
+    groups: dict[tuple[str, int | None], list[Wanted]] = {}  # of one decode
+    for wanted in lacking.values():
+        name = wanted.utterance.cut.recording["recording"]
+        groups.setdefault((name, wanted.channel), []).append(wanted)
+    return [unit for group in groups.values() for unit in _units(group)], reused
 
 
-def _passed(utterance: HeardUtterance) -> bool:
-    """Whether it passed the filters and can be converted."""
-    broken = utterance.outcome.outcome == "failed" and utterance.outcome.stage == "resample"
-    return utterance.outcome.stage in ("resample", "enhance", "transcribe") and not broken
+def _wanted(shard: shard_view.ShardView, utterance: HeardUtterance) -> Iterator[Wanted]:
+    cut, outcome = utterance.cut, utterance.outcome
+    broken = outcome.outcome == "failed" and outcome.stage == "resample"
+    if outcome.stage in ("resample", "enhance", "transcribe") and not broken:  # it passed
+        for turn in shard.own_turns(cut):
+            span = turn.start, turn.end, turn.audio
+            yield Wanted(utterance, span, channel=turn.channel)
+        if cut.enhanced:
+            yield Wanted(utterance, (cut.start, cut.end, cut.enhanced), enhanced=True)
+    if utterance.pcm is not None or utterance.for_window or outcome.stage == "resample":
+        yield Wanted(utterance, (cut.start, cut.end, cut.audio))
 
 
-def _place(utterance: HeardUtterance) -> tuple[int, int]:
-    return utterance.cut.end, utterance.cut.start
-
-
-def _units(recording: RecordingRow, rate: int, spans: Sequence[Converted]) -> Iterator[Unit]:
-    """A recording's spans by end, in units of UNIT_SECONDS: memory holds a unit's PCM."""
+def _units(group: Sequence[Wanted]) -> Iterator[Unit]:
+    """Units of one recording and channel, each by end: of up to UNIT_SECONDS, as memory holds a
+    unit's PCM; of each enhanced clip by itself."""
+    cut, channel = group[0].utterance.cut, group[0].channel
+    ordered = sorted(group, key=lambda wanted: (wanted.span[1], wanted.span[0]))
+    clean = [wanted for wanted in ordered if wanted.enhanced]
     piece: list[Converted] = []
     samples = 0
-    for start, end, recipe in sorted(spans, key=lambda span: (span[1], span[0])):
-        if piece and samples + end - start > UNIT_SECONDS * rate:
-            yield Unit(recording, tuple(piece), rate)
+    for start, end, audio in (wanted.span for wanted in ordered if not wanted.enhanced):
+        if piece and samples + end - start > UNIT_SECONDS * cut.rate:
+            yield Unit(cut.recording, tuple(piece), cut.rate, beside=bool(clean), channel=channel)
             piece, samples = [], 0
-        piece.append((start, end, recipe))
+        piece.append((start, end, audio))
         samples += end - start
-    yield Unit(recording, tuple(piece), rate)
+    if piece:
+        yield Unit(cut.recording, tuple(piece), cut.rate, beside=bool(clean), channel=channel)
+    for wanted in clean:
+        scores = enhanced.before(wanted.utterance.measures)
+        yield Unit(cut.recording, (wanted.span,), cut.rate, True, scores)
 
 
 def compute(units: list[Unit], job: Job) -> Iterator[list[MadeAudio]]:

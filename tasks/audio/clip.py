@@ -22,7 +22,7 @@ class Clip:
     """One utterance: native rate, all channels, float32 in ±1.
 
     A short clip is held in memory, a longer one in a temporary file; one that is too long for that
-    is `lazy`: decoded each time it is read. Measures that use `blocks()` need one block of memory,
+    is decoded each time it is read. Measures that use `blocks()` need one block of memory,
     whatever the length.
     """
 
@@ -85,10 +85,6 @@ class Clip:
     def recording_seconds(self) -> float:
         whole = self.num_samples if self.recording_samples is None else self.recording_samples
         return whole / self.rate
-
-    @property
-    def is_lazy(self) -> bool:
-        return self.pieces is None
 
     @property
     def seconds(self) -> float:

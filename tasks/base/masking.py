@@ -127,9 +127,10 @@ def value(data: Any, name: str = "") -> Any:
     """JSON-like data without secrets: strings under a secret's name become `***`, others are
     masked. Numbers stay: `max_sig` is a limit."""
     if isinstance(data, dict):
+        secret = is_secret(name)
         return {
-            text(key) if isinstance(key, str) else key: value(
-                inner, name if is_secret(name) else str(key)
+            text(key) if isinstance(key, str) and not key.isidentifier() else key: value(
+                inner, name if secret else str(key)
             )
             for key, inner in data.items()
         }

@@ -40,7 +40,7 @@ from ..shard_store import (
     clip_turns,
     enhanced,
     hidden,
-    llm_answers,
+    model_answers,
     muting,
     recipe,
     reference_words,
@@ -274,7 +274,7 @@ VALUES: dict[str, _ColumnValues] = {
     "language": lambda clips: [
         None if (row := u.heard.transcript) is None else row["language"] for u in clips.every
     ],
-    "llm_text": lambda clips: [u and llm_answers.became(u) for u in clips.packaged],
+    "llm_text": lambda clips: [u and model_answers.became(u) for u in clips.packaged],
     "audio_is": lambda clips: [
         pcm and ("enhanced" if pcm["audio"] == u.cut.enhanced else "original")
         for u, pcm in zip(clips.every, clips.audio, strict=True)

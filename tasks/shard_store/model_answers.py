@@ -1,8 +1,8 @@
-"""Questions of text plug-ins to models, and the recipes of the answers.
+"""What language models are asked: questions of plug-ins about a text, and to rewrite it.
 
-A model gets a question only about a text that would be packaged, without the words that `pii`
-hides. Answers are looked up by text, whoever spoke it; those of a model that gets the clip also by
-its samples.
+A model gets only texts that would be packaged, without the words that `pii` hides. Answers are
+looked up by text, whoever spoke it; those of a model that gets the clip also by its samples. A text
+is rewritten after all other steps, unless a person wrote it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,13 @@ from .. import plugins
 from ..base.schema import TranscriptRow
 from ..plugins.contracts.text import Question
 from ..settings import Plugin, TranscribeSettings
-from . import recipe
-from .requests import TextQuestion
+from ..settings.job import Job
+from . import hidden, recipe
+from .requests import Rewriting, TextQuestion
+from .text_values import final_text
+from .utterance import FinalUtterance, HeardUtterance
+
+TAKEN = "taken"
 
 
 class Asking(NamedTuple):
@@ -67,3 +72,21 @@ def answers(
         if (row := stored.get(request.recipe)) is not None:
             by_plugin.setdefault(request.plugin.use, {})[request.question.key] = row["text"]
     return by_plugin
+
+
+def rewriting(job: Job, utterance: HeardUtterance) -> Rewriting | None:
+    """The request to rewrite the text of a packaged utterance; None if none is needed."""
+    chosen, person = job.transcribe.llm_text, utterance.cut.person
+    if chosen is None or utterance.transcript is None or (person is not None and person.text):
+        return None
+    language = utterance.transcript["language"] or ""
+    text = final_text(job, utterance)[0]
+    text = hidden.shown(job, text, language, hidden.most_places(job, utterance, text)) or ""
+    return Rewriting(recipe.of_llm_answer(chosen, text, language), text, language) if text else None
+
+
+def became(utterance: FinalUtterance) -> str | None:
+    """`taken` if the model's answer replaced the text, else the reason why not; None without a
+    request."""
+    row = utterance.rewritten
+    return None if row is None else row["error_code"] or TAKEN

@@ -21,7 +21,7 @@ from ..recording.turns import Range, Turn
 from ..settings import ResampleSettings
 from ..settings.job import Job
 from . import shared_windows
-from .shared_windows import Company
+from .shared_windows import Window
 
 BESIDE_S = 0.1  # s of audio added on each side of a turn
 #: The recipe of a span's PCM, by its first sample and its end.
@@ -36,7 +36,7 @@ class OwnTurn(NamedTuple):
     start: int  # samples of the recording
     end: int
     audio: str  # recipe of the span's PCM
-    company: Company | None
+    window: Window | None
 
 
 class ChannelTurn(NamedTuple):
@@ -103,11 +103,11 @@ def of(
             for turn in of_speaker
         ]
         recipe_of = audio(channel)
-        company = dict[Range, Company]()
+        window_of = dict[Range, Window]()
         if shared_seconds:
-            company = shared_windows.companies(spans, rate, shared_seconds, recipe_of)
+            window_of = shared_windows.by_span(spans, rate, shared_seconds, recipe_of)
         for turn, span in zip(of_speaker, spans, strict=True):
-            yield OwnTurn(turn, channel, *span, recipe_of(*span), company.get(span))
+            yield OwnTurn(turn, channel, *span, recipe_of(*span), window_of.get(span))
 
 
 def heard(turns: Iterable[ChannelTurn], first: int, rate: int) -> list[HeardTurn]:

@@ -208,8 +208,8 @@ def transcript_recipes(
     all utterances in its window, if it shares one."""
     head, model = _transcript_head(settings.backend), _quoted(weights)
 
-    def of(audio: str, language: str | None, company: Sequence[str]) -> str:
-        return _digest_of(head, model, _canonical([audio, language, list(company)]))
+    def of(audio: str, language: str | None, members: Sequence[str]) -> str:
+        return _digest_of(head, model, _canonical([audio, language, list(members)]))
 
     return of
 

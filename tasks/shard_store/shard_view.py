@@ -23,7 +23,6 @@ from . import (
     enhanced,
     hidden,
     hypotheses,
-    llm_answers,
     model_answers,
     own_channels,
     recipe,
@@ -49,7 +48,7 @@ from .requests import (
     TextQuestion,
     WindowAudio,
 )
-from .shared_windows import Company
+from .shared_windows import Window
 from .stored_shard import StoredShard, samples_of
 from .text_values import TextValues, final_text
 from .utterance import (
@@ -90,13 +89,11 @@ class ShardView(StoredShard):
             given = segments_of(recording)
             texts = PartTexts(given or ())
             audio = partial(self.audio_recipe, samples_of(recording, self.job.filter))
-            companies = self._companies(cut, audio)
+            windows = self._windows(cut, audio)
             seen: set[str] = set()
             for span in cut.spans:
                 if span["kind"] == "utterance":
-                    utterance = self._utterance(
-                        recording, cut, span, given, texts, companies, audio
-                    )
+                    utterance = self._utterance(recording, cut, span, given, texts, windows, audio)
                     outcome = self._filter_outcome(utterance, cut, judge)
                     if given:
                         # All segments that begin beyond the end are the same empty span.
@@ -112,9 +109,7 @@ class ShardView(StoredShard):
         recogniser, settings = plugins.ASR.resolve(self.job.transcribe.backend)
         return float(recogniser.shared_seconds(settings))
 
-    def _companies(
-        self, cut: Cut, audio: Callable[[int, int], str]
-    ) -> dict[tuple[int, int], Company]:
+    def _windows(self, cut: Cut, audio: Callable[[int, int], str]) -> dict[tuple[int, int], Window]:
         """The window of each span that shares one. The source's segments never share a window."""
         if not self._shared_seconds or enhanced.heard(self.job):
             return {}
@@ -124,7 +119,7 @@ class ShardView(StoredShard):
             for span in spans
             if span["given"] is None and span.get("turn") is None and span.get("text") is None
         ]
-        return shared_windows.companies(free, cut.rate, self._shared_seconds, audio)
+        return shared_windows.by_span(free, cut.rate, self._shared_seconds, audio)
 
     def _utterance(
         self,
@@ -133,7 +128,7 @@ class ShardView(StoredShard):
         span: CutRow,
         given: tuple[Segment, ...] | None,
         texts: PartTexts,
-        companies: Mapping[tuple[int, int], Company],
+        windows: Mapping[tuple[int, int], Window],
         audio_recipe: Callable[[int, int], str],
     ) -> CutUtterance:
         start, end, index, part = span["start"], span["end"], span["given"], span.get("turn")
@@ -155,7 +150,7 @@ class ShardView(StoredShard):
             cut.annotations.get((start, end, index), {}),
             all_given and index is None and start == 0 and end == cut.decoded,
             self._part_text(recording, span, texts, rate),
-            companies.get((start, end)) if segment is None and part is None else None,
+            windows.get((start, end)) if segment is None and part is None else None,
             enhanced.recipe_of(self.job, audio) if self._enhancing else None,
             self._voice(recording, span),
         )
@@ -226,8 +221,8 @@ class ShardView(StoredShard):
         language = utterance.transcript["language"] if utterance.transcript else None
         stored: list[ChannelTurn] = []
         for turn in self.own_turns(utterance.cut):
-            company = turn.company.audio if turn.company else ()
-            wanted = self._transcript_recipes(turn.audio, language, company)
+            members = turn.window.audio if turn.window else ()
+            wanted = self._transcript_recipes(turn.audio, language, members)
             rows = self.audio.get(turn.audio), self.transcripts.get(wanted)
             stored.append(ChannelTurn(turn, wanted, language, *rows))
         return tuple(stored)
@@ -277,20 +272,20 @@ class ShardView(StoredShard):
         have failed. Dropped ones that share a window with a kept one get PCM, too."""
         for _, group in groupby(self.filtered(), key=lambda u: u.recording["recording"]):
             utterances = list(group)
-            windows = {u.company for u in utterances if u.outcome is UNCONVERTED}
+            windows = {u.window for u in utterances if u.outcome is UNCONVERTED}
             for utterance in utterances:
                 kept = utterance.outcome is UNCONVERTED
-                companion = (
+                for_window = (
                     utterance.outcome.outcome == "dropped"
-                    and utterance.company is not None
-                    and utterance.company in windows
+                    and utterance.window is not None
+                    and utterance.window in windows
                 )
-                row = self.audio.get(utterance.audio) if kept or companion else None
+                row = self.audio.get(utterance.audio) if kept or for_window else None
                 outcome = utterance.outcome
                 if kept and row:
                     outcome = failed("resample", row) if row["error_code"] else UNHEARD
                 measures = utterance.measures
-                heard = HeardUtterance(utterance, outcome, measures, companion, row, row)
+                heard = HeardUtterance(utterance, outcome, measures, for_window, row, row)
                 if utterance.enhanced and outcome is UNHEARD:
                     heard = self._beside(heard, self.audio.get(utterance.enhanced))
                 yield heard
@@ -431,18 +426,18 @@ class ShardView(StoredShard):
     def _recognition(self, utterance: HeardUtterance) -> tuple[Request[Asked], ...]:
         """The request for an utterance's first transcript, in its window."""
         cut = utterance.cut
-        window = self._window(cut.audio, cut.company)
+        window = self._window(cut.audio, cut.window)
         wanted = self.transcript_recipe(utterance)
         asked = Recognition(wanted, utterance.forced, cut.reference, window=window)
         return self._missing(utterance, [asked])
 
-    def _window(self, audio: str, company: Company | None) -> WindowAudio | None:
+    def _window(self, audio: str, window: Window | None) -> WindowAudio | None:
         """The window that the PCM of this recipe shares with others."""
-        if company is None:
+        if window is None:
             return None
-        rows = (self.audio.get(member) for member in company.audio)
+        rows = (self.audio.get(member) for member in window.audio)
         usable = tuple(row if row and not row["error_code"] else None for row in rows)
-        return WindowAudio(company.audio, usable, company.pauses, company.audio.index(audio))
+        return WindowAudio(window.audio, usable, window.pauses, window.audio.index(audio))
 
     def _further(self, utterance: HeardUtterance, row: TranscriptRow) -> list[Recognition]:
         """The requests to further recognisers, which get the clip by itself."""
@@ -460,14 +455,14 @@ class ShardView(StoredShard):
         return () if request is None else (request,)
 
     def _rewriting(self, utterance: HeardUtterance) -> tuple[Rewriting, ...]:
-        request = llm_answers.request_for(self.job, utterance)
+        request = model_answers.rewriting(self.job, utterance)
         return () if request is None else (request,)
 
     def _of_channels(self, turns: Sequence[ChannelTurn]) -> Iterator[Request[Asked]]:
         """The requests for turns whose own channels have no transcript yet."""
         for turn in turns:
             if turn.unheard and turn.pcm is not None:
-                window = self._window(turn.own.audio, turn.own.company)
+                window = self._window(turn.own.audio, turn.own.window)
                 asked = Recognition(turn.recipe, turn.language, None, window=window)
                 yield Request(asked, turn.pcm, self.shard)
 

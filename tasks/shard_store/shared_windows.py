@@ -22,7 +22,7 @@ Range = tuple[int, int]  # start and end in samples
 
 
 @dataclass(frozen=True, slots=True)
-class Company:
+class Window:
     """A window of several utterances: recipes of their PCM in order, and the silence between each
     and the next, s."""
 
@@ -30,17 +30,17 @@ class Company:
     pauses: tuple[float, ...]
 
 
-def companies(
+def by_span(
     spans: Sequence[Range], rate: int, longest: float, audio: Callable[[int, int], str]
-) -> dict[Range, Company]:
+) -> dict[Range, Window]:
     """The window of each span that shares one; `audio(start, end)`: the recipe of a span's PCM."""
-    company_by_range: dict[Range, Company] = {}
+    by_range: dict[Range, Window] = {}
     for window in windows(spans, rate, longest):
         if len(window) > 1:
             recipes = tuple(audio(*span) for span in window)
             pauses = tuple(pause(*pair, rate) for pair in pairwise(window))
-            company_by_range.update(dict.fromkeys(window, Company(recipes, pauses)))
-    return company_by_range
+            by_range.update(dict.fromkeys(window, Window(recipes, pauses)))
+    return by_range
 
 
 def windows(spans: Sequence[Range], rate: int, longest: float) -> list[tuple[Range, ...]]:

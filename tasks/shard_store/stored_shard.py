@@ -226,8 +226,8 @@ class StoredShard:
     def text_recipe(self, utterance: HeardUtterance, audio: str) -> str:
         """Recipe of the utterance's transcript from the PCM with recipe `audio`, the original or
         the enhanced one."""
-        company = utterance.cut.company.audio if utterance.cut.company else ()
-        return self._transcript_recipes(audio, utterance.forced, company)
+        members = utterance.cut.window.audio if utterance.cut.window else ()
+        return self._transcript_recipes(audio, utterance.forced, members)
 
     def further_recipes(self, utterance: HeardUtterance) -> tuple[str, ...]:
         """Recipes of the utterance's transcripts by further recognisers, if any are configured."""

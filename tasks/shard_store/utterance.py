@@ -23,7 +23,7 @@ from .decision_log import Decision
 from .language_vote import Vote
 from .own_channels import ChannelTurn
 from .requests import Asked, Request
-from .shared_windows import Company
+from .shared_windows import Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class CutUtterance(_Remembering):
     annotations: Mapping[str, bytes | None] = field(default_factory=dict)  # and fingerprints
     whole: bool = False  # the utterance is the whole recording
     part_text: str | None = None  # the source's words in this part, if they have times
-    company: Company | None = None  # its window of the recogniser, if it shares one
+    window: Window | None = None  # its window of the recogniser, if it shares one
     enhanced: str | None = None  # recipe of its enhanced PCM; None: nothing is enhanced
     voice: str | None = None  # name of the diarizer's speaker
     person: Decision | None = None  # a person's decision on it
@@ -156,7 +156,7 @@ class HeardUtterance:
     cut: CutUtterance
     outcome: Outcome
     measures: Mapping[str, MeasureValue]  # with the scores of its enhanced clip
-    companion: bool = False  # dropped, but recognised, because its window has a kept one
+    for_window: bool = False  # dropped, but recognised, because its window has a kept one
     pcm: EnhancedRow | None = None  # the PCM for recognisers
     packed: EnhancedRow | None = None  # the PCM that is packaged
     beside: EnhancedRow | None = None  # the enhanced clip, where both are packaged
@@ -171,7 +171,7 @@ class HeardUtterance:
     ) -> HeardUtterance:
         """`replace`, at a third of its cost: each transcribed utterance takes this step."""
         clips = self.pcm, self.packed, self.beside, self.hears
-        facts = self.cut, self.outcome, self.measures, self.companion
+        facts = self.cut, self.outcome, self.measures, self.for_window
         return HeardUtterance(*facts, *clips, row, (), voted, vote)
 
     @property

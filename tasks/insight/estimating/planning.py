@@ -259,9 +259,9 @@ class _Scan:
             utterances = [*group]
             unjudged = [u for u in utterances if u.outcome == UNMEASURED]
             self.unjudged += len(unjudged)
-            heard = {u.cut.company for u in unjudged if u.cut.company}
+            heard = {u.cut.window for u in unjudged if u.cut.window}
             for utterance in utterances:
-                in_window = utterance.heard.companion or utterance.cut.company in heard
+                in_window = utterance.heard.for_window or utterance.cut.window in heard
                 self._count(view, utterance, seen, in_window)
 
     def _count(

@@ -41,8 +41,8 @@ from ...shard_store import (
     annotated,
     blobs,
     enhanced,
-    llm_answers,
     manifest,
+    model_answers,
     recipe,
     reference_words,
 )
@@ -315,7 +315,7 @@ class _View(ShardView):
                 texts.update(self.further_recipes(utterance.heard))
             texts.update(request.recipe for request in self.questions(utterance.heard))
             texts.update(turn.recipe for turn in self.channel_turns(utterance.heard))
-            answer = llm_answers.request_for(self.job, utterance.heard)
+            answer = model_answers.rewriting(self.job, utterance.heard)
             if answer is not None:
                 texts.add(answer.recipe)
             if request := reference_words.request_for(self.job, self.weights, utterance.heard):

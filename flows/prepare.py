@@ -6,11 +6,14 @@ so a rerun from the UI, a scheduled run and a local one all resume in the same w
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 from prefect import flow
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from ..tasks import plugins
 from ..tasks.base.json_types import JsonObject
@@ -59,6 +62,9 @@ def record(job: Job, kind: str, place: Path) -> None:
         datasets = [dataset.name for dataset in plugins.datasets(job.sources)]
         name = history.flow_run_name(run.name, kind, datasets, datetime.now().astimezone())
         run_folder.write_prefect_note(place, str(run.id), history.owner())
-        if name != run.name:
-            history.rename(run.id, name)
-        history.close_dead_runs(job.out, run.id)
+        # Without these, the run still does its work; of a server that is gone, its end says so.
+        few = temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 1})
+        with few, suppress(httpx.HTTPError):
+            if name != run.name:
+                history.rename(run.id, name)
+            history.close_dead_runs(job.out, run.id)

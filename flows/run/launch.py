@@ -3,6 +3,7 @@ Prefect has recorded all of it."""
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ HISTORY_SECONDS = 60.0  # without progress, after which an incomplete history is
 #: Set when a run outlived its Prefect server: threads of Prefect's would try for minutes to send
 #: what they have, and a process that is about to end must not wait for them.
 server_gone = threading.Event()
+RESTART_SECONDS = 2.0  # that a server of this run may be away at its end, and still record it
 RESTARTED_SECONDS = 10.0  # the same after a restart of the server, which may have lost events
 
 
@@ -122,14 +124,15 @@ def _run_flow(
     """Run a flow with these settings; returns its result once Prefect has recorded it, or if its
     server is gone."""
     from httpx import HTTPError
-    from prefect.exceptions import PrefectException
+    from prefect.exceptions import PrefectException, TerminationSignal
 
     from ..server import history
     from ..server.outcome import Outcome, answers
     from ..server.server import quiet
 
     server_gone.clear()  # a program may run several times
-    with quiet(), Outcome() as outcome:
+    # A server of this run starts again.
+    with quiet(), Outcome(RESTART_SECONDS if server is not None else 0.0) as outcome:
         try:
             state: Any = outcome.noting(flow)(**values(*settings), return_state=True)
             restarted = server is not None and server.restarts > 0
@@ -156,10 +159,12 @@ def _run_flow(
         server_gone.set()
         if server is None or not server.lost:  # of a lost one that was said
             log.warning("Prefect's server does not answer: it does not show how this run ended")
-        if outcome.result is None:
-            assert outcome.error is not None
-            raise outcome.error
-        return outcome.result
+        if outcome.result is not None:
+            return outcome.result
+        assert outcome.error is not None
+        if isinstance(outcome.error, TerminationSignal):  # else Prefect repeats it at its end
+            signal.raise_signal(outcome.error.signal)
+        raise outcome.error
 
 
 def _wait_for_record(state: Any, result: JsonObject | None, timeout: float) -> None:

@@ -7,26 +7,28 @@ and only after a minute of tries.
 from __future__ import annotations
 
 import copy
+import socket
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import wraps
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 from prefect.flows import Flow
-from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from ...tasks.base.json_types import JsonObject
 from . import live_artifacts
 
-RESTART_SECONDS = 2.0  # that a server may be away when a run ends, and still record its end
-
 
 class Outcome(ExitStack):
-    """A context manager around one call of `noting(flow)`."""
+    """A context manager around one call of `noting(flow)`. `patience`: s that the server may be
+    away when the flow ends, and still record its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float) -> None:
         super().__init__()
+        self._patience = patience
         self.result: JsonObject | None = None
         self.error: BaseException | None = None
         self.server_gone = False
@@ -44,7 +46,7 @@ class Outcome(ExitStack):
                 self.error = error
                 raise
             finally:
-                if not answers(0.0 if self.error else RESTART_SECONDS):
+                if not answers(0.0 if self.error else self._patience):
                     self.server_gone = True
                     self.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}))
 
@@ -57,14 +59,24 @@ class Outcome(ExitStack):
 def answers(seconds: float = 0.0) -> bool:
     """Whether the API answers now, or within `seconds`."""
     until = time.monotonic() + seconds
-    while True:
-        try:
-            with live_artifacts.one_try(seconds=2.0) as client:
-                client.request("GET", "/health")
-            return True
-        except httpx.HTTPStatusError:
-            return True
-        except httpx.HTTPError:
-            if time.monotonic() >= until:
-                return False
-            time.sleep(0.5)
+    while not _answers_now():
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.5)
+    return True
+
+
+def _answers_now() -> bool:
+    url = urlsplit(PREFECT_API_URL.value() or "")
+    try:
+        # First, as Prefect's client tries a refused connection four times, in 1.5 s.
+        with suppress(TimeoutError, socket.gaierror):  # it may be behind a proxy
+            port = url.port or (443 if url.scheme == "https" else 80)
+            socket.create_connection((url.hostname, port), 2.0).close()
+        with live_artifacts.one_try(seconds=2.0) as client:
+            client.request("GET", "/health")
+    except httpx.HTTPStatusError:
+        return True
+    except (httpx.HTTPError, OSError):
+        return False
+    return True

@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.request import urlopen
+from uuid import UUID
 
+import httpx
 import psutil
 import pytest
 
@@ -18,6 +21,8 @@ from tests.faults.kills import database, end, server_of, with_own_server
 from tests.helpers import corpus
 from tests.helpers.shared_server import Server
 from tests.plugins import gate
+from uttermill.flows import prepare
+from uttermill.flows.server import history, live_artifacts
 from uttermill.flows.server.server import LocalServer
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster]
@@ -136,6 +141,21 @@ def test_a_run_without_its_users_server_is_interrupted_at_once(alone: Site, hold
     assert "Traceback" not in ended.stderr
     assert took < 40, "2 s on a quiet machine"
     print(f"\n{took:.1f} s from the signal to the end")
+
+
+def test_a_server_that_ends_before_the_run_is_named_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run whose server was killed in its first second ended by httpx's traceback."""
+
+    def refused(*_: object) -> None:
+        raise httpx.ConnectError("connection refused")
+
+    run = SimpleNamespace(id=UUID(int=0), name="swift-otter")
+    monkeypatch.setattr(live_artifacts, "current_run", lambda: run)
+    monkeypatch.setattr(history, "rename", refused)
+    prepare.record(corpus.job(tmp_path), "prepare", tmp_path)
+    assert "0000" in (tmp_path / "prefect.json").read_text(), "what the next run closes is noted"
 
 
 @pytest.fixture

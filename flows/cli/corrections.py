@@ -75,7 +75,7 @@ def _measures(job: Job) -> dict[tuple[str, str], list[str]]:
     """The columns that may have led to a reason, by stage and reason."""
     names: dict[tuple[str, str], list[str]] = {}
     for stage, rules in (
-        ("filter", limits.filter_rules(job.filter.all_filters)),
+        ("filter", limits.measured_rules(job)),
         ("transcribe", limits.text_rules(job)),
     ):
         for rule in rules:

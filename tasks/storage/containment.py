@@ -28,7 +28,7 @@ _SHOWN = 80  # characters of a name in a message
 _KEPT = {
     "manifests": r"shard|filter|resample|transcribe|package|known|layout|\.listing|index\.json"
     r"|mixed\.json",
-    "manifests/package": r"decided|published|decisions\.parquet|decisions\.json",
+    "manifests/package": r"facts|guards\.json",
     "audio": r"shard-[0-9]{6,}",
     "datasets": r"v[0-9]{4,}|latest|\.staging|\.pruned-[^/]+",
     "runs": r"(?:r[0-9]+-)?[0-9]{8}T[0-9.]+Z|\.pruned-[^/]+",

@@ -167,7 +167,7 @@ def outcome_named(column: str, name: str) -> Callable[[Path], None]:
     """In what a run keeps of its verdicts, sealed as it seals them; the version is to be made."""
 
     def tamper(out: Path) -> None:
-        (home,) = (out / "manifests/package/decided").iterdir()
+        (home,) = (out / "manifests/package/facts").iterdir()
         table = tables.read_arrow(home / "rows.arrow")
         place = table.schema.get_field_index(column)
         values = pa.array([name] * len(table), pa.string())
@@ -183,7 +183,7 @@ def outcome_named(column: str, name: str) -> Callable[[Path], None]:
 
 
 def facts_name(out: Path) -> None:
-    (home,) = (out / "manifests/package/decided").iterdir()
+    (home,) = (out / "manifests/package/facts").iterdir()
     facts = json.loads((home / "facts.json").read_text())
     facts["files"]["../../../../../victim/thesis.txt"] = 16 * "0"
     (home / "facts.json").write_text(json.dumps(facts))
@@ -225,7 +225,6 @@ def published_columns(**values: str) -> Callable[[Path], None]:
         data = path.read_bytes()
         entry = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
         described(out, lambda known: known["files"].update({path.name: entry}))
-        shutil.rmtree(out / "manifests/package/published")
 
     return tamper
 
@@ -305,7 +304,7 @@ LINKS = {
     "a listing": linked(f"manifests/shard/{SHARD}/*.parquet", "victim/thesis.txt"),
     "a part": linked(f"manifests/transcribe/{SHARD}/*.parquet", "elsewhere.parquet", keep=True),
     "package": linked("manifests/package", "victim"),
-    "outcomes": linked("manifests/package/decided", "victim"),
+    "outcomes": linked("manifests/package/facts", "victim"),
     "audio": linked("audio", "victim"),
     "manifests": linked("manifests", "victim"),
     "datasets": linked("datasets", "victim"),

@@ -133,7 +133,8 @@ def test_every_call_has_a_row(both: Both) -> None:
     }
     for name in ("filter", "resample", "transcribe"):
         mine = [r for r in rows if r["stage"] == name]
-        assert sum(r["items_computed"] for r in mine) == COUNT - 5
+        # What passes is converted in the pass of `filter`.
+        assert sum(r["items_computed"] for r in mine) == (0 if name == "resample" else COUNT - 5)
         assert len(mine) == both.run["stages"][name]["shards_run"]
     for row in rows:
         assert row["error"] is None

@@ -24,6 +24,7 @@ COLUMNS = (
     *("id", "dataset", "recording", "start", "end", "reference", "heard", "wer"),
     *("measure", "value", "limit", "outcome", "reason", "decision", "text"),
 )
+SEPARATORS = ",;\t"
 #: How a column is called in the version's table, where it differs.
 _STORED = {
     "reference": "CASE WHEN text_source = 'reference' THEN text END",
@@ -87,7 +88,15 @@ def _measures(job: Job) -> dict[tuple[str, str], list[str]]:
 
 def is_table(text: str) -> bool:
     """Whether a file to import is a table, and not JSON lines."""
-    return bool(text.strip()) and not text.lstrip("\ufeff \n\r\t").startswith("{")
+    first = text.removeprefix("\ufeff").partition("\n")[0]
+    return not first.lstrip().startswith("{") and any(mark in first for mark in SEPARATORS)
+
+
+def _rows(table: csv.DictReader[str], file: str) -> Iterator[dict[str, str | None]]:
+    try:
+        yield from table
+    except csv.Error as error:
+        raise ConfigError(f"{file}, line {table.line_num}: {error}") from None
 
 
 def read(text: str, file: str, now: str) -> list[Decision]:
@@ -98,7 +107,7 @@ def read(text: str, file: str, now: str) -> list[Decision]:
     if first.startswith("sep="):
         separator, text = first.strip()[4:5] or "\t", rest
     else:
-        separator = max(",;\t", key=first.count)
+        separator = max(SEPARATORS, key=first.count)
     table = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator)
     names = [name.strip() for name in table.fieldnames or ()]
     if "id" not in names or not {"decision", "text"} & {*names}:
@@ -108,7 +117,7 @@ def read(text: str, file: str, now: str) -> list[Decision]:
         )
     table.fieldnames = names
     decisions = []
-    for row in table:
+    for row in _rows(table, file):
         given = {name: (row.get(name) or "").strip() for name in ("id", "decision", "text")}
         if given["decision"] or given["text"]:
             place = f"{file}, line {table.line_num}"

@@ -157,6 +157,7 @@ def test_a_segment_without_an_end_lasts_to_the_recording_s(tmp_path: Path) -> No
     assert [each[2:] for each in expected.kept()] == [(2, 8.0)]
 
 
+@pytest.mark.full
 def test_a_loosened_limit_costs_what_it_lets_in(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in")
     tight = asked(tmp_path, filter=corpus.filters(max=1.1))

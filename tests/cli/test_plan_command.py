@@ -141,6 +141,7 @@ def test_an_out_without_its_sources_still_answers(
     assert told(capsys, "plan", str(file), code=2)["error"].startswith(why)
 
 
+@pytest.mark.full
 def test_what_if_does_not_take_what_is_made_anew_for_new(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -171,6 +172,7 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("answer", "started"), [("y\n", True), ("n\n", False), ("", False)])
 def test_run_asks_before_it_computes_much_again(
     file: Path, monkeypatch: pytest.MonkeyPatch, answer: str, started: bool
@@ -422,6 +424,7 @@ def test_what_the_checks_warn_of_is_said_once(file: Path, caplog: pytest.LogCapt
     assert len(said) == 1
 
 
+@pytest.mark.full
 def test_a_plan_that_leaves_no_clip_says_that_the_run_will_refuse(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def ran(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
     return capsys.readouterr().out
 
 
+@pytest.mark.full
 def test_a_run_shows_and_logs_escapes(made: Made) -> None:
     [log_file] = made.out.glob("runs/*/run.log")
     for said in (made.said, log_file.read_text()):
@@ -87,6 +88,7 @@ COMMANDS = (
 )  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("words", COMMANDS, ids=str)
 @pytest.mark.parametrize("there", [True, False])
 def test_nothing_raw_reaches_people(

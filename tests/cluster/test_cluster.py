@@ -259,6 +259,7 @@ def test_preload_refuses_a_process_that_is_no_worker() -> None:
     assert "RunError: this process was forked or is not a Dask worker; set" in result.stderr
 
 
+@pytest.mark.full
 def test_preload_names_what_is_missing() -> None:
     code = "from uttermill.tasks.preload import warm; warm({'nonesuch': 'x'})"
     # The last word makes the command line that of a spawned process; it loads no other engines.

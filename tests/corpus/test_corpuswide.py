@@ -133,6 +133,7 @@ def test_exact_copies(voices: Path) -> None:
     assert copies(published.path)["b/same.flac"].startswith("the samples of a-v2")
 
 
+@pytest.mark.full
 def test_a_copy_that_fell_to_another_verdict_is_no_original(voices: Path) -> None:
     """Only what would be packaged can be the reason that something else is not."""
     sf.write(voices / "b" / "quiet.flac", np.tile(voice(0) * 0.2, 1), RATE, "PCM_24")

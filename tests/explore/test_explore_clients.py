@@ -114,6 +114,7 @@ POST = (
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sent", ["", "GET", HEAD, POST], ids=["none", "line", "headers", "body"])
 @pytest.mark.usefixtures("impatient")
 def test_a_request_that_never_ends(explorer: app.Explorer, serve: Serve, sent: str) -> None:

@@ -194,6 +194,7 @@ def test_columns_of_any_type(out: Path, tmp_path: Path) -> None:
             answered(client, asked)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "kind", tiers.few(VALUES, "struct", "binary", "timestamp", "float", "null", "text")
 )

@@ -146,6 +146,7 @@ def test_a_text_is_found_as_it_is_written(many: TestClient, text: str) -> None:
     assert get(many, "/api/rows", q=text, **packaged)["total"] > 600
 
 
+@pytest.mark.full
 def test_a_counted_word_has_its_clips(many: TestClient) -> None:
     """Words are those of the compared text; parts of words and of paths do not count."""
     for kind, column in (("words", "word"), ("characters", "character")):
@@ -263,6 +264,7 @@ def test_what_sql_may_not_do(client: TestClient, sql: str, said: str) -> None:
     assert not Path("/tmp/uttermill-copy.csv").exists()
 
 
+@pytest.mark.full
 def test_a_query_ends(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "SECONDS", 3)
     begun = time.monotonic()

@@ -79,6 +79,7 @@ def test_a_clip_is_cut_again_alone(job: Job) -> None:
     assert all(computed == 0 for computed, _ in counts.values())
 
 
+@pytest.mark.full
 def test_a_clip_is_cut_again_and_again(job: Job) -> None:
     corpus.run(job)
     recut(job, "r05", 0.2, 1.05)

@@ -147,6 +147,7 @@ def pieces(samples: Samples, rate: int, sizes: tuple[int, ...]) -> Cut:
     return clip
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", fetched.filters())
 @pytest.mark.parametrize("rate", [16_000, 22_050])
 def test_numbers_do_not_depend_on_the_blocks(name: str, rate: int) -> None:
@@ -159,6 +160,7 @@ def test_numbers_do_not_depend_on_the_blocks(name: str, rate: int) -> None:
             assert value == (expected if expected is None else pytest.approx(expected, rel=1e-9))
 
 
+@pytest.mark.full
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 30_000), min_size=1, max_size=5), st.sampled_from([1, 2, 3, 9]))
 def test_light_measures_do_not_depend_on_the_blocks_at_all(sizes: list[int], count: int) -> None:
@@ -177,6 +179,7 @@ class Long(Clip):
             yield second
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("module", LIGHT, ids=lambda m: m.__name__.rpartition(".")[2])
 def test_memory_does_not_grow_with_the_clip(module: FilterModule) -> None:
     most = []
@@ -296,6 +299,7 @@ def test_channels_have_reasons() -> None:
     assert reason(channels, copies, min=3) == "too_few_channels"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("use", ["bandwidth", "nmf_snr", "dnsmos"])
 def test_channels_that_cancel_are_measured_as_one_of_them(use: str) -> None:
     """They were measured as the silence that their mean is, and dropped for another reason than

@@ -117,6 +117,7 @@ def entries(version: Path, use: str) -> dict[str, dict[str, Any]]:
     return {entry["id"]: entry for entry in found}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("use", HOLDING)
 def test_a_format_holds_what_is_published(version: Path, use: str) -> None:
     wanted = rows(version)

@@ -198,6 +198,7 @@ def test_bad_settings_are_refused_early(settings: dict[str, Any], words: str) ->
         plugins.resolve("formats", Plugin.model_validate({"use": "chat_jsonl", **settings}))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_list_has_full_paths(tmp_path: Path, profile: str) -> None:
     corpus.make(tmp_path / "in", 6)

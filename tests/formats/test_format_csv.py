@@ -258,6 +258,7 @@ def test_the_default_bound_of_a_folder() -> None:
     assert metadata_csv.FOLDER_GROUPS * metadata_csv.FOLDER_CLIPS < 100_000
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("profile", READERS)
 def test_a_list_has_full_paths_and_its_header_once(tmp_path: Path, profile: str) -> None:
     corpus.make(tmp_path / "in", 6)

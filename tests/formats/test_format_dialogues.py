@@ -66,6 +66,7 @@ def test_lhotse_reads_turns_as_supervisions(version: Path) -> None:
             assert (start, end) == pytest.approx((turn["start"], turn["end"]), abs=1e-3)
 
 
+@pytest.mark.full
 def test_webdataset_reads_turns(version: Path) -> None:
     import webdataset
 

@@ -319,6 +319,7 @@ def test_a_version_holds_both_and_says_so(tmp_path: Path) -> None:
     assert verify(version) == [], "which needs no codec"
 
 
+@pytest.mark.full
 def test_another_codec_writes_its_tokens_again(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 3)
     codec = waveform_codec(tmp_path / "codec")

@@ -163,6 +163,7 @@ def test_times_lead_back_to_their_samples(sample: int, rate: int) -> None:
     assert int(seconds * rate) == round(seconds * rate) == sample
 
 
+@pytest.mark.full
 def test_lhotse_reads_the_folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from lhotse import CutSet
     from lhotse.kaldi import load_kaldi_data_dir

@@ -48,6 +48,7 @@ def stated(version: Path) -> dict[str, dict[str, str] | None]:
     return {name: row["labels"] and dict(row["labels"]) for name, row in by_id.items()}
 
 
+@pytest.mark.full
 def test_formats_with_free_fields_hold_them(
     version: Path, stated: dict[str, dict[str, str] | None]
 ) -> None:

@@ -126,6 +126,7 @@ def test_all_formats_in_one_version(made: Path) -> None:
     assert len(layout.published_shards([pq.read_table(version / "utterances.parquet")])) == 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("use", FORMATS)
 def test_every_file_belongs_to_one_piece_or_is_a_list(made: Path, use: str) -> None:
     version = made / "out/datasets/v0001"

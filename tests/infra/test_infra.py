@@ -285,6 +285,7 @@ def policies() -> dict[str, Any]:
             for document in documents}  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("release", [OLDEST, kubernetes_validate.latest_version()])
 def test_network_policies(release: str) -> None:
     """Each pod takes calls only from those that work with it."""

@@ -242,8 +242,10 @@ def test_a_sample_changes_no_recipe_and_is_reused(tmp_path: Path) -> None:
     part = replace(job, only=only)
     for name in stage.PER_SHARD:
         dones = [stage.run(name, part, each) for each in found.shards]
-        assert sum(done.computed for done in dones) == 2
-        assert {lap.recording for done in dones for lap in done.spent} == only
+        computed = 0 if name == "resample" else 2  # filter has converted what it cut
+        assert sum(done.computed for done in dones) == computed
+        if computed:
+            assert {lap.recording for done in dones for lap in done.spent} == only
     seen = sample_results.known(job, found.shards)
     assert set(seen) == only
     kept = sum(corpus.seconds_of(n) for n in (1, 4))

@@ -131,6 +131,7 @@ def charts(text: str) -> Any:
     return json.loads(found[1])
 
 
+@pytest.mark.full
 def test_its_hours_are_those_of_the_dataset(made: tuple[Job, Path], text: str) -> None:
     job, _ = made
     described = json.loads((job.out / "datasets/latest/dataset.json").read_text())
@@ -192,6 +193,7 @@ def test_a_reason_names_each_limit_that_has_it(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.full
 def test_a_slider_says_what_what_if_says(made: tuple[Job, Path]) -> None:
     job, _ = made
     told = outcomes.table(job)
@@ -255,6 +257,7 @@ def test_clips_give_way_to_the_limit(made: tuple[Job, Path], text: str) -> None:
     assert number_words.NO_ROOM in small.decode()
 
 
+@pytest.mark.full
 def test_what_an_earlier_report_plays_is_not_made_again(
     made: tuple[Job, Path], text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,6 +338,7 @@ def test_a_recording_of_one_sample_has_no_player(tmp_path: Path) -> None:
     assert (made.audio, made.why) == (None, "it has no samples")
 
 
+@pytest.mark.full
 def test_damaged_facts_are_gathered_again(made: tuple[Job, Path], tmp_path: Path) -> None:
     shutil.copytree(made[0].out, tmp_path / "out", symlinks=True)
     job = replace(made[0], out=tmp_path / "out")

@@ -393,6 +393,7 @@ def heard(page: str) -> dict[str, tuple[float, float]]:
     return found
 
 
+@pytest.mark.full
 def test_players_hold_whole_clips_and_rows_whole_texts(page: str) -> None:
     players = heard(page)
     assert len(players) >= 10

@@ -113,6 +113,7 @@ def test_many_commits_end_in_one_file_of_each_stage(
     assert len({part.path for part in parts}) == 1
 
 
+@pytest.mark.full
 def test_control_without_it_there_are_many(
     small: Path, tmp_path: Path, quiet: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +123,7 @@ def test_control_without_it_there_are_many(
     assert tree(tmp_path / "out") == quiet
 
 
+@pytest.mark.full
 def test_a_run_joins_what_a_killed_one_left(
     small: Path, out: Path, quiet: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +140,7 @@ def test_a_run_joins_what_a_killed_one_left(
     assert again.path == published.path
 
 
+@pytest.mark.full
 def test_another_rate_stays_apart_so_that_prune_can_remove_it(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,6 +83,7 @@ def without(tmp: Path, **protecting: Any) -> Job:
     return corpus.job(tmp, filter=settings, transcribe=texts, package=package)
 
 
+@pytest.mark.full
 def test_a_list_of_filters_does_not_let_holes_in(tmp_path: Path) -> None:
     holed(tmp_path / "in")
     first, _ = corpus.run(without(tmp_path))

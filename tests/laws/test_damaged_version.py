@@ -124,6 +124,7 @@ def test_damage_that_cannot_be_made_good(
     assert corpus.content(out.run()) == out.expected
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("text", [b"", b'{"files": {', b"\xff\xfe{}"])
 def test_a_damaged_description(grown: Grown, text: bytes) -> None:
     """A sentence for the commands that read it, as for the tables."""

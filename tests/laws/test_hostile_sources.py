@@ -84,6 +84,7 @@ def test_nothing_is_run_unpickled_or_connected_to(done: tuple[Path, dict[str, An
     assert done[1]["forbidden"] == []
 
 
+@pytest.mark.full
 def test_memory_stays_bounded(done: tuple[Path, dict[str, Any], bool]) -> None:
     assert done[1]["peak"] < MEMORY
 

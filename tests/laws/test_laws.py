@@ -261,6 +261,7 @@ def test_other_model_is_heard_again_only(again: Callable[..., Job]) -> None:
     expect(corpus.run(again())[1], package=(10, 0))  # the old texts are still there
 
 
+@pytest.mark.full
 def test_other_rate_converts_and_hears_again(again: Callable[..., Job]) -> None:
     published, counts = corpus.run(again(resample={"rate": 24000}))
     expect(counts, resample=(10, 0), transcribe=(10, 0), package=(10, 0))

@@ -187,6 +187,7 @@ def test_a_limit_looks_only_at_shards_with_clips_that_it_lets_in(
     assert looks.shards == set()
 
 
+@pytest.mark.full
 def test_another_release_looks_at_everything(
     home: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:

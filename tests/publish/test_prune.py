@@ -193,6 +193,7 @@ def test_steps_of_kept_versions_on_request(
     assert all(computed == 0 for computed, _ in list(corpus.run(then)[1].values())[:-1])
 
 
+@pytest.mark.full
 def test_the_version_that_latest_names_stays(out: Path) -> None:
     latest = out / "datasets/latest"
     latest.unlink()

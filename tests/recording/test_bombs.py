@@ -149,6 +149,7 @@ def test_a_cell_that_expands_too_far_is_refused(tmp_path: Path, told: Told) -> N
     assert found["took"] < MEMORY
 
 
+@pytest.mark.full
 def test_where_audio_is_comes_from_small_pages(tmp_path: Path, told: Told) -> None:
     """Without statistics, a cell of each row was read to see which rows hold any."""
     own = {"write_statistics": False}

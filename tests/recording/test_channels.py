@@ -185,7 +185,19 @@ def test_names_of_channels() -> None:
     assert Locator.loads(where.dumps()) == where
 
 
-@pytest.mark.parametrize("value", ["BBC News", None, float("nan"), "both", True])
+@pytest.mark.parametrize("value", ["BBC News", "both", True])
+def test_what_names_no_channel_is_refused_with_the_setting_that_maps_it(
+    tmp_path: Path, value: object
+) -> None:
+    path = call(tmp_path / "in")
+    row = {"wav": str(path), "txt": "hello", "channel": value}
+    source = {"kind": "jsonl", "path": lines(tmp_path / "list.jsonl", row)}
+    module, settings = plugins.resolve_source(Source.model_validate(source))
+    with pytest.raises(ConfigError, match=r"channel_names: .* or hear the mix"):
+        list(module.recordings(settings))
+
+
+@pytest.mark.parametrize("value", [None, float("nan")])
 def test_what_names_no_channel_is_the_mix(tmp_path: Path, value: object) -> None:
     path = call(tmp_path / "in")
     row = {"wav": str(path), "txt": "hello", "channel": value}

@@ -149,6 +149,7 @@ def test_a_whole_run_from_tars_in_a_bucket(s3: S3, url: str, tmp_path: Path) -> 
     assert published.summary["utterances"]["packaged"] == 3
 
 
+@pytest.mark.full
 def test_one_object_is_a_source_and_an_overwritten_one_is_another(
     s3: S3, url: str, tmp_path: Path
 ) -> None:
@@ -207,6 +208,7 @@ def test_a_store_that_is_away_is_no_fault_of_the_item(
         container.digest(Locator(f"s3://{BUCKET}/x.wav"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["tar", "hf_parquet"])
 def test_a_store_that_goes_away_while_a_container_is_listed_is_no_fault_of_it(
     s3: S3, url: str, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch

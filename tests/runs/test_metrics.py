@@ -245,7 +245,7 @@ def test_every_call_of_the_pipeline_is_placed() -> None:
     caller = ClusterExecutor(workers, ClusterSettings())
     caller.map(shard.PROBE, [(Job(Path("out")), Path("list"), 0, 50, 0.0)])
     caller.map(publish.WRITE, [(Job(Path("out")), Path("s"), 3)])
-    workers.result = [Done("filter", "shard-000001", 1, 0, 9.0, 1.0, cost=cost())]
+    workers.result = Done("filter", "shard-000001", 1, 0, 9.0, 1.0, cost=cost())
     caller.stage("filter", Job(Path("out")), "shard-000001", 9.0)
     workers.started = False
     # No worker was started: it runs here.

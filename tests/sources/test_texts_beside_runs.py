@@ -128,6 +128,7 @@ def test_plan_tells_of_a_new_version_where_only_a_text_changed(tmp_path: Path) -
     assert [*package.because] == ["sources"]
 
 
+@pytest.mark.full
 def test_a_folder_without_texts_stays_as_it_was(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 3)
     corpus.run(corpus.job(tmp_path, sources=source(tmp_path / "in")))
@@ -322,6 +323,7 @@ def test_texts_of_two_kinds_are_told(
     assert any("package.text_form=normalised" in sentence for sentence in stated) is told
 
 
+@pytest.mark.full
 def test_subtitles_count_from_the_film_s_start_and_other_times_from_the_audio_s(
     tmp_path: Path,
 ) -> None:

@@ -151,6 +151,7 @@ def test_a_plan_counts_turns_that_nobody_heard(home: Path) -> None:
     assert not any(amount.compute for amount in settled.stages.values())
 
 
+@pytest.mark.full
 def test_turns_of_before_stay_as_they_are(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Earlier releases did not store the channels of turns."""
     stored = recording_turns.turns_of
@@ -181,12 +182,14 @@ def test_turns_without_a_channel_keep_to_the_window(home: Path) -> None:
     assert b"1 backchannels (up to 1 s inside another\xe2\x80\x99s turn), 1 of them with" in report
 
 
+@pytest.mark.full
 def test_no_times_of_words_are_needed(home: Path) -> None:
     published, _ = corpus.run(job(home, timed=False))
     assert texts(published.path) == [text for *_, text in TALK]
     assert [turn["words"] for turn in told(published.path)] == [None] * len(TALK)
 
 
+@pytest.mark.full
 def test_a_channel_that_cannot_be_converted_loses_nothing_else(home: Path) -> None:
     path = home / "in" / "call.wav"
     samples, _ = sf.read(path)
@@ -254,6 +257,7 @@ def test_a_channel_of_some_that_are_heard() -> None:
     assert tracks.file_channel(row, 2) == (2,)
 
 
+@pytest.mark.full
 def test_the_stored_turns_name_their_channels(home: Path) -> None:
     asked = job(home)
     corpus.run(asked)

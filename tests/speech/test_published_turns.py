@@ -57,6 +57,7 @@ def test_a_recording_without_turns_in_a_clip_has_none(tmp_path: Path) -> None:
     assert row["speaker_embedding"] is None
 
 
+@pytest.mark.full
 def test_turns_of_a_dialogue_are_published_to_further_formats(tmp_path: Path) -> None:
     """Its column is there unasked, and is the one that formats get."""
     (tmp_path / "in").mkdir()

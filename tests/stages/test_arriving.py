@@ -65,6 +65,7 @@ def test_a_whole_recording_is_decoded_once(tmp_path: Path, opened: list[int]) ->
     assert opened == [int(SECONDS * RATE)]
 
 
+@pytest.mark.full
 def test_the_numbers_and_samples_are_those_of_separate_decodes(
     tmp_path: Path, opened: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +116,7 @@ def test_the_file_holds_what_is_needed_and_no_more(monkeypatch: pytest.MonkeyPat
     assert cut(185, 190) == [*range(185, 190)]
 
 
+@pytest.mark.full
 def test_a_recording_that_breaks_leaves_nothing(tmp_path: Path) -> None:
     path = recording(tmp_path / "in/long.wav")
     data = path.read_bytes()

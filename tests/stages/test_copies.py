@@ -130,6 +130,7 @@ def test_what_says_something_else_of_the_same_bytes_is_no_copy(tmp_path: Path) -
     assert told["silent.wav"] == same_as(folder, "r01.wav")
 
 
+@pytest.mark.full
 def test_copies_in_another_source_count_where_sources_are_chosen(tmp_path: Path) -> None:
     folder = corpus.make(tmp_path / "in", 2)
     shutil.copytree(folder, tmp_path / "more")

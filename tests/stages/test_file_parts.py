@@ -72,6 +72,7 @@ def test_mixed_recordings_stay_as_they_are(tmp_path: Path) -> None:
     assert computed["filter"] == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("value", "name"), [("first", "call.wav"), (0, "call.wav"), (1, "call.wav#1")]
 )
@@ -108,6 +109,7 @@ def test_a_file_that_changed_is_divided_anew(tmp_path: Path) -> None:
     assert ([*rows], computed) == (["c/mono.wav"], NOTHING)
 
 
+@pytest.mark.full
 def test_many_files_grow_by_what_is_new(tmp_path: Path) -> None:
     for number in range(12):
         sides(tmp_path / f"in/c{number}.wav", 2 * number, 2 * number + 1, seconds=0.4 + number / 10)

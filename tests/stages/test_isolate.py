@@ -253,6 +253,7 @@ def test_our_own_bugs_are_loud(
     assert failures(job, "filter") == []
 
 
+@pytest.mark.full
 def test_finished_answers_are_taken_before_the_culprit_is_named(tmp_path: Path) -> None:
     """A child that is ahead of its parent: three answers wait in the pipe while the fourth hangs.
     Reading ahead would blame one of the finished units for the hang."""

@@ -85,6 +85,7 @@ def test_nothing_is_decoded_twice(tmp_path: Path, decodes: Decodes) -> None:
     assert rows == apart(tmp_path, job)
 
 
+@pytest.mark.full
 def test_what_filter_made_counts_as_computed_by_resample(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 3)
     _, counts = corpus.run(corpus.job(tmp_path))
@@ -142,6 +143,7 @@ def test_what_cannot_be_converted_fails_in_its_own_stage(tmp_path: Path) -> None
     assert stored(job) == apart(tmp_path, job)
 
 
+@pytest.mark.full
 def test_isolated_items_are_not_converted_by_filter(tmp_path: Path) -> None:
     job = listed(tmp_path, 2)
     assert stage.run("filter", job, SHARD, isolate=True).converted == 0

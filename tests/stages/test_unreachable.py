@@ -132,6 +132,7 @@ def run(job: Job) -> tuple[dict[str, Any], dict[str, tuple[int, int]]]:
     return execute.result_of(job, ended), corpus.counts(ended.totals.stages)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("where", "number"),
     [
@@ -165,6 +166,7 @@ def test_two_recordings_heal_by_themselves(
 CLOCK: dict[str, Any] = {"wall_seconds": 1.0, "deaths": {}}
 
 
+@pytest.mark.full
 def test_a_recording_that_fails_only_while_it_is_cut(share: Share, tmp_path: Path) -> None:
     """It is opened for its digest, its header and its samples, in this order."""
     corpus.make(tmp_path / "in", 6)
@@ -187,6 +189,7 @@ def test_a_recording_that_fails_only_while_it_is_cut(share: Share, tmp_path: Pat
     assert sum(len(part.table) for part in parts) == 12, "failures that were made good are gone"
 
 
+@pytest.mark.full
 def test_resampling_goes_on_where_it_was_when_a_share_blinks(
     share: Share, tmp_path: Path, pauses: list[float]
 ) -> None:
@@ -299,6 +302,7 @@ def test_a_share_that_is_unmounted_while_recordings_are_cut_publishes_nothing(
     assert run(job)[0]["recordings"] == {"in": 10, "failed": 0}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("code", "detail"),
     [
@@ -413,6 +417,7 @@ def test_a_container_is_read_again_while_it_is_listed(
     assert pauses == [0.5, 1.0]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "number"), tiers.covering(["tar", "hf_parquet"], [errno.EIO, errno.EACCES])
 )

@@ -55,6 +55,7 @@ def reading(out: Path) -> list[list[str]]:
     return [["status", str(out)], plan, limit, ["ledger", str(out)], ["ledger", str(out), "--csv"]]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["", "v0099"], ids=["gone", "of no version"])
 def test_without_latest_out_stands_for_its_newest_version(
     out: Path, name: str, capsys: pytest.CaptureFixture[str]
@@ -169,6 +170,7 @@ def test_a_damaged_summary(out: Path) -> None:
     assert queries.status(out)["dataset"]
 
 
+@pytest.mark.full
 def test_damaged_metrics_cost_only_what_they_tell(out: Path) -> None:
     """The times of a plan, and the section on workers."""
     folder = run_folder.newest(out)
@@ -243,6 +245,7 @@ def test_a_run_that_is_removed_while_it_is_read(out: Path) -> None:
         report.request(job, folder)
 
 
+@pytest.mark.full
 def test_numbers_of_two_states_are_told(
     out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

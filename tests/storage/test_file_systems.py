@@ -57,6 +57,7 @@ def reads_latest(out: Path, capsys: pytest.CaptureFixture[str], number: str) -> 
     capsys.readouterr()
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("linkless")
 def test_latest_is_a_small_file_without_links(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

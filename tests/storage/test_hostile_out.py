@@ -68,6 +68,7 @@ def test_nothing_outside_is_touched(
         assert tampered.tree(path) == known
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", tiers.few(tampered.NAMES, *tampered.NAMES[:3], tampered.LONG, ""))
 def test_a_row_with_such_a_name_is_damage(
     out: Path, name: str, caplog: pytest.LogCaptureFixture

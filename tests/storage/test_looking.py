@@ -97,6 +97,7 @@ FOREIGN = (
 )  # fmt: skip
 
 
+@pytest.mark.full
 def test_all_damage_at_once(
     out: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -153,6 +154,7 @@ else:
 """
 
 
+@pytest.mark.full
 def test_a_read_only_out_with_damage(out: Path) -> None:
     if not shutil.which("unshare") or subprocess.run(["unshare", "-rm", "true"]).returncode:
         pytest.skip("no mount namespaces here")

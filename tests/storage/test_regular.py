@@ -237,6 +237,7 @@ def test_control_a_run_in_a_plain_out(tmp_path: Path) -> None:
     assert published.new
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("plant", "stage"),  # a link to another recording is one that changed
     tiers.covering(

@@ -504,6 +504,7 @@ def test_one_at_a_time_and_one_after_another(url: str) -> None:
     assert len(storage.names(out / ".lock")) == 1
 
 
+@pytest.mark.full
 def test_a_dead_process_of_this_machine_holds_nothing(url: str) -> None:
     out = storage.place(url)
     code = (

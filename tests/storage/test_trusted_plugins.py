@@ -108,6 +108,7 @@ def test_settings_in_out_import_nothing(
     assert imported() == []
 
 
+@pytest.mark.full
 def test_a_name_in_the_settings_of_a_plug_in_imports_nothing(
     out: Path, imported: Callable[[], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:

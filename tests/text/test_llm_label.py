@@ -103,6 +103,7 @@ def test_each_question_is_a_label_that_is_asked_once(home: Path, model: ChatServ
     assert not again.new
 
 
+@pytest.mark.full
 def test_a_server_may_be_told_to_allow_the_answers_alone(home: Path, model: ChatServer) -> None:
     """As JSON, which the schema asks for; a server that takes no notice of it is understood too."""
     corpus.run(job(home, model))
@@ -123,6 +124,7 @@ def test_a_server_may_be_told_to_allow_the_answers_alone(home: Path, model: Chat
     assert topics(home) == [None] * 4
 
 
+@pytest.mark.full
 def test_allowed_is_taken_again_for_free(home: Path, model: ChatServer) -> None:
     corpus.run(job(home, model))
     some = job(home, model, allowed={"topic": ["news"]})

@@ -174,7 +174,9 @@ def test_a_damaged_listing_is_no_empty_shard(
     published, again = corpus.run(job)
     assert corpus.content(published.path) == corpus.content(expected.path)
     assert {**again, "shard": None} == {**counts, "shard": None}
-    assert caplog.text.count("; removed; its results are computed again") == len(damaged)
+    # Another limit opens no shard: the facts tell that nothing is lacking.
+    met = 0 if changed.get("filter") == corpus.filters(min=0.7) else len(damaged)
+    assert caplog.text.count("; removed; its results are computed again") == met
     assert "gone since the last run" not in caplog.text
     assert not corpus.run(job)[0].new
 

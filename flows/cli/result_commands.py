@@ -6,7 +6,6 @@ Modules are imported by the command that needs them, so that a command starts qu
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
 from dataclasses import asdict
 from itertools import chain
@@ -105,6 +104,7 @@ def _explored(args: argparse.Namespace) -> Path:
 
 
 def review(args: argparse.Namespace) -> Exit:
+    from ..run import ledger_items
     from . import corrections, reviews
     from .show import results
 
@@ -114,9 +114,8 @@ def review(args: argparse.Namespace) -> Exit:
     if args.csv:
         if args.json:
             raise ConfigError("give --csv or --json, not both")
-        lines = csv.DictWriter(sys.stdout, corrections.COLUMNS, lineterminator="\n")
-        lines.writeheader()
-        lines.writerows(reviews.table(_out(out)))
+        rows = reviews.table(_out(out))
+        ledger_items.write_csv(rows, sys.stdout, readable(), corrections.COLUMNS)
         return Exit.DONE
     decisions = reviews.decisions(_out(out), args.all)
     if not decisions:
@@ -141,6 +140,7 @@ def compare(args: argparse.Namespace) -> Exit:
     from ...tasks import storage
     from ...tasks.insight import comparing
     from ...tasks.published import load
+    from ..run import ledger_items
     from .show import results
 
     if args.csv and args.json:
@@ -150,8 +150,9 @@ def compare(args: argparse.Namespace) -> Exit:
     if args.svg:
         storage.write_atomic(Path(args.svg), comparing.picture(result).encode())
     if args.csv:
-        lines = csv.writer(sys.stdout, lineterminator="\n")
-        lines.writerows([("section", "name", "old", "new"), *comparing.rows(result)])
+        columns = ("section", "name", "old", "new")
+        rows = (dict(zip(columns, row, strict=True)) for row in comparing.rows(result))
+        ledger_items.write_csv(rows, sys.stdout, readable(), columns)
         return Exit.DONE
     return print_answer(args, result, results.compare)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TextIO
@@ -105,10 +105,15 @@ def _without_header(file: Skipped) -> str | None:
     return file_kinds.rateless(file_kinds.headerless(file.source_path))
 
 
-def write_csv(items: Iterable[JsonObject], file: TextIO, shown: Callable[[str], str] = str) -> None:
-    """Write items as CSV; `shown` prepares each text for the reader."""
+def write_csv(
+    items: Iterable[JsonObject],
+    file: TextIO,
+    shown: Callable[[str], str] = str,
+    columns: Sequence[str] = COLUMNS,
+) -> None:
+    """Write rows as CSV; `shown` prepares each text for the reader."""
     lines = csv.writer(file, lineterminator="\n")
-    lines.writerow(COLUMNS)
+    lines.writerow(columns)
     for row in items:
-        cells = (row[name] for name in COLUMNS)
+        cells = (row[name] for name in columns)
         lines.writerow(shown(cell) if isinstance(cell, str) else cell for cell in cells)

@@ -38,7 +38,7 @@ EXPECTED = {
     "opus": "too_long", "opus_times": "decode_error", "opus_early": "decode_error",
     "ogg_chain": None, "flac_chain": "too_long", "m4a_plain": None, "m4a_times": None,
     "m4a_many_times": "unreadable", "m4a_sizes": "unreadable", "m4a_equal_sizes": None,
-    "m4a_edits": None, "m4a_long_edits": "empty", "m4a_repeats": None,
+    "m4a_edits": None, "m4a_long_edits": "empty", "m4a_repeats": "too_long",
     "m4a_tracks": "unreadable", "m4a_fragments": None, "webm": "too_long", "wavpack": None,
     "ape": "too_long", "alac": None, "id3": None, "flac_pictures": None,
 }  # fmt: skip

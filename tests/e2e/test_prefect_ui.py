@@ -313,7 +313,7 @@ def test_the_run(page: Any, made: Made, pictures: Path) -> None:
 
 def test_the_artifact(page: Any, made: Made, pictures: Path) -> None:
     page.goto(f"{made.url}/artifacts/artifact/{made.artifact}")
-    page.get_by_text("v0001 is published").wait_for()
+    page.get_by_text("Done: published v0001").wait_for()
     page.screenshot(path=pictures / "artifact.png")
     table = page.locator("table").first
     rows = [row.inner_text().split("\t") for row in table.locator("tbody tr").all()]

@@ -181,7 +181,7 @@ def box(name: bytes, *parts: bytes) -> bytes:
 
 
 def m4a(
-    times: bytes = struct.pack(">IIII", 0, 1, 1, 8000),
+    times: bytes = struct.pack(">IIII", 0, 1, 8000, 1),
     sizes: bytes = struct.pack(">III", 0, 2, 8000),
     edits: bytes = b"",
     tracks: int = 1,

@@ -99,7 +99,7 @@ def test_a_worker_imports_these(tmp_path: Path) -> None:
         import sys
 
         main = sys.modules["__main__"].__file__ or ""
-        assert main.endswith("flows/cluster/spawned.py"), main
+        assert main.endswith("flows/cluster/nodes.py"), main
         names = sorted({name.split(".")[0] for name in sys.modules})
         return names, gc.get_threshold(), gc.isenabled() and gc.get_freeze_count() > 0
 

@@ -72,4 +72,4 @@ def test_a_run_leaves_its_history_there(database: str, tmp_path: Path) -> None:
         database,
         "select data #>> '{}' from artifact where key is not null order by created limit 1",
     )
-    assert "v0001 is published" in text
+    assert "Done: published v0001" in text

@@ -233,6 +233,7 @@ def _publishing(commands: Commands) -> None:
     listing.word("--format", "F", able)
     listing.word("--split", "S", "this split; '*' for all (train)")
     listing.word("--prefix", "P", "put this before each relative path")
+    listing.word("--since", "N", "only what is new or changed since version N", type=_count)
     listing.trust()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from ...tasks.base.errors import CODES, ConfigError, RunError
 from ...tasks.base.json_types import JsonObject
 from ...tasks.base.schema import LEDGER_FILE
 from ...tasks.insight.estimating.what_if import explained, kept, with_same_texts
+from ...tasks.insight.since import Since
 from ...tasks.publish import foreseen
 from ...tasks.publish.choosing import clip_choice
 from ...tasks.publish.dataset import datacard
@@ -179,13 +180,7 @@ def data_list(
     described = versions.described(dataset)
     formats = datacard.formats_of(described)
     chosen = _listed_format(dataset, list(formats), use)
-    wanted = TRAIN if split is None else split
-    if wanted != ALL and wanted not in described["splits"]:
-        raise ConfigError(
-            f"{dataset} has no split {wanted!r}; it has {', '.join(described['splits'])}: "
-            "choose one with --split"
-        )
-    storage.check_name(wanted)
+    wanted, others = _splits(dataset, described["splits"], split)
     storage.refuse_links(dataset)
     module = plugins.FORMATS.load(chosen)
     assert module.listing is not None
@@ -193,7 +188,6 @@ def data_list(
     # A format of the user's own may write into a folder of another name than its module's.
     mine = (name for name in files if name.split("/")[0] not in formats.keys() - {chosen})
     lists = [name for name in mine if name.endswith(module.LISTS)]
-    others = [] if wanted == ALL else [name for name in described["splits"] if name != wanted]
     for name in versions.lost(dataset):
         folder, _, inside = name.partition("/")
         if folder not in formats.keys() - {chosen} and inside.split("/")[0] not in {"", *others}:
@@ -201,14 +195,56 @@ def data_list(
                 f"{dataset.name} lacks {name}, or it is cut short; the next run makes a lost file "
                 "of the newest version again"
             )
-    # An empty prefix asks for relative paths; before a slash it would name the file system's root.
-    head = (str(dataset) if prefix is None else prefix or ".").rstrip("/")
     with versions.reading(dataset), store.reading(dataset, lists) as home:
         for name in lists:  # a trainer would not notice that clips are missing
             if storage.hashed(home / name)[0] != files[name]["sha256"]:
                 raise RunError(versions.differs(dataset, name))
-        lines = module.listing(home, wanted, head)
+        lines = module.listing(home, wanted, _head(dataset, prefix))
     return {"paths": lines, "format": chosen, "split": wanted, "others": others}
+
+
+def _splits(dataset: Path, splits: Collection[str], asked: str | None) -> tuple[str, list[str]]:
+    """The split that a list is of (`*` for all), and those that it leaves out."""
+    wanted = TRAIN if asked is None else asked
+    if wanted != ALL and wanted not in splits:
+        raise ConfigError(
+            f"{dataset} has no split {wanted!r}; it has {', '.join(splits)}: "
+            "choose one with --split"
+        )
+    storage.check_name(wanted)
+    return wanted, [] if wanted == ALL else [name for name in splits if name != wanted]
+
+
+def list_since(
+    dataset: Path, number: int, prefix: str | None, use: str | None, split: str | None
+) -> JsonObject:
+    """The clips of a split (train) that are new or changed since version `number` of the same OUT,
+    and, apart, the ids of those that it has lost since.
+
+    `paths`: lines `id<TAB>split<TAB>new|changed`; with a format `use`, the lines of its list for
+    these clips, or the paths of the files that hold them. `others`: splits that are left out.
+    """
+    old = versions.numbered(dataset.parent.parent, number)
+    if not versions.is_version(old):
+        published = ", ".join(str(versions.number(v)) for v in versions.all_of(old.parent.parent))
+        raise ConfigError(f"--since: {old} is no version; versions there: {published or 'none'}")
+    described = versions.described(dataset)
+    wanted, others = _splits(dataset, described["splits"], split)
+    with versions.reading(old), versions.reading(dataset):
+        since = Since.of(old, dataset, None if wanted == ALL else wanted)
+        answer: JsonObject = {"format": use, "split": wanted, "others": others, **since.as_dict()}
+        if use is None:
+            return {"paths": since.lines(), **answer}
+        if use in datacard.formats_of(described) and not plugins.FORMATS.load(use).listing:
+            return {"paths": since.files_of(use, wanted, _head(dataset, prefix)), **answer}
+        every = data_list(dataset, prefix, use, split)["paths"]
+        return {"paths": since.of_list(every, _head(dataset, prefix)), **answer}
+
+
+def _head(dataset: Path, prefix: str | None) -> str:
+    """What comes before the paths of a list. An empty prefix asks for relative paths; before a
+    slash it would name the file system's root."""
+    return (str(dataset) if prefix is None else prefix or ".").rstrip("/")
 
 
 def _listed_format(dataset: Path, formats: list[str], use: str | None) -> str:

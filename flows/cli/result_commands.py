@@ -206,17 +206,36 @@ def prune(args: argparse.Namespace) -> Exit:
 def list_clips(args: argparse.Namespace) -> Exit:
     from . import queries
 
-    listing = queries.data_list(_dataset(args.dataset), args.prefix, args.format, args.split)
+    dataset, asked = _dataset(args.dataset), (args.prefix, args.format, args.split)
+    if args.since is None:
+        listing = queries.data_list(dataset, *asked)
+    else:
+        listing = queries.list_since(dataset, args.since, *asked)
     if not args.json and any("\n" in path or "\r" in path for path in listing["paths"]):
         raise ConfigError(
             "a path here holds a line break, and a list has one path a line; use --json, or "
             "--prefix for a folder without one"
         )
     print_lines(args, listing, listing["paths"])
+    if args.since is not None:
+        tell(_since(listing))
     if args.split is None and listing["others"]:
         left_out = " and ".join(listing["others"])
-        tell(f"Only the split train of {listing['format']}; --split for {left_out}")
+        tell(f"Only the split train of {listing['format'] or dataset.name}; --split for {left_out}")
     return Exit.DONE
+
+
+def _since(listing: JsonObject) -> str:
+    """How many clips a list since a version has, and what that version had beside them."""
+    from ...tasks.base.counting import counted
+
+    new, changed, removed = (len(listing[name]) for name in ("new", "changed", "removed"))
+    counts = f"Since {listing['since']}: {counted(new, 'new clip')}, {changed} changed"
+    if not removed:
+        return f"{counts}, none removed."
+    ids = listing["removed"][:5]
+    more = f" and {removed - 5} more (--json names all)" if removed > 5 else ""
+    return f"{counts}, {removed} removed: {', '.join(ids)}{more}."
 
 
 def _out(text: str) -> Path:

@@ -27,12 +27,15 @@ FROM {clips} WHERE words IS NOT NULL
 """
 _CLIPS = """
 SELECT count(*) FILTER (old.id IS NULL), count(*) FILTER (new.id IS NULL),
-    count(*) FILTER (old.id = new.id AND (old.text IS DISTINCT FROM new.text
-        OR old.sha256 <> new.sha256 OR old.split <> new.split)),
-    count(*) FILTER (old.id = new.id)
+    count(*) FILTER (old.id = new.id AND {changed}), count(*) FILTER (old.id = new.id)
 FROM old FULL JOIN new ON old.id = new.id
 """
-_COLUMNS = ("id", "split", "text", "sha256", "words", "word_errors", "chars", "char_errors")
+#: Whether a trainer would see a difference in a clip of both.
+CHANGED = """(old.text IS DISTINCT FROM new.text OR old.sha256 <> new.sha256
+    OR old.split <> new.split OR old.speaker IS DISTINCT FROM new.speaker
+    OR old.language IS DISTINCT FROM new.language)"""
+CLIP_COLUMNS = ("id", "split", "text", "sha256", "speaker", "language")
+_COLUMNS = (*CLIP_COLUMNS, "words", "word_errors", "chars", "char_errors")
 
 
 class Pair(NamedTuple):
@@ -44,15 +47,16 @@ class Pair(NamedTuple):
 
 def compare(old: Dataset, new: Dataset) -> JsonObject:
     """What `uttermill compare --json` prints: `versions`; `totals` and `leaks`, by name; `reasons`,
-    by name, with items and seconds; `clips`: added, removed, changed (text, samples or split), and
-    in both. Each number of two versions is a list of two. Rates are null without references."""
+    by name, with items and seconds; `clips`: added, removed, changed (text, samples, split, speaker
+    or language), and in both. Each number of two versions is a list of two. Rates are null without
+    references."""
     both = (old, new)
     described = [version.description for version in both]
     with queries.tables(readable=[version.path for version in both]) as database:
         for name, version in zip(("old", "new"), both, strict=True):
             database.register(name, tables.read(version.path / UTTERANCES_FILE, _COLUMNS))
         errors = [database.sql(_ERRORS.format(clips=name)).fetchall()[0] for name in ("old", "new")]
-        added, removed, changed, common = database.sql(_CLIPS).fetchall()[0]
+        added, removed, changed, common = database.sql(_CLIPS.format(changed=CHANGED)).fetchall()[0]
     seconds = [facts["seconds"] for facts in described]
     totals = {
         "clips": Pair(*(facts["utterances"]["packaged"] for facts in described)),

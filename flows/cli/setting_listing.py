@@ -23,7 +23,7 @@ from ...tasks.plugins import trusted
 from ...tasks.plugins.annotation_kinds import Annotations
 from ...tasks.plugins.contracts import Measuring
 from ...tasks.recording import yaml_text
-from ...tasks.settings import Source, SourceSettings, StageSettings, role
+from ...tasks.settings import Source, SourceSettings, StageSettings, roles
 from ...tasks.settings.base import Plugin, Shelf
 from ..settings import PrepareSettings
 
@@ -154,7 +154,7 @@ def entry(name: str, model: type[BaseModel], key: str, unit: str) -> JsonObject:
         "unit": unit,
         "default": default,
         "required": field.is_required(),
-        "kind": role(model, key) or "recipe",
+        "kind": roles(model)[key] or "recipe",
         "meaning": field.description or "",
     }
 

@@ -13,7 +13,7 @@ from ...tasks import plugins
 from ...tasks.base.errors import ConfigError
 from ...tasks.base.json_types import JsonObject
 from ...tasks.plugins.rules import Limit
-from ...tasks.settings import THRESHOLD, role
+from ...tasks.settings import THRESHOLD, roles
 from ...tasks.settings.job import Job
 from ...tasks.storage import queries
 from ...tasks.storage.queries import identifier
@@ -105,7 +105,7 @@ def limits(job: Job | None) -> list[JsonObject]:
         for plugin in chosen:
             module, settings = plugins.resolve(shelf, plugin)
             for name in type(settings).model_fields:
-                if role(type(settings), name) == THRESHOLD["role"]:
+                if roles(type(settings))[name] == THRESHOLD["role"]:
                     for limit, side in _set_by(module, settings, name):
                         value = limit.min if side == "min" else limit.max
                         entries.append(

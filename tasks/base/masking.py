@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import re
+from functools import lru_cache
 from typing import Any
 
 from . import control_characters
@@ -37,6 +38,7 @@ _START = (
     r"|(?<![\w:/\\.-])[/\\]{2}(?=[^\s/\\:@]{0,64}:\S{0,512}@))[/\\]*"
 )
 _URL = re.compile(rf"(?P<start>{_START})(?P<rest>\S*)")
+_MAY_HIDE = re.compile("[:=]")  # what a URL or an assignment has
 _WHOLE_URL = re.compile(rf"(?P<start>\s*{_START})(?P<rest>.*)", re.DOTALL)
 #: A password that contains a space reaches beyond the end of the URL.
 _SPACED = re.compile(
@@ -54,6 +56,7 @@ _CLOSING = "'\")]}>,.;:"
 _PUBLIC_FIELD = re.compile(rf"(?:{'|'.join(sorted(PUBLIC))})=[\w.-]{{1,16}}")
 
 
+@lru_cache(maxsize=4096)  # settings are written several times a run
 def is_secret(name: str) -> bool:
     """Whether a setting of this name holds a secret: `hf_token`, `accountKey`."""
     return _SECRET_NAME.fullmatch(_CAMEL.sub("_", name)) is not None
@@ -126,19 +129,23 @@ def lines(words: str) -> str:
 def value(data: Any, name: str = "") -> Any:
     """JSON-like data without secrets: strings under a secret's name become `***`, others are
     masked. Numbers stay: `max_sig` is a limit."""
-    if isinstance(data, dict):
-        secret = is_secret(name)
-        return {
-            text(key) if isinstance(key, str) and not key.isidentifier() else key: value(
-                inner, name if secret else str(key)
-            )
-            for key, inner in data.items()
-        }
+    if isinstance(data, str):
+        if data and is_secret(name):
+            return HIDDEN
+        return address(data) if _MAY_HIDE.search(data) else data
     if isinstance(data, list | tuple):
-        return type(data)(value(inner, name) for inner in data)
-    if not isinstance(data, str):
+        return type(data)(value(inner, name) if inner else inner for inner in data)
+    if not isinstance(data, dict):
         return data
-    return HIDDEN if data and is_secret(name) else address(data)
+    inherited = name if is_secret(name) else None
+    return {
+        text(key) if isinstance(key, str) and not key.isidentifier() else key: value(
+            inner, inherited or str(key)
+        )
+        if isinstance(inner, str | list | tuple | dict)
+        else inner
+        for key, inner in data.items()
+    }
 
 
 class Filter(logging.Filter):

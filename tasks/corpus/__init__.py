@@ -110,21 +110,14 @@ def _detection_probability(u: FinalUtterance) -> float | None:
 def chosen(job: Job) -> list[tuple[Measuring, Plugin]]:
     """(kind, plug-in) of all filters and text plug-ins with `reject`, in the order of the settings.
     A plug-in that judges detected languages is left out if no recogniser detects any."""
-    candidates: list[tuple[Measuring, Plugin]] = [("filters", p) for p in job.filter.filters]
-    candidates += [
-        ("text", p)
+    detects = _detects_languages(job)
+    filters = [p for p in job.filter.filters if plugins.FILTERS.load(p.use).reject]
+    texts = [
+        p
         for p in job.transcribe.verdicts
-        if _detects_languages(job) or not _judges_detection(p)
+        if (rule := plugins.TEXT.load(p.use)).reject and (detects or not rule.BY_EAR)
     ]
-    return [
-        (shelf, plugin)
-        for shelf, plugin in candidates
-        if plugins.measuring(shelf).load(plugin.use).reject
-    ]
-
-
-def _judges_detection(plugin: Plugin) -> bool:
-    return plugins.TEXT.load(plugin.use).BY_EAR
+    return [*(("filters", p) for p in filters), *(("text", p) for p in texts)]
 
 
 def _detects_languages(job: Job) -> bool:

@@ -127,7 +127,7 @@ def _refuse_idle_limits(use: str, code: ModuleType, plugin: contracts.Filter) ->
         **annotation_kinds.limits(plugin.__name__, plugin.ANNOTATIONS),
     }
     fields = plugin.Settings.model_fields
-    marked = [name for name in fields if settings.role(plugin.Settings, name) == "threshold"]
+    marked = [name for name in fields if settings.roles(plugin.Settings)[name] == "threshold"]
     if idle := [name for name in marked if name not in chain(*named.values())]:
         name = use.rpartition(".")[2]
         if plugin.ANNOTATIONS:

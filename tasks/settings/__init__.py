@@ -9,7 +9,7 @@ from .base import (
     Threshold,
     Transient,
     changes_rows,
-    role,
+    roles,
 )
 from .package import PackageSettings, Split
 from .stages import (

@@ -106,21 +106,25 @@ class StageSettings(Masked):
         return {
             name: value
             for name, value in self.model_dump(mode="json").items()
-            if role(type(self), name) is None
+            if roles(type(self))[name] is None
         }
 
 
-def role(model: type[BaseModel], field: str) -> str | None:
-    """`threshold`, `transient`, `secret`, or None for a field that is part of the recipe."""
-    extra = model.model_fields[field].json_schema_extra
-    return str(extra["role"]) if isinstance(extra, dict) and "role" in extra else None
+@cache
+def roles(model: type[BaseModel]) -> dict[str, str | None]:
+    """Each field's role: `threshold`, `transient`, `secret`, or None for a part of the recipe."""
+    extras = {name: field.json_schema_extra for name, field in model.model_fields.items()}
+    return {
+        name: str(extra["role"]) if isinstance(extra, dict) and "role" in extra else None
+        for name, extra in extras.items()
+    }
 
 
 def changes_rows(model: type[BaseModel], field: str) -> bool:
     """Whether the field may change what is stored or published of a clip: a recipe, or ROW."""
     extra = model.model_fields[field].json_schema_extra
     marked = isinstance(extra, dict) and extra.get("changes") == ROW["changes"]
-    return marked or role(model, field) is None
+    return marked or roles(model)[field] is None
 
 
 def form(model: type[BaseModel], field: str) -> str | None:

@@ -25,7 +25,7 @@ from ..settings import (
     ResampleSettings,
     StageSettings,
     TranscribeSettings,
-    role,
+    roles,
 )
 from ..settings.job import Job
 from ..settings.servers import LlmText
@@ -268,5 +268,5 @@ def lasting(model: StageSettings) -> JsonObject:
     return {
         name: value
         for name, value in model.model_dump(mode="json").items()
-        if role(type(model), name) not in passing
+        if roles(type(model))[name] not in passing
     }

@@ -18,7 +18,7 @@ from uttermill.tasks.asr._whisper import loading
 from uttermill.tasks.base import shelves
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.models import registry
-from uttermill.tasks.settings import role
+from uttermill.tasks.settings import roles
 
 RATE = 16000
 
@@ -36,7 +36,7 @@ def test_what_changes_speed_only_is_no_part_of_the_recipe(use: str) -> None:
     module = plugins.ASR.load(use)
     for name in ("batch_size", "threads", "model", "device"):
         if name in module.Settings.model_fields:
-            assert role(module.Settings, name) == "transient"
+            assert roles(module.Settings)[name] == "transient"
 
 
 def test_what_a_plugin_is_made_of_is_no_plugin() -> None:

@@ -19,7 +19,7 @@ from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.flows.run import run_folder
 from uttermill.tasks import pipeline, plugins
 from uttermill.tasks.base import errors, masking, shelves
-from uttermill.tasks.settings import SECRET, Plugin, Source, StageSettings, role
+from uttermill.tasks.settings import SECRET, Plugin, Source, StageSettings, roles
 
 WORD = "hunter2"
 
@@ -100,7 +100,7 @@ def test_no_setting_of_today_is_hidden_by_its_name() -> None:
         for use in shelves.names(shelf):
             model = getattr(plugins.load(shelf, use), "Settings", StageSettings)
             for name in model.model_fields:
-                assert masking.is_secret(name) == (role(model, name) == SECRET["role"])
+                assert masking.is_secret(name) == (roles(model)[name] == SECRET["role"])
     models: list[Any] = [*corpus.MODELS.values(), ClusterSettings, settings.PrepareSettings]
     for model in models:
         assert not any(map(masking.is_secret, model.model_fields))

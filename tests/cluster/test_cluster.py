@@ -37,7 +37,7 @@ from uttermill.flows.settings import parse
 from uttermill.tasks.base import memory_limits
 from uttermill.tasks.base.errors import ConfigError, RunError
 from uttermill.tasks.base.memory_limits import Limit
-from uttermill.tasks.settings import role
+from uttermill.tasks.settings import roles
 from uttermill.tasks.settings.job import Job
 
 ROOT = Path(__file__).parents[2]
@@ -69,7 +69,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def test_no_cluster_setting_is_part_of_a_recipe() -> None:
     assert ClusterSettings().recipe() == {}
     for name in ClusterSettings.model_fields:
-        assert role(ClusterSettings, name) == "transient", name
+        assert roles(ClusterSettings)[name] == "transient", name
 
 
 @pytest.mark.parametrize(

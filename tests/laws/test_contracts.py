@@ -25,7 +25,7 @@ from uttermill.tasks.plugins.contracts import CONTRACTS
 from uttermill.tasks.plugins.contracts.members import Filled, lacking, members, misspelt
 from uttermill.tasks.plugins.rules import Limit
 from uttermill.tasks.publish.published_columns import LAYOUT_COLUMNS
-from uttermill.tasks.settings import StageSettings, Threshold, role
+from uttermill.tasks.settings import StageSettings, Threshold, roles
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import enhanced
 from uttermill.tasks.stages import contract
@@ -78,9 +78,9 @@ def faults(module: ModuleType, shelf: str) -> list[str]:
     if not issubclass(settings, StageSettings):
         return [*found, "Settings is not a StageSettings"]
     if shelf in ROLES:
-        roles = {role(settings, field) for field in settings.model_fields}
+        marked = {*roles(settings).values()}
         allowed = ROLES[shelf] | ({None, "transient"} if hasattr(module, "questions") else set())
-        found += [f"a setting is {each}" for each in roles - allowed]
+        found += [f"a setting is {each}" for each in marked - allowed]
     return found
 
 

@@ -17,7 +17,8 @@ from tests.helpers import corpus
 from uttermill.flows.cluster.settings import ClusterSettings, TlsSettings
 from uttermill.tasks import plugins
 from uttermill.tasks.base import shelves
-from uttermill.tasks.settings import Plugin, ResampleSettings, role
+from uttermill.tasks.settings import Plugin, ResampleSettings
+from uttermill.tasks.settings import roles as marked
 from uttermill.tasks.settings.servers import ServerSettings
 from uttermill.tasks.shard_store import recipe
 
@@ -437,7 +438,7 @@ PLUGIN_FIELDS = {
 
 
 def roles(model: type[BaseModel]) -> dict[str, str]:
-    return {field: role(model, field) or RECIPE for field in model.model_fields}
+    return {field: role or RECIPE for field, role in marked(model).items()}
 
 
 def settings_of(shelf: str, use: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from uttermill.tasks.base import shelves
 from uttermill.tasks.base.schema import DATASET_FILE
 from uttermill.tasks.publish.dataset import datacard
 from uttermill.tasks.publish.upkeep import prune
-from uttermill.tasks.settings import Plugin, Source, role
+from uttermill.tasks.settings import Plugin, Source, roles
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import recipe, whole_job
 from uttermill.tasks.stages import stage
@@ -128,7 +128,7 @@ def test_of_a_plugin(tmp_path: Path, name: str) -> None:
         other = HIGHER.get(name, {}).get(field, SHELVES[name][field].other)
         job = with_plugin(tmp_path / field, **{field: other})
         stored, plain = kept(job), whole_job.settings_of(with_plugin(tmp_path / field))
-        lasting = role(plugins.load(shelf, use).Settings, field) not in ("transient", "secret")
+        lasting = roles(plugins.load(shelf, use).Settings)[field] not in ("transient", "secret")
         assert (stored != plain) == lasting, field
         back_again(job, stored)
 
@@ -141,7 +141,8 @@ def test_of_a_source(tmp_path: Path, kind: str) -> None:
     for number, (field, value) in enumerate(own.items()):
         job = job_with(tmp_path / str(number), sources=[{**told, field: value}])
         stored = kept(job)
-        lasting = role(plugins.load("sources", kind).Settings, field) not in ("transient", "secret")
+        role = roles(plugins.load("sources", kind).Settings)[field]
+        lasting = role not in ("transient", "secret")
         assert (stored["sources"] != plain) == lasting, field
         again = Source.model_validate(stored["sources"][0])
         read = corpus.job(tmp_path, sources=[again.model_dump()])

@@ -13,7 +13,7 @@ from uttermill.tasks.base import shelves
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.base.schema import TRANSCRIPTS
 from uttermill.tasks.plugins.rules import Limit, Rejection, Rule, Within, columns, judge
-from uttermill.tasks.settings import Plugin, TranscribeSettings, role
+from uttermill.tasks.settings import Plugin, TranscribeSettings, roles
 from uttermill.tasks.shard_store.text_values import DERIVED
 from uttermill.tasks.text import ScoredTranscript, words
 
@@ -157,7 +157,7 @@ def test_languages_are_codes(allowed: list[str]) -> None:
 def test_every_setting_of_a_verdict_is_a_threshold(use: str) -> None:
     model = plugins.TEXT.load(use).Settings
     if not hasattr(plugins.module("text", use), "questions"):  # to a model, whose name counts
-        assert {role(model, field) for field in model.model_fields} <= {"threshold"}
+        assert {roles(model)[field] for field in model.model_fields} <= {"threshold"}
 
 
 @pytest.mark.parametrize("use", NAMES)

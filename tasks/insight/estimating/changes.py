@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ... import plugins
 from ...base.json_types import DatasetJson, JsonValue, Reviews
-from ...settings import THRESHOLD, role
+from ...settings import THRESHOLD, roles
 from ...settings.job import Job
 from ...shard_store import decisions, whole_job
 
@@ -104,7 +104,7 @@ def _is_threshold(change: Change, shelf_by_prefix: Mapping[str, tuple[str, str]]
         return gone or change.setting in ("filter.damaged", "filter.duplicate_files")
     key = change.setting.removeprefix(head).split(".")[0]
     fields = plugins.load(*shelf_by_prefix[head]).Settings
-    return key in fields.model_fields and role(fields, key) == THRESHOLD["role"]
+    return key in fields.model_fields and roles(fields)[key] == THRESHOLD["role"]
 
 
 def _between(name: str, before: JsonValue, after: JsonValue) -> Iterator[Change]:

@@ -130,12 +130,7 @@ def _settings(args: argparse.Namespace) -> PrepareSettings:
     stated = {"language": args.language, "licence": args.licence, "speaker": args.speaker}
     if not args.sources and any(stated.values()):
         raise ConfigError("--language, --licence and --speaker need --source")
-    chosen = settings.read(args.settings, args.sources, args.out, args.sets, stated)
-    if not args.sources:
-        return chosen
-    from . import folder_run
-
-    return folder_run.fitted(chosen)
+    return settings.read(args.settings, args.sources, args.out, args.sets, stated)
 
 
 def agreed(settings: PrepareSettings, yes: bool) -> bool:

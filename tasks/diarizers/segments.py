@@ -83,7 +83,7 @@ class Settings(CuttingSettings):
         True, "Find the same speaker in several recordings, when a version is packaged."
     )
     threshold: float = Threshold(
-        0.55,
+        0.5,
         "Least mean cosine of the voices of one speaker in several recordings; more "
         "finds more speakers.",
         gt=0,

@@ -36,10 +36,8 @@ from tests.bench import _peer_asr, _peer_juicer
 from tests.bench import _peer_inputs as inputs
 from tests.bench._peer_measure import Cost, measured
 
-#: No recogniser, no waiting for files to settle, two workers; recordings whole up to 30 s, as the
-#: peers take them: by default, one from a folder without a text is cut from 10 s on.
+#: No recogniser, no waiting for files to settle, two workers.
 PLAIN = (
-    "filter.segmenter.whole_without_text_up_to=30",
     "transcribe.backend.use=none",
     "transcribe.verdicts=[]",
     "shard.settle_seconds=0",

@@ -61,8 +61,8 @@ def read_skipped(out: Path) -> list[Skipped]:
         lines = csv.reader(io.StringIO(storage.read(folder / NAME).decode(), newline=""))
         if not next(lines, None):
             raise ValueError("it has no header")
-        return [Skipped(*line) for line in lines]
-    except (ValueError, TypeError, csv.Error):
+        return [Skipped(line[0], line[1], line[2], line[3], int(line[4])) for line in lines]
+    except (ValueError, IndexError, TypeError, csv.Error):
         raise ConfigError(f"{folder / NAME} is damaged; the next run writes one anew") from None
 
 
@@ -94,9 +94,17 @@ def _skipped(file: Skipped) -> JsonObject:
         "outcome": LEFT_ASIDE,
         "stage": "shard",
         "reason": file.reason,
-        "detail": file.detail or DETAILS.get(file.reason) or _without_header(file),
+        "detail": _detail(file),
         "dataset": file.dataset,
     }
+
+
+def _detail(file: Skipped) -> str | None:
+    detail = file.detail or DETAILS.get(file.reason) or _without_header(file)
+    if file.members == 1:
+        return detail
+    more = f"and {file.members - 1:,} more members of the archive"
+    return f"{detail}; {more}" if detail else more
 
 
 def _without_header(file: Skipped) -> str | None:

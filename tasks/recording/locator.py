@@ -129,8 +129,10 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A file or member that a source skips: a stable reason, and a sentence for people."""
+    """A file or member that a source skips: a stable reason, and a sentence for people. `members`:
+    how many members of an archive it stands for; `path` is the first of them."""
 
     path: str
     reason: str
     detail: str = ""
+    members: int = 1

@@ -28,6 +28,7 @@ from ..recording.guard import file_state
 from ..recording.names import display_text, safe_name
 from ..recording.whole_file import display_path
 from ..storage import regular
+from ._alike import in_one
 from ._beside.folders import FolderTexts
 from ._by_content import ReadFile, is_recording
 from ._lists import Entries, failed, unlisted
@@ -91,7 +92,7 @@ class Archive:
                 members.append(member)
         except ItemError as error:
             wrong = error
-        yield from self._recordings(members, state.guard)
+        yield from in_one(name, self.path, self._recordings(members, state.guard))
         if wrong:
             yield unlisted(name, self.path, wrong)
 

@@ -24,6 +24,7 @@ from ..recording.whole_file import display_path
 from ..settings import SourceSettings
 from ..settings.base import READ
 from ..storage import bounds, regular, urls
+from ._alike import in_one
 from ._by_content import is_recording
 from ._containers import Containers, containers
 from ._links import Boundary
@@ -127,11 +128,11 @@ def _archive(name: str, path: str, boundary: Boundary | None = None) -> Entries:
         with patient.opened(path, boundary.opener if boundary else regular.read) as file:
             packed = compression(head(file))
             if packed is None:
-                yield from _samples(name, path, file)
+                yield from in_one(name, path, _samples(name, path, file))
         if packed in PACKINGS:
             inside = boundary.inside if boundary else None
             file = cast(BinaryIO, container.unpacked(path, packed, inside))
-            yield from _samples(name, path, file, packed)
+            yield from in_one(name, path, _samples(name, path, file, packed))
         elif packed:
             yield failed(name, source_path, path, "unsupported", _COMPRESSED.format(packed))
     except ItemError as error:

@@ -113,7 +113,10 @@ def test_a_line_that_gives_a_file_another_text_is_told_apart(tmp_path: Path) -> 
 
 
 def test_what_is_left_aside_is_kept_with_the_run(tmp_path: Path) -> None:
-    left = [Skipped("c", '/in/a\n,"b".txt', "extension"), Skipped("c", "/in/.x", "hidden")]
+    left = [
+        Skipped("c", '/in/a\n,"b".txt', "extension"),
+        Skipped("c", "/in/.x", "hidden", "", 1_500),
+    ]
     folder = tmp_path / "runs" / "20260101T000000Z"
     folder.mkdir(parents=True)
     ledger_items.write_skipped(folder, left)
@@ -135,6 +138,11 @@ TABLE = pa.Table.from_pylist(
     schema=LEDGER,
 )  # fmt: skip
 LEFT = [Skipped("c", "/in/x.txt", "extension")]
+
+
+def test_many_members_that_are_skipped_are_counted() -> None:
+    [one] = ledger_items.rows([], [Skipped("c", "/in/x.tar/a.foo", "extension", "", 1_500)])
+    assert one["detail"] == "and 1,499 more members of the archive"
 
 
 @pytest.mark.parametrize(

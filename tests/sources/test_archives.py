@@ -14,8 +14,10 @@ import pytest
 from tests.helpers import hostile, listed_apart
 from tests.sources.test_sources import codes, ignored, listed, recs
 from uttermill.tasks.base.errors import ItemError
-from uttermill.tasks.recording import Recording
+from uttermill.tasks.recording import Ignored, Recording
 from uttermill.tasks.recording.container import as_file
+from uttermill.tasks.sources import _alike
+from uttermill.tasks.storage import bounds
 
 WAVS = {"b/two.wav": hostile.wav(2), "a.wav": hostile.wav(1), "../../up.wav": hostile.wav(3)}
 TEXTS = {"a.txt": b"one", "b/two.srt": b"1\n00:00:00,000 --> 00:00:00,400\nsecond words\n"}
@@ -180,6 +182,60 @@ def test_bombs_are_refused_in_little_memory(tmp_path: Path) -> None:
         found = told({"kind": "folder", "path": str(tmp_path)})
     assert found["rows"] == {"good": 2, "expands": 2}
     assert found["took"] < MEMORY
+
+
+def wrapped(path: Path, members: dict[str, bytes]) -> None:
+    """An archive of these members."""
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, data in members.items():
+                archive.writestr(name, data)
+        return
+    data = b"".join(hostile.member(name, data) for name, data in members.items()) + b"\0" * 1024
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+
+
+@pytest.mark.parametrize("kind", ["folder", "tar"])
+@pytest.mark.parametrize("name", ["x.tar.gz", "x.zip", "x.tar"])
+def test_many_members_alike_are_one_line(tmp_path: Path, name: str, kind: str) -> None:
+    if name == "x.zip" and kind == "tar":
+        kind = "folder"
+    many = _alike.MOST_ALIKE + 1
+    empty = {f"e{number:04d}.wav": b"x" * (number % 50) for number in range(many)}
+    good = {"a.wav": WAVS["a.wav"], "z.wav": WAVS["b/two.wav"], "z.txt": b"last"}
+    other = {f"n{number:04d}.foo": b"" for number in range(many)}
+    bad = {f"t{number:04d}.json": b"{" for number in range(many)}
+    wrapped(tmp_path / name, {"a.wav": good.pop("a.wav"), **empty, **other, **bad, **good})
+    items = listed(kind, tmp_path / name if kind == "tar" else tmp_path)
+    sound = [r for r in recs(items) if r.error is None]
+    assert [content(r) for r in sound] == [WAVS["a.wav"], WAVS["b/two.wav"]]
+    assert sound[-1].text == "last"
+    failing = {r.path: r.error for r in recs(items) if r.error}
+    code, why = failing[f"{name}!empty"] or ("", "")
+    assert code == "empty"
+    assert why.startswith(f"{many:,} of its members, such as e0000.wav: they have fewer than 64 ")
+    assert len(failing) == (2 if kind == "tar" else 1)  # a tar's .json belongs to its sample
+    skipped = [item for item in items if isinstance(item, Ignored)]
+    assert sum(item.members for item in skipped if item.path.endswith(".foo")) == many
+    assert len(skipped) <= 3
+
+
+def test_members_alike_up_to_the_limit_are_named(tmp_path: Path) -> None:
+    many = _alike.MOST_ALIKE
+    wrapped(tmp_path / "x.tar.gz", {f"e{number:04d}.wav": b"" for number in range(many)})
+    assert len({r.path for r in recs(listed("folder", tmp_path))}) == many
+
+
+def test_a_listing_that_breaks_off_among_empty_members_is_two_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "ALWAYS_BYTES", 1 << 20)
+    monkeypatch.setattr(bounds, "FOLD", 1)
+    empty = {f"e{number:04d}.wav": b"" for number in range(3_000)}
+    wrapped(tmp_path / "x.tar.gz", {"a.wav": WAVS["a.wav"], **empty})
+    items = listed("folder", tmp_path)
+    assert [r.path for r in recs(items) if r.error is None] == ["x.tar.gz/a.wav"]
+    assert codes(items) == {"x.tar.gz!empty": "empty", "x.tar.gz!rest": "expands"}
 
 
 def test_members_that_share_bytes_are_refused(tmp_path: Path) -> None:

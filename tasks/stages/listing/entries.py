@@ -79,7 +79,7 @@ def batches(
     for entry in entries:
         if isinstance(entry, Ignored):
             path = display_text(f"{home}/{entry.path}")
-            skipped.append(Skipped(name, path, entry.reason, entry.detail))
+            skipped.append(Skipped(name, path, entry.reason, entry.detail, entry.members))
             continue
         parts = [entry] if entry.segments is None else by_channel.divided(entry)
         if extension := file_kinds.headerless(entry.source_path):

@@ -21,12 +21,13 @@ _RAW = rf"(?i)\.({'|'.join(sorted(file_kinds.RATELESS))})$"
 
 class Skipped(NamedTuple):
     """An entry of a source that is not used as a recording, with the reason, and details in
-    words."""
+    words. `members`: as of `Ignored`."""
 
     dataset: str
     source_path: str
     reason: str
     detail: str = ""
+    members: int = 1
 
 
 class SkippedEntries:
@@ -38,7 +39,7 @@ class SkippedEntries:
         self._chunks: list[pa.RecordBatch] = []
 
     def append(self, entry: Skipped) -> None:
-        self.reasons[entry.reason] += 1
+        self.reasons[entry.reason] += entry.members
         self._last.append(entry)
         if len(self._last) == CHUNK:
             self._flush()
@@ -51,8 +52,9 @@ class SkippedEntries:
 
     def extend(self, table: pa.Table) -> None:
         """Add the rows of another list's `table`."""
-        for reason in table["reason"].value_counts().to_pylist():
-            self.reasons[reason["values"]] += reason["counts"]
+        counts = table.group_by("reason").aggregate([("members", "sum")])
+        for reason in counts.to_pylist():
+            self.reasons[reason["reason"]] += reason["members_sum"]
         self._flush()
         self._chunks += table.cast(SCHEMA).to_batches()
 
@@ -67,14 +69,14 @@ class SkippedEntries:
         """A sentence for each setting that would read texts which no recording takes."""
         if TEXT_ALONE not in self.reasons:
             return
-        remedies: dict[str, list[str]] = {}
+        remedies: dict[str, list[Skipped]] = {}
         for entry in self:
             if entry.reason == TEXT_ALONE and entry.detail.startswith("`"):
-                remedies.setdefault(entry.detail, []).append(entry.source_path)
-        for remedy, paths in sorted(remedies.items()):
-            are = "is" if len(paths) == 1 else "are"
-            count = counted(len(paths), "text")
-            yield f"{count} {are} not read, such as {min(paths)}: {remedy}"
+                remedies.setdefault(entry.detail, []).append(entry)
+        for remedy, texts in sorted(remedies.items()):
+            count, first = sum(text.members for text in texts), min(texts).source_path
+            are = "is" if count == 1 else "are"
+            yield f"{counted(count, 'text')} {are} not read, such as {first}: {remedy}"
 
     def outside(self) -> Iterator[str]:
         """A sentence if links out of a source were skipped."""
@@ -96,8 +98,9 @@ class SkippedEntries:
         if len(table):
             path = pc.min(table["source_path"]).as_py()
             remedy = file_kinds.rateless(file_kinds.headerless(path))
-            are = "is" if len(table) == 1 else "are"
-            yield f"{counted(len(table), 'file')} {are} not read, such as {path}: {remedy}"
+            count = pc.sum(table["members"]).as_py()
+            are = "is" if count == 1 else "are"
+            yield f"{counted(count, 'file')} {are} not read, such as {path}: {remedy}"
 
     def __iter__(self) -> Iterator[Skipped]:
         for chunk in self.table().to_batches():
@@ -106,14 +109,20 @@ class SkippedEntries:
 
 _WORD = pa.dictionary(pa.int32(), pa.string())
 SCHEMA = pa.schema(
-    [("dataset", _WORD), ("source_path", pa.string()), ("reason", _WORD), ("detail", _WORD)]
+    [
+        ("dataset", _WORD),
+        ("source_path", pa.string()),
+        ("reason", _WORD),
+        ("detail", _WORD),
+        ("members", pa.int64()),
+    ]
 )
 
 
 def _columns(entries: list[Skipped]) -> pa.RecordBatch:
-    columns = zip(*entries, strict=True) if entries else ([], [], [], [])
+    columns = zip(*entries, strict=True) if entries else ([],) * len(SCHEMA)
     arrays = [
-        pa.array(list(column), pa.string()).cast(field.type)
+        pa.array(list(column)).cast(field.type)
         for column, field in zip(columns, SCHEMA, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -35,6 +35,7 @@ from .cluster.settings import ClusterSettings
 
 #: Where a local run records itself in Prefect.
 History = Literal["auto", "own", "none", "server"]
+AnyOf = TypeVar("AnyOf", bound=Source)
 #: The container of a setting: a mapping, or a list of plug-ins.
 Holder = dict[str, JsonValue] | list[JsonValue]
 
@@ -110,7 +111,7 @@ class PrepareSettings(StageSettings):
             sources=tuple(map(_rooted, self.sources)),
             speakers=self.speakers,
             shard=self.shard,
-            filter=self.filter,
+            filter=_with_fingerprints(self.filter, self.package),
             enhance=self.enhance,
             resample=self.resample,
             transcribe=self.transcribe,
@@ -131,22 +132,32 @@ class SampleSettings(StageSettings):
     )
 
 
-def _rooted(source: Source) -> Source:
+def _rooted(source: AnyOf) -> AnyOf:
     """The source with absolute paths, also of `root` if its kind has one."""
     paths = {"path": source.path, "root": source.options.get("root")}
     local = {k: v for k, v in paths.items() if isinstance(v, str) and v and "://" not in v}
     return source.model_copy(update={k: os.path.abspath(v) for k, v in local.items()})
 
 
+def _with_fingerprints(chosen: FilterSettings, package: PackageSettings) -> FilterSettings:
+    """The filters with fingerprints of clips, if their sound is compared with test sets."""
+    wanted = any(one.compares("audio") for one in package.exclude)
+    if not wanted or any(plugin.use == "duplicate" for plugin in chosen.filters):
+        return chosen
+    only_taken = Plugin.model_validate({"use": "duplicate", "drop": False})
+    return chosen.model_copy(update={"filters": (*chosen.filters, only_taken)})
+
+
 def _with_rooted_lists(package: PackageSettings) -> PackageSettings:
-    """A copy with absolute paths to its lists of splits."""
+    """A copy with absolute paths to its lists of splits and its test sets."""
     splits = {
         name: share.model_copy(update={"list": os.path.abspath(share.list)})
         if isinstance(share, Split) and share.list
         else share
         for name, share in package.splits.items()
     }
-    return package.model_copy(update={"splits": splits})
+    excluded = tuple(map(_rooted, package.exclude))
+    return package.model_copy(update={"splits": splits, "exclude": excluded})
 
 
 def read(

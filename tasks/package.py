@@ -95,6 +95,7 @@ def gather(
         balance=_balance(job, loads),
         frozen=chosen.frozen,
         split_lists=chosen.split_lists,
+        test_sets=chosen.test_sets,
         tars={split: len(tars) for split, tars in loads.items()},
         new=new,
         changed=chosen.changed,
@@ -150,7 +151,7 @@ def laid_out(
 
 def _fingerprint(job: Job, chosen: Choice) -> str:
     """Hash of everything that a version is made from besides its tables and the versions before."""
-    inputs = [*whole_job.of_version(job), chosen.frozen, chosen.split_lists]
+    inputs = [*whole_job.of_version(job), chosen.frozen, chosen.split_lists, chosen.test_sets]
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 

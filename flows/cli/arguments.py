@@ -254,6 +254,18 @@ def _installed(commands: Commands) -> None:
     models.word("--wheel", "FILE", "with fetch: the wheel, if it is on this machine already")
     files = _Command(commands, "files", "list the files for servers and clusters, or print one")
     files.maybe("name", "NAME", "such as dask.yaml, or slurm/run.sbatch")
+    held_out = _Command(
+        commands,
+        "test-set",
+        "write the hashes of a test set, which package.exclude takes, and which hold no text or "
+        "sound",
+    )
+    held_out.word("path", "PATH", "folder, table or list of recordings, or texts, one a line")
+    held_out.word("--kind", "K", "a kind of source, or texts (as PATH looks)")
+    held_out.word("--language", "L", "language of the texts that state none")
+    held_out.word("--name", "N", "name of the test set (PATH's)")
+    held_out.flag("--sound", "also take fingerprints of the recordings")
+    held_out.word("--out", "FILE", "the file to write", required=True)
     _Command(commands, "schema", "list every column with its unit")
     completion = commands.add_parser(
         "completion", help="print the script that completes commands in a shell"

@@ -53,6 +53,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], Exit]] = {
     "schema": tool_commands.schema,
     "models": tool_commands.models,
     "files": tool_commands.files,
+    "test-set": tool_commands.test_set,
     "init": tool_commands.init,
     "completion": tool_commands.completion_script,
 }

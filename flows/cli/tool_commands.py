@@ -58,6 +58,12 @@ def files(args: argparse.Namespace) -> Exit:
     return print_answer(args, infra_files.answer(args), infra_files.shown)
 
 
+def test_set(args: argparse.Namespace) -> Exit:
+    from . import test_set as hashing
+
+    return print_answer(args, hashing.written(args), hashing.shown)
+
+
 def init(args: argparse.Namespace) -> Exit:
     from . import init as starting
 

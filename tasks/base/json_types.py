@@ -166,6 +166,16 @@ class ListDescription(TypedDict):
     unmatched_first: list[str]
 
 
+class HeldOutSet(TypedDict):
+    """A test set of others that no clip may meet."""
+
+    name: str
+    texts: int
+    sounds: int
+    sha256: str
+    clips: int  # that were dropped for it
+
+
 class ModelLicence(TypedDict):
     """A model other than a recogniser that the version depends on."""
 
@@ -209,6 +219,7 @@ class DatasetJson(Summary, Composition):
     dialogues: NotRequired[Dialogues]
     annotations: NotRequired[dict[str, JsonObject]]  # by column: kind, meaning, hours by label
     reviews: NotRequired[Reviews]
+    test_sets: NotRequired[list[HeldOutSet]]  # of package.exclude
     libraries: dict[str, str]
     mixed: NotRequired[list[str]]  # what differed between workers
     files: NotRequired[dict[str, PublishedEntry]]

@@ -127,12 +127,12 @@ def _detects_languages(job: Job) -> bool:
 
 
 def takes_part(job: Job) -> bool:
-    """Whether the settings choose any corpus-wide plug-in."""
-    return bool(chosen(job))
+    """Whether the settings choose any corpus-wide plug-in, or sets that no clip may meet."""
+    return bool(chosen(job) or job.package.exclude)
 
 
 def compares_texts(job: Job) -> bool:
     """Whether a corpus-wide rule needs the column `normalised`."""
-    return any(
+    return any(one.compares("text") for one in job.package.exclude) or any(
         shelf == "text" and plugins.TEXT.load(plugin.use).COMPARES for shelf, plugin in chosen(job)
     )

@@ -7,10 +7,12 @@ recording without overlapping spans, a rejection changes only the row of the rej
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +21,12 @@ from numpy.typing import NDArray
 
 from .. import corpus, plugins
 from ..base.arrays import Bools, Float64s, Int64s
-from ..base.json_types import JsonObject
+from ..base.json_types import HeldOutSet, JsonObject
 from ..plugins.rules import Rejection
 from ..settings.job import Job
 from ..shard_store import decisions
 from ..storage import queries, tables
+from . import held_out, meeting
 
 #: Rejections: `at` is the number of a row or of a clip, the other columns say why.
 REJECTED = pa.schema(
@@ -155,14 +158,29 @@ def rejected(
     return pa.table(columns).cast(REJECTED)
 
 
+class OfCorpus(NamedTuple):
+    """What is decided over the whole corpus."""
+
+    rejected: pa.Table  # REJECTED
+    frozen: JsonObject  # state of each plug-in, by `<kind>.<plug-in>`: `filters.duplicate`
+    test_sets: list[HeldOutSet]
+
+
 def of_corpus(
     job: Job, parts: RowTables, published: Callable[[pa.ChunkedArray], Bools], frozen: JsonObject
-) -> tuple[pa.Table, JsonObject]:
-    """Rejections (REJECTED) of rows of `parts` by all corpus-wide plug-ins, and the frozen state of
-    each, by `<kind>.<plug-in>`: `filters.duplicate`. For the parameters see `TranscribedRows`."""
+) -> OfCorpus:
+    """Rejections of rows of `parts`, first of those that meet a test set, then by all corpus-wide
+    plug-ins. For the parameters see `TranscribedRows`."""
     spared = [key for key, decision in decisions.of(job).items() if decision.keeps]
     rows = TranscribedRows(parts, published, spared, job.package.memory, job.scratch)
     rejections = [REJECTED.empty_table()]
+    sets = held_out.read(job)
+    met = [*meeting.meetings(job, rows, sets)]
+    rejections += rows.reject((one.row, one.rejection) for one in met)
+    numbers = pa.array([one.row for one in met], pa.int64())
+    dropped = pc.is_in(numbers, pa.concat_tables(rejections)["at"]).to_pylist()
+    clips = Counter(one.number for one, is_dropped in zip(met, dropped, strict=True) if is_dropped)
+    test_sets = [held_out.described(one, clips[number]) for number, one in enumerate(sets)]
     # The state of plug-ins that this job does not use is passed on, too.
     kept_frozen = {} if job.package.refit else dict(frozen)
     for shelf, plugin in corpus.chosen(job):
@@ -174,7 +192,7 @@ def of_corpus(
         if state is not None:
             kept_frozen[name] = state
         rejections += rows.reject(rejected_rows)
-    return pa.concat_tables(rejections), kept_frozen
+    return OfCorpus(pa.concat_tables(rejections), kept_frozen, test_sets)
 
 
 def outcomes_of(ids: pa.Array | pa.ChunkedArray, rejected: pa.Table) -> pa.Table:

@@ -15,7 +15,7 @@ espeak-ng 0.18. One such voice at another speed (150 and 152 words a minute) has
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -87,6 +87,10 @@ class Settings(StageSettings):
         ge=0.1,
     )
 
+    drop: bool = Threshold(
+        True, "Whether copies are dropped; off: fingerprints only serve package.exclude."
+    )
+
     def thresholds(self) -> Thresholds:
         return Thresholds(self.max_error, self.max_drift, self.max_padding, self.min_sound)
 
@@ -105,6 +109,8 @@ def reject(
     rows: Rows, settings: Settings, frozen: JsonObject
 ) -> tuple[Iterable[tuple[int, Rejection]], JsonObject]:
     """Rejects the copies among the kept rows. One of each group stays, a published one first."""
+    if not settings.drop:
+        return [], {}
     from ._duplicates.fingerprints import StoredFingerprints
     from ._duplicates.search import (
         find_copies,  # SciPy, for the package stage only
@@ -132,6 +138,33 @@ def reject(
                 break
             published = stays
     return _rejections(rows, copies, settings), {}
+
+
+class Met(NamedTuple):
+    """A clip that is a copy of a known sound."""
+
+    row: int
+    item: int  # index of the sound
+    error: float  # share of wrong fingerprint bits
+    exact: bool  # the same samples
+
+
+def met(prints: pa.ChunkedArray, rows: Rows, settings: Settings) -> Iterator[Met]:
+    """The kept rows that are copies of known sounds, by their fingerprints."""
+    from ._duplicates.fingerprints import StoredFingerprints
+    from ._duplicates.search import find_copies
+
+    items = len(prints)
+    with StoredFingerprints() as stored:
+        stored.add(prints)
+        for table in rows.tables("print", "kept"):
+            stored.add(pc.if_else(table["kept"], table["print"], None))
+        stored.finish()
+        order = np.concatenate([np.arange(items), items + rows.by_id()])  # items are originals
+        copies = find_copies(stored, order, settings.thresholds())
+    for place in np.flatnonzero((copies.row >= items) & (copies.original < items)).tolist():
+        row, item = int(copies.row[place]) - items, int(copies.original[place])
+        yield Met(row, item, float(copies.error[place]), bool(copies.exact[place]))
 
 
 def _rejections(rows: Rows, copies: Copies, settings: Settings) -> Iterator[tuple[int, Rejection]]:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 
 from .. import corpus
 from ..base.json_types import Balance, Summary
-from ..corpus import limits
+from ..corpus import held_out, limits
 from ..plugins import source_code
 from ..settings import split_lists
 from ..settings.job import Done, Job
@@ -99,9 +99,10 @@ class UpToDate:
         }
 
     def freeze(self) -> None:
-        """Record the state of OUT and of the splits' lists that `package` will read. Call it when
-        all stages have run; the next run deals with later changes."""
+        """Record the state of OUT, and of the splits' lists and test sets that `package` will read.
+        Call it when all stages have run; the next run deals with later changes."""
         self._lists = [split_list.sha256 for split_list in split_lists.read(self._job.package)]
+        self._lists += held_out.states(self._job)
         if self._looked:  # a damaged file may have been removed in any of them
             self._index.look(self._looked | self._ran)
         if self._ran:  # the others keep the keys from the start of the run

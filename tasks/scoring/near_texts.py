@@ -103,8 +103,8 @@ def _sketch(
         "SELECT number, text FROM texts "
         f"WHERE number BETWEEN {first} AND {first + AT_ONCE - 1} ORDER BY number"
     ).to_arrow_table()
-    text, pair = _pairs(some["text"].combine_chunks())
-    count = np.bincount(_different(text, pair) >> _BITS, minlength=len(some))
+    text, pair = word_pairs(some["text"].combine_chunks())
+    count = np.bincount(distinct(text, pair) >> _BITS, minlength=len(some))
     long = count >= FEWEST_PAIRS
     text, pair = text[long[text]], pair[long[text]]
     if not len(text):
@@ -119,7 +119,7 @@ def _sketch(
         for row in range(number * ROWS, (number + 1) * ROWS):
             np.bitwise_xor(pair, _MASKS[row], out=hashes)
             np.multiply(hashes, _FACTORS[row], out=hashes)
-            key = _mixed(key * _EDGE + np.minimum.reduceat(hashes, starts))
+            key = mixed(key * _EDGE + np.minimum.reduceat(hashes, starts))
         sketches.write(key.data)
 
 
@@ -135,7 +135,7 @@ def _band(sketches: IO[bytes], number: int, sizes: Int32s) -> UInt64s:
     return np.concatenate(values)
 
 
-def _pairs(texts: pa.Array) -> tuple[Int64s, UInt64s]:
+def word_pairs(texts: pa.Array) -> tuple[Int64s, UInt64s]:
     """(index of the text, hash) of each pair of neighbouring words, edges included, in the order of
     texts."""
     if not pc.all(pc.string_is_ascii(texts)).as_py():  # the search takes longer than all else
@@ -149,10 +149,10 @@ def _pairs(texts: pa.Array) -> tuple[Int64s, UInt64s]:
     word = np.frombuffer(data, "<u8").astype(np.uint64)[coded.indices.to_numpy()]
     sizes = np.diff(words.offsets.to_numpy())
     left, right = np.insert(word, words.offsets[:-1], _EDGE), np.insert(word, words.offsets[1:], 0)
-    return np.repeat(np.arange(len(texts)), sizes + 1), _mixed(left * np.uint64(3) + _mixed(right))
+    return np.repeat(np.arange(len(texts)), sizes + 1), mixed(left * np.uint64(3) + mixed(right))
 
 
-def _different(text: Int64s, pair: UInt64s) -> Int64s:
+def distinct(text: Int64s, pair: UInt64s) -> Int64s:
     """The distinct pairs of each text, sorted: the index of the text above _BITS bits of the pair's
     hash."""
     codes = np.sort(text << _BITS | (pair >> np.uint64(64 - _BITS)).astype(np.int64))
@@ -160,7 +160,7 @@ def _different(text: Int64s, pair: UInt64s) -> Int64s:
     return fresh
 
 
-def _mixed(values: UInt64s) -> UInt64s:
+def mixed(values: UInt64s) -> UInt64s:
     """SplitMix64's finaliser: each bit depends on all."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -257,7 +257,7 @@ def _near(database: DuckDBPyConnection, one: Int64s, other: Int64s) -> Bools:
     wanted = pa.table({"number": numbers})
     sql = "SELECT text FROM given JOIN texts USING (number) ORDER BY number"
     texts = queries.joined(database, wanted, sql)["text"].combine_chunks()
-    codes = _different(*_pairs(texts))
+    codes = distinct(*word_pairs(texts))
     sizes = np.bincount(codes >> _BITS, minlength=len(numbers))
     starts = np.cumsum(sizes) - sizes
     text = index.reshape(2, len(one))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Annotated, Literal, TypeGuard
 
-from pydantic import BeforeValidator, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
 from .base import (
     ROW,
@@ -20,6 +20,7 @@ from .base import (
     Transient,
     named,
 )
+from .stages import Source
 
 SPLIT_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 REST = "train"  # the split of all clips that are in no other one
@@ -60,6 +61,32 @@ class ClipChoice(StageSettings):
         "several labels, those that all of them name.",
         mark=WORDS,
     )
+
+
+class Excluded(Source):
+    """A test set of others, of which no clip may have a text or a sound: a source of any kind, with
+    its settings; `texts`: a file with one text a line; `hashes`: what `uttermill test-set`
+    wrote."""
+
+    kind: str = Field("folder", description="Kind of source; or texts, or hashes.")
+    by: tuple[Literal["text", "audio"], ...] | None = Field(
+        None,
+        min_length=1,
+        description="What is compared: [text, audio]. Default: both, of texts only the text.",
+    )
+    min_words: int = Field(
+        4, ge=1, description="Texts of fewer words are not compared: many clips say them."
+    )
+
+    @property
+    def source(self) -> Source:
+        """The set as a source of recordings."""
+        return Source.model_validate({"kind": self.kind, "path": self.path, **self.options})
+
+    def compares(self, what: str) -> bool:
+        """Whether `text` or `audio` is compared."""
+        default = ("text",) if self.kind == "texts" else ("text", "audio")
+        return what in (self.by or default)
 
 
 def keeps_speakers_apart(splits: object, disjoint: Collection[str] | None) -> bool:
@@ -181,6 +208,11 @@ class PackageSettings(StageSettings):
         "Package no clip of these: {speaker: […], dataset: […], language: […], labels: {emotion: "
         "[…]}}; of several kinds, none that any of them names.",
         title="Without",
+    )
+    exclude: tuple[Excluded, ...] = Threshold(
+        (),
+        "Test sets of others: [{kind: folder, path: …}, {kind: texts, path: …}]. Clips with nearly "
+        "a text of theirs, or its sound in any encoding, are `in_test_set` in the ledger.",
     )
     max_hours_per_speaker: float | None = Threshold(
         None,

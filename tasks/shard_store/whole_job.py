@@ -15,6 +15,7 @@ from .. import plugins
 from ..base.json_types import JsonObject
 from ..settings import Plugin, changes_rows
 from ..settings.job import Job
+from ..settings.package import Excluded
 from ..storage import out_layout
 from . import decisions, model_answers, recipe
 
@@ -142,6 +143,7 @@ def settings_of(job: Job) -> JsonObject:
             **package,
             "formats": _all("formats", job.package.formats),
             "splits": _without_paths(package["splits"]),
+            "exclude": [_without_place(one) for one in job.package.exclude],
         },
         "sources": [
             {**recipe.lasting(dataset.settings), "name": dataset.name}
@@ -166,6 +168,12 @@ def format_version(plugin: Plugin) -> int | str:
 
 def _all(shelf: str, chosen: Iterable[Plugin]) -> list[JsonObject]:
     return [settings_of_plugin(shelf, plugin) for plugin in chosen]
+
+
+def _without_place(excluded: Excluded) -> JsonObject:
+    """The settings of a test set without its path; the data card has its digest."""
+    plain: JsonObject = excluded.model_dump(mode="json")
+    return {name: value for name, value in plain.items() if name not in ("path", "root")}
 
 
 def _without_paths(splits: JsonObject) -> JsonObject:

@@ -78,6 +78,7 @@ STAGES: dict[str, Entry] = {
     "package.weights": Entry(THRESHOLD, {"c": 0.9999}),
     "package.only": Entry(THRESHOLD, {"dataset": ["c"]}),
     "package.without": Entry(THRESHOLD, {"speaker": ["nobody"]}),
+    "package.exclude": Entry(THRESHOLD),
     "package.max_hours_per_speaker": Entry(THRESHOLD, 1.0),
     "package.tar_hours": Entry(THRESHOLD, 0.0001),
     "package.readers": Entry(THRESHOLD, 2),
@@ -237,7 +238,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "filters.duplicate": {
         "seconds": Entry(RECIPE, 60.0), "max_error": Entry(THRESHOLD, 0.1),
         "max_drift": Entry(THRESHOLD, 0.004), "max_padding": Entry(THRESHOLD, 0.1),
-        "min_sound": Entry(THRESHOLD, 0.5),
+        "min_sound": Entry(THRESHOLD, 0.5), "drop": Entry(THRESHOLD, False),
     },
     "resamplers.soxr_hq": {},
     "resamplers.soxr_vhq": {},

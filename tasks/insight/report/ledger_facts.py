@@ -160,6 +160,7 @@ MEANINGS = {
     "non_speech": "no speech was found there",
     "below_min_seconds": "shorter than the segmenter's minimum",
     "duplicate": "another copy of it is packaged",
+    "in_test_set": "it has a text or sound of a test set",
     "not_chosen": "left out by package.only or package.without",
     "weight": "not drawn by its dataset's weight",
     "speaker_hours": "more of its speaker than the most hours",

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from ... import corpus, storage
 from ...base.json_types import JsonObject
 from ...corpus import rejections
+from ...corpus.rejections import OfCorpus
 from ...settings.job import Job
 from ...storage import tables, versions
 from ..outcomes.shard_batches import ShardBatch
@@ -27,20 +28,17 @@ SAVED = pa.schema([*rejections.OUTCOMES, ("batch", pa.int32())])
 FILE = "verdicts.arrow"
 
 
-def corpus_wide(
-    job: Job, batches: Sequence[ShardBatch], newest: Path | None
-) -> tuple[pa.Table, JsonObject]:
-    """Rejections (REJECTED, `at`: the clip's place among all rows) by corpus-wide plug-ins, and the
-    bounds that the next version freezes."""
+def corpus_wide(job: Job, batches: Sequence[ShardBatch], newest: Path | None) -> OfCorpus:
+    """Rejections over the whole corpus; `at` is the clip's place among all rows."""
     frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
     if not corpus.takes_part(job):
-        return rejections.REJECTED.empty_table(), frozen
+        return OfCorpus(rejections.REJECTED.empty_table(), frozen, [])
     published = selection.PublishedIds(job, newest).holding
 
     def parts(columns: Sequence[str]) -> Iterator[pa.Table]:
         return (batch.table("heard.arrow", columns).select(columns) for batch in batches)
 
-    rejected, frozen = rejections.of_corpus(job, parts, published, frozen)
+    rejected, frozen, test_sets = rejections.of_corpus(job, parts, published, frozen)
     heard = rejected["at"].to_numpy()
     order, position = np.argsort(heard, kind="stable"), heard.copy()
     rows, begin = first_rows(batches), 0
@@ -53,7 +51,7 @@ def corpus_wide(
             position[some] = np.where(pc.less(place, 0), -1, rows[number] + place.to_numpy())
         begin += len(ids)
     rejected = rejected.set_column(0, "at", pa.array(position))
-    return rejected.filter(pc.greater_equal(rejected["at"], 0)), frozen
+    return OfCorpus(rejected.filter(pc.greater_equal(rejected["at"], 0)), frozen, test_sets)
 
 
 def save(scratch: Path, batches: Sequence[ShardBatch], rejected: pa.Table) -> None:

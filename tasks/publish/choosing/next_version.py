@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from ... import storage
 from ...base.arrays import Bools
-from ...base.json_types import JsonObject
+from ...base.json_types import HeldOutSet, JsonObject
 from ...base.logs import log
 from ...settings.job import Job
 from ...settings.package import REST
@@ -34,6 +34,7 @@ class Choice:
 
     frozen: JsonObject  # bounds of corpus-wide rules, for dataset.json
     split_lists: ListDescriptions  # for dataset.json
+    test_sets: list[HeldOutSet]  # of package.exclude, for dataset.json
     changed: list[str]  # shards with recordings whose files changed during the run
 
 
@@ -46,7 +47,7 @@ def choose(job: Job, scratch: Path) -> Choice:
         return (batch.table("voices.arrow") for batch in batches)
 
     linked = speakers.link(job, voices, newest, scratch)
-    rejected, frozen = corpus_rejections.corpus_wide(job, batches, newest)
+    rejected, frozen, test_sets = corpus_rejections.corpus_wide(job, batches, newest)
     corpus_labels.save(job, scratch, frozen)
     split = np.zeros(corpus_clips.first_rows(batches)[-1], np.int16)  # of all rows
     split[rejected["at"].to_numpy()] = -1
@@ -75,7 +76,7 @@ def choose(job: Job, scratch: Path) -> Choice:
     clips = corpus_clips.load(batches, split, linked)
     corpus_clips.save(scratch, clips, names, linked.names if linked else [])
     changed = [shard for batch in batches for shard in batch.changed]
-    return Choice(frozen, lists, changed)
+    return Choice(frozen, lists, test_sets, changed)
 
 
 def _add_open(

@@ -16,7 +16,7 @@ import pyarrow as pa
 from ... import storage
 from ...base.arrays import Bools, Int32s, UInt64s
 from ...base.logs import log
-from ...corpus import rejections
+from ...corpus import held_out, rejections
 from ...settings import split_lists
 from ...settings.job import Job
 from ...settings.package import REST
@@ -41,6 +41,7 @@ def check(job: Job) -> None:
     """Raises ConfigError for wrong settings, before anything is computed."""
     clip_choice.check(job)
     split_lists.read(job.package)
+    held_out.check(job)
 
 
 def selects(job: Job) -> bool:

@@ -201,6 +201,21 @@ def _funnel(facts: DatasetJson) -> Iterator[str]:
             f"dropped, {reviews['retext']:,} given another text. "
             f"{_cut_again(reviews)}The ledger's `detail` names who and why."
         )
+    yield from _kept_out(facts)
+
+
+def _kept_out(facts: DatasetJson) -> Iterator[str]:
+    """The test sets of others that no clip meets."""
+    if sets := facts.get("test_sets"):
+        yield (
+            "No clip has nearly a text, or the sound, of these test sets, as far as each gives "
+            "texts or sounds to compare; the ledger's `detail` names what a dropped clip met:"
+        )
+        lines = [
+            (one["name"], f"{one['texts']:,}", f"{one['sounds']:,}", f"{one['clips']:,}")
+            for one in sets
+        ]
+        yield table(("test set", "texts", "sounds", "clips dropped"), lines)
 
 
 def _cut_again(reviews: Reviews) -> str:

@@ -19,6 +19,7 @@ from ...base import masking
 from ...base.json_types import (
     Balance,
     DatasetJson,
+    HeldOutSet,
     JsonObject,
     ListDescription,
     ModelLicence,
@@ -59,6 +60,7 @@ class VersionFacts:
     balance: Balance
     frozen: JsonObject = field(default_factory=dict)  # bounds of corpus-wide rules
     split_lists: dict[str, ListDescription] = field(default_factory=dict)
+    test_sets: list[HeldOutSet] = field(default_factory=list)
     tars: dict[str, int] = field(default_factory=dict)  # how many, by split
 
 
@@ -136,6 +138,8 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
         "recipes": {**whole_job.recipes_of(job)},
         "libraries": libraries(),
     }
+    if gathered.test_sets:
+        facts["test_sets"] = gathered.test_sets
     if differences := mixed.recorded(job.out):
         facts["mixed"] = differences
     if shared := leaks.of_version(staging, clips["splits"], job.package.memory, job.scratch):

@@ -1,0 +1,336 @@
+"""Test sets of others, `package.exclude`: their texts and sounds, which no clip may meet.
+
+A set is a source of any kind, whose texts and sounds are read each time a version is decided; a
+list of texts; or a file of hashes, which `write` makes of another set, and from which neither text
+nor sound can be heard or read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from .. import plugins, storage
+from ..base.counting import counted
+from ..base.errors import ConfigError
+from ..base.json_types import HeldOutSet
+from ..base.logs import log
+from ..base.schema import CutRow, RecordingRow
+from ..scoring import text_sketches
+from ..scoring.normalisers import normalise
+from ..scoring.text_sketches import Sketches
+from ..settings import Plugin
+from ..settings.job import Job
+from ..settings.package import Excluded
+from ..stages.listing import once
+from ..stages.listing.skipped import SkippedEntries
+
+ITEMS = pa.schema(
+    {
+        "item": pa.string(),  # recording, or line of a list
+        "high": pa.uint64(),  # of the hash of its text; null: a sound
+        "low": pa.uint64(),
+        "bands": pa.binary(8 * text_sketches.BANDS),  # null: too few words to be near-equal
+        "print": pa.large_binary(),  # fingerprint by the filter `duplicate`; null: a text
+    }
+)
+KIND = b"uttermill.held_out"  # key of the metadata of a file of hashes
+LAYOUT = b"1"
+MOST_BYTES = 1 << 30  # of a list or a file of hashes
+#: Rules for a text of an unknown language.
+UNKNOWN = ("", "en")
+
+
+class HeldOut(NamedTuple):
+    """A set that no clip may meet."""
+
+    name: str
+    items: pa.Table  # ITEMS
+
+    @property
+    def sha256(self) -> str:
+        state = hashlib.sha256()
+        for column in ("item", "high", "low", "bands", "print"):
+            for value in self.items[column].to_pylist():
+                state.update(repr(value).encode())
+        return state.hexdigest()
+
+
+def names(job: Job) -> list[str]:
+    """The name of each set of `package.exclude`: as given, or after its path."""
+    return [str(one.options.get("name") or Path(one.path).stem) for one in job.package.exclude]
+
+
+def described(test_set: HeldOut, clips: int) -> HeldOutSet:
+    """A set for dataset.json; `clips`: how many were dropped for it."""
+    texts = test_set.items["item"].filter(test_set.items["high"].is_valid())
+    return {
+        "name": test_set.name,
+        "texts": pc.count_distinct(texts).as_py(),
+        "sounds": len(test_set.items) - test_set.items["print"].null_count,
+        "sha256": test_set.sha256,
+        "clips": clips,
+    }
+
+
+def check(job: Job) -> None:
+    """Raises ConfigError for a set that cannot be read, or whose settings are wrong."""
+    for number, one in enumerate(job.package.exclude):
+        where = f"package.exclude.{number}"
+        if one.kind in ("texts", "hashes"):
+            strange = sorted(one.options.keys() - {"name", "language"})
+            if strange:
+                raise ConfigError(f"{where}: a set of kind {one.kind} has no {strange[0]!r}")
+            if one.kind == "texts" and one.compares("audio"):
+                raise ConfigError(f"{where}.by: a list of texts has no sound to compare")
+            _check_language(one, where)
+            _ = _of_hashes(one, where) if one.kind == "hashes" else _lines(one, where)
+        elif not once.holds_recordings(job, _dataset(one, "", where)):
+            raise ConfigError(f"{where}: {one.path} has no recordings")
+
+
+def _check_language(one: Excluded, where: str) -> None:
+    language = one.options.get("language")
+    if language is not None and not isinstance(language, str):
+        raise ConfigError(f"{where}.language must be a code, such as en")
+
+
+def _dataset(one: Excluded, name: str, where: str) -> plugins.Dataset:
+    """A set of recordings as a source of the job."""
+    return plugins.Dataset(name, *plugins.resolve_source(one.source, where))
+
+
+def states(job: Job) -> list[str]:
+    """A hash of what each set has now: its file's bytes, or the listing of its recordings."""
+    hashes = []
+    for number, one in enumerate(job.package.exclude):
+        where, state = f"package.exclude.{number}", hashlib.sha256()
+        if one.kind in ("texts", "hashes"):
+            state.update(_bytes(one, where))
+        else:
+            for row in _listed(job, _dataset(one, "", where)):
+                state.update(repr([row["recording"], row["guard"], row["listed"]]).encode())
+        hashes.append(state.hexdigest())
+    return hashes
+
+
+def read(job: Job) -> list[HeldOut]:
+    """All sets, in the order of the settings."""
+    return [
+        HeldOut(name, _items(job, one, name, f"package.exclude.{number}"))
+        for number, (one, name) in enumerate(zip(job.package.exclude, names(job), strict=True))
+    ]
+
+
+def write(test_set: HeldOut, path: Path) -> None:
+    """Write a set as a file of hashes, to be shared and named by `{kind: hashes, path: …}`."""
+    buffer = io.BytesIO()
+    pq.write_table(test_set.items.replace_schema_metadata({KIND: LAYOUT}), buffer)
+    storage.write_atomic(path, buffer.getvalue())
+
+
+def _items(job: Job, one: Excluded, name: str, where: str) -> pa.Table:
+    """A table (ITEMS)."""
+    if one.kind == "hashes":
+        items = _of_hashes(one, where)
+        wanted = [
+            kept
+            for kind, kept in (("text", items["high"]), ("audio", items["print"]))
+            if one.compares(kind)
+        ]
+        some = pa.array(np.zeros(len(items), bool))
+        for column in wanted:
+            some = pc.or_(some, column.is_valid())
+        return items.filter(some)
+    if one.kind == "texts":
+        stated = one.options.get("language")
+        lines = enumerate(_lines(one, where), 1)
+        texts = {f"line {number}": (text, stated) for number, text in lines if text.strip()}
+        return _of_texts(texts, one.min_words, name)
+    dataset = _dataset(one, name, where)
+    parts = []
+    rows = [*_listed(job, dataset)]
+    if one.compares("text"):
+        texts = {item: text for row in rows for item, text in _texts_of(row)}
+        parts.append(_of_texts(texts, one.min_words, name))
+    if one.compares("audio"):
+        parts.append(_of_sounds(job, rows, name))
+    return pa.concat_tables(parts)
+
+
+def _listed(job: Job, dataset: plugins.Dataset) -> Iterator[RecordingRow]:
+    for batch in once.listed(replace(job, speakers=Plugin(use="none")), dataset, SkippedEntries()):
+        yield from batch.rows.to_pylist()
+
+
+def _texts_of(row: RecordingRow) -> Iterator[tuple[str, tuple[str, str | None]]]:
+    """(item, (text, language)) of a recording and its segments."""
+    if row["text"]:
+        yield row["recording"], (row["text"], row["language"])
+    for number, segment in enumerate(row["segments"] or (), 1):
+        if segment["text"]:
+            item = f"{row['recording']}#{segment['source_id'] or number}"
+            yield item, (segment["text"], segment["language"] or row["language"])
+
+
+def _of_texts(texts: Mapping[str, tuple[str, str | None]], least: int, name: str) -> pa.Table:
+    """ITEMS of texts with their languages, by item; those with fewer words than `least` are left
+    out."""
+    pairs = [
+        (item, form)
+        for item, (text, language) in texts.items()
+        for form in sorted({normalise(text, code) for code in _rules(language)} - {""})
+    ]
+    items = pa.array([item for item, _ in pairs], pa.string())
+    sketches = text_sketches.sketched(pa.array([form for _, form in pairs], pa.string()))
+    enough = sketches.words >= least
+    bands = [row.tobytes() if long else None for row, long in zip(*sketches[:2:-1], strict=True)]
+    table = pa.table(
+        {
+            "item": items,
+            "high": sketches.high,
+            "low": sketches.low,
+            "bands": pa.array(bands, ITEMS.field("bands").type),
+            "print": pa.nulls(len(pairs), pa.large_binary()),
+        },
+        schema=ITEMS,
+    ).filter(pa.array(enough))
+    if short := len(texts) - len(set(table["item"].to_pylist())):
+        log.warning(
+            "package.exclude: %s of %s with fewer than min_words (%d) words %s compared with "
+            "nothing: many clips say them",
+            counted(short, "text"),
+            name,
+            least,
+            "is" if short == 1 else "are",
+        )
+    return table
+
+
+def _rules(language: str | None) -> tuple[str, ...]:
+    return (language,) if language else UNKNOWN
+
+
+def _of_sounds(job: Job, rows: Iterable[RecordingRow], name: str) -> pa.Table:
+    """ITEMS of the recordings of a set, cut as the job cuts its own."""
+    from .. import filter as cutting  # decodes: heavy to import
+    from ..stages import probe
+    from ..stages.contract import OfRecording
+
+    measuring = replace(
+        job,
+        speakers=Plugin(use="none"),
+        cache_bytes=0,
+        filter=job.filter.model_copy(
+            update={"filters": (fingerprinting(job),), "segmenter": _plain_segmenter(job)}
+        ),
+    )
+    items, prints, unreadable = list[str](), list[bytes](), list[str]()
+    probed = probe.compute([OfRecording(row) for row in rows], measuring)
+    for recording in (row for some in probed for row in some):
+        if recording["error_code"]:
+            unreadable.append(recording["source_path"])
+            continue
+        [rows_of_cut] = cutting.compute([cutting.Unit(recording, "", None)], measuring)
+        cuts = [cast(CutRow, row) for row in rows_of_cut if "cut" in row]
+        if any(cut.get("error_code") for cut in cuts):
+            unreadable.append(recording["source_path"])
+        spoken = [cut for cut in cuts if cut["kind"] == "utterance"]
+        for cut in spoken:
+            if value := dict(cut.get("prints") or ()).get(FINGERPRINTS):
+                start, end = (cut[edge] / cut["rate"] for edge in ("start", "end"))
+                span = f" {start:.2f}-{end:.2f} s" if len(spoken) > 1 else ""
+                items.append(recording["recording"] + span)
+                prints.append(value)
+    if unreadable:
+        log.warning(
+            "package.exclude: %s of %s cannot be read, so that their sound is compared with "
+            "nothing, such as %s",
+            counted(len(unreadable), "recording"),
+            name,
+            unreadable[0],
+        )
+    nothing = pa.nulls(len(items))
+    columns = [pa.array(items, pa.string()), nothing, nothing, nothing, pa.array(prints)]
+    arrays = [column.cast(field.type) for column, field in zip(columns, ITEMS, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=ITEMS)
+
+
+FINGERPRINTS = "duplicate"  # the filter that takes them
+
+
+def fingerprinting(job: Job) -> Plugin:
+    """The job's filter that takes fingerprints, or that filter with its defaults."""
+    chosen = (plugin for plugin in job.filter.filters if plugin.use == FINGERPRINTS)
+    return next(chosen, Plugin(use=FINGERPRINTS))
+
+
+def _plain_segmenter(job: Job) -> Plugin:
+    """The job's segmenter, unless it needs a recogniser or turns."""
+    segmenter, settings = plugins.SEGMENTERS.resolve(job.filter.segmenter)
+    if segmenter.hears(settings) or segmenter.HOLDS_TURNS:
+        return Plugin(use="auto")
+    return job.filter.segmenter
+
+
+def _bytes(one: Excluded, where: str) -> bytes:
+    try:
+        with open(one.path, "rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{where}: {one.path} cannot be read: {error.strerror}") from None
+    if len(data) > MOST_BYTES:
+        raise ConfigError(f"{where}: {one.path} has more than {MOST_BYTES >> 20} MiB")
+    return data
+
+
+def _lines(one: Excluded, where: str) -> list[str]:
+    """The texts of a list, one a line."""
+    try:
+        text = _bytes(one, where).decode("utf-8-sig")
+    except ValueError:
+        raise ConfigError(f"{where}: {one.path} is not text in UTF-8") from None
+    lines = text.splitlines()
+    if not any(line.strip() for line in lines):
+        raise ConfigError(f"{where}: {one.path} has no texts")
+    return lines
+
+
+def _of_hashes(one: Excluded, where: str) -> pa.Table:
+    """The table (ITEMS) of a file of hashes."""
+    try:
+        table = pq.read_table(io.BytesIO(_bytes(one, where)))
+        if (table.schema.metadata or {}).get(KIND) != LAYOUT:
+            raise ValueError("no hashes")
+        items = table.select(ITEMS.names).replace_schema_metadata(None).cast(ITEMS)
+    except (pa.ArrowException, ValueError, KeyError):
+        raise ConfigError(
+            f"{where}: {one.path} is not a file of hashes; `uttermill test-set` writes one"
+        ) from None
+    return items
+
+
+def texts_of(sets: Iterable[HeldOut]) -> tuple[list[tuple[int, str]], Sketches]:
+    """(index of the set, item) of each text of all sets, and their sketches."""
+    owners, tables = list[tuple[int, str]](), [ITEMS.empty_table()]
+    for number, one in enumerate(sets):
+        table = one.items.filter(one.items["high"].is_valid())
+        owners += [(number, item) for item in table["item"].to_pylist()]
+        tables.append(table)
+    whole = pa.concat_tables(tables)
+    long = whole["bands"].is_valid().to_numpy()
+    bands = np.zeros((len(whole), text_sketches.BANDS), np.uint64)
+    data = b"".join(whole["bands"].drop_null().to_pylist())
+    bands[long] = np.frombuffer(data, "<u8").reshape(-1, text_sketches.BANDS)
+    words = np.zeros(len(whole), np.int64)  # counted before
+    high, low = (whole[name].to_numpy() for name in ("high", "low"))
+    return owners, Sketches(words, high, low, long, bands)

@@ -1,0 +1,150 @@
+"""`package.exclude`: no clip has nearly a text, or the sound, of a test set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import soundfile as sf
+
+from tests.helpers import corpus
+from uttermill.flows.cli.command_line import main
+from uttermill.flows.settings import of_mapping
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.corpus import held_out
+from uttermill.tasks.insight.estimating import planning, what_if
+from uttermill.tasks.settings.job import Job
+
+LONG = "a train of eleven wagons left the old harbour early on a cold morning"
+PRINTS = corpus.filters({"use": "duplicate", "drop": False})
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten recordings with texts, packaged once without test sets; copies of two in `test`."""
+    home = tmp_path_factory.mktemp("held_out")
+    corpus.make(home / "in")
+    texts = {"r01": "turn on the light", "r02": "Yes.", "r03": LONG.replace("cold", "warm")}
+    corpus.listed(home / "in", 10, home / "list.jsonl", **texts)
+    test = home / "test"
+    test.mkdir()
+    for number, gain, kind in ((8, 1.0, "flac"), (9, 0.5, "ogg")):
+        samples, rate = sf.read(home / "in" / f"r{number:02d}.wav", dtype="float32")
+        sf.write(test / f"t{number}.{kind}", samples * gain, rate)
+    (test / "t8.txt").write_text("something else is said in this one")
+    (home / "texts.txt").write_text(f"Turn on the LIGHT!\n{LONG}\n\nyes\n")
+    corpus.run(asked(home))
+    return home
+
+
+def asked(home: Path, *exclude: dict[str, Any], **package: Any) -> Job:
+    sources = [{"kind": "jsonl", "path": str(home / "list.jsonl"), "name": "c", "language": "en"}]
+    sets = [{**one, "path": str(home / one["path"])} for one in exclude]
+    return corpus.job(home, sources=sources, filter=PRINTS, package={"exclude": sets, **package})
+
+
+def dropped(version: Path) -> dict[str, tuple[str, float]]:
+    """The detail and value of each clip that met a test set, by its file."""
+    ledger = pq.read_table(version / "ledger.parquet").to_pylist()
+    met = [row for row in ledger if row["reason"] == "in_test_set"]
+    assert {(row["stage"], row["outcome"]) for row in met} <= {("package", "dropped")}
+    return {Path(row["source_path"]).stem: (row["detail"], row["value"]) for row in met}
+
+
+def test_clips_with_a_text_or_the_sound_of_a_test_set_are_dropped(base: Path) -> None:
+    """And what-if and plan say so before, nothing else is computed, and the card counts them."""
+    now = asked(base)
+    corpus.run(now)
+    then = asked(base, {"kind": "texts", "path": "texts.txt"}, {"path": "test", "name": "golden"})
+    plan = planning.plan(then, now)
+    assert what_if.kept(now, then)[1]["items"] == plan.clips[1] == 6
+    published, counts = corpus.run(then)
+    assert all(computed == 0 for name, (computed, _) in counts.items() if name != "package")
+    met = dropped(published.path)
+    assert {name: detail for name, (detail, _) in met.items()} == {
+        "r01": "the text of line 1 in the test set texts",
+        "r03": "nearly the text of line 2 in the test set texts",
+        "r08": "the samples of golden/t8.flac in the test set golden",
+        "r09": "the sound of golden/t9.ogg in the test set golden",
+    }
+    assert met["r01"][1] == 1
+    assert 0.6 < met["r03"][1] < 1
+    assert met["r08"][1] == 0
+    described = json.loads((published.path / "dataset.json").read_text())
+    sets = {one["name"]: (one["texts"], one["sounds"], one["clips"])
+            for one in described["test_sets"]}  # fmt: skip
+    assert sets == {"texts": (2, 0, 2), "golden": (1, 2, 2)}
+    assert described["reasons"]["package.in_test_set"]["items"] == 4
+    card = (published.path / "README.md").read_text()
+    assert "| golden | 1 | 2 | 2 |" in card
+    assert str(base) not in card
+    assert not corpus.run(then)[0].new, "nothing changed"
+    assert dropped(corpus.run(now)[0].path) == {}
+
+
+def test_a_set_that_grows_makes_a_new_version(base: Path) -> None:
+    more = base / "more.txt"
+    more.write_text("no clip says this one\n")
+    then = asked(base, {"kind": "texts", "path": "more.txt"})
+    assert dropped(corpus.run(then)[0].path) == {}
+    more.write_text("no clip says this one\nreference number 5\nreference number 6 of it\n")
+    assert dropped(corpus.run(then)[0].path) == {}, "texts of three words are not compared"
+    fewer = asked(base, {"kind": "texts", "path": "more.txt", "min_words": 3})
+    assert [*dropped(corpus.run(fewer)[0].path)] == ["r05"]
+    corpus.run(asked(base))
+
+
+def test_hashes_drop_what_the_set_drops_and_hold_no_text(
+    base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, path, more in (("a", "texts.txt", []), ("b", "test", ["--sound"])):
+        out = base / f"{name}.parquet"
+        assert main(["test-set", str(base / path), "--out", str(out), "--json", *more]) == 0
+        answer = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert (answer["texts"], answer["sounds"]) == ((2, 0) if name == "a" else (1, 2))
+    data = (base / "a.parquet").read_bytes()
+    assert not any(word.encode() in data for word in ("light", "train", "harbour", "wagons"))
+    hashed = asked(
+        base, {"kind": "hashes", "path": "a.parquet"}, {"kind": "hashes", "path": "b.parquet"}
+    )
+    assert [*dropped(corpus.run(hashed)[0].path)] == ["r01", "r03", "r08", "r09"]
+    only_text = asked(base, {"kind": "hashes", "path": "b.parquet", "by": ["text"]})
+    assert dropped(corpus.run(only_text)[0].path) == {}
+    corpus.run(asked(base))
+
+
+@pytest.mark.parametrize(
+    ("one", "sentence"),
+    [
+        ({"kind": "texts", "path": "gone.txt"}, "gone.txt cannot be read: No such file"),
+        ({"kind": "texts", "path": "empty.txt"}, "empty.txt has no texts"),
+        ({"kind": "texts", "path": "texts.txt", "by": ["audio"]}, "has no sound to compare"),
+        ({"kind": "texts", "path": "texts.txt", "channels": "mix"}, "has no 'channels'"),
+        ({"kind": "hashes", "path": "texts.txt"}, "is not a file of hashes"),
+        ({"kind": "folder", "path": "gone"}, "gone"),
+        ({"kind": "foldre", "path": "test"}, "did you mean"),
+        ({"kind": "folder", "path": "test", "speekers": 1}, "speekers"),
+    ],
+)
+def test_a_set_that_cannot_be_read_is_refused(
+    base: Path, one: dict[str, Any], sentence: str
+) -> None:
+    (base / "empty.txt").write_text("\n")
+    with pytest.raises(ConfigError, match=sentence):
+        held_out.check(asked(base, one))
+
+
+def test_sound_is_compared_without_a_filter_being_named(base: Path) -> None:
+    settings = {
+        "sources": [{"kind": "folder", "path": str(base / "in")}],
+        "out": str(base / "other"),
+        "package": {"exclude": [{"kind": "folder", "path": "~/test"}]},
+    }
+    job = of_mapping(settings).job()
+    assert job.filter.filters[-1].options == {"drop": False}
+    assert job.package.exclude[0].path.startswith("/")
+    settings["package"] = {"exclude": [{"kind": "folder", "path": "x", "by": ["text"]}]}
+    assert "duplicate" not in {one.use for one in of_mapping(settings).job().filter.filters}

@@ -5,8 +5,9 @@ a word or three letters. The other text of the pair shows which was spoken. Wher
 
 - single letters and figures become the abbreviation that the other side writes ("A. B. C." beside
   "ABC", "a one" beside "A1"), in English also their names ("bee bee see"), and
-- a number in figures is read digit by digit ("drei neun neun sechs null") if that is closer to the
-  other text than the quantity.
+- a number in figures is read digit by digit ("drei neun neun sechs null"), and a unit, a clock
+  time, an ordinal or a fraction in another of its forms (`spoken_forms`), if that is closer to the
+  other text.
 
 Neither changes a word without digits that is not an abbreviation, so a difference between words is
 never hidden. A token is an abbreviation if its text writes it in capitals and other words not. In a
@@ -23,9 +24,10 @@ from rapidfuzz.distance import Levenshtein
 
 from . import _plain
 from ._plain import CHAR
-from .normalisers import base, normalise
+from .normalisers import base, figures_read, normalise
+from .spoken_forms import Forms, forms
 
-MOST_NUMBERS = 16  # per text to try in a second reading; each costs one normalisation
+MOST_NUMBERS = 16  # per text to try in another form; each form costs one normalisation
 LONGEST_ABBREVIATION = 12  # characters
 _LONE = re.compile(f"(?<!{CHAR}){CHAR}(?!{CHAR})")
 _VOWEL = re.compile("[aeiouyäöüáéíóúàèìòùâêîôûаеёиоуыэюя]", re.IGNORECASE)
@@ -136,24 +138,31 @@ def _spelled(token: str, named: bool, only_capitals: bool) -> re.Pattern[str]:
 
 
 def _read_nearer(text: str, normal: str, other: str, language: str) -> str:
-    """`normal`, or the text with numbers read digit by digit if that is closer to `other`."""
+    """`normal`, or the text with numbers read digit by digit, and units, times, ordinals and
+    fractions in the form that is closest to `other`."""
     best = Levenshtein.distance(normal, other)
-    shift = 0
-    for match in list(_NUMBER.finditer(text))[:MOST_NUMBERS]:
-        forms: list[tuple[int, str, str]] = []
+    numbers = [
+        Forms(*match.span(), tuple(_read_out(match[0], language)))
+        for match in _NUMBER.finditer(text)
+        if _may_be_read_out(match[0])
+    ]
+    shift, done = 0, 0
+    for start, end, said in sorted([*numbers, *forms(text, language)])[:MOST_NUMBERS]:
         if not best:
             break
-        if not _may_be_read_out(match[0]):
+        if start < done:  # a part of what was said otherwise
             continue
-        start, end = match.start() + shift, match.end() + shift
-        for figures in _read_out(match[0], language):
-            tried = f"{text[:start]} {figures} {text[end:]}"
-            form = normalise(tried, language)
-            forms.append((Levenshtein.distance(form, other), form, tried))
-        nearest = min(forms, default=(best, normal, text))
+        before, behind = text[: start + shift], text[end + shift :]
+        tried = [f"{before} {form} {behind}" for form in said]
+        readings = [(normalise(whole, language), whole) for whole in tried]
+        nearest = min(
+            ((Levenshtein.distance(form, other), form, whole) for form, whole in readings),
+            default=(best, normal, text),
+        )
         if nearest[0] < best:
             shift += len(nearest[2]) - len(text)
             best, normal, text = nearest
+            done = end
     return normal
 
 
@@ -169,7 +178,10 @@ def _may_be_read_out(number: str) -> bool:
 
 def _read_out(number: str, language: str) -> Iterator[str]:
     figures = [c for c in number if c.isdecimal()]
-    yield " ".join(figures)
+    if base(language) == "en":  # Whisper's rule drops a zero between figures
+        yield " ".join(figures_read(figure, language) for figure in figures)
+    else:
+        yield " ".join(figures)
     if base(language) == "ko":  # written together; zero has two names, of which CLDR gives one
         names = [normalise(figure, language) for figure in figures]
         yield "".join(names)

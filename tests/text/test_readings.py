@@ -101,3 +101,61 @@ def test_the_order_of_the_texts_is_nothing(one: str, other: str, language: str) 
     assert (said == heard) == (again == once)
     if one == other:
         assert said == heard
+
+
+SAID_OTHERWISE = [
+    ("en", "He ran 5 km.", "he ran five kilometres"),
+    ("en", "10 lb of rice", "ten pounds of rice"),
+    ("en", "60 mph", "sixty miles per hour"),
+    ("en", "at 9:30 am", "at nine thirty a m"),
+    ("en", "at 13:30", "at half past one"),
+    ("en", "7:05", "seven oh five"),
+    ("en", "call 555-0142", "call five five five oh one four two"),
+    ("en", "½ cup", "half a cup"),
+    ("en", "2 1/2 cups", "two and a half cups"),
+    ("en", "$3.50", "three dollars fifty"),
+    ("de", "um 9:30 Uhr", "um neun Uhr dreißig"),
+    ("de", "um 8:15 Uhr", "um Viertel nach acht"),
+    ("de", "am 21. Juni", "am einundzwanzigsten Juni"),
+    ("de", "½ Liter", "ein halber Liter"),
+    ("de", "1,5 l", "ein Komma fünf Liter"),
+    ("de", "3 m²", "drei Quadratmeter"),
+    ("de", "3,50 €", "drei Euro fünfzig"),
+    ("es", "a la 1:30", "a la una y media"),
+    ("es", "2 kg", "dos kilos"),
+    ("es", "el 1 de mayo", "el primero de mayo"),
+    ("fr", "à 9 h 30", "à neuf heures trente"),
+    ("fr", "le 2e étage", "le deuxième étage"),
+    ("it", "alle 9:30", "alle nove e mezza"),
+    ("it", "3/4 d'ora", "tre quarti d'ora"),
+    ("zh", "9:30", "九点半"),
+    ("zh", "3kg", "三公斤"),
+    ("zh", "1/2", "二分之一"),
+]
+STAY_APART = [
+    ("en", "5 km", "five miles"),
+    ("en", "5 km", "six kilometers"),
+    ("en", "9:30", "nine thirteen"),
+    ("en", "1/2 cup", "a third of a cup"),
+    ("en", "2 in the box", "two inches the box"),
+    ("de", "am 3. Mai", "am vierten Mai"),
+    ("de", "um 9:30 Uhr", "um zehn Uhr dreißig"),
+    ("es", "5 km", "cinco metros"),
+    ("fr", "9h30", "neuf heures"),
+    ("it", "5 kg", "cinque grammi"),
+    ("zh", "9:30", "九点"),
+]
+
+
+@pytest.mark.parametrize(("language", "written", "said"), SAID_OTHERWISE)
+def test_written_and_spoken_forms_are_one(language: str, written: str, said: str) -> None:
+    for one, other in ((written, said), (said, written)):
+        reference, hypothesis = agreed(one, other, language)
+        assert reference == hypothesis
+
+
+@pytest.mark.parametrize(("language", "written", "said"), STAY_APART)
+def test_other_quantities_stay_apart(language: str, written: str, said: str) -> None:
+    for one, other in ((written, said), (said, written)):
+        reference, hypothesis = agreed(one, other, language)
+        assert reference != hypothesis

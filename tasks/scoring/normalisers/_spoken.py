@@ -76,6 +76,7 @@ READINGS = {
             (r"\bein(?=hundert|tausend)", ""),
             (r"(?<=tausend)ein(?=hundert)", ""),
             (r"\bzwo\b", "zwei"),
+            (r"\bein(?= komma\b)", "eins"),
         ),
     ),
     "en": Reading(
@@ -170,6 +171,14 @@ def ordinal(language: str, figures: str) -> str | None:
     """ "21" -> "twenty-first", if CLDR has a single form, as in English; otherwise None."""
     engine = _engine(language) if language else None
     return _say(engine, figures, _ORDINAL) if engine and _ORDINAL in engine.rulesets else None
+
+
+def ordinals(language: str, figures: str) -> tuple[str, ...]:
+    """Each form of an ordinal that CLDR has: "3" -> "dritte", "dritten", …"""
+    engine = _engine(language)
+    rules = [name for name in engine.rulesets if name.startswith(_ORDINAL)] if engine else []
+    said = (_say(engine, figures, name) for name in rules) if engine else ()
+    return tuple(dict.fromkeys(form.replace("\xad", "") for form in said if form))
 
 
 @lru_cache(maxsize=128)

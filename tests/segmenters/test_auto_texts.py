@@ -41,6 +41,6 @@ def test_a_folder_is_cut_as_by_a_settings_file(tmp_path: Path) -> None:
     named = settings.read(None, [str(tmp_path / "in")], str(tmp_path / "out"), ())
     file = tmp_path / "settings.yaml"
     file.write_text(f"sources: [{{kind: folder, path: {tmp_path}/in}}]\nout: {tmp_path}/out\n")
-    stated = settings.read(file, (), None, ())
+    stated = settings.read(str(file), (), None, ())
     for part in ("filter", "speakers", "resample", "transcribe"):
         assert getattr(named, part) == getattr(stated, part)

@@ -4,8 +4,8 @@
 
 Runs `uttermill run` without a recogniser and without Prefect's history on an hour of 240 files and
 on 3,000 clips of 4 s, and reads the run's `metrics.parquet`. A lane is a process. Before its first
-call a worker starts and imports; the flow's lane has what it does itself. The time of a core that no
-call covers is idle, or of the flow: listing, starting, handing out calls.
+call a worker starts and imports; the flow's lane has what it does itself. The time of a core that
+no call covers is idle, or of the flow: listing, starting, handing out calls.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def recorded(name: str, home: Path, scratch: Path) -> Timeline:
     source = inputs.made(home, name, INPUTS[name])
     out = scratch / "out"
     settings = ("history=none", *PLAIN)
-    command = [sys.executable, "-m", "uttermill.flows.cli", "run", "--source", str(source), "--out", str(out)]
+    command = [sys.executable, "-m", "uttermill.flows.cli", "run"]
+    command += ["--source", str(source), "--out", str(out)]
     began = datetime.now(UTC)
     cost = _peer_measure.measured([*command, *(f"--set={s}" for s in settings)])
     [metrics] = out.glob("runs/*/metrics.parquet")

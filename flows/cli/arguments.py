@@ -62,8 +62,7 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version
 
-        with suppress(OSError):  # as argparse prints its help
-            print(f"uttermill {version('uttermill')}", flush=True)
+        print(f"uttermill {version('uttermill')}")
         parser.exit()
 
 

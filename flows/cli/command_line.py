@@ -88,6 +88,15 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
         if "--json" in words:  # no parsed arguments say so
             _print_error(error.sentence, Exit.USAGE, {})
         raise
+    except SystemExit:  # help or the version is printed
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            pass
+        except OSError as error:
+            print(f"uttermill: {owners.sentence(error)}", file=sys.stderr)
+            raise SystemExit(int(Exit.FAILED)) from None
+        raise
 
 
 def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:

@@ -37,6 +37,7 @@ from .publish.outcomes import shard_batches
 from .publish.output_shards import layout, plan
 from .publish.writing import ledger, utterances
 from .publish.writing.shards import finished
+from .recording import forgotten
 from .settings.job import Job
 from .shard_store import whole_job
 from .storage import sorted_keys, tables, versions
@@ -152,6 +153,8 @@ def laid_out(
 def _fingerprint(job: Job, chosen: Choice) -> str:
     """Hash of everything that a version is made from besides its tables and the versions before."""
     inputs = [*whole_job.of_version(job), chosen.frozen, chosen.split_lists, chosen.test_sets]
+    if gone := forgotten.of(job.out):
+        inputs.append(sorted(gone.recordings | gone.speakers))
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from .accounting.broken import FIRST, Broken, BrokenCount, Unreachable
 from .base.arrays import FixedBytes
 from .base.schema import RECORDINGS
-from .recording import unreachable
+from .recording import forgotten, unreachable
 from .settings.job import Job
 from .shard_store import manifest, passing
 from .shard_store.index import Index
@@ -137,6 +137,8 @@ def _commit(
     before = manifest.listed(job.out, shard, manifest.refuse).to_pylist()
     former = copies.former(before)
     listed = merged(before, rows, gone)
+    if removed := forgotten.of(job.out):  # also copies of such files under other names
+        listed = [row for row in listed if not removed.holds(row)]
     if job.filter.duplicate_files == "drop":
         copies.mark(listed, former)
         surveyed.copies += copies.new(listed, former)

@@ -224,6 +224,14 @@ def _publishing(commands: Commands) -> None:
     prune.flag("--keep-recipes", kept)
     prune.flag("--yes", "remove it; the default only lists it")
     prune.trust()
+    forget = _Command(
+        commands,
+        "forget",
+        "remove a recording or a speaker on request: from later versions, stored sound and texts",
+    )
+    forget.word("out", "OUT", OUT)
+    forget.word("--recording", "R", "dataset/path, or the path in the source")
+    forget.word("--speaker", "S", "all recordings in which this speaker is heard")
     listing = _Command(
         commands, "list", "print a format's list of clips with absolute or prefixed paths"
     )

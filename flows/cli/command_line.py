@@ -46,6 +46,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], Exit]] = {
     "compare": result_commands.compare,
     "verify": result_commands.verify,
     "prune": result_commands.prune,
+    "forget": result_commands.forget,
     "list": result_commands.list_clips,
     "doctor": tool_commands.doctor,
     "plugins": tool_commands.plugins,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,9 +26,10 @@ from ...tasks.insight.since import Since
 from ...tasks.publish import foreseen
 from ...tasks.publish.choosing import clip_choice
 from ...tasks.publish.dataset import datacard
+from ...tasks.publish.upkeep import forget as forgetting
 from ...tasks.publish.upkeep import prune as pruning
 from ...tasks.publish.upkeep.prune import KeptSettings
-from ...tasks.shard_store import annotated, enhanced, manifest, recipe
+from ...tasks.shard_store import annotated, decision_log, enhanced, manifest, recipe
 from ...tasks.storage import lock, tables, versions
 from ...tasks.storage.versions import Proved
 from ..run import ledger_items, plans, run_folder
@@ -313,6 +315,12 @@ def prune(
         if yes:
             pruning.carry_out(plan)
     return {**answer, "removed": yes}
+
+
+def forget(out: Path, recording: str | None, speaker: str | None) -> JsonObject:
+    """Remove a recording or a speaker on request. OutLocked when a run holds OUT."""
+    with lock.hold(out):
+        return asdict(forgetting.forget(out, recording, speaker, decision_log.now()))
 
 
 def _old_runs(out: Path, keep: int | None) -> list[Path]:

@@ -203,6 +203,16 @@ def prune(args: argparse.Namespace) -> Exit:
     return print_answer(args, result, results.prune)
 
 
+def forget(args: argparse.Namespace) -> Exit:
+    from . import queries
+    from .show import results
+
+    if (args.recording is None) == (args.speaker is None):
+        raise ConfigError("give --recording R or --speaker S")
+    result = queries.forget(_out(args.out), args.recording, args.speaker)
+    return print_answer(args, result, results.forget)
+
+
 def list_clips(args: argparse.Namespace) -> Exit:
     from . import queries
 

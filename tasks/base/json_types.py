@@ -220,6 +220,7 @@ class DatasetJson(Summary, Composition):
     annotations: NotRequired[dict[str, JsonObject]]  # by column: kind, meaning, hours by label
     reviews: NotRequired[Reviews]
     test_sets: NotRequired[list[HeldOutSet]]  # of package.exclude
+    forgotten: NotRequired[int]  # recordings that were removed on request
     libraries: dict[str, str]
     mixed: NotRequired[list[str]]  # what differed between workers
     files: NotRequired[dict[str, PublishedEntry]]

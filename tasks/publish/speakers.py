@@ -22,6 +22,7 @@ from ..base.arrays import Int32s, UInt64s
 from ..base.schema import SPEAKERS
 from ..corpus import identities
 from ..corpus.identities import VoiceTables
+from ..recording import forgotten
 from ..settings.job import Job
 from ..shard_store import recipe
 from ..storage import long_columns, sorted_keys, tables
@@ -57,7 +58,10 @@ def link(job: Job, parts: VoiceTables, newest: Path | None, scratch: Path) -> Sp
     if least is None:
         return None
     how = recipe.of_plugin("diarizers", job.speakers)
-    linked = identities.link(parts, published(newest), least, how, job.package.refit)
+    gone, before = forgotten.of(job.out), published(newest)
+    linked = identities.link(
+        parts, lambda: map(gone.without, before()), least, how, job.package.refit
+    )
     with storage.of(scratch).writing(scratch) as home:
         tables.write_arrow(home / FILE, linked)
     return saved(scratch)

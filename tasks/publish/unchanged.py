@@ -18,6 +18,7 @@ from .. import corpus
 from ..base.json_types import Balance, Summary
 from ..corpus import held_out, limits
 from ..plugins import source_code
+from ..recording import forgotten
 from ..settings import split_lists
 from ..settings.job import Done, Job
 from ..shard_store import decisions, recipe, whole_job
@@ -151,6 +152,7 @@ class UpToDate:
             whole_job.of_version(self._job),
             package.model_dump(mode="json"),
             self._lists,
+            sorted(forgotten.of(self._job.out).recordings),
             [source.model_dump(mode="json") for source in self._job.sources],
             newest.name if newest else None,
             described.get(datacard.SEAL) if described else None,

@@ -13,7 +13,7 @@ its PCM.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -37,7 +37,7 @@ def due(out: Path, stage: str, shard: str) -> bool:
     if len(paths) < 2 and len(pcm) < 2:
         return False
     parts = manifest.read(out, stage, shard, manifest.repair)
-    spare = _held(paths, parts) or _unnamed(pcm, parts)
+    spare = _held(paths, parts) or unnamed(pcm, parts)
     return bool(spare) or any(_several(group) for group in _groups(parts))
 
 
@@ -58,7 +58,7 @@ def compact(out: Path, stage: str, shard: str, schema: pa.Schema) -> bool:
         obsolete += sorted({part.path for part in group})
     for path in obsolete:
         storage.remove(path)
-    spare = _unnamed(pcm, manifest.read(out, stage, shard) if obsolete else parts)
+    spare = unnamed(pcm, manifest.read(out, stage, shard) if obsolete else parts)
     for path in spare:
         storage.remove(path)
     return bool(obsolete or spare)
@@ -70,7 +70,7 @@ def _listed(out: Path, stage: str, shard: str) -> tuple[list[Path], list[Path]]:
     return manifest.files(out, stage, shard), pcm
 
 
-def _unnamed(pcm: Sequence[Path], parts: Sequence[Part]) -> list[Path]:
+def unnamed(pcm: Sequence[Path], parts: Sequence[Part]) -> list[Path]:
     """Blobs that no row names, because a kill came before the rows were written or after they were
     removed."""
     if not pcm:
@@ -128,19 +128,49 @@ def _joined_blobs(out: Path, shard: str, tables: Sequence[pa.Table]) -> list[pa.
     names = list(dict.fromkeys(row["blob"] for row in rows if row["blob"] is not None))
     for joint in joining(names, sizes):
         _rewrite(out, shard, [row for row in rows if row["blob"] in joint])
+    return _placed(joined, rows)
+
+
+def moved(
+    out: Path, shard: str, tables: Sequence[pa.Table], names: Collection[str]
+) -> list[pa.Table]:
+    """Copy the PCM of rows that lies in some blobs into a new one; returns the tables with the new
+    places. Rows whose PCM is gone are left out."""
+    sizes = blobs.sizes(out, shard)
+    sound = [
+        table.filter(
+            pa.array(
+                [
+                    bool(row["error_code"]) or blobs.present(row, sizes)
+                    for row in table.select(PLACES).to_pylist()
+                ],
+                pa.bool_(),
+            )
+        )
+        for table in tables
+    ]
+    rows = [row for table in sound for row in table.select(PLACES).to_pylist()]
+    if some := [row for row in rows if row["blob"] in names]:
+        _rewrite(out, shard, some)
+    return _placed(sound, rows)
+
+
+def _placed(tables: Sequence[pa.Table], rows: Sequence[EnhancedRow]) -> list[pa.Table]:
+    """The tables with the places of PCM that `rows` have, one for each row of all tables."""
+    placed = []
     blob = pa.array([row["blob"] for row in rows], pa.string())
     offset = pa.array([row["offset"] for row in rows], pa.int64())
     first_row = 0
-    for number, table in enumerate(joined):
+    for table in tables:
         for name, column in (("blob", blob), ("offset", offset)):
             place = table.schema.get_field_index(name)
             field = table.schema.field(place)
             table = table.set_column(
                 place, field, column.slice(first_row, len(table)).cast(field.type)
             )
-        joined[number] = table
+        placed.append(table)
         first_row += len(table)
-    return joined
+    return placed
 
 
 def joining(names: Sequence[str], size: Callable[[str], int]) -> list[set[str]]:

@@ -135,11 +135,12 @@ def append(out: Path, decisions: Sequence[Decision]) -> None:
     """Append decisions, all or none."""
     if not decisions:
         return
-    data = b"".join(_line(decision) for decision in decisions)
+    data = b"".join(map(line, decisions))
     append_log.append(path(out), out / FOLDER, data)
 
 
-def _line(decision: Decision) -> bytes:
+def line(decision: Decision) -> bytes:
+    """A decision as a line of the file."""
     values = {name: value for name, value in asdict(decision).items() if value not in ("", None)}
     return json.dumps(values, ensure_ascii=False).encode() + b"\n"
 
@@ -148,10 +149,10 @@ def read(data: bytes) -> list[Decision]:
     """The decisions in a file's bytes, oldest first. Skips invalid lines: only a crash during a
     write can have left them."""
     decisions = []
-    for line in data.split(b"\n"):
-        if line.strip():
+    for entry in data.split(b"\n"):
+        if entry.strip():
             try:
-                given = parsed(line)
+                given = parsed(entry)
                 decisions.append(checked(given if isinstance(given, dict) else {}, ""))
             except (ValueError, ConfigError):
                 continue

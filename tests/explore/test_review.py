@@ -265,7 +265,7 @@ def test_a_run_in_a_bucket_applies_them(
     rows = tables.read(newest / "ledger.parquet").to_pylist()
     keys = {Path(row["recording"]).stem: row["utterance"] for row in rows}
     storage.write_atomic(
-        decision_log.path(job.out), decision_log._line(Decision(keys["r03"], "drop", when=WHEN))
+        decision_log.path(job.out), decision_log.line(Decision(keys["r03"], "drop", when=WHEN))
     )
     storage.write_atomic(job.out / "runs" / "one" / "run.json", b"{}")  # as a run from the CLI
     fixes = tmp / "fixes.jsonl"

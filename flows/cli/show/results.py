@@ -214,6 +214,20 @@ def prune(result: JsonObject) -> Iterator[Line]:
     yield f"Kept versions: {', '.join(result['kept']) or 'none yet'}."
 
 
+def forget(result: JsonObject) -> Iterator[Line]:
+    yield (
+        f"Removed {counted(result['recordings'], 'recording')} with their copies and channels: "
+        f"{counted(result['clips'], 'stored clip')}, {counted(result['texts'], 'stored text')}, "
+        f"{counted(result['decisions'], 'decision')} by people, and all reports of runs."
+    )
+    yield "The next run publishes without them, and no later run takes them again."
+    if names := result["versions"]:
+        yield (
+            f"Published before, and still with them: {', '.join(names)}. After the next run, "
+            "`uttermill prune OUT --keep 1 --yes` removes versions before it."
+        )
+
+
 def shelves(result: JsonObject) -> Iterator[Line]:
     for shelf, entries in result.items():
         rows = ((name, e["about"], ", ".join(e["settings"])) for name, e in entries.items())

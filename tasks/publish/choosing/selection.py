@@ -6,7 +6,7 @@ speaker; splits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,13 +17,15 @@ from ... import storage
 from ...base.arrays import Bools, Int32s, UInt64s
 from ...base.logs import log
 from ...corpus import held_out, rejections
+from ...recording import forgotten
 from ...settings import split_lists
 from ...settings.job import Job
 from ...settings.package import REST
 from ...storage import sorted_keys, versions
 from .. import previous_version, seeded_hash
+from ..name_table import SPEAKER
 from . import clip_choice, splits, weights
-from .components import Sides
+from .components import KINDS, RECORDING, Sides, SplitTable
 from .split_by_list import ListDescriptions
 from .split_input import Candidates
 
@@ -74,7 +76,7 @@ def select(job: Job, clips: Candidates, newest: Path | None) -> Selection:
         warn_of_lost_splits(newest)
         split = np.zeros(len(rows), np.int16)
         return Selection(clips.number[rows], split, [REST], pa.concat_tables(rejected), None, {})
-    before = splits.published(None if package.resplit else newest)
+    before = _without_forgotten(job, splits.published(None if package.resplit else newest))
     assigned = splits.assign(package, clips, rows, before)
     for note in assigned.notes:
         log.warning("%s", note)
@@ -91,6 +93,26 @@ def select(job: Job, clips: Candidates, newest: Path | None) -> Selection:
         assigned.table,
         assigned.lists,
     )
+
+
+def _without_forgotten(job: Job, before: SplitTable) -> SplitTable:
+    """The table of splits without the names of what was removed on request."""
+    gone = forgotten.of(job.out)
+    if not gone:
+        return before
+
+    def stays(kind: str, name: str) -> bool:
+        if kind == KINDS[RECORDING]:
+            return not gone.names(name)
+        return kind != SPEAKER or not gone.speaks(*name.split("/", 1))
+
+    def parts(columns: Sequence[str]) -> Iterator[pa.Table]:
+        for table in before([*dict.fromkeys((*columns, "kind", "name"))]):
+            pairs = zip(table["kind"].to_pylist(), table["name"].to_pylist(), strict=True)
+            kept = pa.array([stays(kind, name) for kind, name in pairs], pa.bool_())
+            yield table.filter(kept).select(columns)
+
+    return parts
 
 
 class PublishedIds:

@@ -202,6 +202,12 @@ def _funnel(facts: DatasetJson) -> Iterator[str]:
             f"{_cut_again(reviews)}The ledger's `detail` names who and why."
         )
     yield from _kept_out(facts)
+    if gone := facts.get("forgotten"):
+        are = "was" if gone == 1 else "were"
+        yield (
+            f"{counted(gone, 'recording')} {are} removed on request, from this version and all "
+            "later ones; nothing here names or counts them otherwise."
+        )
 
 
 def _kept_out(facts: DatasetJson) -> Iterator[str]:

@@ -27,6 +27,7 @@ from ...base.json_types import (
     Summary,
 )
 from ...base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE
+from ...recording import forgotten
 from ...settings import Plugin
 from ...settings.job import Job
 from ...shard_store import decisions, enhanced, mixed, recipe, whole_job
@@ -138,8 +139,7 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
         "recipes": {**whole_job.recipes_of(job)},
         "libraries": libraries(),
     }
-    if gathered.test_sets:
-        facts["test_sets"] = gathered.test_sets
+    _add_left_out(facts, job, gathered)
     if differences := mixed.recorded(job.out):
         facts["mixed"] = differences
     if shared := leaks.of_version(staging, clips["splits"], job.package.memory, job.scratch):
@@ -162,6 +162,14 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
     if reviews := decisions.described(job):
         facts["reviews"] = reviews
     return facts
+
+
+def _add_left_out(facts: DatasetJson, job: Job, gathered: VersionFacts) -> None:
+    """Add what is left out on request, and for test sets of others."""
+    if gone := forgotten.of(job.out).recordings:
+        facts["forgotten"] = len(gone)
+    if gathered.test_sets:
+        facts["test_sets"] = gathered.test_sets
 
 
 def _features(job: Job) -> JsonObject:

@@ -20,6 +20,8 @@ from ...accounting import broken, summary
 from ...accounting.broken import Broken
 from ...accounting.summary import Totals
 from ...base.schema import LEDGER, LEDGER_FILE
+from ...recording import forgotten
+from ...recording.forgotten import Forgotten
 from ...settings.job import Job
 from ...storage import queries, tables
 from ...storage.versions import Proved
@@ -64,7 +66,7 @@ def write(
     nothing = _counted(LEDGER.empty_table())
     every, new = [nothing], [nothing]
     with queries.tables(job.package.memory, job.scratch) as database:
-        removed, gone = _removed(database, batches, newest)
+        removed, gone = _removed(database, batches, newest, forgotten.of(job.out))
         rows = _numbered(chain(_decided(scratch, batches), [removed]))
         schema = pa.schema([*LEDGER, pa.field(NUMBER, pa.int64())])
         with (
@@ -80,11 +82,14 @@ def write(
 
 
 def _removed(
-    database: DuckDBPyConnection, batches: Sequence[ShardBatch], newest: Path | None
+    database: DuckDBPyConnection,
+    batches: Sequence[ShardBatch],
+    newest: Path | None,
+    on_request: Forgotten,
 ) -> tuple[pa.Table, list[str]]:
     """A row for each recording of the newest version that no shard batch has, and the names of
-    those that were not removed before. Makes the table `before` of the newest version's
-    recordings."""
+    those that were not removed before, except what was removed on request. Makes the table `before`
+    of the newest version's recordings."""
     before = pa.schema([*(LEDGER.field(name) for name in ledger_rows.NAMES), ("live", pa.bool_())])
     with queries.given(database, before.empty_table()):
         database.execute("CREATE TABLE before AS SELECT * FROM given")
@@ -100,6 +105,7 @@ def _removed(
     left = database.sql(
         "SELECT before.* FROM before ANTI JOIN now USING (recording) ORDER BY recording"
     ).to_arrow_table()
+    left = on_request.without(left)
     gone: list[str] = left.filter(left["live"])["recording"].to_pylist()
     return ledger_rows.removed(left), gone
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from ... import storage
 from ...base import masking
-from ...base.arrays import FixedBytes, UInt64s
+from ...base.arrays import Bools, FixedBytes, UInt64s
 from ...base.schema import RECORDINGS, SegmentRow
 from ...recording import Ignored, Recording, Segment, by_channel, file_kinds
 from ...recording.names import display_text
@@ -44,6 +44,11 @@ class Batch:
     keys: FixedBytes
     states: UInt64s
     heads: UInt64s  # first 64 bits of the column `listed`
+
+    def where(self, chosen: Bools) -> Batch:
+        """Some of its recordings; bool [recordings]."""
+        rows = self.rows.filter(pa.array(chosen))
+        return Batch(rows, self.keys[chosen], self.states[chosen], self.heads[chosen])
 
 
 def hashed(batch: Batch) -> pa.Table:

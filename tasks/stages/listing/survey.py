@@ -16,7 +16,7 @@ from ...base.arrays import Bools, FixedBytes, Int32s, Int64s, UInt8s
 from ...base.counting import counted
 from ...base.schema import RecordingRow
 from ...plugins import Dataset
-from ...recording import Locator
+from ...recording import Locator, forgotten
 from ...recording.guard import LOCAL_GUARD
 from ...settings.job import Job
 from ...settings.package import keeps_speakers_apart
@@ -39,6 +39,8 @@ from .skipped import SkippedEntries
 
 #: Why a recording that changed while it was read is skipped; the next run takes it.
 STILL_WRITTEN = "still_written"
+#: Why a recording that was removed on request is skipped: it is counted, and not named.
+FORGOTTEN = "forgotten"
 
 
 @dataclass(slots=True)
@@ -65,7 +67,7 @@ class Survey:
     @property
     def ignored(self) -> dict[str, int]:
         """How many entries were skipped, by reason."""
-        return dict(sorted(self.left.reasons.items()))
+        return {reason: n for reason, n in sorted(self.left.reasons.items()) if n}
 
     def leave_out(self, broken: FixedBytes) -> None:
         """Exclude these recordings, by sorted keys, from the sentences about sources."""
@@ -101,9 +103,12 @@ def survey(
     looking = _Looking(job, surveyed, doubted)
     datasets = plugins.datasets(job.sources)
     shared = SharedRecordings([dataset.name for dataset in datasets])
+    gone = forgotten.of(job.out)
     for number, dataset in enumerate(datasets):
         stated = Stated.of(dataset, job)
-        for batch in _listed(job, number, dataset, surveyed, home, run):
+        for every in _listed(job, number, dataset, surveyed, home, run):
+            batch = every.where(~gone.rows(every.rows)) if gone else every
+            surveyed.left.reasons[FORGOTTEN] += len(every.rows) - len(batch.rows)
             stated.at(batch)
             shared.at(batch.rows, number)
             batch, stale = file_parts.divided(batch, had)

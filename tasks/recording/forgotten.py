@@ -1,0 +1,116 @@
+"""OUT/forgotten.jsonl: what was removed on request, as hashes, so that it stays out.
+
+    {"recordings": ["<hash of the name>", …], "contents": ["<hash of the bytes>", …],
+     "speakers": ["<hash of dataset/speaker>", …], "when": "2026-01-31T12:00:00Z"}
+
+Nothing in it names a person or a file. Who knows a name can see that it was removed. On an object
+store, each request is an object below OUT/forgotten instead (`tasks.storage.append_log`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ..base.arrays import Bools
+from ..base.json_types import parsed
+from ..storage import append_log
+
+FILE, FOLDER = "forgotten.jsonl", "forgotten"
+CHANNEL = re.compile(r"#\d+$")  # of a recording that is a channel or track of a file
+
+
+def name_hash(name: str) -> str:
+    """Hash of a name or a digest, 32 hex digits."""
+    return hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def file_of(recording: str) -> str:
+    """The name of a recording without its channel."""
+    return CHANNEL.sub("", recording)
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """Hashes of what was removed on request."""
+
+    recordings: frozenset[str] = field(default_factory=frozenset)
+    contents: frozenset[str] = field(default_factory=frozenset)
+    speakers: frozenset[str] = field(default_factory=frozenset)
+
+    def __bool__(self) -> bool:
+        return bool(self.recordings or self.speakers)
+
+    def names(self, recording: str) -> bool:
+        return name_hash(file_of(recording)) in self.recordings
+
+    def speaks(self, dataset: str, speaker: str | None) -> bool:
+        return speaker is not None and name_hash(f"{dataset}/{speaker}") in self.speakers
+
+    def holds(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row of RECORDINGS is of such a recording: by its name, its bytes, or a speaker
+        that its source names."""
+        if self.names(row["recording"]):
+            return True
+        if row.get("content") and name_hash(row["content"]) in self.contents:
+            return True
+        segments, turns = row["segments"] or (), row.get("rttm") or ()
+        people = {row["speaker"], *(one["speaker"] for one in (*segments, *turns))}
+        return any(self.speaks(row["dataset"], one) for one in people)
+
+    def rows(self, table: pa.Table) -> Bools:
+        """Which rows of RECORDINGS are of such recordings; bool [rows]."""
+        if not self:
+            return np.zeros(len(table), bool)
+        names = ["recording", "dataset", "speaker", "segments", "rttm", "content"]
+        chosen = table.select([name for name in names if name in table.column_names])
+        return np.array([self.holds(row) for row in chosen.to_pylist()], bool)
+
+    def without(self, table: pa.Table, column: str = "recording") -> pa.Table:
+        """The rows of a table whose column of recordings' names has none of these."""
+        if not self.recordings:
+            return table
+        stays = [name is None or not self.names(name) for name in table[column].to_pylist()]
+        return table.filter(pa.array(stays, pa.bool_()))
+
+
+def of(out: Path) -> Forgotten:
+    """What was removed from an OUT on request."""
+    return _read(append_log.read(out / FILE, out / FOLDER))
+
+
+@lru_cache(maxsize=2)
+def _read(data: bytes) -> Forgotten:
+    entries = [parsed(line) for line in data.split(b"\n") if line.strip()]
+    return Forgotten(
+        *(
+            frozenset(one for entry in entries for one in entry.get(kind, ()))
+            for kind in ("recordings", "contents", "speakers")
+        )
+    )
+
+
+def add(
+    out: Path,
+    recordings: Iterable[str],
+    contents: Iterable[str],
+    speakers: Iterable[str],
+    when: str,
+) -> None:
+    """Record recordings, digests of their bytes, and speakers (`dataset/speaker`)."""
+    entry = {
+        "recordings": sorted({name_hash(file_of(name)) for name in recordings}),
+        "contents": sorted({name_hash(content) for content in contents}),
+        "speakers": sorted(map(name_hash, speakers)),
+        "when": when,
+    }
+    append_log.append(out / FILE, out / FOLDER, json.dumps(entry).encode() + b"\n")

@@ -18,7 +18,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "text": (
         *("text", "sentence", "transcription", "transcript", "normalized_text", "txt"),
         *("normalised_text", "text_normalized", "transcripts", "raw_text", "utterance_text"),
-        *("raw_transcription", "reference", "utterance"),
+        *("raw_transcription", "reference", "utterance", "wrd"),
     ),
     "speaker": ("speaker", "client_id", "speaker_id", "spk", "spk_id", "speaker_name", "user_id"),
     "language": ("language", "lang", "locale", "language_id", "lang_id"),

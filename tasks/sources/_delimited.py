@@ -35,7 +35,8 @@ Record = dict[str, object] | ValueError
 @dataclass(frozen=True, slots=True)
 class Form:
     """How a table is written. `names`: of its columns; `header`: they are its first row; `widths`:
-    numbers of cells that a row may have; `quotes`: cells may be quoted."""
+    numbers of cells that a row may have; `quotes`: cells may be quoted; `marked`: its first line
+    names the separator for Excel."""
 
     path: str
     encoding: str
@@ -44,6 +45,11 @@ class Form:
     header: bool
     widths: frozenset[int]
     quotes: bool = True
+    marked: bool = False
+
+
+#: `sep=;`, by which Excel knows the separator.
+_SEPARATOR = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
 
 
 def lines(path: str, encoding: str) -> Lines:
@@ -121,6 +127,9 @@ def form_of(
         raise ConfigError(
             f"source {display_text(path)!r} ends its lines with CR alone; save it with LF"
         )
+    mark = _SEPARATOR.fullmatch(head[0]) if len(head) > 1 else None
+    head = head[1:] if mark else head
+    separator = separator or (mark[1] if mark else None)
     chosen = _separator(path, head) if separator is None else separator
     rows = [_cells(line, chosen) for line in head]
     has_header = _has_header(rows) if header is None else header
@@ -129,7 +138,8 @@ def form_of(
     else:
         width = Counter(map(len, rows)).most_common(1)[0][0]
         names = tuple(str(number) for number in range(1, width + 1))
-    return Form(path, encoding, chosen, names, has_header, frozenset((len(names),)))
+    widths = frozenset((len(names),))
+    return Form(path, encoding, chosen, names, has_header, widths, marked=mark is not None)
 
 
 def _unique(header: Sequence[str]) -> tuple[str, ...]:
@@ -225,6 +235,8 @@ def rows(form: Form) -> Iterator[tuple[int, list[str] | ValueError]]:
     where the last ones are empty. A bad row is an error in its place."""
     ahead: deque[tuple[int, str | None]] = deque()
     source = lines(form.path, form.encoding)
+    if form.marked:
+        next(source, None)
     skip, width = form.header, len(form.names)
     parted = form.separator if form.separator in SEPARATORS else None
     while following := ahead.popleft() if ahead else next(source, None):

@@ -24,6 +24,7 @@ from ..recording.whole_file import display_path
 from ..settings import SourceSettings
 from ..settings.base import READ, WORDS
 from ..storage import bounds
+from ._trainers_json import conversation
 
 Entries = Iterator[Recording | Ignored]
 
@@ -79,13 +80,14 @@ def line_name(file: str, number: int) -> str:
 
 
 def json_object(line: str | None) -> dict[str, object]:
-    """A line as a JSON object; ValueError says what is wrong. None: as `urls.lines` gives it."""
+    """A line as a JSON object, a conversation about one audio as its `audio` and `text`; ValueError
+    says what is wrong. None: as `urls.lines` gives it."""
     if line is None:
         raise ValueError("the line is too long")
     value = json_value(line)
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
-    return value
+    return conversation(value)
 
 
 #: pandas writes NaN where a value is missing.

@@ -39,7 +39,7 @@ from ._audio_places import FOLDERS, LOOKED, is_there, place_of
 from ._delimited import SEPARATORS, form_of
 from ._layouts import LAYOUTS, explains, found_in
 from ._layouts.folders import some_below
-from ._layouts.objects import json_list
+from ._layouts.objects import is_mapping, json_list, json_mapping
 from ._layouts.rows import (
     Described,
     Found,
@@ -226,6 +226,10 @@ def _plain(path: str, settings: Settings) -> Found:
         how, has_header, written = "JSON", True, objects
         path = text_list(path)
         names = tuple(dict.fromkeys(name for record in written.head for name in record))
+        if not names:
+            wrong = next((row for _, row in written.rows() if isinstance(row, ValueError)), None)
+            why = f"no entry can be read: {wrong}" if wrong else "it has no entry"
+            raise ConfigError(f"source {display_text(path)!r}: {why}")
     else:
         form = form_of(path, settings.separator, settings.header, settings.encoding)
         has_header, names, written = form.header, form.names, delimited(form)
@@ -254,14 +258,18 @@ def _objects(path: str) -> Records[Any] | None:
     if not path.lower().endswith((".json", ".jsonl")):
         return None
     with suppress(OSError):
-        return json_list(path) if _is_list(path) else json_lines(path)
+        return _read_whole(path) or json_lines(path)
     return None
 
 
-def _is_list(path: str) -> bool:
-    """Whether a file in JSON is one list. OSError if it cannot be read."""
+def _read_whole(path: str) -> Records[Any] | None:
+    """The records of a file that is one list or mapping of them; None if it has a line for each.
+    OSError if it cannot be read."""
     with urls.streamed(path) as file:
-        return file.read(HEAD).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
+        head = file.read(HEAD).decode("utf-8", "replace").removeprefix("\ufeff").lstrip()
+    if head.startswith("["):
+        return json_list(path)
+    return json_mapping(path) if is_mapping(head) else None
 
 
 def _roles(
@@ -375,7 +383,7 @@ def _list(path: str) -> JsonObject | None:
     if not path.endswith((".json", ".jsonl", lhotse.PACKED)):
         return None
     with suppress(OSError, ItemError, ValueError):
-        if _is_list(path):
+        if not path.endswith(lhotse.PACKED) and _read_whole(path):
             return {"kind": "table"}
         first = next((json_object(line) for _, line in lhotse.lines(path)), {})
         if "supervisions" in first:

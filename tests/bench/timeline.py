@@ -128,9 +128,9 @@ def picture(name: str, timeline: Timeline) -> str:
         f"{timeline.cpu:.1f} CPU s</text>",
     ]
     for place, (stage, colour) in enumerate(COLOURS.items()):
-        x = LEFT + 120 * place + 240
-        parts.append(f'<rect x="{x}" y="8" width="12" height="12" fill="{colour}"/>')
-        parts.append(f'<text x="{x + 17}" y="18">{stage}</text>')
+        left = LEFT + 120 * place + 240
+        parts.append(f'<rect x="{left}" y="8" width="12" height="12" fill="{colour}"/>')
+        parts.append(f'<text x="{left + 17}" y="18">{stage}</text>')
     for number, (lane, bars) in enumerate(lanes.items(), 1):
         y = number * LANE
         parts.append(f'<text x="8" y="{y + 16}">{html.escape(lane)}</text>')

@@ -1,5 +1,5 @@
 """Layouts in JSON: GigaSpeech and WenetSpeech, one object for a corpus; Emilia-Pipe, one list for a
-recording."""
+recording; SpeechBrain, an object with an entry for each utterance."""
 
 from __future__ import annotations
 
@@ -8,20 +8,25 @@ import json
 import os
 import re
 from collections import ChainMap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from ...base.errors import ItemError
 from ...storage import bounds, urls
 from .._audio_places import EXTENSIONS
 from .._delimited import Record
 from .._lists import json_value
+from .._trainers_json import conversation, utterance
 from .folders import entries, files_below
 from .rows import Described, FileRow, Found, Records, objects
 
 HEAD_BYTES = 1 << 16  # in which `"audios": [` begins
 MOST_CHARACTERS = 64 << 20  # of one recording with its segments
 STEP = 1 << 20
-_AUDIOS = re.compile(r'"audios"\s*:\s*\[')
+#: A SpeechBrain manifest begins with an utterance's id and its object.
+_MAPPING = re.compile(r'\A\ufeff?\s*\{(?=\s*"(?:[^"\\]|\\.)*"\s*:\s*\{)')
+_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"\s*:\s*')
+_AUDIOS = re.compile(r'"audios"\s*:\s*\[(?=\s*\{)')
 _LIST = re.compile(r"\A\ufeff?\s*\[")
 _LANGUAGE = re.compile(r'"language"\s*:\s*"([^"]{1,40})"')
 _BETWEEN = re.compile(r"[\s,]*")
@@ -97,17 +102,41 @@ def json_list(path: str) -> Records[dict[str, object]]:
 
     def rows() -> Iterator[tuple[int, Record]]:
         for number, (_, entry) in enumerate(_audios(path, _LIST), 1):
-            if isinstance(entry, dict | ValueError):
-                yield number, entry
-            else:
-                yield number, ValueError("not a JSON object")
+            yield number, _row(conversation, entry)
 
     return objects(rows)
 
 
+def is_mapping(head: str) -> bool:
+    """Whether a file that begins so is a mapping of ids to utterances with a `wav`."""
+    return _MAPPING.match(head) is not None and '"wav"' in head
+
+
+def json_mapping(path: str) -> Records[dict[str, object]]:
+    """The utterances of a file that maps their ids to objects, as SpeechBrain's manifests do."""
+
+    def rows() -> Iterator[tuple[int, Record]]:
+        for number, (key, entry) in enumerate(_audios(path, _MAPPING), 1):
+            yield number, _row(partial(utterance, key or ""), entry)
+
+    return objects(rows)
+
+
+def _row(read: Callable[[dict[str, object]], dict[str, object]], entry: object) -> Record:
+    """An entry as a row, or what is wrong with it."""
+    if isinstance(entry, ValueError):
+        return entry
+    try:
+        return read(entry) if isinstance(entry, dict) else ValueError("not a JSON object")
+    except ValueError as error:
+        return error
+
+
 def _audios(path: str, opening: re.Pattern[str] = _AUDIOS) -> Iterator[tuple[str | None, object]]:
-    """(language of the corpus, entry) of the list that begins at `opening`, in a file that may
-    exceed memory; a ValueError as the last entry says why it cannot be read on."""
+    """(language of the corpus, entry) of the list, or (key, entry) of the mapping, that begins at
+    `opening`, in a file that may exceed memory; a ValueError as the last entry says why it cannot
+    be read on."""
+    keyed = opening is _MAPPING
     decoder, reader = codecs.getincrementaldecoder("utf-8")("surrogateescape"), json.JSONDecoder()
     with urls.streamed(path) as file:
         text = decoder.decode(file.read(HEAD_BYTES))
@@ -117,10 +146,13 @@ def _audios(path: str, opening: re.Pattern[str] = _AUDIOS) -> Iterator[tuple[str
         position, step, ended = begun.end(), STEP, False
         while True:
             position = _BETWEEN.match(text, position).end()  # type: ignore[union-attr] # matches anything
-            if text.startswith("]", position):
+            if text.startswith("}" if keyed else "]", position):
                 return
             try:
-                entry, position = reader.raw_decode(text, position)
+                key = _KEY.match(text, position) if keyed else None
+                if keyed and key is None:
+                    raise ValueError("no key yet")
+                entry, position = reader.raw_decode(text, key.end() if key else position)
             except (ValueError, RecursionError):
                 if ended or len(text) - position > MOST_CHARACTERS:
                     why = "the JSON breaks off here, or an entry is too long; the rest is not read"
@@ -134,7 +166,10 @@ def _audios(path: str, opening: re.Pattern[str] = _AUDIOS) -> Iterator[tuple[str
                     not data,
                 )
                 continue
-            yield stated[1].lower() if stated else None, entry
+            if key is not None:
+                yield key[1], entry
+            else:
+                yield stated[1].lower() if stated else None, entry
             step = STEP
 
 

@@ -15,6 +15,7 @@ from .. import _columns, _delimited
 from .._audio_places import AS_WRITTEN, Place, place_of
 from .._delimited import Form, Record
 from .._lists import cell_field, json_object
+from .._trainers_json import without_data_root
 
 BLOCK = 64  # rows read at once
 
@@ -141,7 +142,8 @@ class Part:
     def _named(self, rows: Sequence[Any]) -> list[object]:
         """The audio of some rows, from the root."""
         named = self.records.column(rows, self.roles["audio"][0])
-        values = [name if isinstance(name, str) else _path_in(name) for name in named]
+        plain = [isinstance(name, str) and name[:1] not in "{$" for name in named]
+        values = [n if is_plain else _path_in(n) for n, is_plain in zip(named, plain, strict=True)]
         return values if self.place == AS_WRITTEN else [*map(self._moved, values)]
 
     def _moved(self, name: object) -> object:
@@ -150,7 +152,10 @@ class Part:
 
 
 def _path_in(audio: object) -> object:
-    """A path, also of audio as `datasets` writes it to JSON: `{"path": …}`."""
+    """A path, also of audio as `datasets` writes it to JSON: `{"path": …}`; without SpeechBrain's
+    mark of the data's folder."""
+    if isinstance(audio, str):
+        return without_data_root(audio)
     return audio.get("path") if isinstance(audio, dict) and not audio.get("bytes") else audio
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +50,7 @@ from ..shard_store import (
 from ..shard_store.annotated import SPOKEN
 from ..shard_store.shard_view import ShardView
 from ..shard_store.utterance import CutUtterance, FinalUtterance
+from . import text_marks
 
 #: Where a planned row's PCM is stored; not published.
 SOURCE_COLUMNS = {"work_shard": pa.string(), "blob": pa.string(), "blob_offset": pa.int64()}
@@ -309,10 +311,19 @@ def _heard(u: FinalUtterance) -> TranscriptRow:
 
 def published_texts(job: Job) -> Callable[[FinalUtterance], hidden.Texts]:
     """A function that gives an utterance's texts as they are published: masked, in
-    `package.text_form`."""
+    `package.text_form`, with `package.text_marks`."""
     hides, form = hidden.hides(job), job.package.text_form
 
     def of(u: FinalUtterance) -> hidden.Texts:
+        clip = formed(u)
+        if not job.package.text_marks:
+            return clip
+        aligned = u.texts[text_values.SOURCE] == "reference"
+        words: Any = _reference_words(job, u).get("reference_words") if aligned else clip.words
+        sounds = text_marks.sounds(job, u)
+        return replace(clip, text=text_marks.marked(clip.text or "", words or (), sounds))
+
+    def formed(u: FinalUtterance) -> hidden.Texts:
         heard = _heard(u)
         unmasked, source = str(u.texts["text"]), str(u.texts[text_values.SOURCE])
         language = heard["language"]
@@ -328,10 +339,10 @@ def published_texts(job: Job) -> Callable[[FinalUtterance], hidden.Texts]:
             text = hidden.shown(job, u.rewritten["text"], language) or clip.text
         elif form == "normalised":
             spots = hidden.searched(job, unmasked, language, most)
-            formed = hidden.masked(
+            bare = hidden.masked(
                 unmasked, spots, lambda piece: scoring.training_text(piece, language or "")
             )
-            text = formed or clip.text
+            text = bare or clip.text
         else:
             return clip
         return replace(clip, text=text)
@@ -368,7 +379,8 @@ def _muted(job: Job, shard: str, u: FinalUtterance) -> AnyRow:
 
 def check(job: Job) -> None:
     """Raises ConfigError if `package.publish` names something that no plug-in gives; warns of each
-    format that cannot hold the annotations."""
+    format that cannot hold the annotations. The same for `package.text_marks`."""
+    text_marks.check(job)
     declared = {one.name for one in annotated.of_job(job)}
     for name in job.package.publish:
         present = name == "turns" and turns_kept(job)

@@ -175,6 +175,12 @@ class PackageSettings(StageSettings):
         "and case of transcribe.llm_text, where it changed no word.",
         mark=ROW,
     )
+    text_marks: dict[str, str] = Threshold(
+        {},
+        "Marks of sounds in texts, by the label of an event that a filter finds: {laughter: "
+        '"[laughs]"}. A mark stands where the sound begins, by the times of words.',
+        mark=ROW | WORDS,
+    )
     seed: int = Threshold(0, "Order of clips in shards.", mark=ROW)
     splits: dict[str, float | Split] = Threshold(
         {},
@@ -284,3 +290,11 @@ class PackageSettings(StageSettings):
 
     _splits = field_validator("splits", mode="before")(check_splits)
     _weights = field_validator("weights", mode="before")(check_weights)
+
+    @field_validator("text_marks")
+    @classmethod
+    def _one_line(cls, marks: dict[str, str]) -> dict[str, str]:
+        for label, mark in marks.items():
+            if not mark.strip() or not mark.isprintable() or len(mark) > 40:
+                raise ValueError(f"the mark of {label} must be 1 to 40 printable characters")
+        return marks

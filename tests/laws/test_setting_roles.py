@@ -79,6 +79,7 @@ STAGES: dict[str, Entry] = {
     "package.only": Entry(THRESHOLD, {"dataset": ["c"]}),
     "package.without": Entry(THRESHOLD, {"speaker": ["nobody"]}),
     "package.exclude": Entry(THRESHOLD),
+    "package.text_marks": Entry(THRESHOLD),
     "package.max_hours_per_speaker": Entry(THRESHOLD, 1.0),
     "package.tar_hours": Entry(THRESHOLD, 0.0001),
     "package.readers": Entry(THRESHOLD, 2),

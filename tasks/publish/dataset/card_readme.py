@@ -118,6 +118,11 @@ def _contents(facts: DatasetJson) -> Iterator[str]:
     if talk := facts.get("dialogues"):
         yield from _dialogues(talk)
     yield from _annotations(facts)
+    if marks := facts.get("text_marks"):
+        settings = facts["settings"]["package"]["text_marks"]
+        yield "Marks of sounds in the texts: " + ", ".join(
+            f"`{cell(settings[label])}` {count:,}" for label, count in marks.items()
+        )
     if labels := facts.get("labels"):
         yield "Labels that the sources state, and of each the values with the most hours:"
         lines = [(row["label"], row["value"], *_amounts(row)) for row in labels]

@@ -32,7 +32,7 @@ from ...settings import Plugin
 from ...settings.job import Job
 from ...shard_store import decisions, enhanced, mixed, recipe, whole_job
 from ...storage import tables
-from .. import leaks
+from .. import leaks, text_marks
 from ..published_columns import labels_kept, turns_kept
 from . import card_readme, composition, croissant, dialogues
 
@@ -139,7 +139,7 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
         "recipes": {**whole_job.recipes_of(job)},
         "libraries": libraries(),
     }
-    _add_left_out(facts, job, gathered)
+    _add_chosen(facts, job, gathered, table)
     if differences := mixed.recorded(job.out):
         facts["mixed"] = differences
     if shared := leaks.of_version(staging, clips["splits"], job.package.memory, job.scratch):
@@ -164,8 +164,11 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
     return facts
 
 
-def _add_left_out(facts: DatasetJson, job: Job, gathered: VersionFacts) -> None:
-    """Add what is left out on request, and for test sets of others."""
+def _add_chosen(facts: DatasetJson, job: Job, gathered: VersionFacts, table: Path) -> None:
+    """Add what is left out on request or for test sets of others, and marks in texts. `table`: of
+    the utterances."""
+    if marks := job.package.text_marks:
+        facts["text_marks"] = text_marks.counts(marks, tables.row_groups(table, ("text",)))
     if gone := forgotten.of(job.out).recordings:
         facts["forgotten"] = len(gone)
     if gathered.test_sets:

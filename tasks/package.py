@@ -74,7 +74,7 @@ def gather(
         facts = ledger.write(job, scratch, batches, newest, home)
         clips = corpus_clips.chosen(scratch)
         totals = facts.every.totals
-        safeguards.check(job, facts, len(clips.clips.row), newest)
+        safeguards.check(job, facts, len(clips.clips.row), newest, chosen.parted)
         described = versions.described(newest) if newest else None
         shards = laid_out(job, clips, newest, described)
         previous = None

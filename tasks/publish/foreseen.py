@@ -40,6 +40,7 @@ class Foreseen:
     job: Job
     scratch: Path
     batches: Sequence[ShardBatch]
+    choice: next_version.Choice
 
     @property
     def columns(self) -> list[str]:
@@ -128,8 +129,8 @@ def version(
     """The next version of some shards. `listings`: as for `decided`. Raises RunError if two
     utterances have the same id."""
     with decided(job, shards, listings) as (scratch, batches):
-        next_version.choose(job, scratch)
-        yield Foreseen(job, scratch, batches)
+        choice = next_version.choose(job, scratch)
+        yield Foreseen(job, scratch, batches, choice)
 
 
 class Unpublished:

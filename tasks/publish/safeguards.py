@@ -20,25 +20,31 @@ from ..base.errors import UNREACHABLE, NothingLeft, RunError, TooManyFailed
 from ..recording import unreachable
 from ..recording.names import REST
 from ..settings.job import Job
+from ..settings.package import REST as REST_SPLIT
 from ..shard_store import manifest
 from ..storage import versions
 from .choosing import clip_choice
+from .choosing.selection import Parted
 from .writing.ledger import Counted, LedgerFacts
 
 FEW = 2  # fewer failed new recordings never refuse a version
 MANY = 5  # unreadable recordings from which the source itself counts as unreadable
 
 
-def check(job: Job, ledger: LedgerFacts, packaged: int, newest: Path | None) -> None:
-    """Raises RunError if more recordings were removed or failed than the settings allow, and
-    NothingLeft if no clip is packaged. `ledger`: of the next version; `packaged`: number of clips;
-    `newest`: the newest version, if there is one."""
+def check(
+    job: Job, ledger: LedgerFacts, packaged: int, newest: Path | None, parted: Parted | None = None
+) -> None:
+    """Raises RunError if more recordings were removed or failed than the settings allow, or if
+    splits take too much away, and NothingLeft if no clip is packaged. `ledger`: of the next
+    version; `packaged`: number of clips; `newest`: the newest version, if there is one."""
     if newest is not None:
         _check_removed(job, ledger, newest)
     check_readable(job, _unreachable(ledger.every))
     check_failed(job, _failed(job, ledger.every))
     if newest is not None:
         _check_new(job, ledger.new)
+    if sentence := refusal_of_splits(job, parted, newest):
+        raise RunError(sentence)
     if not packaged:
         totals = ledger.every.totals
         reasons = summary.reasons(totals.sums)
@@ -206,6 +212,43 @@ def _named(failed: int, broken_files: Iterable[Broken]) -> list[str]:
     first = nsmallest(broken.FIRST, broken_files)
     more = failed - len(first)
     return [*map(str, first), *([f"and {more} more"] if more > 0 else [])]
+
+
+def refusal_of_splits(job: Job, parted: Parted | None, newest: Path | None) -> str | None:
+    """Why a version is refused that would empty a split of the newest one, or of whose clips splits
+    would drop too much, with the choice; None if it is not."""
+    limit = job.package.max_removed_fraction
+    if parted is None or newest is None or limit >= 1:
+        return None
+    described = versions.described(newest)
+    before = {name: facts["utterances"] for name, facts in described["splits"].items()}
+    emptied = [
+        f"{name} ({counted(count, 'clip')} in {newest.name})"
+        for name, count in before.items()
+        if name in {REST_SPLIT, *job.package.splits} and count and not parted.clips.get(name)
+    ]
+    total = described["seconds"]["packaged"]
+    share = parted.lost_seconds / total if total else 0.0
+    if not emptied and (share <= limit or job.package.resplit):
+        return None
+    what = f"{' and '.join(emptied)} would be empty" if emptied else ""
+    if parted.lost:
+        clips = f"{counted(parted.lost, 'clip')} of {newest.name} ({share:.1%} of its audio)"
+        what += f"{', and ' if what else ''}{clips} would be dropped"
+        what += ", because clips that have to stay together are in two splits"
+    return f"package.splits: {what}; {_ways_out(job, parted.joining, bool(emptied))}"
+
+
+def _ways_out(job: Job, joining: bool, emptied: bool) -> str:
+    """The choice that a person has after `refusal_of_splits`."""
+    ways = []
+    if joining and job.package.split_conflicts == "drop":
+        ways.append("keep the split with more of their audio (package.split_conflicts=keep_larger)")
+    if not job.package.resplit:
+        ways.append("draw all splits again (package.resplit=true)")
+    if emptied:
+        ways.append("leave an empty split out of package.splits")
+    return f"{', '.join(ways)}, or allow it (package.max_removed_fraction=1)"
 
 
 # Refuses a version that lacks too many recordings of the newest one: usually, a disk or share is

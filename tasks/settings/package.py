@@ -197,6 +197,12 @@ class PackageSettings(StageSettings):
     resplit: bool = Threshold(
         False, "Assign all splits anew: published clips may move to another one."
     )
+    split_conflicts: Literal["drop", "keep_larger"] = Threshold(
+        "drop",
+        "What becomes of published clips that have to stay together, since their speakers have "
+        "other names now, and are in several splits. drop: all are dropped; keep_larger: the split "
+        "with most of their audio keeps its own.",
+    )
     weights: dict[str, float] = Threshold(
         {},
         "Share of a dataset's clips that is packaged, by its name; above 0, up to 1.",
@@ -268,7 +274,8 @@ class PackageSettings(StageSettings):
     )
     max_removed_fraction: float = Transient(
         0.10,
-        "Nothing is published when a larger fraction of the last version's recordings is gone.",
+        "Nothing is published when a larger fraction of the last version's recordings is gone, "
+        "or of its audio is dropped by splits; nor when a split has no clip any more. 1 allows it.",
         ge=0,
         le=1,
     )

@@ -26,6 +26,7 @@ from ...publish.dataset import speaker_warnings
 from ...publish.unchanged import UpToDate
 from ...recording import Locator
 from ...settings.job import Job
+from ...settings.package import keeps_speakers_apart
 from ...shard_store import enhanced, manifest, recipe, whole_job
 from ...shard_store.index import Index
 from ...shard_store.requests import TextQuestion
@@ -119,7 +120,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     unread = _new_recordings(scan, listed, header, copied)
     surveyed.leave_out(_broken(surveyed, listed, header))
     scan.add_expected()
-    no_texts = refusals.of_texts(job, surveyed)
+    no_texts, of_splits = refusals.of_texts(job, surveyed), None
     count = described["utterances"]["packaged"] if described else 0
     change = Rewriting(count, count)
     if no_texts is not None:
@@ -127,6 +128,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     elif shards and (scan.opened or gone or listed.fresh or causes.all or newest is None):
         with foreseen.version(job, shards, listings) as version:
             change = rewritten_clips.of_version(job, version, listed.redescribed)
+            of_splits = safeguards.refusal_of_splits(job, version.choice.parted, newest)
     of_sources = gone or listed.fresh or (listed.redescribed and change.differing)
     clips = _package(scan, change, bool(of_sources))
     removed = len(gone - {*listed.moved.values()})
@@ -135,7 +137,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     totals = (scan.stages, causes.all, removed, surveyed.ignored, len(shards), clips, other, unread)
     refusal = refusals.of_removals(job, listed, newest)
     unusable = [*_unusable(listed, header)]
-    refusal = refusal or refusals.of_failures(job, surveyed, listed, newest, unusable)
+    refusal = refusal or refusals.of_failures(job, surveyed, listed, newest, unusable) or of_splits
     if refusal is None and not clips[1]:
         refusal = no_texts
     if refusal is None and not clips[1] and not any(scan.stages[name].compute for name in HEARD):
@@ -145,6 +147,12 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     divided += new_files.channels(listed.fresh, datasets) if headers else ()
     if headers and speaker_warnings.bands_matter(job):
         divided += new_files.bands(listed.fresh, manifest.listings(job.out))
+    if newest and _speakers_come(job, causes):
+        divided.append(
+            f"{newest.name}'s splits were drawn without the speakers that this run finds: clips of "
+            "a speaker in two splits are dropped, and too many refuse the version; with "
+            "package.resplit=true, all splits are drawn again"
+        )
     same = copies.in_words([*copied.values()])
     stated = [*surveyed.stated, *divided, *same, *surveyed.unknown_speakers]
     from_sources = surveyed.shared, stated
@@ -152,6 +160,13 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     return Plan(
         *totals, *from_sources, scan.unjudged, refusal, len(unusable), first, change.differing
     )
+
+
+def _speakers_come(job: Job, causes: Causes) -> bool:
+    """Whether the run finds speakers that published splits do not know."""
+    package = job.package
+    apart = keeps_speakers_apart(package.splits, package.disjoint) and not package.resplit
+    return apart and any(name.startswith("speakers") for name in causes.measures)
 
 
 def _surveyed(job: Job, index: Index, listing: bool) -> tuple[Survey, AsListed]:

@@ -56,7 +56,7 @@ def kept(now: Job, then: Job) -> tuple[KeptClips, KeptClips]:
 def _splitting(job: Job) -> tuple[object, ...]:
     """The settings of splits, by which clips may be dropped."""
     package = job.package
-    return package.splits, package.disjoint, package.resplit
+    return package.splits, package.disjoint, package.resplit, package.split_conflicts
 
 
 def of_shards(job: Job, splitting: bool = False) -> KeptClips:

@@ -25,6 +25,7 @@ from ..outcomes import shard_batches
 from ..outcomes.shard_batches import VOICE, ShardBatch
 from ..speakers import Speakers
 from . import corpus_clips, corpus_rejections, selection, split_input, splits
+from .selection import Parted
 from .split_by_list import ListDescriptions
 
 
@@ -36,6 +37,7 @@ class Choice:
     split_lists: ListDescriptions  # for dataset.json
     test_sets: list[HeldOutSet]  # of package.exclude, for dataset.json
     changed: list[str]  # shards with recordings whose files changed during the run
+    parted: Parted | None  # what splits do to the newest version's clips; None: no splits
 
 
 def choose(job: Job, scratch: Path) -> Choice:
@@ -51,7 +53,7 @@ def choose(job: Job, scratch: Path) -> Choice:
     corpus_labels.save(job, scratch, frozen)
     split = np.zeros(corpus_clips.first_rows(batches)[-1], np.int16)  # of all rows
     split[rejected["at"].to_numpy()] = -1
-    names, lists = [REST], ListDescriptions()
+    names, lists, parted = [REST], ListDescriptions(), None
     if selection.selects(job):
         is_open = split >= 0
         with split_input.Candidates(job.package, job.scratch) as passed:
@@ -62,7 +64,7 @@ def choose(job: Job, scratch: Path) -> Choice:
             if selected.splits is not None:
                 with storage.of(scratch).writing(scratch) as home:
                     tables.write_arrow(home / splits.FILE, selected.splits())
-        names, lists = selected.names, selected.lists
+        names, lists, parted = selected.names, selected.lists, selected.parted
         open_rows = np.flatnonzero(is_open)
         split[open_rows] = -1
         split[open_rows[selected.rows]] = selected.split
@@ -76,7 +78,7 @@ def choose(job: Job, scratch: Path) -> Choice:
     clips = corpus_clips.load(batches, split, linked)
     corpus_clips.save(scratch, clips, names, linked.names if linked else [])
     changed = [shard for batch in batches for shard in batch.changed]
-    return Choice(frozen, lists, test_sets, changed)
+    return Choice(frozen, lists, test_sets, changed, parted)
 
 
 def _add_open(
@@ -88,8 +90,8 @@ def _add_open(
     newest: Path | None,
 ) -> None:
     """Add to `clips` the rows where `is_open` (bool [rows]), with the names of their speakers."""
-    capped = job.package.max_hours_per_speaker is not None
-    published_ids = selection.PublishedIds(job, newest if capped else None)
+    asked = job.package.splits or job.package.max_hours_per_speaker is not None
+    published_ids = selection.PublishedIds(job, newest if asked else None)
     spoken = pa.array(linked.names if linked else [], pa.string())
     begin = 0
     for batch in batches:

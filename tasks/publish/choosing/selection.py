@@ -30,6 +30,15 @@ from .split_by_list import ListDescriptions
 from .split_input import Candidates
 
 
+class Parted(NamedTuple):
+    """What splits do to the clips that passed all rules."""
+
+    clips: dict[str, int]  # clips of each split
+    lost: int  # published clips that are dropped, because they would join two splits
+    lost_seconds: float
+    joining: bool  # some of these for their speaker, recording or samples, and not for their text
+
+
 class Selection(NamedTuple):
     rows: Int32s  # clips to package, in the order of ids
     split: Sides  # of each clip in `rows`, index into `names`
@@ -37,6 +46,7 @@ class Selection(NamedTuple):
     rejected: pa.Table  # REJECTED: the other clips
     splits: Callable[[], Iterator[pa.Table]] | None  # makes the tables of `splits.parquet`
     lists: ListDescriptions
+    parted: Parted | None = None  # None: no splits
 
 
 def check(job: Job) -> None:
@@ -85,6 +95,15 @@ def select(job: Job, clips: Candidates, newest: Path | None) -> Selection:
     numbers = clips.number[rows[assigned.repeating]]
     rejected.append(rejections.rejected(numbers, "text_in_two_splits", details=assigned.repeats))
     kept = assigned.split >= 0
+    dropped = rows[~kept]
+    lost = dropped[clips.published[dropped]]
+    count = np.bincount(assigned.split[kept], minlength=len(assigned.names)).tolist()
+    parted = Parted(
+        dict(zip(assigned.names, count, strict=True)),
+        len(lost),
+        float(clips.length[lost].sum()) / 1e6,
+        bool(clips.published[rows[assigned.joining]].any()),
+    )
     return Selection(
         clips.number[rows[kept]],
         assigned.split[kept],
@@ -92,6 +111,7 @@ def select(job: Job, clips: Candidates, newest: Path | None) -> Selection:
         pa.concat_tables(rejected),
         assigned.table,
         assigned.lists,
+        parted,
     )
 
 

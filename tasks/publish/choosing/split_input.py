@@ -84,10 +84,10 @@ class Candidates(ExitStack):
             matched_list.add(len(self), rows)
         self._numbers.append(numbers)
         self._lengths.append(split_allocation.microseconds(rows))
+        self._published.append(published)
         if self._settings.max_hours_per_speaker is not None:
             head, ids = f"{self._settings.seed}:speaker_hours", rows["id"].to_pylist()
             self._turns.append(seeded_hash.draws(head, ids))
-            self._published.append(published)
         words = words_of(rows) if self._texts else pa.nulls(len(rows), pa.string())
         named = {"id": rows["id"], **columns_of(rows, self._texts), WORDS: words}
         self.names.add(named, talking_in(rows, linked))

@@ -13,9 +13,10 @@ speech (`text_splits.py`).
 recording and PCM that was ever assigned, even while it is absent. New clips of a known speaker or
 recording follow it. A new clip that would join two splits (a new recording with speakers of both, a
 copy of a clip in another split) is dropped as `package.split_conflict`, together with all new clips
-connected to it; a published clip only if its source now names another speaker. Changed fractions
-move no published clip; `package.resplit` assigns everything anew, as does the first version with
-splits.
+connected to it; published clips only if their speakers have other names now, so that clips of two
+splits belong together. Then all of these are dropped, or with `split_conflicts: keep_larger` those
+outside the split that has most of their audio. Changed fractions move no published clip;
+`package.resplit` assigns everything anew, as does the first version with splits.
 
 **New components** are allocated in the order of a seeded hash of their names, each to the split
 that lacks the most hours and has room for the whole component. Then a split takes the smallest
@@ -136,7 +137,8 @@ def assign(
     length = clips.length[rows]
     text = _keep_disjoint(settings, nodes, length, kinds)
     of_node = components.published_splits(nodes, before, names)
-    parting = _parted(nodes, of_node, len(names))
+    larger = length if settings.split_conflicts == "keep_larger" else None
+    parting = _parted(nodes, of_node, len(names), larger)
     kept = parting.kept
     matches = split_by_list.match(clips.listed, rows, len(clips), names)
     by_list = _follow_lists(parting, clips, rows, matches, names)
@@ -220,17 +222,25 @@ def names_in(table: SplitTable) -> tuple[set[str], set[str]]:
     return names, kinds
 
 
-def _parted(nodes: Nodes, of_node: Sides, splits: int) -> _Parting:
+def _parted(nodes: Nodes, of_node: Sides, splits: int, larger: Int64s | None) -> _Parting:
     """The components of the clips, with the splits that their published nodes have. `of_node`: the
-    published split of each node; `splits`: the number of splits."""
+    published split of each node; `splits`: the number of splits; `larger`: the length of each clip
+    in µs, if a component of several splits keeps the clips of the one with most audio."""
     of_row = components.with_talking(nodes)
     most, joining = _sides(of_row, of_node, splits)
     component = components.components_of(of_row, of_node, ~joining)
     count = int(component.max(initial=-1)) + 1
     of_component, torn = components.agreed(component, most, count)
     bridge = (component >= 0) & torn[component]
+    rows = nodes.of_row.shape[1]
+    if larger is not None:
+        audio = np.zeros((count + 1, splits), np.int64)
+        torn_clips = np.flatnonzero(bridge[:rows] & (most[:rows] >= 0))
+        np.add.at(audio, (component[torn_clips], most[torn_clips]), larger[torn_clips])
+        of_component[torn] = audio.argmax(axis=1)[torn]
+        bridge &= (most >= 0) & (most != of_component[component])
     kept = ~(joining | bridge)
-    count = nodes.of_row.shape[1]
+    count = rows
     kept[nodes.talking[0][~kept[count:]]] = False
     return _Parting(component[:count], of_component, most[:count], joining[:count], kept[:count])
 

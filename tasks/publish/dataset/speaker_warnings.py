@@ -29,7 +29,8 @@ def of_unknown(facts: DatasetJson) -> str | None:
     hours = facts["seconds"]["packaged"] / 3600
     return (
         f"speakers of {unknown:.3f} of {hours:.3f} h are unknown, so the same person may be in two "
-        "splits; name speakers in the sources, or set speakers.use=segments to find them"
+        "splits; name speakers in the sources, or set speakers.use=segments to find them, and "
+        "package.resplit=true, which draws the splits again"
     )
 
 

@@ -10,15 +10,10 @@ import pyarrow as pa
 
 from ...tasks import plugins, storage
 from ...tasks.accounting import summary
-from ...tasks.accounting.ledger import (
-    NOT_PUBLISHED,
-    NOT_PUBLISHED_MEANS,
-    PENDING,
-    PENDING_MEANS,
-)
+from ...tasks.accounting.reasons import MEANINGS
 from ...tasks.base import logs, schema, shelves
 from ...tasks.base.counting import counted
-from ...tasks.base.errors import CODES, ConfigError, RunError
+from ...tasks.base.errors import ConfigError, RunError
 from ...tasks.base.json_types import JsonObject
 from ...tasks.base.schema import LEDGER_FILE
 from ...tasks.insight.estimating.what_if import explained, kept, with_same_texts
@@ -67,8 +62,8 @@ def ledger(out: Path) -> JsonObject:
         parts = _unpublished(out).ledger() if newest is None else _parts(newest)
         totals = summary.added(map(summary.totals, parts))
     reasons = set(totals.sums["reason"].to_pylist())
-    waiting = {PENDING: PENDING_MEANS, NOT_PUBLISHED: NOT_PUBLISHED_MEANS}
-    codes = {**CODES, **waiting, summary.REMOVED: summary.REMOVED_MEANS}
+    published = versions.described(newest).get("meanings", {}) if newest else {}
+    codes = {**MEANINGS, **{name.partition(".")[2]: text for name, text in published.items()}}
     return {
         "dataset": str(newest) if newest else None,
         **summary.of_totals(totals),

@@ -10,10 +10,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from ...tasks.accounting.reasons import MEANINGS
 from ...tasks.base import masking
 from ...tasks.base.counting import counted
 from ...tasks.base.errors import (
-    CODES,
     ConfigError,
     MillError,
     NothingLeft,
@@ -163,7 +163,7 @@ def _done(result: JsonObject) -> str:
     reasons = sorted(result["reasons"].items(), key=lambda r: (-r[1]["seconds"], r[0]))
     rows = [_row("recordings in", result["recordings"]["in"], seconds["in"], whole)]
     for name, entry in reasons[:WORST]:
-        meaning = CODES.get(name.rpartition(".")[2], "")
+        meaning = MEANINGS.get(name.rpartition(".")[2], "")
         rows.append(_row(f"− {name}", entry["items"], entry["seconds"], whole, meaning))
     if rest := reasons[WORST:]:
         items = sum(entry["items"] for _, entry in rest)

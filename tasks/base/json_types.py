@@ -208,7 +208,9 @@ class DatasetJson(Summary, Composition):
     split_lists: dict[str, ListDescription]
     formats: dict[str, int | str]  # versions, with the hash of a model that one computes with
     features: NotRequired[JsonObject]  # what each format computes
+    meanings: dict[str, str]  # of `reasons`, by name
     licences: dict[str, str | None]  # of the datasets
+    citations: dict[str, str | None]  # of the datasets
     weights_licences: dict[str, str | None]
     models: NotRequired[list[ModelLicence]]
     settings: JsonObject

@@ -219,7 +219,7 @@ def _cases(applied: Iterable[Rule], stage: str, language: str, detail: str = "''
                 place = f"printf('at %.1f s', {identifier(rule.place)})"
                 values = f"{column}, {limit}, coalesce({place}, {detail})"
             else:
-                values = f"{column}, {limit}, {detail}"
+                values = f"{column}, {limit}, {literal(rule.detail) if rule.detail else detail}"
             outcome = _outcome(f"'dropped', {literal(stage)}, {literal(reason)}, {values}")
             yield f"        WHEN NOT {SPARED} AND {condition} THEN {outcome}"
 

@@ -47,6 +47,7 @@ class Limit:
     languages: tuple[str, ...] = ()
     other_than: tuple[str, ...] = ()
     place: str = ""
+    detail: str = ""  # of a rejection, where a reason has several columns
 
     def concerns(self, language: str | None) -> bool:
         return (not self.languages or language in self.languages) and (
@@ -128,4 +129,4 @@ def _beyond(value: Any, rule: Limit, values: Values) -> Rejection | None:
     if spared or not rule.concerns(values.get("language")):
         return None
     place = values.get(rule.place)
-    return no if place is None else replace(no, detail=f"at {place:.1f} s")
+    return replace(no, detail=rule.detail if place is None else f"at {place:.1f} s")

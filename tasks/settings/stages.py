@@ -66,6 +66,11 @@ class SourceSettings(StageSettings):
     licence: str | None = Field(
         None, description="Carried through to the data card.", json_schema_extra=WORDS
     )
+    citation: str | None = Field(
+        None,
+        description="How to cite it, in words or as BibTeX; carried through to the data card.",
+        json_schema_extra=WORDS,
+    )
     language: str | None = Field(
         None,
         description="Forces this language (ISO 639-1) for ASR; its English name will do.",

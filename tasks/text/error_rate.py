@@ -22,6 +22,7 @@ COLUMNS = {
     "error_rate_spaced": ("1", "CER against a reference in a script with spaces"),
     "error_rate_unspaced": ("1", "CER against a reference in a script without spaces"),
 }
+REASON = "high_error_rate"
 LEAST_WORDS = {"spaced": 2, "unspaced": 5}
 
 
@@ -52,7 +53,7 @@ def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | No
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
     return (
-        Limit("error_rate_spaced", max=settings.max_spaced, high="high_error_rate"),
-        Limit("error_rate_unspaced", max=settings.max_unspaced, high="high_error_rate"),
-        Limit("wer", max=settings.max_wer, high="high_error_rate"),
+        Limit("error_rate_spaced", max=settings.max_spaced, high=REASON, detail="CER"),
+        Limit("error_rate_unspaced", max=settings.max_unspaced, high=REASON, detail="CER"),
+        Limit("wer", max=settings.max_wer, high=REASON, detail="WER"),
     )

@@ -43,6 +43,7 @@ from uttermill.tasks.insight.report import (
 )
 from uttermill.tasks.insight.report.outcome_columns import Columns, quantiles
 from uttermill.tasks.insight.report.samples import Sample
+from uttermill.tasks.publish import reason_meanings
 from uttermill.tasks.recording import Locator
 from uttermill.tasks.settings.job import Cost, Job
 from uttermill.tasks.storage import queries, tables, versions
@@ -136,7 +137,7 @@ def test_its_hours_are_those_of_the_dataset(made: tuple[Job, Path], text: str) -
     job, _ = made
     described = json.loads((job.out / "datasets/latest/dataset.json").read_text())
     seconds, reasons = described["seconds"], described["reasons"]
-    steps = ledger_facts.funnel(described)
+    steps = ledger_facts.funnel(described, described["meanings"])
     assert {s["name"]: s["seconds"] for s in steps} == {
         name: entry["seconds"] for name, entry in reasons.items()
     }
@@ -169,27 +170,13 @@ def test_a_reason_names_each_limit_that_has_it(tmp_path: Path) -> None:
     verdicts = [{"use": "error_rate", "max_wer": 0.5}, {"use": "completeness"}]
     asked = corpus.job(tmp_path, transcribe={"backend": {"use": "fake"}, "verdicts": verdicts})
     reasons = ("high_error_rate", "text_incomplete", "non_speech")
-    steps = [
-        ledger_facts.Step(
-            stage="transcribe",
-            reason=reason,
-            name=f"transcribe.{reason}",
-            items=1,
-            seconds=1.0,
-            after=0.0,
-            small=False,
-            share=0.1,
-            gone=False,
-            meaning="",
-        )
-        for reason in reasons
-    ]
-    page._explain(asked, steps)
-    assert [step["meaning"] for step in steps] == [
+    meanings = reason_meanings.of(asked, [f"transcribe.{reason}" for reason in reasons])
+    limits_named = [re.sub(r" \([^)]*\)", "", words) for words in meanings.values()]
+    assert limits_named == [
         "error_rate_spaced above 0.6 or error_rate_unspaced above 0.8 or wer above 0.5",
         "speech_after_text above 1 or speech_without_words above 1"
         " or words_per_speech_second below 0.4",
-        "",
+        "no speech was found there",
     ]
 
 

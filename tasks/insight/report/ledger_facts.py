@@ -12,14 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...accounting import summary
-from ...accounting.ledger import (
-    NOT_PUBLISHED,
-    NOT_PUBLISHED_MEANS,
-    PENDING,
-    PENDING_MEANS,
-)
-from ...accounting.summary import REMOVED, REMOVED_MEANS
-from ...base.errors import CODES
+from ...accounting.summary import REMOVED
 from ...base.json_types import Reason, Summary
 from ...base.schema import LedgerRow
 from ...storage import tables
@@ -115,9 +108,9 @@ Share = TypedDict(
 )
 
 
-def funnel(counts: Summary) -> list[Step]:
+def funnel(counts: Summary, meanings: Mapping[str, str]) -> list[Step]:
     """The steps from all audio to the packaged part, small ones last; `counts`: as in
-    dataset.json."""
+    dataset.json; `meanings`: of each of its reasons."""
     whole = remaining = counts["seconds"]["in"]
     steps: list[Step] = []
     large = _large(counts["reasons"])
@@ -137,7 +130,7 @@ def funnel(counts: Summary) -> list[Step]:
                 "small": name not in large,
                 "share": taken / whole if whole else 0.0,
                 "gone": gone,
-                "meaning": CODES.get(reason, MEANINGS.get(reason, "")),
+                "meaning": meanings[name],
             }
         )
         remaining = max(remaining - taken, 0.0)
@@ -150,24 +143,6 @@ def _large(reasons: Mapping[str, Reason]) -> set[str]:
         return set(reasons)
     order = sorted(reasons, key=lambda name: (-reasons[name]["seconds"], name))[:LARGE]
     return {name for name in order if reasons[name]["seconds"] > 0}
-
-
-#: Meanings of reasons that are not errors, and therefore not in `errors.CODES`.
-MEANINGS = {
-    PENDING: PENDING_MEANS,
-    NOT_PUBLISHED: NOT_PUBLISHED_MEANS,
-    REMOVED: REMOVED_MEANS,
-    "non_speech": "no speech was found there",
-    "below_min_seconds": "shorter than the segmenter's minimum",
-    "duplicate": "another copy of it is packaged",
-    "in_test_set": "it has a text or sound of a test set",
-    "not_chosen": "left out by package.only or package.without",
-    "weight": "not drawn by its dataset's weight",
-    "speaker_hours": "more of its speaker than the most hours",
-    "split_conflict": "it would join two splits",
-    "text_in_two_splits": "another split has its text",
-    "packaged": "in the dataset",
-}
 
 
 def _in_order(reasons: Mapping[str, Reason]) -> Iterable[tuple[str, Reason]]:

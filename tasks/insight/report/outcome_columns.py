@@ -20,14 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ...base import schema
 from ...base.arrays import Bools, Float64s, Int32s, UInt8s
 from ...corpus import limits
 from ...plugins.rules import Rule, Within
 from ...settings.job import Job
 from ...shard_store import enhanced
 from ...shard_store.chosen_rules import rules_of
-from ...shard_store.text_values import text_columns
 from ...storage import queries
 
 VALUES = 30  # shown of a label
@@ -61,16 +59,6 @@ def shelf_rules(job: Job) -> list[ShelfRule]:
         "enhance": enhanced.rules(job),
     }
     return [ShelfRule(shelf, rule) for shelf, chosen in by_shelf.items() for rule in chosen]
-
-
-def units(job: Job) -> dict[str, tuple[str, str]]:
-    """(unit, meaning) of every measure."""
-    about = {field.name: schema.about(field) for field in schema.TRANSCRIPTS}
-    about["text_chars"] = ("characters", "length of the text")
-    about["wer"] = ("", "word errors / words of the reference")
-    about["cer"] = ("", "character errors / characters of the reference")
-    about["seconds"] = ("s", "length of the utterance")
-    return {**about, **enhanced.measures(job), **text_columns(job.transcribe.verdicts)}
 
 
 class Stored:

@@ -25,8 +25,7 @@ from ...base.counting import counted
 from ...base.json_types import Dialogues, JsonObject, Summary
 from ...base.schema import UTTERANCES_FILE
 from ...corpus import limits
-from ...plugins.rules import Limit
-from ...publish import foreseen
+from ...publish import foreseen, reason_meanings
 from ...publish.dataset import dialogues
 from ...scoring import near_texts
 from ...settings.job import Job
@@ -44,7 +43,7 @@ from . import (
     worker_time,
 )
 from .ledger_facts import Ledger
-from .outcome_columns import Columns, LabelHours, shelf_rules, units
+from .outcome_columns import Columns, LabelHours
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -126,12 +125,12 @@ def build(request: Request, limit: int = BYTES) -> bytes:
     schema = limits.outcomes_schema(job)
     with foreseen.version(job, manifest.shards(job.out)) as version:
         columns = Columns(job, schema, version.utterances(schema.names))
-    about = units(job)
+    about = reason_meanings.units(job)
     chosen = samples.choose(ledger, job.package.seed, columns)
     samples.look_up(job, chosen)
     chosen = disagreement.first(chosen)
-    steps = ledger_facts.funnel(request.counts)
-    _explain(job, steps)
+    meanings = reason_meanings.of(job, request.counts["reasons"])
+    steps = ledger_facts.funnel(request.counts, meanings)
     rows = [clip_table.row_of(sample, about) for sample in chosen]
     sums = ledger.sums()
     context: Context = {
@@ -239,23 +238,6 @@ def _tiles(request: Request) -> list[tuple[str, str, str]]:
                 )
             )
     return tiles
-
-
-def _explain(job: Job, steps: list[ledger_facts.Step]) -> None:
-    """Set the meaning of reasons of rules: the limits that give this reason, with their values."""
-    meanings: dict[str, list[str]] = {}
-    for shelf_rule in shelf_rules(job):
-        rule = shelf_rule.rule
-        if isinstance(rule, Limit):
-            sides = ((rule.low, "below", rule.min), (rule.high, "above", rule.max))
-        else:
-            sides = ((rule.reason, "is not one of", ", ".join(rule.values)),)  # type: ignore[assignment]
-        for reason, word, limit in sides:
-            if reason and limit is not None:
-                shown = number_words.number(limit) if isinstance(limit, float) else limit
-                meanings.setdefault(reason, []).append(f"{rule.column} {word} {shown}")
-    for step in steps:
-        step["meaning"] = step["meaning"] or " or ".join(meanings.get(step["reason"], ()))
 
 
 def _measured(columns: Columns, request: Request, about: Mapping[str, tuple[str, str]]) -> Measured:

@@ -17,7 +17,6 @@ import yaml
 from ... import plugins
 from ...base import masking
 from ...base.counting import counted
-from ...base.errors import CODES
 from ...base.json_types import (
     DatasetJson,
     Dialogues,
@@ -50,6 +49,7 @@ def text(facts: DatasetJson, columns: pa.Schema, tars: Mapping[str, int]) -> str
         *_funnel(facts),
         *_making(facts),
         *_licences(facts),
+        *_citation(facts),
         *_reading(facts, tars),
         *_columns(columns),
     ]
@@ -194,7 +194,7 @@ def _funnel(facts: DatasetJson) -> Iterator[str]:
 
     rows = [row("recordings in", facts["recordings"]["in"], seconds["in"])]
     for name, entry in facts["reasons"].items():
-        meaning = CODES.get(name.partition(".")[2], "")
+        meaning = facts["meanings"][name]
         rows.append(row(f"− {name}", entry["items"], entry["seconds"], meaning))
     rows.append(row("packaged", facts["utterances"]["packaged"], seconds["packaged"]))
     yield table(("", "items", "hours", "share", "meaning"), rows)
@@ -294,6 +294,17 @@ def _licences(facts: DatasetJson) -> Iterator[str]:
             f"> **Warning:** no licence was given for {', '.join(bare)}. Find out what its owner "
             "allows before you share this dataset, or what was trained on it."
         )
+
+
+def _citation(facts: DatasetJson) -> Iterator[str]:
+    yield "## Citation"
+    for name, citation in facts["citations"].items():
+        if not citation:
+            yield f"{cell(name)}: not given (`citation` of the source in the settings)."
+            continue
+        language = "bibtex" if citation.lstrip().startswith("@") else "text"
+        yield f"{cell(name)}:"
+        yield f"```{language}\n{citation.strip().replace('```', '')}\n```"
 
 
 def _reading(facts: DatasetJson, tars: Mapping[str, int]) -> Iterator[str]:

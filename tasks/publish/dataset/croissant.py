@@ -53,6 +53,7 @@ ENCODINGS = {
 def text(facts: DatasetJson, columns: pa.Schema, files: Mapping[str, PublishedEntry]) -> bytes:
     """The whole file. `columns`: the schema of utterances.parquet; `files`: the digests of the
     version's other files, by path."""
+    cited = [citation for citation in facts["citations"].values() if citation]
     described: JsonObject = {
         "@context": dict(sorted(CONTEXT.items())),
         "@type": "sc:Dataset",
@@ -65,6 +66,7 @@ def text(facts: DatasetJson, columns: pa.Schema, files: Mapping[str, PublishedEn
         ),
         "version": f"{facts['version']}.0.0",
         "license": [*dict.fromkeys(stated or "unknown" for stated in facts["licences"].values())],
+        **({"citeAs": "\n".join(cited)} if cited else {}),
         "inLanguage": card_header.languages(row["language"] for row in facts["packaged"]),
         "distribution": [
             _file(UTTERANCES_FILE, files[UTTERANCES_FILE]),

@@ -32,7 +32,7 @@ from ...settings import Plugin
 from ...settings.job import Job
 from ...shard_store import decisions, enhanced, mixed, recipe, whole_job
 from ...storage import tables
-from .. import leaks, text_marks
+from .. import leaks, reason_meanings, text_marks
 from ..published_columns import labels_kept, turns_kept
 from . import card_readme, composition, croissant, dialogues
 
@@ -117,6 +117,7 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
         "utterances": counts["utterances"],
         "seconds": counts["seconds"],
         "reasons": counts["reasons"],
+        "meanings": reason_meanings.of(job, counts["reasons"]),
         "hours": {
             "by_outcome": summary.hours_by(ledger, "outcome"),
             "by_dataset": summary.hours_by(ledger, "dataset", "outcome"),
@@ -133,6 +134,9 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
         "formats": {p.use: whole_job.format_version(p) for p in job.package.formats},
         "licences": masking.value(
             {d.name: d.settings.licence for d in plugins.datasets(job.sources)}
+        ),
+        "citations": masking.value(
+            {d.name: d.settings.citation for d in plugins.datasets(job.sources)}
         ),
         "weights_licences": recipe.weights_licences(job.transcribe),
         "settings": whole_job.settings_of(job),

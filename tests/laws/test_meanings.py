@@ -1,0 +1,100 @@
+"""Each reason has a meaning in the card, the report and the ledger, and none is blank."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from tests.helpers import corpus
+from uttermill.tasks import plugins
+from uttermill.tasks.accounting.reasons import MEANINGS
+from uttermill.tasks.base import shelves
+from uttermill.tasks.publish import reason_meanings
+from uttermill.tasks.publish.dataset import card_readme
+from uttermill.tasks.settings import Plugin
+
+ROOT = Path(__file__).parents[2] / "tasks"
+#: Where the code names a reason that is not of a rule's limits.
+NAMED = (
+    r'reason="(\w+)"',
+    r'reason, detail = "(\w+)"',
+    r'_cover\(stop, "unsegmented", "(\w+)"',
+    r'(?<!Outcome)\("unsegmented", "(\w+)", ',
+    r'Rejection\("(\w+)"',
+    r'Outcome\("\w+", "\w+", "(\w+)"',
+    r'rejections\.rejected\([^"]*?"(\w+)"',
+    r'ItemError\(\s*"(\w+)"',
+    r'else "(\w+_speech)"|"(\w+_speech)" if',
+)
+
+
+def test_each_reason_in_the_code_has_a_meaning() -> None:
+    texts = [path.read_text() for path in sorted(ROOT.rglob("*.py"))]
+    named = {
+        next(filter(None, match.groups()))
+        for text in texts for pattern in NAMED for match in re.finditer(pattern, text)
+    }  # fmt: skip
+    assert {"tail", "duplicate", "split_conflict", "fast_speech", "unreadable"} <= named
+    assert named - MEANINGS.keys() == {"packaged"}
+    assert all(text.strip() for text in MEANINGS.values())
+
+
+@pytest.mark.parametrize("shelf", ["filters", "text"])
+def test_each_limit_says_what_it_measures(
+    tmp_path: Path, shelf: Literal["filters", "text"]
+) -> None:
+    """All columns of measures have a meaning, so that a limit's words have one."""
+    for name in shelves.names(shelf):
+        for column, (_, meaning) in plugins.columns(shelf, name).items():
+            assert meaning.strip(), (name, column)
+    stage = "filter" if shelf == "filters" else "transcribe"
+    key = "filters" if shelf == "filters" else "verdicts"
+    chosen = [Plugin(use="duration")] if shelf == "filters" else [
+        Plugin(use="error_rate", max_wer=0.3), Plugin(use="language", allowed=["en"]),
+    ]  # fmt: skip
+    job = corpus.job(tmp_path, **{stage: {key: chosen}})
+    reason = "too_long" if shelf == "filters" else "high_error_rate"
+    [words] = reason_meanings.of(job, [f"{stage}.{reason}"]).values()
+    expected = "duration above 30 (s, " if shelf == "filters" else "or wer above 0.3 ("
+    assert expected in words
+    assert reason_meanings.of(job, ["shard.too_long"])["shard.too_long"] == MEANINGS["too_long"]
+
+
+def test_the_card_leaves_no_meaning_blank(tmp_path: Path) -> None:
+    """And the ledger names the measure of an error rate."""
+    corpus.make(tmp_path / "in", 6)
+    (tmp_path / "in/broken.wav").write_bytes(b"RIFF")
+    for number, text in enumerate(("fake words here that nobody says", "quite other words")):
+        (tmp_path / f"in/r0{number + 2}.txt").write_text(text)
+    job = corpus.job(
+        tmp_path,
+        filter=corpus.filters(min=corpus.seconds_of(0) + 0.01),
+        transcribe={
+            "backend": {"use": "fake"}, "verdicts": [Plugin(use="error_rate", max_wer=0.1)],
+        },
+        package={"max_failed_fraction": 1.0},
+        sources=[{"kind": "folder", "path": str(tmp_path / "in"), "name": "c",
+                  "citation": "@misc{c,\n  title={Clips}\n}"}],
+    )  # fmt: skip
+    version = corpus.run(job)[0].path
+    card = (version / "README.md").read_text()
+    head = card_readme.table(("", "items", "hours", "share", "meaning"), [])
+    lines = card.partition(head)[2].partition("\n\n")[0].strip().splitlines()
+    reasons = {line.split(" | ")[0]: line.split(" | ")[-1].strip(" |") for line in lines}
+    lost = {name.removeprefix("| − ") for name in reasons if "−" in name}
+    assert lost == {"filter.too\\_short", "shard.unreadable", "transcribe.high\\_error\\_rate"} or (
+        lost == {"filter.too_short", "shard.unreadable", "transcribe.high_error_rate"}
+    )
+    assert all(meaning for name, meaning in reasons.items() if "−" in name)
+    assert "wer above 0.1" in card
+    assert "## Citation" in card
+    assert "```bibtex\n@misc{c,\n  title={Clips}\n}\n```" in card
+    assert yaml.safe_load(card.split("---\n")[1])
+    ledger = pq.read_table(version / "ledger.parquet").to_pylist()
+    named = {row["detail"] for row in ledger if row["reason"] == "high_error_rate"}
+    assert named == {"WER"}

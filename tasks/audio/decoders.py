@@ -27,7 +27,7 @@ from ..recording import file_kinds
 from ..recording.container import Window, size_of, undisturbed
 from ..recording.faults import Fault
 from . import flac_whole
-from .damage import bare_frames, front, mp3, ogg_pages, wrapped
+from .damage import bare_frames, front, mp3, ogg_pages, wav_sizes
 from .damage.flac_md5 import flac_info
 from .damage.ogg_pages import MOST_LINKS
 from .damage.promise import promise, uncounted
@@ -202,9 +202,9 @@ def _begins_late(file: BinaryIO, result: Opened) -> bool:
 
 def _opened_at(file: BinaryIO, size: int, header_only: bool, track: int | None) -> Opened:
     """`opened` for a stream at the start of the file."""
-    if (long := wrapped.whole(file, size)) is not None:
-        stream = cast(BinaryIO, long)
-        return Opened(_opened(stream, size_of(stream), None, track), stream, [wrapped.WRAPPED])
+    if (whole := wav_sizes.whole(file, size)) is not None:
+        stream = cast(BinaryIO, whole)
+        return Opened(_opened(stream, size_of(stream), None, track), stream, [whole.note])
     pages = ogg_pages.scan(file, size)
     if pages is not None:
         notes = [f"{pages.junk} bytes between its pages are no part of it"] if pages.junk else []

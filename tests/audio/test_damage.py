@@ -329,6 +329,24 @@ def test_a_wav_of_more_than_4_gib_is_read_to_its_end(tmp_path: Path, form: str) 
     )
 
 
+@pytest.mark.parametrize("between", [b"", b"LIST" + struct.pack("<I", 5) + b"INFOx\0"])
+def test_a_wav_of_several_chunks_of_audio_is_read_to_its_end(
+    tmp_path: Path, between: bytes
+) -> None:
+    data = whole("wav")
+    good, _ = heard(data, tmp_path)
+    more = data[44 : 44 + 3000]
+    second = between + b"data" + struct.pack("<I", len(more)) + more
+    path = tmp_path / "two"
+    path.write_bytes(data[:4] + struct.pack("<I", len(data) + len(second) - 8) + data[8:] + second)
+    with audio.open_stream(Locator(str(path))) as stream:
+        samples = np.concatenate(list(stream.blocks(audio.BLOCK_FRAMES)))
+        assert stream.faults == []
+        assert stream.notes == ["its audio lies in 2 chunks: they were read one after the other"]
+    assert np.array_equal(samples[: len(good)], good)
+    assert np.array_equal(samples[len(good) :], good[: len(more) // 2])
+
+
 @pytest.mark.parametrize(
     "rest", [bytes(200_000), b"LIST" + struct.pack("<I", 200_000) + b"x" * 200_000, b"x" * 9_999]
 )

@@ -4,6 +4,7 @@ that is apart from them."""
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from .. import plugins
@@ -77,6 +78,10 @@ def _check_distinct(datasets: list[Dataset]) -> None:
             )
 
 
+#: Files that `save_to_disk` writes beside its Arrow files, for a split and for all splits.
+SAVED = ("state.json", "dataset_dict.json")
+
+
 def _nothing_in(dataset: Dataset) -> str:
     place = display_text(dataset.settings.path)
     if dataset.settings.kind != "folder":
@@ -85,8 +90,19 @@ def _nothing_in(dataset: Dataset) -> str:
     looked_for = f"looked for {', '.join(USUAL)} and {rest} more extensions"
     other = table.suggested(dataset.settings.path)
     named = ", ".join(f"{name}: {value}" for name, value in (other or {}).items())
-    hint = f"; give the source {named}" if named else ""
+    hint = f"; give the source {named}" if named else _saved_to_disk(dataset.settings.path)
     names = (entry.path for entry in dataset.source.recordings(dataset.settings))
     raw = min(filter(headerless, names), default=None)
     what = f"; {raw} is not read: {rateless(headerless(raw))}" if raw else ""
     return f"no audio files under {place}; {looked_for}{hint}{what}"
+
+
+def _saved_to_disk(place: str) -> str:
+    """The remedy for a folder that `save_to_disk` of `datasets` wrote."""
+    if not any(os.path.isfile(os.path.join(place, name)) for name in SAVED):
+        return ""
+    return (
+        "; it is a data set saved by `save_to_disk`: write Parquet files with "
+        f"`datasets.load_from_disk({display_text(place)!r}).to_parquet(…)`, one for each split, and "
+        "give their folder as the source"
+    )

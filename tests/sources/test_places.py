@@ -85,6 +85,10 @@ def test_an_empty_folder_is_said_to_be_one(tmp_path: Path) -> None:
         asked(tmp_path / "in", tmp_path / "out")
     said = str(caught.value)
     assert said.startswith(f"no audio files under {tmp_path}/in; looked for wav, flac, mp3, ")
+    (tmp_path / "in/state.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"saved by `save_to_disk`: write Parquet files"):
+        asked(tmp_path / "in", tmp_path / "out")
+    (tmp_path / "in/state.json").unlink()
     (tmp_path / "in/deep/b.SLN").write_bytes(bytes(320))
     with pytest.raises(ConfigError, match=r"deep/b.SLN is not read: a \.sln file has no header"):
         asked(tmp_path / "in", tmp_path / "out")

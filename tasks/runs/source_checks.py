@@ -102,7 +102,7 @@ def _saved_to_disk(place: str) -> str:
     if not any(os.path.isfile(os.path.join(place, name)) for name in SAVED):
         return ""
     return (
-        "; it is a data set saved by `save_to_disk`: write Parquet files with "
-        f"`datasets.load_from_disk({display_text(place)!r}).to_parquet(…)`, one for each split, and "
-        "give their folder as the source"
+        "; it is a data set saved by `save_to_disk`: write each split as Parquet, with "
+        f"`datasets.load_from_disk({display_text(place)!r}).to_parquet(…)`, and give that as the "
+        "source"
     )

@@ -11,12 +11,15 @@ and the lists of the profile, one a split, whose paths are relative to the list'
     piper           <split>/metadata.csv         path|speaker|text            no header
     coqui, xtts     metadata_<split>.csv         audio_file|text|speaker_name
     styletts2       <split>_list.txt             path|text|number             no header, no quotes
+    kokoro          <split>_list.txt             the same
     vits            <split>_filelist.txt         path|number|text             no header, no quotes
 
 `normalised` is the text with its numbers in words. Where a profile has no quotes, a separator in a
 text becomes a blank. `piper` and `vits` have no speaker column if there is one voice. Numbers of
 speakers are explained in `speakers.json`; a clip without a speaker has the speaker `unknown`
 (`hf_audiofolder`: none). A name that two datasets give to their speakers follows the dataset's.
+If the rule `phonemes` makes IPA of the texts, `styletts2`, `kokoro` and `piper` have it in place of
+the text, and other profiles if `phonemes` says so.
 In `hf_audiofolder` a blank follows a text such as "None", which pandas would take for missing, and
 what `package.publish` names has columns of its own: labels as they are, all else as JSON.
 
@@ -61,6 +64,7 @@ Name = Literal[
     "piper",
     "coqui",
     "styletts2",
+    "kokoro",
     "xtts",
     "vits",
 ]
@@ -82,6 +86,7 @@ class Profile:
     lossy: bool = False  # and Opus and MP3, as it decodes with libsndfile or FFmpeg
     one_voice: bool = False  # a corpus of one speaker has no column for it
     numbered: bool = False  # speakers are numbers, which `speakers.json` names
+    phonemes: bool = False  # its reader takes IPA for the text, if the version has it
     readme: bool = False  # `datasets` learns the splits from a README.md, and reads with pandas
 
 
@@ -91,6 +96,14 @@ _COQUI = Profile(
     header=True,
     quoted=True,
     flac=True,
+)
+_STYLETTS2 = Profile(
+    "{split}_list.txt",
+    (("path", "path"), ("text", "text"), ("speaker", "number")),
+    flac=True,
+    lossy=True,
+    numbered=True,
+    phonemes=True,
 )
 PROFILES: Mapping[Name, Profile] = {
     "ljspeech": Profile(
@@ -137,15 +150,11 @@ PROFILES: Mapping[Name, Profile] = {
         flac=True,
         lossy=True,
         one_voice=True,
+        phonemes=True,
     ),
     "coqui": _COQUI,
-    "styletts2": Profile(
-        "{split}_list.txt",
-        (("path", "path"), ("text", "text"), ("speaker", "number")),
-        flac=True,
-        lossy=True,
-        numbered=True,
-    ),
+    "styletts2": _STYLETTS2,
+    "kokoro": _STYLETTS2,
     "xtts": _COQUI,
     "vits": Profile(
         "{split}_filelist.txt",
@@ -206,6 +215,7 @@ LISTED = ("id", "dataset", "text", "speaker", "language")
 LISTS = (".csv", ".list", ".txt")
 check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
 UNKNOWN = "unknown"
+PHONEMES = "phonemes"  # the column of the rule of that name
 #: F5-TTS' `CustomDataset` (model/dataset.py) and GPT-SoVITS' `TextAudioSpeakerLoader` have their
 #: bounds in the code; XTTS' `GPTArgs` counts samples at 22050 Hz; VITS' `TextAudioLoader`
 #: (data_utils.py) takes texts as the list has them.
@@ -246,7 +256,9 @@ TRAINERS = {
     "coqui": 'coqui-tts (22050 Hz): BaseDatasetConfig(formatter="coqui", path="metadata_csv", '
     'meta_file_train="metadata_{split}.csv")',
     "styletts2": "StyleTTS2 (24000 Hz): root_path metadata_csv, train_data "
-    "metadata_csv/{split}_list.txt; make IPA of its second column first.",
+    "metadata_csv/{split}_list.txt; its second column is IPA if transcribe.verdicts has phonemes.",
+    "kokoro": "Kokoro's trainers read the lists of StyleTTS2 (24000 Hz): train_data "
+    "metadata_csv/{split}_list.txt.",
     "xtts": 'XTTS (22050 Hz): BaseDatasetConfig(formatter="coqui", path="metadata_csv", '
     'meta_file_train="metadata_{split}.csv", language=…)',
     "vits": "VITS (data.sampling_rate {rate}): python preprocess.py --text_index 2 --filelists "
@@ -260,6 +272,12 @@ class Settings(_clips.EncodedSettings):
     profile: Name = Threshold(
         "ljspeech",
         "Layout to write, by trainer: columns, separator, header, quotes, folders, names of lists.",
+    )
+
+    phonemes: bool | None = Threshold(
+        None,
+        "Whether lists have the column `phonemes` of the rule of that name in place of the text. "
+        "Default: those of styletts2, kokoro and piper, if there is such a column.",
     )
 
     @model_validator(mode="after")
@@ -315,7 +333,8 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
         columns = [field for field in columns if field not in ("speaker", "number")]
     root = home / "metadata_csv"
     more = _free.listed(home) if lists_annotations(settings) else []
-    for split, clips in _lists.clips(shards, home, (*LISTED, *more)):
+    spoken = _phonemes(home, settings)
+    for split, clips in _lists.clips(shards, home, (*LISTED, *spoken, *more)):
         path = root / profile.list.format(split=split)
         with path.open("w", encoding="utf-8", newline="") as file:
             lines = Writer(profile, columns, file, more)
@@ -330,15 +349,28 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
         _lists.write_splits(shards, root, "{split}/**")
 
 
+def needs(settings: Settings) -> tuple[str, ...]:
+    return (PHONEMES,) if settings.phonemes else ()
+
+
+def _phonemes(home: Path, settings: Settings) -> tuple[str, ...]:
+    """The column in place of the text, if there is to be one."""
+    if settings.phonemes is None and PROFILES[settings.profile].phonemes:
+        named = PHONEMES in tables.schema(home / UTTERANCES_FILE).names
+        return (PHONEMES,) if named else ()
+    return needs(settings)
+
+
 def _fields(
     clip: str, folder: str, row: ClipRow, voices: Voices, profile: Profile
 ) -> dict[Field, str]:
+    spoken = str(row.get(PHONEMES) or "")
     text, language, speaker = row["text"] or "", row["language"] or "", row["speaker"]
     name = voices.name(row["dataset"], speaker)
     return {
         "id": clip.split("/", 3)[3].rpartition(".")[0],  # in `wavs/`
         "path": clip.removeprefix(folder),
-        "text": text,
+        "text": spoken or text,
         "normalised": scoring.figures_read(text, language),
         "speaker": "" if profile.readme and not speaker else name,
         "number": str(voices.numbers[name]),

@@ -80,6 +80,12 @@ class Label:
         return "any text" if self.values is None else ", ".join(self.values)
 
 
+class Text(Label):
+    """A text that hardly two clips share: no label to choose or count clips by."""
+
+    name: ClassVar[str] = "text"
+
+
 class _Floats:
     """Values stored as float32, little-endian."""
 

@@ -12,7 +12,7 @@ from .. import plugins
 from ..base import shelves
 from ..base.errors import ConfigError
 from ..base.schema import UTTERANCES
-from ..plugins.annotation_kinds import Annotation, Events, Label, Vector, key
+from ..plugins.annotation_kinds import Annotation, Events, Label, Text, Vector, key
 from ..plugins.contracts import Measuring
 from ..settings import Plugin
 from ..settings.job import Job
@@ -109,7 +109,8 @@ def on_shelves() -> dict[str, Annotation]:
 
 def labels(job: Job) -> dict[str, Label]:
     """The labels of a job's clips, by column."""
-    return {one.name: one.kind for one in of_job(job) if isinstance(one.kind, Label)}
+    declared = {one.name: one.kind for one in of_job(job) if isinstance(one.kind, Label)}
+    return {name: kind for name, kind in declared.items() if not isinstance(kind, Text)}
 
 
 def label_fields(job: Job) -> list[pa.Field]:

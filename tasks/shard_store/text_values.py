@@ -78,7 +78,7 @@ class TextValues:
             if module.COLUMNS and use not in annotating
         ]
         self._annotating = [
-            (use, module.annotates(settings), module.measure, settings)
+            (use, module.annotates(settings), module, settings)
             for use, module, settings in resolved
             if use in annotating
         ]
@@ -133,20 +133,29 @@ class TextValues:
         }
         for measure, settings in self._measures:
             values.update(measure(heard, settings))
-        for use, declared, measure, settings in self._annotating:
+        for use, declared, module, settings in self._annotating:
             answered = replace(heard, answers=answers[use]) if use in answers else heard
-            who, measured = f"the plug-in on text {use}", measure(answered, settings)
+            who, measured = f"the plug-in on text {use}", module.measure(answered, settings)
             taken = annotation_kinds.take(who, declared, measured, heard.seconds)
             remarks = {**taken.numbers, **taken.labels, **taken.large}
             if hidden.hides(self._job):
-                remarks |= self._masked(declared, remarks, row["language"])
+                rewritten = text if module.REWRITES else None
+                remarks |= self._masked(declared, remarks, row["language"], rewritten)
             values |= remarks
         return values
 
     def _masked(
-        self, declared: Annotations, given: Mapping[str, Any], language: str | None
+        self,
+        declared: Annotations,
+        given: Mapping[str, Any],
+        language: str | None,
+        rewritten: str | None,
     ) -> dict[str, object]:
-        """Annotations that may contain parts of a text, with hidden words masked."""
+        """Annotations that may contain parts of a text, with hidden words masked. `rewritten`: a
+        text that they say in another form; they are null if something in it is hidden."""
+        if rewritten is not None:
+            hides = hidden.places(self._job, rewritten, language, True)
+            return dict.fromkeys(declared) if hides else {}
         masked: dict[str, object] = {}
         for name, kind in declared.items():
             value = given[name]

@@ -34,6 +34,7 @@ class Recipes(TypedDict):
     weights: str
     further_backends: list[str]
     asked: list[str]
+    texts: dict[str, str]  # of rules on text with a library or model of their own
 
 
 def recipes_of(job: Job) -> Recipes:
@@ -55,7 +56,15 @@ def recipes_of(job: Job) -> Recipes:
             recipe.of_plugin("asr", plugin) for plugin in transcribe.recognisers[1:]
         ],
         "asked": model_answers.identities(model_answers.asking(transcribe)),
+        "texts": _text_identities(transcribe.verdicts),
     }
+
+
+def _text_identities(verdicts: Iterable[Plugin]) -> dict[str, str]:
+    """Identities of the libraries and models of rules on text, by rule."""
+    resolved = {plugin.use: plugins.TEXT.resolve(plugin) for plugin in verdicts}
+    identities = {use: module.identity(settings) for use, (module, settings) in resolved.items()}
+    return {use: identity for use, identity in identities.items() if identity is not None}
 
 
 def of_stage(stage: str, job: Job, weights: str) -> str:
@@ -94,8 +103,9 @@ def of_rows(job: Job) -> JsonObject:
     texts = {}
     for plugin in job.transcribe.verdicts:
         module, chosen = plugins.TEXT.resolve(plugin)
-        hiding = settings_of_plugin("text", plugin) if module.hide else None
-        texts[plugin.use] = [chosen.recipe(), hiding]
+        writes = module.hide or module.REWRITES
+        written = settings_of_plugin("text", plugin) if writes else None
+        texts[plugin.use] = [chosen.recipe(), written, module.identity(chosen)]
     return {**recipes_of(job), **changing, "enhance by": settings["enhance"], "texts": texts}
 
 

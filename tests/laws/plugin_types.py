@@ -110,6 +110,7 @@ import uttermill.tasks.text.language_agrees
 import uttermill.tasks.text.llm_label
 import uttermill.tasks.text.logprob
 import uttermill.tasks.text.no_speech
+import uttermill.tasks.text.phonemes
 import uttermill.tasks.text.pii
 import uttermill.tasks.text.reference_confidence
 import uttermill.tasks.text.repeated_text
@@ -226,6 +227,7 @@ text_language_agrees: contracts.TextVerdictModule = uttermill.tasks.text.languag
 text_llm_label: contracts.TextVerdictModule = uttermill.tasks.text.llm_label
 text_logprob: contracts.TextVerdictModule = uttermill.tasks.text.logprob
 text_no_speech: contracts.TextVerdictModule = uttermill.tasks.text.no_speech
+text_phonemes: contracts.TextVerdictModule = uttermill.tasks.text.phonemes
 text_pii: contracts.TextVerdictModule = uttermill.tasks.text.pii
 text_reference_confidence: contracts.TextVerdictModule = uttermill.tasks.text.reference_confidence
 text_repeated_text: contracts.TextVerdictModule = uttermill.tasks.text.repeated_text

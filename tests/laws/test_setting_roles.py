@@ -348,6 +348,9 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "text.no_speech": {"max": NUMBER, "unless_logprob": Entry(THRESHOLD, -0.5),
                        "min_recording_speech": NUMBER,
                        "unless_wer": Entry(THRESHOLD, 0.3)},
+    # `test_phonemes.py` has their effects.
+    "text.phonemes": dict.fromkeys(("voices", "stress", "punctuation", "required"),
+                                   Entry(THRESHOLD)),
     "text.pii": {
         "action": Entry(THRESHOLD, "drop"),
         **dict.fromkeys(("kinds", "masks", "mute", "untimed"), Entry(THRESHOLD)),
@@ -380,7 +383,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "formats.litdata": {"audio": Entry(THRESHOLD, "flac"), "bit_rate": Entry(THRESHOLD)},
     "formats.mds": {"audio": Entry(THRESHOLD, "flac"), "bit_rate": Entry(THRESHOLD)},
     "formats.metadata_csv": {"audio": Entry(THRESHOLD), "bit_rate": Entry(THRESHOLD),
-                             "profile": Entry(THRESHOLD, "f5")},
+                             "profile": Entry(THRESHOLD, "f5"), "phonemes": Entry(THRESHOLD)},
     "formats.nemo": {"audio": Entry(THRESHOLD, "flac")},
     "formats.speechbrain": {},
     "formats.webdataset": {"audio": Entry(THRESHOLD, "flac"), "bit_rate": Entry(THRESHOLD),

@@ -163,6 +163,9 @@ class TextVerdict(TextVerdictModule, CorpusWide, LoadedPlugin, Protocol):
 
     #: Spans of a text that are neither published nor shown.
     hide: Hide | None = None
+    #: Whether its annotations say the text in another form: of a text in which something is hidden,
+    #: they are null.
+    REWRITES: bool = False
     #: Whether it uses `ScoredTranscript.aligned`, which exists once the other rules have passed.
     ALIGNED: bool = False
     #: Whether `reject` needs the column `normalised`.

@@ -147,13 +147,13 @@ def _read_nearer(text: str, normal: str, other: str, language: str) -> str:
         if _may_be_read_out(match[0])
     ]
     shift, done = 0, 0
-    for start, end, said in sorted([*numbers, *forms(text, language)])[:MOST_NUMBERS]:
+    for start, end, phrases in sorted([*numbers, *forms(text, language)])[:MOST_NUMBERS]:
         if not best:
             break
-        if start < done:  # a part of what was said otherwise
+        if start < done:  # a part of a phrase that was replaced
             continue
         before, behind = text[: start + shift], text[end + shift :]
-        tried = [f"{before} {form} {behind}" for form in said]
+        tried = [f"{before} {form} {behind}" for form in phrases]
         readings = [(normalise(whole, language), whole) for whole in tried]
         nearest = min(
             ((Levenshtein.distance(form, other), form, whole) for form, whole in readings),

@@ -17,11 +17,11 @@ from .normalisers._spoken import ordinals
 
 
 class Forms(NamedTuple):
-    """A part of a text, and other ways to say it."""
+    """A part of a text, and other phrases for it."""
 
     start: int
     end: int
-    said: tuple[str, ...]
+    phrases: tuple[str, ...]
 
 
 #: By language: unit, names of one and of several. Several names of a unit: `/`.
@@ -180,9 +180,9 @@ def _names(code: str) -> tuple[re.Pattern[str], dict[str, tuple[tuple[str, ...],
 def _units(text: str, code: str) -> Iterator[Forms]:
     pattern, names = _names(code)
     for match in pattern.finditer(text):
-        said = dict.fromkeys(name for counted in names[match[1]] for name in counted)
+        phrases = dict.fromkeys(name for counted in names[match[1]] for name in counted)
         blank = "" if code == "zh" else " "
-        yield Forms(*match.span(), tuple(blank + name for name in said))
+        yield Forms(*match.span(), tuple(blank + name for name in phrases))
 
 
 def _times(text: str, code: str) -> Iterator[Forms]:
@@ -192,13 +192,13 @@ def _times(text: str, code: str) -> Iterator[Forms]:
         hour, minute = (figures for figures in match.groups()[:-1] if figures)
         half = " " + " ".join(re.findall("[apmAPM]", match["half"])) if match["half"] else ""
         hours = dict.fromkeys((int(hour), int(hour) % 12 or 12))  # 13:30 is half past one, too
-        said = [
+        phrases = [
             form + half
             for template in _TIMES[code].split("|")
             for number in hours
             for form in _at(template, number, minute, code)
         ]
-        yield Forms(*match.span(), tuple(said))
+        yield Forms(*match.span(), tuple(phrases))
     if code == "en":  # "8 a.m."
         for match in re.finditer(r"(?<=\d)\s?([ap])\.?\s?m\b\.?", text, re.IGNORECASE):
             yield Forms(*match.span(), (f" {match[1]}m", f" {match[1]} m"))
@@ -214,11 +214,11 @@ def _at(template: str, hour: int, minute: str, code: str) -> Iterator[str]:
         return
     following = hour % 12 + 1
     say: Callable[[int], str] = str if code == "zh" else lambda n: figures_read(str(n), code)
-    said = template.format(h=say(hour), n=say(following), m=say(int(minute)))
-    yield said
+    phrases = template.format(h=say(hour), n=say(following), m=say(int(minute)))
+    yield phrases
     feminine = {"es": ("uno", "una"), "it": ("uno", "una"), "de": ("eins Uhr", "ein Uhr")}
     if code in feminine:
-        yield said.replace(*feminine[code], 1)
+        yield phrases.replace(*feminine[code], 1)
 
 
 def _fractions(text: str, code: str) -> Iterator[Forms]:
@@ -241,5 +241,7 @@ def _sums(text: str, code: str) -> Iterator[Forms]:
     for match in _SUM.finditer(text):
         sign = (match["before"] or match["after"] or "").strip()
         if templates := _SUMS[code].get(sign):
-            said = (t.format(w=match["whole"], p=int(match["part"])) for t in templates.split("|"))
-            yield Forms(*match.span(), tuple(said))
+            phrases = (
+                t.format(w=match["whole"], p=int(match["part"])) for t in templates.split("|")
+            )
+            yield Forms(*match.span(), tuple(phrases))

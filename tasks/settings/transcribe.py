@@ -76,6 +76,7 @@ class TranscribeSettings(StageSettings):
             Plugin(use="completeness"),
             Plugin(use="char_rate"),
             Plugin(use="confidence"),
+            Plugin(use="expected_wer"),
             Plugin(use="error_rate"),
         ),
         "Rules that drop an utterance for its text; replaces the whole default list.",

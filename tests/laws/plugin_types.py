@@ -104,6 +104,7 @@ import uttermill.tasks.text.confidence
 import uttermill.tasks.text.edge_errors
 import uttermill.tasks.text.empty_text
 import uttermill.tasks.text.error_rate
+import uttermill.tasks.text.expected_wer
 import uttermill.tasks.text.hallucination
 import uttermill.tasks.text.language
 import uttermill.tasks.text.language_agrees
@@ -221,6 +222,7 @@ text_confidence: contracts.TextVerdictModule = uttermill.tasks.text.confidence
 text_edge_errors: contracts.TextVerdictModule = uttermill.tasks.text.edge_errors
 text_empty_text: contracts.TextVerdictModule = uttermill.tasks.text.empty_text
 text_error_rate: contracts.TextVerdictModule = uttermill.tasks.text.error_rate
+text_expected_wer: contracts.TextVerdictModule = uttermill.tasks.text.expected_wer
 text_hallucination: contracts.TextVerdictModule = uttermill.tasks.text.hallucination
 text_language: contracts.TextVerdictModule = uttermill.tasks.text.language
 text_language_agrees: contracts.TextVerdictModule = uttermill.tasks.text.language_agrees

@@ -33,9 +33,10 @@ class Whole(Window):
     def _read_whole(self, position: int, size: int) -> bytes:
         data = self._head[position : position + size]
         for start, (offset, length) in zip(self._starts, self._spans, strict=True):
-            at = position + len(data) - start
-            if 0 <= at < length and len(data) < size:
-                data += super()._read_whole(offset + at, min(size - len(data), length - at))
+            inner = position + len(data) - start
+            if 0 <= inner < length and len(data) < size:
+                most = min(size - len(data), length - inner)
+                data += super()._read_whole(offset + inner, most)
         return data
 
 
@@ -50,18 +51,18 @@ def whole(file: BinaryIO, size: int) -> Whole | None:
     audio = promise(file) if is_wav else None
     if audio is None or not audio.start or not 0 < audio.promised <= audio.held:
         return None
-    found = _wrapped(audio) if size > _TOP else None
-    if found is None:
+    parts = _wrapped(audio) if size > _TOP else None
+    if parts is None:
         more = [*_further(file, audio, size)]
         if not more:
             return None
         note = f"its audio lies in {len(more) + 1} chunks: they were read one after the other"
-        found = [(audio.start, audio.promised), *more], note
+        parts = [(audio.start, audio.promised), *more], note
     file.seek(0)
     head = file.read(audio.start)
     if len(head) > _HEAD or head[:4] != b"RIFF":
         return None
-    spans, note = found
+    spans, note = parts
     length = sum(span[1] for span in spans)
     chunks = head[12:-8]  # between the form's name and the chunk `data`
     before = 12 + 36 + len(chunks) + 8

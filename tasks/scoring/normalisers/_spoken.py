@@ -177,8 +177,8 @@ def ordinals(language: str, figures: str) -> tuple[str, ...]:
     """Each form of an ordinal that CLDR has: "3" -> "dritte", "dritten", …"""
     engine = _engine(language)
     rules = [name for name in engine.rulesets if name.startswith(_ORDINAL)] if engine else []
-    said = (_say(engine, figures, name) for name in rules) if engine else ()
-    return tuple(dict.fromkeys(form.replace("\xad", "") for form in said if form))
+    forms = (_say(engine, figures, name) for name in rules) if engine else ()
+    return tuple(dict.fromkeys(form.replace("\xad", "") for form in forms if form))
 
 
 @lru_cache(maxsize=128)

@@ -55,6 +55,18 @@ VIEWS = {
 }
 
 
+#: Columns of numbers whose heading ends elsewhere than their cells.
+BESIDE = """() => [...document.querySelectorAll('.grid tbody tr:first-child td.n')].filter(cell => {
+  const head = document.querySelectorAll('.grid thead th')[cell.cellIndex];
+  const ends = [head, cell].map(it => {
+    const range = document.createRange();
+    range.selectNodeContents(it);
+    return range.getBoundingClientRect().right;
+  });
+  return cell.textContent && Math.abs(ends[0] - ends[1]) > 12;
+}).map(cell => cell.cellIndex)"""
+
+
 @dataclass(frozen=True)
 class Served:
     out: Path
@@ -234,6 +246,8 @@ def test_every_view(
         assert grave == [], name
         overflow = page.evaluate("() => document.documentElement.scrollWidth - innerWidth")
         assert overflow <= 0, (name, overflow)
+        if name == "corpus":
+            assert page.evaluate(BESIDE) == [], "a heading is not above its numbers"
         picture(page, f"{name}-{scheme}-{width}")
         page.close()
 

@@ -186,9 +186,12 @@ def test_all_images_load_and_nothing_overflows(page: Any) -> None:
     page.get_by_label("Clips").select_option("")
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
     wait(page, "[...document.images].every(i => i.complete && i.naturalWidth === 320)")
-    for width in (1280, 400):
+    page.evaluate("document.querySelector('.tiles strong').textContent = '1,234,567 recordings'")
+    for width in (1400, 1280, 400):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth") == width
+        tiles = page.locator(".tiles li")
+        assert tiles.evaluate_all("all => all.filter(it => it.scrollWidth > it.clientWidth)") == []
     assert (
         page.evaluate("document.querySelectorAll('img:not([alt]), svg:not([aria-label])').length")
         == 0

@@ -63,14 +63,14 @@ function groups(rows, what, column) {
   const name = by.replace("-", "");
   const way = by.startsWith("-") ? -1 : 1;
   const sorted = what !== "texts" ? rows : [...rows].sort((a, b) => (a[name] === null) - (b[name] === null) || way * (a[name] > b[name] ? 1 : a[name] < b[name] ? -1 : 0));
-  const head = (column, title) => el("th", { scope: "col", "aria-sort": name === column ? (way < 0 ? "descending" : "ascending") : "none" },
+  const head = (column, title, kind) => el("th", { scope: "col", class: kind, "aria-sort": name === column ? (way < 0 ? "descending" : "ascending") : "none" },
     el("button", { type: "button", onclick: () => state.set({ "by-table": by === `-${column}` ? column : `-${column}` }) }, title, name === column ? (way < 0 ? " ↓" : " ↑") : ""));
   const chosen = (row) => (what === "texts" ? { [`in.${column}`]: row.same } : { [`in.${what}`]: [row.name ?? ""] });
   const open = (row) => state.set(what === "recording" ? { view: "recording", recording: row.name } : { view: "clips", ...chosen(row) });
   const shorter = (name) => (name.length > LETTERS ? `${name.slice(0, LETTERS)} …` : name);
   return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Groups" },
     el("table", { class: "grid" },
-      el("thead", {}, el("tr", {}, head("name", what), shown.map(([column, [title]]) => head(column, title)))),
+      el("thead", {}, el("tr", {}, head("name", what, "t"), shown.map(([column, [title]]) => head(column, title, "n")))),
       el("tbody", {}, sorted.map((row) => el("tr", {},
         el("td", { class: "t" }, el("button", { type: "button", class: "plain", disabled: row.same?.length === 0, onclick: () => open(row) }, el("bdi", {}, shorter(row.name ?? "none")))),
         shown.map(([column, [, text]]) => el("td", { class: "n" }, row[column] === null || row[column] === undefined ? "" : text(row[column]))))))));

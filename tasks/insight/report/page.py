@@ -226,8 +226,10 @@ def _tiles(request: Request) -> list[tuple[str, str, str]]:
     new = request.summary.get("new")
     if new and new["recordings"] not in (0, recordings["in"]):
         note = f"{counted(new['packaged'], 'utterance')} packaged, {new['dropped']:,} dropped"
-        count = counted(new["recordings"], "recording")
-        tiles.append((count, "new in this run", f"{note}; {new['failed']:,} failed"))
+        title = (
+            "new recording in this run" if new["recordings"] == 1 else "new recordings in this run"
+        )
+        tiles.append((f"{new['recordings']:,}", title, f"{note}; {new['failed']:,} failed"))
     for name, title in (("wer", "word error rate"), ("cer", "character error rate")):
         if (rate := request.scores.get(name)) is not None:
             tiles.append(

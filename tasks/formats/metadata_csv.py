@@ -219,20 +219,26 @@ PHONEMES = "phonemes"  # the column of the rule of that name
 #: F5-TTS' `CustomDataset` (model/dataset.py) and GPT-SoVITS' `TextAudioSpeakerLoader` have their
 #: bounds in the code; XTTS' `GPTArgs` counts samples at 22050 Hz; VITS' `TextAudioLoader`
 #: (data_utils.py) takes texts as the list has them.
-DROPPED_BY = {
+#: The others take any length, but a line such as `id||` teaches a voice nothing.
+TEXT = Bound("", "min", "characters", 1)
+READERS = {
+    "ljspeech": ReaderLimits("LJSpeech's layout", "", (TEXT,)),
     "f5": ReaderLimits(
         "F5-TTS",
         "model/dataset.py",
-        (Bound("duration", "min", "seconds", 0.3), Bound("duration", "max", "seconds", 30.0)),
+        (TEXT, Bound("duration", "min", "seconds", 0.3), Bound("duration", "max", "seconds", 30.0)),
     ),
     "gpt_sovits": ReaderLimits(
         "GPT-SoVITS",
         "module/data_utils.py",
-        (Bound("duration", "min", "seconds", 0.6), Bound("duration", "max", "seconds", 54.0)),
+        (TEXT, Bound("duration", "min", "seconds", 0.6), Bound("duration", "max", "seconds", 54.0)),
         languages=("zh", "ja", "en", "ko", "yue"),  # `prepare_datasets/1-get-text.py`
     ),
+    "piper": ReaderLimits("Piper", "", (TEXT,)),
+    "coqui": ReaderLimits("coqui-tts", "", (TEXT,)),
+    "styletts2": ReaderLimits("StyleTTS2", "", (TEXT,)),
     "xtts": ReaderLimits(
-        "XTTS' trainer", "GPTArgs", (Bound("max_wav_length", "max", "seconds", 11.6),)
+        "XTTS' trainer", "GPTArgs", (TEXT, Bound("max_wav_length", "max", "seconds", 11.6))
     ),
     "vits": ReaderLimits(
         "VITS",
@@ -314,7 +320,7 @@ def lists_annotations(settings: Settings) -> bool:
 
 
 def reader(settings: Settings) -> ReaderLimits | None:
-    return DROPPED_BY.get(settings.profile)
+    return READERS.get(settings.profile)
 
 
 def snippet(settings: Settings) -> tuple[str, str]:

@@ -19,7 +19,8 @@ from uttermill.flows.cli.show import runs
 from uttermill.flows.server.artifact_text import markdown
 from uttermill.tasks import plugins
 from uttermill.tasks.base import shelves
-from uttermill.tasks.formats import ReaderLimits, nemo, wenet
+from uttermill.tasks.formats import ReaderLimits, metadata_csv, nemo, wenet
+from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.publish.dataset import reader_drops
 from uttermill.tasks.settings import Plugin
 
@@ -271,3 +272,27 @@ def test_run_warns_each_time(
         page = (folder / "report.html").read_text()
         assert "would drop 1 of 4 clips of split train" in page
     assert not result["new_version"]
+
+
+@pytest.mark.parametrize("profile", sorted({*metadata_csv.PROFILES} - {"hf_audiofolder", "vits"}))
+def test_a_voice_needs_texts(tmp_path: Path, profile: str) -> None:
+    """Lines such as `id||` were written, and nobody said so."""
+    folder = version(tmp_path / "v", ("train", " ", 2.0), ("train", "x", 2.0))
+    voice = Plugin(use="metadata_csv", profile=profile)
+    [entry] = reader_drops.of_version(folder, [voice], AUTO)
+    assert entry["dropped"] == 1
+    said_of = entry["warning"]
+    assert said_of.startswith("metadata_csv: 1 of 2 clips of split train has no text, which ")
+    assert said_of.endswith("needs; drop them with empty_text in transcribe.verdicts")
+
+
+def test_a_plan_says_that_no_clip_of_a_voice_will_have_a_text(tmp_path: Path) -> None:
+    corpus.make(tmp_path / "in", 2)
+    package = {"formats": [{"use": "metadata_csv"}]}
+    transcribe = {"backend": {"use": "none"}, "verdicts": []}
+    job = corpus.job(tmp_path, transcribe=transcribe, package=package)
+    sentences = planning.plan(job, None).stated
+    assert [s for s in sentences if s.startswith("metadata_csv: no clip will have a text")]
+    (tmp_path / "in/r00.txt").write_text("some words")
+    sentences = planning.plan(job, None).stated
+    assert not [s for s in sentences if s.startswith("metadata_csv")]

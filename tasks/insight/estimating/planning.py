@@ -153,6 +153,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
             "a speaker in two splits are dropped, and too many refuse the version; with "
             "package.resplit=true, all splits are drawn again"
         )
+    divided += refusals.without_texts(job, surveyed)
     same = copies.in_words([*copied.values()])
     stated = [*surveyed.stated, *divided, *same, *surveyed.unknown_speakers]
     from_sources = surveyed.shared, stated

@@ -82,15 +82,39 @@ def _new(job: Job, surveyed: Survey, newest: Path, datasets: Collection[str]) ->
 def of_texts(job: Job, surveyed: Survey) -> str | None:
     """The sentence with which the run will refuse because no clip has a text; None if it will
     not, or if that is not certain."""
-    asked = job.transcribe
-    hears = any(recogniser.use != "none" for recogniser in asked.recognisers)
-    if hears or all(verdict.use != "empty_text" for verdict in asked.verdicts):
-        return None
-    if not surveyed.sources or any(source.texts for source in surveyed.sources):
-        return None
-    if decisions.of(job):  # by people, who may have written texts or kept clips without one
+    if not _drops_empty(job) or not _textless(job, surveyed):
         return None
     return safeguards.nothing_left_in_words(job, ["transcribe.empty_text"])
+
+
+def without_texts(job: Job, surveyed: Survey) -> list[str]:
+    """A sentence for each format whose trainer needs a text, if no clip will have one and none is
+    dropped for that."""
+    if _drops_empty(job) or not _textless(job, surveyed):
+        return []
+    sentences = []
+    for plugin in job.package.formats:
+        module, settings = plugins.FORMATS.resolve(plugin)
+        reader = module.reader(settings)
+        if reader and any(bound.needs_text and not bound.setting for bound in reader.bounds):
+            sentences.append(
+                f"{plugin.use}: no clip will have a text, which {reader.reader} needs, because the "
+                "sources give none; choose a recogniser with transcribe.backend"
+            )
+    return sentences
+
+
+def _drops_empty(job: Job) -> bool:
+    return any(verdict.use == "empty_text" for verdict in job.transcribe.verdicts)
+
+
+def _textless(job: Job, surveyed: Survey) -> bool:
+    """Whether it is certain that no clip will have a text."""
+    if any(recogniser.use != "none" for recogniser in job.transcribe.recognisers):
+        return False
+    if not surveyed.sources or any(source.texts for source in surveyed.sources):
+        return False
+    return not decisions.of(job)  # by people, who may have written texts or kept clips without one
 
 
 def of_removals(job: Job, listed: AsListed, newest: Path | None) -> str | None:

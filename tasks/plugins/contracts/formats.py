@@ -104,10 +104,14 @@ class Bound:
     """The reader drops a clip whose `measure` exceeds `limit` on this side; an equal value is
     kept."""
 
-    setting: str  # its name in the reader's own settings
+    setting: str  # its name in the reader's own settings; empty: the reader has none for it
     side: Literal["min", "max"]
     measure: Measure
     limit: float
+
+    @property
+    def needs_text(self) -> bool:
+        return self.measure == "characters" and self.side == "min"
 
 
 @dataclass(frozen=True, slots=True)

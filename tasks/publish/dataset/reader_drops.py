@@ -39,7 +39,7 @@ class ReaderDrop(TypedDict):
     split: str
     clips: int  # of the split
     dropped: int  # a clip counts for the first bound that it breaks
-    setting: str  # of the trainer; `language`: the reader reads only some languages
+    setting: str  # of the trainer; `language`: the reader reads only some languages; empty: none
     limit: float | None
     warning: str  # a sentence for people
 
@@ -153,8 +153,14 @@ def _sentence(
 ) -> str:
     change = "raise" if bound.side == "max" else "lower"
     remedy = _remedy(bound, segmenter)
-    if dropped == clips and bound.measure == "characters" and bound.side == "min":
+    if dropped == clips and bound.needs_text:
         remedy = "if the trainer needs texts, choose a recogniser with transcribe.backend"
+    if not bound.setting:
+        return (
+            f"{use}: {dropped} of {counted(clips, 'clip')} of split {split} "
+            f"{'has' if dropped == 1 else 'have'} {_meaning(bound)}, which {reader.reader} needs; "
+            f"{remedy}"
+        )
     return (
         f"{use}: {reader.reader} would drop {dropped} of {counted(clips, 'clip')} of split {split} "
         f"({bound.setting} {bound.limit:g}: {_meaning(bound)}); {remedy}, or "
@@ -179,7 +185,7 @@ def _remedy(bound: Bound, segmenter: Plugin) -> str:
     """A remedy by settings of uttermill; of a segmenter, it names only settings that it has."""
     if bound.measure == "characters_per_frame":
         return "drop them with char_rate in transcribe.verdicts"
-    if bound.measure == "characters" and bound.side == "min":
+    if bound.needs_text:
         return "drop them with empty_text in transcribe.verdicts"
     fields = plugins.SEGMENTERS.load(segmenter.use).Settings.model_fields
     names = [name for name in (SHORTER if bound.side == "max" else LONGER) if name in fields]

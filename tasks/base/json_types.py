@@ -220,6 +220,7 @@ class DatasetJson(Summary, Composition):
     labels: NotRequired[list[LabelHours]]  # the values with the most hours of each label
     dialogues: NotRequired[Dialogues]
     annotations: NotRequired[dict[str, JsonObject]]  # by column: kind, meaning, hours by label
+    second_texts: NotRequired[dict[str, int]]  # clips that have one, by its language
     text_marks: NotRequired[dict[str, int]]  # by label, how often its mark stands in texts
     reviews: NotRequired[Reviews]
     test_sets: NotRequired[list[HeldOutSet]]  # of package.exclude

@@ -14,8 +14,9 @@ of `qwen_audio` (Qwen2-Audio and later):
 
 A clip gives a line for each task; with `turns`, clips of one recording that follow one another are
 the turns of one line. Prompts and answers may name columns of `utterances.parquet`, as {language};
-a clip that has no value there gives no line for the task. The answer of the task `dialogue`, and
-{turns}, are the turns of a clip, a line each: `S1: words`, by who speaks first.
+a clip that has no value there gives no line for the task. The answer of the task `translation` is
+{second_text}, which a source keeps by its setting of that name. The answer of the task `dialogue`,
+and {turns}, are the turns of a clip, a line each: `S1: words`, by who speaks first.
 """
 
 from __future__ import annotations
@@ -48,13 +49,14 @@ PROMPTS = {
     "asr": "Transcribe the audio into text.",
     "caption": "Describe the audio.",
     "dialogue": "Transcribe the conversation. Begin each turn with its speaker.",
+    "translation": "Translate the speech into the language {second_language}.",
     "speaker_count": "How many people speak in the audio? Answer with a number.",
 }
 _COLUMN = re.compile(r"[a-z][a-z0-9_]*")
 #: What both trainers read as the place of audio, an image or a film, anywhere in a text.
 _PLACE = re.compile(r"<(?=(?:audio|image|video)>)")
 
-Task = Literal["asr", "caption", "dialogue", "speaker_count"]
+Task = Literal["asr", "caption", "dialogue", "translation", "speaker_count"]
 #: How each profile's trainer reads the files.
 TRAINERS = {
     "ms_swift": "ms-swift: swift sft --dataset THAT_LIST",
@@ -72,7 +74,7 @@ class Settings(_clips.AudioSettings):
     )
     tasks: tuple[Task, ...] = Threshold(
         ("asr",),
-        "Tasks that each clip is a turn of: asr, caption, dialogue, speaker_count.",
+        "Tasks that each clip is a turn of: asr, caption, dialogue, translation, speaker_count.",
         min_length=1,
     )
     prompts: dict[Task, str] = Threshold(
@@ -146,6 +148,7 @@ def _dialogue(turns: Sequence[ClipTurnRow]) -> str:
 def _questions(settings: Settings) -> list[Question]:
     answers = {"asr": "{text}", "caption": settings.caption}
     answers |= {"dialogue": "{turns}", "speaker_count": "{speakers}"}
+    answers |= {"translation": "{second_text}"}
     prompts = PROMPTS | settings.prompts
     return [Question(prompts[task], answers[task]) for task in settings.tasks]
 

@@ -33,6 +33,7 @@ from ..base.schema import (
 from ..corpus import voices
 from ..plugins.annotation_kinds import Annotation, Array, Event
 from ..recording import turns
+from ..recording.locator import SECOND, SECOND_LANGUAGE, SECOND_TEXT
 from ..recording.tracks import channel_of
 from ..settings.job import Job
 from ..shard_store import (
@@ -110,6 +111,12 @@ def labels_kept(job: Job) -> list[str]:
     return [*dict.fromkeys(name for names in kept for name in names)]
 
 
+def second_texts_kept(job: Job) -> bool:
+    """Whether a source keeps second texts."""
+    datasets = plugins.datasets(job.sources)
+    return any(getattr(one.settings, SECOND_TEXT, None) for one in datasets)
+
+
 #: For each column of ADDED, whether a job's settings add it.
 ADDED_BY: Mapping[str, Callable[[Job], bool]] = {
     "llm_text": lambda job: bool(job.transcribe.llm_text),
@@ -117,6 +124,8 @@ ADDED_BY: Mapping[str, Callable[[Job], bool]] = {
     "muted": hidden.mutes,
     "sha256_enhanced": lambda job: job.package.audio == "both",
     "labels": lambda job: bool(labels_kept(job)),
+    "second_text": second_texts_kept,
+    "second_language": second_texts_kept,
     "turns": turns_kept,
 }
 
@@ -263,6 +272,8 @@ VALUES: dict[str, _ColumnValues] = {
     "start_seconds": _of_cut(_container_time),
     "speaker": _of_cut(lambda cut: cut.speaker),
     "labels": _of_cut(lambda cut: cut.labels),
+    SECOND_TEXT: lambda clips: [u and _second_text(clips.job, u) for u in clips.packaged],
+    SECOND_LANGUAGE: _of_cut(lambda cut: cut.second(SECOND_LANGUAGE)),
     # A pending utterance has its length and rate before resampling, and the recipe of its PCM.
     "num_samples": _of_audio("num_samples", lambda cut: cut.end - cut.start),
     "sample_rate": _of_audio("rate", lambda cut: cut.rate),
@@ -298,6 +309,12 @@ VALUES: dict[str, _ColumnValues] = {
     "stored_sha256": _unless_muted("stored_sha256", _nothing),
     "beside_sha256": _unless_muted("beside_sha256", _nothing),
 }
+
+
+def _second_text(job: Job, u: FinalUtterance) -> str | None:
+    """The source's second text, in which as much is hidden as in the text."""
+    text, language = u.cut.second(SECOND_TEXT), u.cut.second(SECOND_LANGUAGE)
+    return hidden.shown(job, text, language, _most(job, u)) if text else None
 
 
 def _most(job: Job, u: FinalUtterance) -> int:
@@ -415,8 +432,8 @@ def annotation_fields(job: Job) -> list[pa.Field]:
 
 
 def marked(job: Job, field: pa.Field) -> pa.Field:
-    """A column of every version, marked as published if `package.publish` names it."""
-    if PRESENT.get(field.name) not in job.package.publish:
+    """A column, marked as published if `package.publish` names it, or if it is a second text."""
+    if field.name not in SECOND and PRESENT.get(field.name) not in job.package.publish:
         return field
     return field.with_metadata({**(field.metadata or {}), b"published": b"yes"})
 

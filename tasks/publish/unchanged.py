@@ -28,7 +28,7 @@ from ..stages import stage
 from ..storage import versions
 from .dataset import datacard
 from .outcomes import batch_outcomes, shard_batches
-from .published_columns import labels_kept
+from .published_columns import labels_kept, second_texts_kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class UpToDate:
             source_code.of_own_plugins(job),
             limits.schema_of(job).names,
             corpus.takes_part(job) and [corpus.compares_texts(job), *corpus.needed_measures(job)],
-            labels_kept(job),
+            [*labels_kept(job), second_texts_kept(job)],
             recipe.across_recordings(job) is not None,
         )
         self._settings = digest(

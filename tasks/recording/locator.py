@@ -14,6 +14,8 @@ from operator import attrgetter
 Channels = tuple[int, ...]
 #: Names and values, in the order in which the source's settings name them.
 Labels = tuple[tuple[str, str], ...]
+#: Names under which labels carry a second text of a clip, such as a translation, and its language.
+SECOND = SECOND_TEXT, SECOND_LANGUAGE = "second_text", "second_language"
 
 
 @dataclass(slots=True, unsafe_hash=True)

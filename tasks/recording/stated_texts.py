@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from .locator import Segment
+from .locator import SECOND, Segment
 
 #: How far a segment may end beyond the recording, s: times are rounded.
 MOST_BEYOND = 0.15
@@ -29,7 +29,11 @@ def labels_in_span(
     """(start, end, labels) of the segments in samples `start` to `end`, clipped to the span and in
     samples from `start` on."""
     return [
-        (max(low, start) - start, min(high, end) - start, dict(segment.labels))
+        (
+            max(low, start) - start,
+            min(high, end) - start,
+            {name: value for name, value in segment.labels if name not in SECOND},
+        )
         for segment, low, high in _touching(segments, start, end, rate)
     ]
 

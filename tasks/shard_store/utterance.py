@@ -19,6 +19,7 @@ from ..base.schema import (
     TranscriptRow,
 )
 from ..recording import Segment, ids
+from ..recording.locator import SECOND
 from .decision_log import Decision
 from .language_vote import Vote
 from .own_channels import ChannelTurn
@@ -117,7 +118,15 @@ class CutUtterance(_Remembering):
         stated = dict(self.recording.get("labels") or ())
         for segment in (self.turn, self.segment):
             stated |= dict(segment.labels) if segment else {}
-        return sorted(stated.items()) or None
+        own = ((name, value) for name, value in stated.items() if name not in SECOND)
+        return sorted(own) or None
+
+    def second(self, name: str) -> str | None:
+        """The source's second text of the segment, or of the recording if the utterance is all of
+        it; or that text's language. `name`: of SECOND."""
+        if self.segment:
+            return dict(self.segment.labels).get(name)
+        return dict(self.recording.get("labels") or ()).get(name) if self.whole else None
 
     @property
     def language(self) -> str | None:

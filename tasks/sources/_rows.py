@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
@@ -18,11 +18,12 @@ import numpy as np
 from ..base.arrays import Bools, Int64s
 from ..base.errors import ItemError
 from ..recording import Ignored, Locator, Recording, Segment, unreachable
+from ..recording.locator import Labels
 from ..recording.names import recording_name
 from ..storage import bounds
 from ..storage.local import stat_guard
 from ._channels import ChannelSettings, Names, channels_field
-from ._labels import LabelSettings, of_record
+from ._labels import LabelSettings
 from ._layouts.folders import audio_below
 from ._layouts.rows import Block, Described, FileRow, Found
 from ._lists import (
@@ -37,6 +38,8 @@ from ._lists import (
 )
 from ._paths import is_plain, plain_root, resolve
 from ._spans import Group, Line
+
+Keep = Callable[[Mapping[str, object]], Labels]  # LabelSettings.kept
 
 
 class RowSettings(LabelSettings, ChannelSettings):
@@ -78,7 +81,8 @@ def _places(keys: Int64s) -> tuple[Bools, Bools]:
 
 def _recordings(layout: Found, keys: Int64s, settings: RowSettings) -> Entries:
     last, once = _places(keys)
-    labels, numbers = settings.label_names, settings.channel_numbers
+    labels = settings.kept if settings.kept_names else None
+    numbers = settings.channel_numbers
     groups: dict[str, Group] = {}
     position = bad = number = 0
     for row in _shortened(layout, once, settings):
@@ -145,7 +149,7 @@ def _whole_files(block: Block, before: str, settings: RowSettings) -> list[Recor
     names = [str(path).removeprefix(before) for path in written]
     if not all(map(is_plain, names)):
         return None
-    stated, labels = settings.language, settings.label_names
+    stated, labels = settings.language, settings.kept if settings.kept_names else None
     paths = [f"{before}{name}" for name in names]
     patience = unreachable.patience
     look = os.stat if patience.unspent else lambda path: patience.read(partial(os.stat, path))
@@ -158,7 +162,7 @@ def _whole_files(block: Block, before: str, settings: RowSettings) -> list[Recor
         return None
     if not all(stat.S_ISREG(file.st_mode) for file in files):
         return None
-    kept = [of_record(record, labels) for record in block.records()] if labels else [()] * count
+    kept = [*map(labels, block.records())] if labels else [()] * count
     sizes, none = [file.st_size for file in files], [None] * count
     places = names, paths, map(Locator, paths), sizes, map(stat_guard, files)
     return [*map(Recording, *places, keys, references, voices, codes, none, none, none, kept)]
@@ -173,10 +177,10 @@ def _each(values: Sequence[object], read: Callable[[object], str | None]) -> lis
 
 
 def _line(
-    row: Described, root: str, stated: str | None, labels: Sequence[str], numbers: Names
+    row: Described, root: str, stated: str | None, labels: Keep | None, numbers: Names
 ) -> Line:
     """A row as a span of a file; raises ItemError or ValueError for a faulty one. `stated`: the
-    source's language; `labels`: names of those to keep; `numbers`: of channels, by name."""
+    source's language; `labels`: gives those of a record; `numbers`: of channels, by name."""
     audio = row.audio.strip() if isinstance(row.audio, str) else row.audio
     path = resolve(root, None if cell_field(audio) is None else audio)
     start = end = None
@@ -194,7 +198,7 @@ def _line(
         text=reference_field(row.text, language or stated),
         speaker=cell_field(row.speaker),
         language=language,
-        labels=of_record(row.record, labels) if labels else (),
+        labels=labels(row.record) if labels else (),
     )
     whole = start is None and end is None
     channels = None if row.channel is None else channels_field(row.channel, numbers)

@@ -119,7 +119,7 @@ def notes(settings: Settings) -> list[str]:
             sentences += _notes.of_columns(head_of(file), roles, used, "column", pattern)
             names = dict.fromkeys([*names, *file.schema.names])
             records += [] if not columns.labels else head_of(file, [*columns.labels])
-    sentences += _labels.notes(records, settings.label_names, "column", names)
+    sentences += _labels.notes(records, settings, "column", names)
     return [*dict.fromkeys(sentences)]
 
 
@@ -158,7 +158,7 @@ def _open(path: str, opener: regular.Opener) -> Table:
 
 def _columns(table: Table, settings: Settings) -> Columns:
     named = {role: getattr(settings, f"{role}_column") for role in DEFAULTS}
-    return find_columns(table.schema, settings.audio_column, named, settings.label_names)
+    return find_columns(table.schema, settings.audio_column, named, settings.kept_names)
 
 
 def _rows_of(table: Table, name: str, path: str, settings: Settings, root: str) -> Entries:
@@ -168,7 +168,7 @@ def _rows_of(table: Table, name: str, path: str, settings: Settings, root: str) 
     for group in range(len(table.groups)):
         size, nulls = _audio(table, group, columns.audio)
         filled = _has_bytes(table, group, columns.audio, nulls)
-        for cells, labels in _rows(table, group, columns):
+        for cells, labels in _rows(table, group, columns, settings):
             has_bytes = next(filled, False)
             if not has_bytes and not cells.get("path"):
                 empty += 1
@@ -202,7 +202,9 @@ def _has_bytes(table: Table, group: int, audio: str, nulls: int | None) -> Itera
         yield from batch.column(0).field("bytes").is_valid().to_pylist()
 
 
-def _rows(table: Table, group: int, columns: Columns) -> Iterator[tuple[dict[str, object], Labels]]:
+def _rows(
+    table: Table, group: int, columns: Columns, settings: Settings
+) -> Iterator[tuple[dict[str, object], Labels]]:
     """Each row's values by role: text, id, speaker, language, path; and its labels."""
     names = {**columns.roles}
     if columns.has_path:
@@ -222,7 +224,7 @@ def _rows(table: Table, group: int, columns: Columns) -> Iterator[tuple[dict[str
             stated = dict(zip(columns.labels, row[len(names) :], strict=True))
             yield (
                 dict(zip(names, row, strict=False)),
-                _labels.of_record(stated, [*columns.labels]),
+                settings.kept(stated),
             )
 
 

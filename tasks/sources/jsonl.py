@@ -128,15 +128,14 @@ def notes(settings: Settings) -> list[str]:
     """Keys that seem to hold a role and are not used; labels that no line has."""
     head = _head(text_list(settings.path))
     columns = _columns_of(head, _given(settings, head))
-    labels = settings.label_names
-    used = {name for names in columns.values() for name in names} | {*labels}
+    used = {name for names in columns.values() for name in names} | {*settings.kept_names}
     keys = {name for record in head for name in record}
     columns = {r: tuple(n for n in names if n in keys) or names for r, names in columns.items()}
     sentences = _notes.of_columns(head, columns, used, "key") if columns else []
     present = {role: names for role, names in columns.items() if keys & {*names}}
     title = f"list ({display_text(os.path.basename(settings.path))})"
     sentences.insert(0, _notes.given_by(title, present, _notes.not_used(head, used)))
-    return sentences + _labels.notes(head, labels, "key")
+    return sentences + _labels.notes(head, settings, "key")
 
 
 def _given(settings: Settings, head: Sequence[dict[str, object]]) -> Columns | None:
@@ -211,7 +210,7 @@ def _parse(
         speaker=cell_field(get("speaker")),
         language=language,
         words=timed_words(get("words")),
-        labels=_labels.of_record(value, settings.label_names),
+        labels=settings.kept(value),
     )
     whole = start is None and finish is None
     channels = None

@@ -66,13 +66,13 @@ def gives(settings: Settings) -> str:
 
 def notes(settings: Settings) -> list[str]:
     """Labels that no supervision has."""
-    names, records = settings.label_names, list[ChainMap[str, object]]()
+    names, records = settings.kept_names, list[ChainMap[str, object]]()
     with suppress(ItemError):  # `recordings` reports it
         for _, line in islice(lines(_path(settings)), LOOKED if names else 0):
             with suppress(ValueError):
                 cut = json_object(line)
                 records += [_stated(one, cut) for one in _supervisions(cut)]
-    return _labels.notes(records, names, "key")
+    return _labels.notes(records, settings, "key")
 
 
 def _path(settings: Settings) -> str:
@@ -111,7 +111,7 @@ def _cut(line: str | None, root: str, settings: Settings) -> Iterator[Line]:
             speaker=text_field(one.get("speaker")),
             language=language_field(one.get("language"), stated),
             words=_words(one.get("alignment"), begin, end, start),
-            labels=_labels.of_record(_stated(one, cut), settings.label_names),
+            labels=settings.kept(_stated(one, cut)),
         )
         channels = channels_field(one.get("channel", heard))
         yield Line(path, written, False, segment, None if channels == present else channels)

@@ -167,19 +167,19 @@ def notes(settings: Settings) -> list[str]:
     if _is_espnet(settings):
         root = _as_kaldi(settings).root or settings.path
         says = f"ESPnet or Kaldi (wav.scp): paths start at {display_text(root)}"
-        return [says, *_labels.notes((), settings.label_names, "column")]
+        return [says, *_labels.notes((), settings, "column")]
     layout = _found(settings)
     sentences = list(layout.says)
     for part in layout.parts[:1]:
-        taken = {name for names in part.roles.values() for name in names} | {*settings.label_names}
+        taken = {name for names in part.roles.values() for name in names} | {*settings.kept_names}
         sentences[0] += _notes.not_used(part.records.head, taken)
     for part in layout.parts[:LOOKED_PARTS]:
-        used = {name for names in part.roles.values() for name in names} | {*settings.label_names}
+        used = {name for names in part.roles.values() for name in names} | {*settings.kept_names}
         takes = "" if layout.layout == "table" else _as_table(part.file)
         sentences += _notes.of_columns(part.records.head, part.roles, used, "column", takes)
-    first = islice(layout.rows(), _columns.LOOKED if settings.label_names else 0)
+    first = islice(layout.rows(), _columns.LOOKED if settings.kept_names else 0)
     records = [row.what.record for row in first if isinstance(row.what, Described)]
-    sentences += _labels.notes(records, settings.label_names, "column")
+    sentences += _labels.notes(records, settings, "column")
     return [*dict.fromkeys(sentences)]
 
 

@@ -414,14 +414,14 @@ SOURCES: dict[str, set[str]] = {
     "folder": {*_SOURCE, "system_folders", "texts", "encoding", "speaker", "archives", "labels",
                "include", "exclude"},
     "kaldi": {*_SOURCE, "root"},
-    "lhotse": {*_SOURCE, "root", "labels", "speaker"},
-    "jsonl": {*_SOURCE, "root", "columns", "labels", "channel_names", "speaker"},
+    "lhotse": {*_SOURCE, "root", "labels", "second_text", "speaker"},
+    "jsonl": {*_SOURCE, "root", "columns", "labels", "second_text", "channel_names", "speaker"},
     "table": {*_SOURCE, "root", "layout", "columns", "separator", "header", "encoding",
-              "labels", "channel_names", "speaker"},
+              "labels", "second_text", "channel_names", "speaker"},
     "tar": {*_SOURCE, "root"},
     "datajuicer": {*_SOURCE, "root", "speaker", "text_key", "audio_key"},
-    "hf_parquet": {*_SOURCE, "labels", "root", "audio_column", "text_column", "id_column",
-                   "speaker_column", "language_column"},
+    "hf_parquet": {*_SOURCE, "labels", "second_text", "root", "audio_column", "text_column",
+                   "id_column", "speaker_column", "language_column"},
 }  # fmt: skip
 
 #: Where the work is done never changes what comes out: transient, all of it.

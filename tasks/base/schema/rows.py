@@ -408,6 +408,10 @@ class AddedRow(TypedDict):
     labels: NotRequired[
         Annotated[LabelPairs | None, "what the source's `labels` keeps; null: none"]
     ]
+    second_text: NotRequired[
+        Annotated[str | None, "the source's further text, such as a translation"]
+    ]
+    second_language: NotRequired[Annotated[str | None, "language of `second_text`"]]
     turns: NotRequired[
         Annotated[
             list[ClipTurnRow] | None,

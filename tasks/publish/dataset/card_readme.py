@@ -118,6 +118,10 @@ def _contents(facts: DatasetJson) -> Iterator[str]:
     if talk := facts.get("dialogues"):
         yield from _dialogues(talk)
     yield from _annotations(facts)
+    if second := facts.get("second_texts"):
+        yield "Clips with a `second_text`, such as a translation, by its language: " + ", ".join(
+            f"{cell(language)} {count:,}" for language, count in second.items()
+        )
     if marks := facts.get("text_marks"):
         settings = facts["settings"]["package"]["text_marks"]
         yield "Marks of sounds in the texts: " + ", ".join(

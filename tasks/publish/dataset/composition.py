@@ -24,6 +24,7 @@ from ...base.json_types import (
     Speakers,
 )
 from ...recording import ids
+from ...recording.locator import SECOND_LANGUAGE, SECOND_TEXT
 from ...storage import tables
 
 #: Lower edges of the histogram of durations, s; a bin ends where the next begins.
@@ -130,6 +131,15 @@ def of_annotations(table: Path) -> dict[str, JsonObject]:
         hours = {name: value for name, value in row.items() if name != "label"}
         declared[row["label"]].setdefault("values", []).append(hours)
     return declared
+
+
+def of_second_texts(table: Path) -> dict[str, int]:
+    """How many clips of `utterances.parquet` have a second text, by its language."""
+    counts = Counter[str]()
+    for part in tables.row_groups(table, [SECOND_TEXT, SECOND_LANGUAGE]):
+        languages = part[SECOND_LANGUAGE].filter(part[SECOND_TEXT].is_valid())
+        counts.update(languages.to_pylist())
+    return dict(sorted(counts.items()))
 
 
 def of_personal_data(table: Path) -> dict[str, int]:

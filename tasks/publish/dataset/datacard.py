@@ -33,7 +33,7 @@ from ...settings.job import Job
 from ...shard_store import decisions, enhanced, mixed, recipe, whole_job
 from ...storage import tables
 from .. import leaks, reason_meanings, text_marks
-from ..published_columns import labels_kept, turns_kept
+from ..published_columns import labels_kept, second_texts_kept, turns_kept
 from . import card_readme, composition, croissant, dialogues
 
 LIBRARIES = (
@@ -159,18 +159,20 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
         facts["annotations"] = annotated
     if features := _features(job):
         facts["features"] = features
-    if personal := composition.of_personal_data(table):
-        facts["pii"] = personal
     if models := _models(job):
         facts["models"] = models
-    if reviews := decisions.described(job):
-        facts["reviews"] = reviews
     return facts
 
 
 def _add_chosen(facts: DatasetJson, job: Job, gathered: VersionFacts, table: Path) -> None:
-    """Add what is left out on request or for test sets of others, and marks in texts. `table`: of
-    the utterances."""
+    """Add decisions by people, what is left out on request or for test sets of others, and what is
+    masked in texts, marked in them or beside them. `table`: of the utterances."""
+    if reviews := decisions.described(job):
+        facts["reviews"] = reviews
+    if personal := composition.of_personal_data(table):
+        facts["pii"] = personal
+    if second_texts_kept(job):
+        facts["second_texts"] = composition.of_second_texts(table)
     if marks := job.package.text_marks:
         facts["text_marks"] = text_marks.counts(marks, tables.row_groups(table, ("text",)))
     if gone := forgotten.of(job.out).recordings:

@@ -160,9 +160,7 @@ def _sampled(
 
     def chain(shard: str) -> list[Done]:
         only = frozenset(m.recording for m in sampled[shard])
-        return shard_chain.chain(
-            replace(job, only=only), shard, seconds[shard], executor, observer, {}
-        )
+        return shard_chain.chain(replace(job, only=only), shard, seconds[shard], executor, observer)
 
     order = sorted(sampled, key=lambda shard: (-seconds[shard], shard))
     with observer.chains({shard: seconds[shard] for shard in order}) as begun:

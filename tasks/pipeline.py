@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -159,24 +160,24 @@ def _chains(
     """
     for name in stage.PER_SHARD:
         observer.start(name, sharding.done.seconds)
-    shards = sharding.shards
-    if len(shards) > observer.most_shards:
-        shards = [shard for shard in shards if state.items(shard) is None]
-        for shard in set(sharding.shards) - set(shards):
-            _pass_over(shard, sharding.seconds[shard], state, observer, totals)
-        passed = len(sharding.shards) - len(shards)
+    shards = []
+    for name in sharding.shards:
+        if (items := state.items(name)) is None:
+            shards.append(name)
+        else:
+            _pass_over(name, items, sharding.seconds[name], observer, totals)
+    if passed := len(sharding.shards) - len(shards):
         log.info("%d of %d shards are unchanged; they are skipped", passed, len(sharding.shards))
 
     counting = threading.Lock()
     damaged: list[CorruptManifest] = []
 
     def run_chain(shard: str) -> list[Done]:
-        complete = state.items(shard) or {}
-        files = 1 if complete else sharding.index.most_files(shard)
+        files = sharding.index.most_files(shard)
         try:
-            if files and not complete:  # before Prefect records the shard
+            if files:  # before Prefect records the shard
                 manifest.listed(job.out, shard, manifest.refuse)
-            dones = chain(job, shard, sharding.seconds[shard], executor, observer, complete, files)
+            dones = chain(job, shard, sharding.seconds[shard], executor, observer, files)
         except CorruptManifest as fault:
             damaged.append(fault)
             return []
@@ -198,10 +199,10 @@ def _chains(
 
 
 def _pass_over(
-    shard: str, seconds: float, state: UpToDate, observer: Observer, totals: Totals
+    shard: str, items: Mapping[str, int], seconds: float, observer: Observer, totals: Totals
 ) -> None:
-    """Count a shard that lacks nothing."""
-    for name, count in (state.items(shard) or {}).items():
+    """Count a shard that lacks nothing. `items`: of each stage."""
+    for name, count in items.items():
         observer.advance(name, seconds, reused=True)
         totals.add(Done(name, shard, 0, count))
 

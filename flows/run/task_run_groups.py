@@ -200,9 +200,6 @@ class _StageRun:
 class TaskRunObserver(ProgressObserver):
     """The observer of a flow run: its steps are Prefect task runs, and move the progress bars."""
 
-    # Nobody reads 30,000 task runs that say "Reused", and each costs 25 ms of CPU.
-    most_shards = MOST_GROUPS
-
     def __init__(self, job: Job, progress: Progress, folder: Path | None = None) -> None:
         super().__init__(progress, folder)
         self._counting = threading.Lock()

@@ -60,9 +60,6 @@ class Observer:
     """Is told of every step of a run; this one only lets the steps run, one after another. Seconds
     are seconds of audio."""
 
-    #: More shards than this are too many to show: those that lack nothing get no steps.
-    most_shards: int = 100
-
     def step(
         self, name: str, work: Callable[[], Step], shard: str = "", seconds: float = 0.0
     ) -> Step:

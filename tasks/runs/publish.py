@@ -11,7 +11,9 @@ from typing import Any
 from .. import package, storage
 from ..base.errors import CorruptManifest, MillError, RunError
 from ..base.logs import log
+from ..base.schema import DATASET_FILE
 from ..publish.choosing import next_version
+from ..publish.dataset import datacard
 from ..publish.outcomes import batch_outcomes, shard_batches
 from ..publish.outcomes.shard_batches import ShardBatch
 from ..publish.output_shards import plan
@@ -106,11 +108,13 @@ def publish(
 
 
 def _lost(out: Path) -> list[str]:
-    """Files that the newest version has lost. RunError if one of them is a table, which only a
-    backup can restore: the next version continues it."""
+    """Files that the newest version has lost. RunError if one of them is a table, or dataset.json,
+    which only a backup can restore: the next version continues them."""
     newest = versions.newest(out)
     if newest is None:
         return []
+    if not datacard.is_of(newest):
+        raise RunError(versions.differs(newest, DATASET_FILE))
     lost = versions.lost(newest)
     for name in lost:
         if name in package.TABLES:

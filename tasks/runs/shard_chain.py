@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -21,14 +20,13 @@ def chain(
     seconds: float,
     executor: Executor,
     observer: Observer,
-    complete: Mapping[str, int],
     files: int = 1,
 ) -> list[Done]:
     """Filter, resample and transcribe one shard as observed steps; damaged audio is made again.
 
-    `complete`: items of each stage if the shard is known to be complete. `files`: the most files
-    that any stage has for it: several may need joining, and with none there is nothing to look up.
-    CorruptManifest if the shard's listing is damaged: its source has to be listed again.
+    `files`: the most files that any stage has for it: several may need joining, and with none there
+    is nothing to look up. CorruptManifest if the shard's listing is damaged: its source has to be
+    listed again.
     """
     ended: dict[str, Done] = {}
     for attempt in range(REPAIRS):
@@ -36,7 +34,7 @@ def chain(
             sure = not files and not attempt
             for name in stage.PER_SHARD:
                 before = ended.get(name)
-                looked = sure, complete.get(name), files > 1, before
+                looked = sure, files > 1, before
                 work = partial(run_stage, job, shard, seconds, executor, name, *looked)
                 done = observer.step(name, work, shard, seconds)
                 if before is None and not done.ran:
@@ -65,22 +63,18 @@ def run_stage(
     executor: Executor,
     name: str,
     sure: bool = False,
-    items: int | None = None,
     crowded: bool = False,
     before: Done | None = None,
 ) -> Done:
     """Run one stage for one shard; a complete shard is not sent to a worker.
 
     `sure`: the stage before it computed something, or none has run, so something is missing.
-    `items`: the number of items if the shard is known to be complete. `crowded`: its files may need
-    joining. `before`: what the stage did before a repair, which the result counts, too.
+    `crowded`: its files may need joining. `before`: what the stage did before a repair, which the
+    result counts, too.
     """
-    if items is None and not sure:
-        missing, reused = stage.pending(name, job, shard)
-        if not missing and not (crowded and compaction.due(job.out, name, shard)):
-            items = reused
-    if items is None:
+    missing, reused = (True, 0) if sure else stage.pending(name, job, shard)
+    if missing or (crowded and compaction.due(job.out, name, shard)):
         done = executor.stage(name, job, shard, seconds)
     else:
-        done = Done(name, shard, 0, items)
+        done = Done(name, shard, 0, reused)
     return done if before is None else done.after(before)

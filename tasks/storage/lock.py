@@ -80,9 +80,15 @@ def _owner() -> lease.Owner:
         "pid": os.getpid(),
         "host": socket.gethostname(),
         "since": datetime.now().astimezone().isoformat(timespec="seconds"),
-        # The program's name only: arguments may hold credentials.
-        "command": Path(sys.argv[0]).name or "python",
+        "command": _command(),
     }
+
+
+def _command() -> str:
+    """The program, and which command of uttermill: other arguments may hold credentials."""
+    program = Path(sys.argv[0]).name or "python"
+    command = [word for word in sys.argv[1:2] if program == "uttermill" and word.isalpha()]
+    return " ".join([program, *command])
 
 
 def _held(out: Path) -> OutLocked:

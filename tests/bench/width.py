@@ -181,7 +181,7 @@ def measured(
             used.from_here()
 
             def chain(shard: str) -> list[Done]:
-                shard_chain.chain(job, shard, AUDIO, executor, observer, {})
+                shard_chain.chain(job, shard, AUDIO, executor, observer)
                 ended.append(time.monotonic())
                 if len(ended) == round(0.4 * shards):
                     for pid in to_kill:

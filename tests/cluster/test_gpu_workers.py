@@ -144,7 +144,7 @@ def run(job: Any, cluster: Cluster, scratch: Path) -> tuple[Published, ClusterEx
     state = UpToDate(job, found.shards, found.index)
 
     def chain(shard: str) -> list[Done]:
-        return shard_chain.chain(job, shard, found.seconds[shard], caller, Observer(), {})
+        return shard_chain.chain(job, shard, found.seconds[shard], caller, Observer())
 
     for dones in map_chains(found.shards, chain, 2 * cluster.size):
         state.record(dones)

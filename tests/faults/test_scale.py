@@ -13,7 +13,6 @@ import soundfile as sf
 from tests.faults.command import Site, flow_runs, still_open, task_runs
 from tests.helpers import corpus
 from uttermill.flows.run import task_run_groups
-from uttermill.tasks.runs import executor
 from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.stages.listing import balance
 from uttermill.tasks.stages.stage import PER_SHARD
@@ -36,8 +35,6 @@ def test_more_shards_than_a_flow_run_shows_share_task_runs(
 ) -> None:
     """A task run costs its server 50 ms of CPU, so that by day a flow run shows fewer shards."""
     monkeypatch.setattr(task_run_groups, "MOST_GROUPS", most)
-    for observer in (task_run_groups.TaskRunObserver, executor.LastBegun):
-        monkeypatch.setattr(observer, "most_shards", most)
     assert count > most
     for number in range(count):
         path = site.source / f"r{number:03d}.wav"

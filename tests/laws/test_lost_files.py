@@ -3,6 +3,7 @@ says so; commands name them."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.helpers import corpus, tiers
 from uttermill.flows.cli import queries
 from uttermill.flows.cli.show import runs
 from uttermill.tasks.base.errors import RunError
+from uttermill.tasks.publish.dataset import datacard
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.storage import versions
 
@@ -83,6 +85,26 @@ def test_a_lost_table_is_refused_with_the_remedy(home: Path, name: str) -> None:
     with pytest.raises(RunError, match=rf"^{name} of v0001 is not the file .* restore the file"):
         corpus.run(corpus.job(home, package=TAR))
     shutil.move(aside, version / name)
+    assert not corpus.run(corpus.job(home, package=TAR))[0].new
+
+
+@pytest.mark.parametrize("change", ["a digit", "the one of another version"])
+def test_another_dataset_json_is_refused(home: Path, change: str) -> None:
+    """A count in it, or a size of a file, would be believed."""
+    path = newest(home) / "dataset.json"
+    whole = path.read_bytes()
+    facts = json.loads(whole)
+    if change == "a digit":
+        count = b'"failed": %d' % facts["recordings"]["failed"]
+        path.write_bytes(whole.replace(count, b'"failed": 7', 1))
+    else:
+        path.write_bytes(datacard.sealed({**facts, "version": 2}))
+    assert path.read_bytes() != whole
+    with pytest.raises(
+        RunError, match=r"^dataset.json of v0001 is not the file .* restore the file"
+    ):
+        corpus.run(corpus.job(home, package=TAR))
+    path.write_bytes(whole)
     assert not corpus.run(corpus.job(home, package=TAR))[0].new
 
 

@@ -31,7 +31,7 @@ from ...recording import forgotten
 from ...settings import Plugin
 from ...settings.job import Job
 from ...shard_store import decisions, enhanced, mixed, recipe, whole_job
-from ...storage import tables
+from ...storage import tables, versions
 from .. import leaks, reason_meanings, text_marks
 from ..published_columns import labels_kept, second_texts_kept, turns_kept
 from . import card_readme, composition, croissant, dialogues
@@ -213,6 +213,13 @@ def sealed(facts: Mapping[str, object]) -> bytes:
     data = {**facts, SEAL: NO_SEAL}
     text = (json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
     return text.replace(NO_SEAL.encode(), hashlib.sha256(text).hexdigest().encode(), 1)
+
+
+def is_of(version: Path) -> bool:
+    """Whether dataset.json in a version is the one that was published there."""
+    described = versions.described(version)
+    own = described.get("version") == versions.number(version)
+    return own and intact(versions.text_of(version), described.get(SEAL, ""))
 
 
 def intact(text: bytes, seal: str) -> bool:

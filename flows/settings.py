@@ -182,8 +182,13 @@ def read(
         except OSError as error:
             raise ConfigError(f"settings file {path} cannot be read: {error.strerror}") from None
         except ValueError:
-            raise ConfigError(f"settings file {path} is not text in UTF-8") from None
+            raise ConfigError(
+                f"settings file {path} is not text in UTF-8; for a recording, give --source {path} "
+                "and --out DIR"
+            ) from None
         data = yaml_text.load(text, f"settings file {path}") or {}
+        if not sets:  # these may give all
+            _refuse_other_files(path, data)
         if not isinstance(data, dict):
             raise ConfigError(f"settings file {path} must be a mapping with sources and out")
     if sources:
@@ -205,6 +210,18 @@ def read(
         data["out"] = out
     assign(data, sets)
     return of_mapping(data)
+
+
+def _refuse_other_files(path: str, data: object) -> None:
+    """ConfigError for a file that is empty, or another program's."""
+    if not data:
+        raise ConfigError(f"settings file {path} is empty; `uttermill init` writes one")
+    if isinstance(data, dict) and not data.keys() & PrepareSettings.model_fields.keys():
+        keys = ", ".join(map(str, list(data)[:5]))
+        raise ConfigError(
+            f"{path} is no settings file: none of its keys ({keys}) is a setting; "
+            "`uttermill init` writes one"
+        )
 
 
 def of_mapping(data: JsonObject) -> PrepareSettings:

@@ -159,10 +159,13 @@ def compare(args: argparse.Namespace) -> Exit:
 
 def _compared(first: str, others: list[str]) -> tuple[Path, Path]:
     """The two versions that `compare` names."""
+    from ...tasks import storage
     from ...tasks.storage import versions
 
     if len(others) == 2 and all(other.isdecimal() for other in others):
         out = _place(first)
+        if lacks := storage.query(out, _lacks_folder):
+            raise ConfigError(f"{out} is not the OUT of a run: {lacks}")
         old, new = (_dataset(str(versions.numbered(out, int(number)))) for number in others)
         return old, new
     if len(others) != 1:

@@ -67,6 +67,13 @@ def test_as_a_table_and_a_picture(home: Path, capsys: pytest.CaptureFixture[str]
     assert "speakers           unknown  unknown" in shown
 
 
+def test_a_file_is_no_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It was told of a folder `a.wav/datasets/v0001` that is not there."""
+    (tmp_path / "a.wav").write_bytes(b"RIFF")
+    assert cli.main(["compare", str(tmp_path / "a.wav"), "1", "2"]) == 2
+    assert "a.wav is not the OUT of a run: it is a file" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("others", [("7",), ("1", "7"), ("1", "2", "3")])
 def test_what_cannot_be_compared(
     home: Path, capsys: pytest.CaptureFixture[str], others: tuple[str, ...]

@@ -386,9 +386,11 @@ def test_settings_of_a_plugin_are_checked_once_for_each_way_to_write_them() -> N
         (b"out: a\nout: b\n", "is not YAML: the key out is given twice (line 2, column 1)"),
         (b"out: a\nshard: {hours: 1, hours: 2}", "the key hours is given twice"),
         (b"out: \xff", "is not text in UTF-8"),
+        (b"", "is empty; `uttermill init` writes one"),
+        (b'{"info": 1, "items": []}', "none of its keys (info, items) is a setting"),
         (None, "is a folder, not a settings file; for the recordings in it, give --source"),
     ],
-    ids=["twice", "twice-inside", "bytes", "folder"],
+    ids=["twice", "twice-inside", "bytes", "empty", "another", "folder"],
 )
 def test_a_file_that_holds_no_settings(
     tmp_path: Path, content: bytes | None, sentence: str

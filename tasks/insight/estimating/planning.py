@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 
@@ -147,13 +148,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     divided += new_files.channels(listed.fresh, datasets) if headers else ()
     if headers and speaker_warnings.bands_matter(job):
         divided += new_files.bands(listed.fresh, manifest.listings(job.out))
-    if newest and _speakers_come(job, causes):
-        divided.append(
-            f"{newest.name}'s splits were drawn without the speakers that this run finds: clips of "
-            "a speaker in two splits are dropped, and too many refuse the version; with "
-            "package.resplit=true, all splits are drawn again"
-        )
-    divided += refusals.without_texts(job, surveyed)
+    divided += [*_speakers_come(job, causes, newest), *refusals.without_texts(job, surveyed)]
     same = copies.in_words([*copied.values()])
     stated = [*surveyed.stated, *divided, *same, *surveyed.unknown_speakers]
     from_sources = surveyed.shared, stated
@@ -163,11 +158,16 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     )
 
 
-def _speakers_come(job: Job, causes: Causes) -> bool:
-    """Whether the run finds speakers that published splits do not know."""
+def _speakers_come(job: Job, causes: Causes, newest: Path | None) -> Iterator[str]:
+    """A sentence if the run finds speakers whom the newest version's splits do not know."""
     package = job.package
     apart = keeps_speakers_apart(package.splits, package.disjoint) and not package.resplit
-    return apart and any(name.startswith("speakers") for name in causes.measures)
+    if newest and apart and any(name.startswith("speakers") for name in causes.measures):
+        yield (
+            f"{newest.name}'s splits were drawn without the speakers that this run finds: clips of "
+            "a speaker in two splits are dropped, and too many refuse the version; with "
+            "package.resplit=true, all splits are drawn again"
+        )
 
 
 def _surveyed(job: Job, index: Index, listing: bool) -> tuple[Survey, AsListed]:

@@ -105,7 +105,7 @@ def write(
 
 def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
     """dataset.json without its files: counts, hours, speakers, settings, recipes."""
-    ledger = gathered.totals.sums
+    ledger, datasets = gathered.totals.sums, plugins.datasets(job.sources)
     counts = gathered.summary
     table = staging / UTTERANCES_FILE
     clips = composition.of_utterances(tables.row_groups(table, composition.COLUMNS))
@@ -132,12 +132,8 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
         "frozen": gathered.frozen,
         "split_lists": gathered.split_lists,
         "formats": {p.use: whole_job.format_version(p) for p in job.package.formats},
-        "licences": masking.value(
-            {d.name: d.settings.licence for d in plugins.datasets(job.sources)}
-        ),
-        "citations": masking.value(
-            {d.name: d.settings.citation for d in plugins.datasets(job.sources)}
-        ),
+        "licences": masking.value({d.name: d.settings.licence for d in datasets}),
+        "citations": masking.value({d.name: d.settings.citation for d in datasets}),
         "weights_licences": recipe.weights_licences(job.transcribe),
         "settings": whole_job.settings_of(job),
         "recipes": {**whole_job.recipes_of(job)},

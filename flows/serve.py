@@ -23,6 +23,7 @@ from . import flow_parameters
 from .checks import check
 from .cluster import spawning
 from .flow_parameters import values
+from .served_settings import ServedSettings
 from .settings import PrepareSettings, parse
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Served:
 
 
 def serve(
-    settings: PrepareSettings,
+    served: ServedSettings,
     name: str,
     cron: str | None,
     timezone: str | None,
@@ -71,6 +72,7 @@ def serve(
     at which the last run's metrics are served; `alert`: an address that gets a message for each run
     that does not end well. ConfigError before anything starts.
     """
+    settings = served.settings
     check(settings)
     policy = None if trust else flow_parameters.policy(settings, allow)
     parameters = without_secrets(settings)
@@ -83,10 +85,11 @@ def serve(
     zone = schedule.timezone if schedule else None
     runs = storage.place(settings.out) / "runs"
     with metrics_endpoint.serving(runs, metrics) as metrics_url, _api() as (ui, opened, auth):
-        served = Served(f"prepare/{name}", ui, opened, auth, cron, zone)
-        served = replace(served, metrics=metrics_url, alerts=alert is not None)
-        announce = partial(_tell, ready, served)
-        asyncio.run(_serve(policy, parameters, name, schedule, alert, announce))
+        started = Served(f"prepare/{name}", ui, opened, auth, cron, zone)
+        started = replace(started, metrics=metrics_url, alerts=alert is not None)
+        announce = partial(_tell, ready, started)
+        flow = guarded(policy, served)
+        asyncio.run(_serve(flow, parameters, name, schedule, alert, announce))
         # Before the server ends, and outside of the loop: within one it would not wait.
         history.drain(timeout=10)
 
@@ -182,19 +185,24 @@ def _api() -> Iterator[tuple[str, str, str | None]]:
         yield ui, login.address(ui, auth), auth
 
 
-def guarded(policy: flow_parameters.Policy) -> Flow[..., JsonObject]:
-    """The flow `prepare`, which checks its parameters first.
+def guarded(policy: flow_parameters.Policy | None, served: ServedSettings) -> Flow[..., JsonObject]:
+    """The flow `prepare`, which first checks its parameters, unless `policy` is None, and names
+    what differs from the settings file.
 
     The runner passes this object to each flow run's process, and not the deployment's entrypoint
     and job variables, which an API client may change. Prefect does not validate its parameters, for
     which it would import what they name.
     """
     from .prepare import prepare
+    from .server import live_artifacts
 
     @wraps(prepare.fn)
     def run(**given: Any) -> JsonObject:
         chosen = parse(given)
-        policy.check(chosen)
+        if policy is not None:
+            policy.check(chosen)
+        for remark in served.remarks(chosen.rooted()):
+            live_artifacts.remark(remark)
         return prepare.fn(**values(chosen))
 
     flow: Any = prepare.with_options(validate_parameters=False)
@@ -204,7 +212,7 @@ def guarded(policy: flow_parameters.Policy) -> Flow[..., JsonObject]:
 
 
 async def _serve(
-    policy: flow_parameters.Policy | None,
+    flow: Flow[..., JsonObject],
     parameters: JsonObject,
     name: str,
     schedule: Schedule | None,
@@ -217,17 +225,16 @@ async def _serve(
     from prefect.runner import Runner
     from prefect.types.entrypoint import EntrypointType
 
-    from .prepare import prepare
     from .server import alerts, pauses
     from .server.server import quiet
 
     with quiet():
-        former = await pauses.of(f"{prepare.name}/{name}")
+        former = await pauses.of(f"{flow.name}/{name}")
         if schedule is not None:
             schedule = replace(schedule, active=not former.schedule)
         runner = Runner(name=name, pause_on_shutdown=False)
         deployment = await runner.aadd_flow(
-            prepare if policy is None else guarded(policy),
+            flow,
             name=name,
             schedule=schedule,
             paused=former.deployment,

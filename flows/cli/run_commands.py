@@ -95,6 +95,7 @@ def demo(args: argparse.Namespace) -> Exit:
 def serve(args: argparse.Namespace) -> Exit:
     from .. import serve as serving
     from .. import settings
+    from ..served_settings import ServedSettings
     from .show import runs
 
     def ready(served: serving.Served) -> None:
@@ -104,7 +105,7 @@ def serve(args: argparse.Namespace) -> Exit:
     chosen = settings.read(args.settings, [], None, args.sets)
     name = Path(args.settings).stem if args.name is None else args.name
     serving.serve(
-        chosen,
+        ServedSettings(str(Path(args.settings).absolute()), tuple(args.sets), chosen),
         name,
         args.cron,
         args.timezone,

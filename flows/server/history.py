@@ -22,10 +22,10 @@ from uuid import UUID
 
 import psutil
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.objects import TERMINAL_STATES, FlowRun, StateType
+from prefect.client.schemas.objects import TERMINAL_STATES, FlowRun, State, StateType
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
-from prefect.states import Completed, Crashed
+from prefect.states import Cancelled, Completed, Crashed
 
 from ...tasks.base.json_types import JsonObject
 from ..run import run_folder
@@ -91,6 +91,13 @@ def close_dead_runs(out: Path, me: UUID | None = None) -> tuple[int, int]:
         for run in running:
             client.set_flow_run_state(run.id, Crashed(message=why), force=True)
     return len(running), len(tasks)
+
+
+def cancel_task_runs(client: SyncPrefectClient, flow_run: UUID) -> None:
+    """Set the open task runs of a cancelled flow run to Cancelled; their process is gone."""
+    for task in _open_task_runs(client, [str(flow_run)]):
+        state: State[None] = Cancelled(message="The flow run was cancelled.")
+        client.set_task_run_state(UUID(task["id"]), state, force=True)
 
 
 def _is_dead(run: FlowRun, owner: str) -> bool:

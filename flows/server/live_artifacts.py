@@ -27,12 +27,14 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.objects import State as PrefectState
 from prefect.context import FlowRunContext
 from prefect.flows import Flow
+from prefect.logging import get_run_logger
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.utilities.urls import url_for
 
 from ...tasks.base.json_types import JsonObject
 from ...tasks.base.logs import log
 from ..progress import Progress
+from . import history
 from .artifact_text import DONE, failure, markdown
 
 KEY = "uttermill-progress"  # Prefect's key of the artifact of the whole run
@@ -104,6 +106,13 @@ def note(text: str) -> None:
         log.warning("the run's artifact in Prefect was not made: %s", error)
 
 
+def remark(sentence: str) -> None:
+    """Log a warning, also for the page of the current flow run in Prefect's UI."""
+    log.warning("%s", sentence)
+    if current_run() is not None:
+        get_run_logger().warning("%s", sentence)
+
+
 def summarise(flow: Flow[..., object], flow_run: FlowRun, state: PrefectState[object]) -> None:
     """Prefect's hook for a flow run that failed, crashed or was cancelled.
 
@@ -120,6 +129,8 @@ def summarise(flow: Flow[..., object], flow_run: FlowRun, state: PrefectState[ob
             artifact_id, before = artifact_of(client, flow_run.id)
             if what == "was cancelled" and before.startswith(DONE):
                 return  # it had already finished
+            if what == "was cancelled":
+                history.cancel_task_runs(client, flow_run.id)
             error = getattr(state.data, "result", state.data)  # usually a record of the result
             error = error if isinstance(error, Exception) else state.message
             link = url_for("flow-run", obj_id=flow_run.id)

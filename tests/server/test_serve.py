@@ -18,7 +18,7 @@ import pytest
 import yaml
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import DeploymentScheduleCreate, WorkPoolCreate
-from prefect.client.schemas.filters import FlowRunFilter
+from prefect.client.schemas.filters import FlowRunFilter, LogFilter
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
@@ -28,9 +28,10 @@ from tests.faults.command import ROOT, Site, Started, soon
 from tests.helpers import corpus, prefect_database
 from tests.helpers.shared_server import Server
 from tests.plugins import gate
-from uttermill.flows import serve
+from uttermill.flows import serve, settings
 from uttermill.flows.cli.command_line import main
 from uttermill.flows.serve import schedule_of, without_secrets
+from uttermill.flows.served_settings import ServedSettings
 from uttermill.flows.server import server as prefect_client
 from uttermill.flows.settings import parse
 from uttermill.tasks.base.errors import ConfigError
@@ -85,6 +86,27 @@ def test_bad_settings_and_names_are_usage(tmp_path: Path, capsys: Any) -> None:
     assert main(["serve", str(tmp_path / "none.yaml")]) == 2
 
 
+def test_a_run_is_compared_with_the_settings_file(tmp_path: Path) -> None:
+    file = tmp_path / "night.yaml"
+    text = "sources: [{kind: folder, path: in, name: c}]\nout: out\n"
+    file.write_text(text)
+    began = settings.read(str(file), [], None, ["package.seed=3"])
+    served = ServedSettings(str(file), ("package.seed=3",), began)
+    same = parse(without_secrets(began)).rooted()
+    assert [*served.remarks(same)] == []
+    file.write_text(f"{text}resample: {{rate: 24000}}\n")
+    [remark] = served.remarks(same)
+    assert remark.startswith("night.yaml has changed since `uttermill serve` began (resample.rate ")
+    file.write_text("sources: [")
+    [remark] = served.remarks(same)
+    assert "this run uses the settings with which" in remark
+    file.write_text(text)
+    other = parse({**without_secrets(began), "resample": {"rate": 8000}}).rooted()
+    [remark] = served.remarks(other)
+    assert "(resample.rate 16000 → 8000) and the same out: `latest` of " in remark
+    assert [*served.remarks(other.model_copy(update={"out": str(tmp_path / "trial")}))] == []
+
+
 @pytest.mark.parametrize("password", [None, "me:mine"])
 def test_a_configured_server_without_a_login_is_warned_of(
     password: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -102,6 +124,7 @@ class Serving:
     process: Started
     told: dict[str, Any]
     home: Path
+    settings: Path
 
 
 @pytest.fixture
@@ -120,7 +143,7 @@ def serving(tmp_path: Path, empty_database: Path) -> Iterator[Serving]:
         assert soon(started.stdout, every=0.1), started.stderr()
         told = json.loads(started.stdout())
         with service.asked(f"{told['ui']}/api"):
-            yield Serving(site, started, told, home)
+            yield Serving(site, started, told, home, chosen)
 
 
 def scheduled(deployment: Any) -> list[FlowRun]:
@@ -179,11 +202,17 @@ def test_serve(serving: Serving) -> None:
         )
     assert soon(lambda: scheduled(nightly), every=0.5)
 
-    # One that is asked for is done.
+    # One that is asked for is done, and says that the settings file has changed.
+    file = serving.settings
+    file.write_text(f"{file.read_text()}\nresample: {{rate: 8000}}\n")
     with get_client(sync_client=True) as client:
         run = client.create_flow_run_from_deployment(deployment.id).id
     assert service.end_of(run).is_completed(), service.state(run)
     assert (site.home / "out" / "datasets" / "v0001").is_dir()
+    with get_client(sync_client=True) as client:
+        which = LogFilter.model_validate({"flow_run_id": {"any_": [run]}})
+        said = [entry.message for entry in client.read_logs(log_filter=which)]
+    assert [s for s in said if "resample.rate 16000 → 8000), and this run does not use" in s]
 
     # The end: what goes on is cancelled, and nothing is left.
     (site.gate / f"{LAST}.hold").touch()
@@ -200,6 +229,8 @@ def test_serve(serving: Serving) -> None:
     database = sqlite3.connect(serving.home / "prefect.db")
     query = "select state_name from flow_run where id = ?"
     assert database.execute(query, (str(run),)).fetchall() == [("Cancelled",)]
+    query = "select distinct state_name from task_run where flow_run_id = ?"
+    assert {*database.execute(query, (str(run),))} <= {("Completed",), ("Cancelled",)}
     query = "select data from artifact where flow_run_id = ?"
     ((text,),) = database.execute(query, (str(run),)).fetchall()
     database.close()

@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field
 from uttermill.flows import flow_parameters, serve
 from uttermill.flows.flow_parameters import takes_text
 from uttermill.flows.prepare import prepare
+from uttermill.flows.served_settings import ServedSettings
 from uttermill.flows.settings import PrepareSettings, parse
 from uttermill.tasks import plugins
 from uttermill.tasks.base import shelves
@@ -334,7 +335,9 @@ def test_a_new_text_is_the_files_unless_it_is_marked() -> None:
 
 @pytest.mark.full
 def test_the_guarded_flow_looks_before_it_runs(data: Data) -> None:
-    guarded = serve.guarded(flow_parameters.policy(parse(copy.deepcopy(data))))
+    chosen = parse(copy.deepcopy(data))
+    served = ServedSettings("settings.yaml", (), chosen)
+    guarded = serve.guarded(flow_parameters.policy(chosen), served)
     there = cloudpickle.loads(cloudpickle.dumps(guarded))
     for flow in (guarded, there):
         assert parameter_schema(flow) == parameter_schema(prepare)

@@ -72,6 +72,8 @@ EXAMPLES = {
     },
     "package.only.labels": "{emotion: [happy]}",
     "package.without.labels": "{emotion: [angry]}",
+    "package.exclude": "[{kind: texts, path: test.txt}]",
+    "package.text_marks": '{laughter: "[laughs]"}',
     "package.max_hours_per_speaker": "2",
     "package.memory": "4GB",
     "package.removed_ok": "[podcasts]",

@@ -37,6 +37,7 @@ EXAMPLES = {
     "sources.path": "recordings",
     "sources.name": "podcasts",
     "sources.licence": "CC-BY-4.0",
+    "sources.citation": "Author et al. 2024, Name of the corpus",
     "sources.language": "en",
     "sources.rttm": "turns.rttm",
     "sources.track": "1",

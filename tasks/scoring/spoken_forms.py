@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
 
-from .normalisers import base, figures_read
-from .normalisers._spoken import ordinals
+from .normalisers import base, figures_read, ordinals
 
 
 class Forms(NamedTuple):
@@ -102,21 +101,50 @@ _CLOCK = {
     "": r"([01]?\d|2[0-4]):([0-5]\d)",
 }
 _FRACTIONS = {
-    "en": {"1/2": "half|a half|one half|half a|half an", "1/3": "a third|one third|a third of a",
-           "2/3": "two thirds", "1/4": "a quarter|one quarter|a quarter of a|one fourth|a fourth",
-           "3/4": "three quarters|three fourths"},
-    "de": {"1/2": "ein halb|einhalb|halb|ein halber|ein halbes|eine halbe|einen halben|einem halben"
-           "|einer halben|halbe", "1/3": "ein Drittel", "2/3": "zwei Drittel", "1/4": "ein Viertel",
-           "3/4": "drei Viertel|dreiviertel"},
-    "es": {"1/2": "medio|media|un medio", "1/3": "un tercio", "2/3": "dos tercios",
-           "1/4": "un cuarto|un cuarto de", "3/4": "tres cuartos|tres cuartos de"},
-    "fr": {"1/2": "un demi|une demi|demi|demie|une demie|la moitié", "1/3": "un tiers",
-           "2/3": "deux tiers", "1/4": "un quart", "3/4": "trois quarts"},
-    "it": {"1/2": "mezzo|mezza|un mezzo|una mezza", "1/3": "un terzo", "2/3": "due terzi",
-           "1/4": "un quarto", "3/4": "tre quarti"},
-    "zh": {"1/2": "2分之1|一半|半", "1/3": "3分之1", "2/3": "3分之2", "1/4": "4分之1",
-           "3/4": "4分之3"},
-}  # fmt: skip
+    "en": {
+        "1/2": "half|a half|one half|half a|half an",
+        "1/3": "a third|one third|a third of a",
+        "2/3": "two thirds",
+        "1/4": "a quarter|one quarter|a quarter of a|one fourth|a fourth",
+        "3/4": "three quarters|three fourths",
+    },
+    "de": {
+        "1/2": "ein halb|einhalb|halb|ein halber|ein halbes|eine halbe|einen halben|einem halben"
+        "|einer halben|halbe",
+        "1/3": "ein Drittel",
+        "2/3": "zwei Drittel",
+        "1/4": "ein Viertel",
+        "3/4": "drei Viertel|dreiviertel",
+    },
+    "es": {
+        "1/2": "medio|media|un medio",
+        "1/3": "un tercio",
+        "2/3": "dos tercios",
+        "1/4": "un cuarto|un cuarto de",
+        "3/4": "tres cuartos|tres cuartos de",
+    },
+    "fr": {
+        "1/2": "un demi|une demi|demi|demie|une demie|la moitié",
+        "1/3": "un tiers",
+        "2/3": "deux tiers",
+        "1/4": "un quart",
+        "3/4": "trois quarts",
+    },
+    "it": {
+        "1/2": "mezzo|mezza|un mezzo|una mezza",
+        "1/3": "un terzo",
+        "2/3": "due terzi",
+        "1/4": "un quarto",
+        "3/4": "tre quarti",
+    },
+    "zh": {
+        "1/2": "2分之1|一半|半",
+        "1/3": "3分之1",
+        "2/3": "3分之2",
+        "1/4": "4分之1",
+        "3/4": "4分之3",
+    },
+}
 _AND = {"en": "and", "de": "und", "es": "y", "fr": "et", "it": "e", "zh": "又"}
 _FRACTION = re.compile(r"(?<![\d/⁄])(?:(?P<whole>\d+)\s+)?(?P<of>\d)[/⁄](?P<all>\d)(?![\d/⁄])")
 #: A number that the mark behind it makes an ordinal. (English has them in Whisper's rule.)

@@ -118,8 +118,8 @@ class CutUtterance(_Remembering):
         stated = dict(self.recording.get("labels") or ())
         for segment in (self.turn, self.segment):
             stated |= dict(segment.labels) if segment else {}
-        own = ((name, value) for name, value in stated.items() if name not in SECOND)
-        return sorted(own) or None
+        labels = ((name, value) for name, value in stated.items() if name not in SECOND)
+        return sorted(labels) or None
 
     def second(self, name: str) -> str | None:
         """The source's second text of the segment, or of the recording if the utterance is all of

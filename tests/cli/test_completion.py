@@ -68,7 +68,7 @@ def test_paths_complete(script: Path, tmp_path: Path) -> None:
         (("ledger", "corpus", "--reason", "transcribe.empty_t"), ["transcribe.empty_text"]),
         (("plugins", "segm"), None),
         (("plugins", "filters.sil"), ["filters.silence"]),
-        (("settings", "package.sp"), ["package.splits"]),
+        (("settings", "package.splits"), ["package.splits"]),
         (("run", "--set", "package.max_new"), ["package.max_new_failed_fraction="]),
         (("run", "--set", "filter.segmenter.u"), ["filter.segmenter.use="]),
         (

@@ -214,8 +214,8 @@ def sealed(facts: Mapping[str, object]) -> bytes:
 def is_of(version: Path) -> bool:
     """Whether dataset.json in a version is the one that was published there."""
     described = versions.described(version)
-    own = described.get("version") == versions.number(version)
-    return own and intact(versions.text_of(version), described.get(SEAL, ""))
+    is_its_own = described.get("version") == versions.number(version)
+    return is_its_own and intact(versions.text_of(version), described.get(SEAL, ""))
 
 
 def intact(text: bytes, seal: str) -> bool:

@@ -28,6 +28,7 @@ from ._spoken import READINGS, Reading
 from ._spoken import figures_to_words as figures_to_words
 from ._spoken import has_words as has_words
 from ._spoken import ordinal as ordinal
+from ._spoken import ordinals as ordinals
 from ._spoken import says as says
 
 #: Longer texts get the plain rule, since some rules are not linear in time. An hour of speech is

@@ -221,7 +221,7 @@ PHONEMES = "phonemes"  # the column of the rule of that name
 #: (data_utils.py) takes texts as the list has them.
 #: The others take any length, but a line such as `id||` teaches a voice nothing.
 TEXT = Bound("", "min", "characters", 1)
-READERS = {
+LIMITS = {
     "ljspeech": ReaderLimits("LJSpeech's layout", "", (TEXT,)),
     "f5": ReaderLimits(
         "F5-TTS",
@@ -237,6 +237,7 @@ READERS = {
     "piper": ReaderLimits("Piper", "", (TEXT,)),
     "coqui": ReaderLimits("coqui-tts", "", (TEXT,)),
     "styletts2": ReaderLimits("StyleTTS2", "", (TEXT,)),
+    "kokoro": ReaderLimits("Kokoro's trainer", "", (TEXT,)),
     "xtts": ReaderLimits(
         "XTTS' trainer", "GPTArgs", (TEXT, Bound("max_wav_length", "max", "seconds", 11.6))
     ),
@@ -320,7 +321,7 @@ def lists_annotations(settings: Settings) -> bool:
 
 
 def reader(settings: Settings) -> ReaderLimits | None:
-    return READERS.get(settings.profile)
+    return LIMITS.get(settings.profile)
 
 
 def snippet(settings: Settings) -> tuple[str, str]:

@@ -135,7 +135,8 @@ def vits(home: Path, split: str) -> Iterator[Clip]:
 
 READERS: dict[str, Callable[[Path, str], Iterator[Clip]]] = {
     "ljspeech": ljspeech, "hf_audiofolder": hf_audiofolder, "f5": f5, "gpt_sovits": gpt_sovits,
-    "piper": piper, "coqui": coqui, "styletts2": styletts2, "xtts": coqui, "vits": vits,
+    "piper": piper, "coqui": coqui, "styletts2": styletts2, "kokoro": styletts2,
+    "xtts": coqui, "vits": vits,
 }  # fmt: skip
 
 

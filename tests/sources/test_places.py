@@ -86,7 +86,7 @@ def test_an_empty_folder_is_said_to_be_one(tmp_path: Path) -> None:
     said = str(caught.value)
     assert said.startswith(f"no audio files under {tmp_path}/in; looked for wav, flac, mp3, ")
     (tmp_path / "in/state.json").write_text("{}")
-    with pytest.raises(ConfigError, match=r"saved by `save_to_disk`: write Parquet files"):
+    with pytest.raises(ConfigError, match=r"saved by `save_to_disk`: write each split as Parquet"):
         asked(tmp_path / "in", tmp_path / "out")
     (tmp_path / "in/state.json").unlink()
     (tmp_path / "in/deep/b.SLN").write_bytes(bytes(320))

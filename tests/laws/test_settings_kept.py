@@ -49,7 +49,7 @@ PLACES: dict[str, tuple[str, str | None, bool]] = {
     "formats": ("package", "formats", True),
 }  # fmt: skip
 SOURCES: dict[str, dict[str, Any]] = {
-    "": {"name": "x", "licence": "CC0", "language": "es", "expect_broken": True, "rttm": "/r.rttm",
+    "": {"name": "x", "licence": "CC0", "citation": "A. 2024", "language": "es", "expect_broken": True, "rttm": "/r.rttm",
          "track": 1, "channels": "apart", "follow_links": True},
     "folder": {"system_folders": True, "texts": "none", "encoding": "cp1251",
                "speaker": "parent_folder", "archives": False, "include": ["*.wav"],

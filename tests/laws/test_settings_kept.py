@@ -48,23 +48,28 @@ PLACES: dict[str, tuple[str, str | None, bool]] = {
     "asr": ("transcribe", "backend", False), "text": ("transcribe", "verdicts", True),
     "formats": ("package", "formats", True),
 }  # fmt: skip
+SECOND = {"column": "english", "language": "en"}
 SOURCES: dict[str, dict[str, Any]] = {
-    "": {"name": "x", "licence": "CC0", "citation": "A. 2024", "language": "es", "expect_broken": True, "rttm": "/r.rttm",
+    "": {"name": "x", "licence": "CC0", "citation": "A. 2024", "language": "es",
+         "expect_broken": True, "rttm": "/r.rttm",
          "track": 1, "channels": "apart", "follow_links": True},
     "folder": {"system_folders": True, "texts": "none", "encoding": "cp1251",
                "speaker": "parent_folder", "archives": False, "include": ["*.wav"],
                "exclude": ["b*"],
                "labels": {"pattern": "(?P<emotion>[a-z]+)"}},
-    "kaldi": {"root": "/r"}, "lhotse": {"root": "/r", "labels": ["emotion"], "speaker": "s"},
+    "kaldi": {"root": "/r"},
+    "lhotse": {"root": "/r", "labels": ["emotion"], "speaker": "s", "second_text": SECOND},
     "tar": {"root": "/r"},
     "table": {"root": "/r", "layout": "table", "columns": {"audio": "a", "text": "t"},
               "separator": ";", "header": True, "encoding": "cp1251",
-              "labels": ["emotion"], "channel_names": {"agent": 1}, "speaker": "s"},
+              "labels": ["emotion"], "channel_names": {"agent": 1}, "speaker": "s",
+              "second_text": SECOND},
     "jsonl": {"root": "/r", "columns": {"audio": "a", "text": "t"}, "labels": ["emotion"],
-              "channel_names": {"agent": 1}, "speaker": "s"},
+              "channel_names": {"agent": 1}, "speaker": "s", "second_text": SECOND},
     "datajuicer": {"root": "/r", "speaker": "s", "text_key": "t", "audio_key": "a"},
     "hf_parquet": {"root": "/r", "audio_column": "a", "text_column": "t", "id_column": "i",
-                   "speaker_column": "s", "language_column": "l", "labels": ["emotion"]},
+                   "speaker_column": "s", "language_column": "l", "labels": ["emotion"],
+                   "second_text": SECOND},
 }  # fmt: skip
 
 

@@ -15,16 +15,17 @@ The default limit drops half of the texts with more than 30 % of words wrong tha
 (21.5 % of what is kept, then 11.7 %), 2 % of all right ones, and none of 38 right ones of clean
 speech. Texts of fewer words than LEAST have no estimate: of single digits half are wrong, and the
 scores do not tell which. Scores of recognisers other than Whisper have other scales: without its
-compression ratio there is no estimate.
+compression ratio there is no estimate. Where the source has a text, the real rate is known, and
+`error_rate` judges it.
 """
 
 from __future__ import annotations
 
 from math import exp
 
-from ..plugins.rules import Limit, Rule
-from ..settings import Threshold
-from . import Exemption, ScoredTranscript, words
+from ..plugins.rules import Limit, Rule, Within
+from ..settings import StageSettings, Threshold
+from . import ScoredTranscript, words
 
 COLUMNS = {
     "expected_wer": ("1", "share of words that are probably wrong, by the recogniser's scores")
@@ -33,7 +34,7 @@ LEAST = 3  # words
 A, B, C = -3.345, -5.695, 2.944
 
 
-class Settings(Exemption):
+class Settings(StageSettings):
     max: float | None = Threshold(
         0.3, "Largest share of words that are probably wrong; null: any.", ge=0, le=1
     )
@@ -49,6 +50,4 @@ def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | No
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
-    return (
-        Limit("expected_wer", max=settings.max, high="text_doubtful", unless=settings.confirmed),
-    )
+    return (Limit("expected_wer", max=settings.max, high="text_doubtful", unless=(Within("wer"),)),)

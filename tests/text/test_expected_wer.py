@@ -51,3 +51,15 @@ def test_there_is_no_estimate_without_its_scores_or_of_few_words(
 def test_the_default_limit(logprob: float, dropped: bool) -> None:
     found = reason(transcript(SENTENCE, logprob), Plugin(use="expected_wer"))
     assert found == ("text_doubtful" if dropped else None)
+
+
+def test_a_text_of_the_source_is_not_judged() -> None:
+    """Its real error rate is known."""
+    heard = ScoredTranscript(
+        SENTENCE, "reference", 3.0, hypothesis="a mare opened no fridge", reference=SENTENCE,
+        avg_logprob=-0.9, no_speech_probability=0.0, compression_ratio=1.0, wer=0.8,
+    )  # fmt: skip
+    estimate = expected_wer.measure(heard, expected_wer.Settings())["expected_wer"]
+    assert estimate is not None
+    assert estimate > expected_wer.Settings().max  # type: ignore[operator]
+    assert reason(heard, Plugin(use="expected_wer")) is None

@@ -95,6 +95,8 @@ _TIMES = {
     "|45 {n} meno un quarto|00 {h} in punto|00 {h}",
     "zh": "{h}点{m}分|{h}点{m}|{h}时{m}分|30 {h}点半|15 {h}点一刻|45 {h}点三刻|00 {h}点|00 {h}点整",
 }
+#: One, and its form as an hour.
+_ONE_OCLOCK = {"es": ("uno", "una"), "it": ("uno", "una"), "de": ("eins Uhr", "ein Uhr")}
 _CLOCK = {
     "de": r"([01]?\d|2[0-4])[:.]([0-5]\d)(?:\s?Uhr\b)|([01]?\d|2[0-4]):([0-5]\d)",
     "fr": r"([01]?\d|2[0-4])\s?(?:h|:)\s?([0-5]\d)",
@@ -242,11 +244,10 @@ def _at(template: str, hour: int, minute: str, code: str) -> Iterator[str]:
         return
     following = hour % 12 + 1
     say: Callable[[int], str] = str if code == "zh" else lambda n: figures_read(str(n), code)
-    phrases = template.format(h=say(hour), n=say(following), m=say(int(minute)))
-    yield phrases
-    feminine = {"es": ("uno", "una"), "it": ("uno", "una"), "de": ("eins Uhr", "ein Uhr")}
-    if code in feminine:
-        yield phrases.replace(*feminine[code], 1)
+    phrase = template.format(h=say(hour), n=say(following), m=say(int(minute)))
+    yield phrase
+    if code in _ONE_OCLOCK:
+        yield phrase.replace(*_ONE_OCLOCK[code], 1)
 
 
 def _fractions(text: str, code: str) -> Iterator[Forms]:

@@ -214,9 +214,9 @@ def test_the_time_left_of_a_stalled_stage_does_not_count_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It grew with the time since the last clip, as if the stage had become slower."""
-    bars = Progress(stream=io.StringIO())
     now = [time.monotonic()]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    bars = Progress(stream=io.StringIO())
     bars.start("transcribe", 3600)
     now[0] += 60
     bars.advance("transcribe", 600)
@@ -235,9 +235,9 @@ def test_a_stage_that_waits_for_another_is_not_said_to_end_now(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """`0:00 left` stood for two minutes beside a filter that had a third of its audio left."""
-    bars = Progress(stream=io.StringIO())
     now = [time.monotonic()]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    bars = Progress(stream=io.StringIO())
     bars.start("filter", 1200)
     now[0] += 10
     bars.advance("filter", 800)

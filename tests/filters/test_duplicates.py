@@ -48,10 +48,10 @@ def find(
 
 
 def found_among(
-    parts: Iterable[pa.Array | pa.ChunkedArray], order: Int64s, thresholds: Thresholds, **more: int
+    parts: Iterable[pa.Array | pa.ChunkedArray], order: Int64s, thresholds: Thresholds
 ) -> Copies:
     """The answer for every row: -1, NaN and false for those that are not copies."""
-    with StoredFingerprints(**more) as prints:
+    with StoredFingerprints() as prints:
         for part in parts:
             prints.add(part)
         prints.finish()

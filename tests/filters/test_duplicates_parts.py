@@ -1,4 +1,4 @@
-"""Copies are told alike however the corpus is cut: into tables, parts of keys, and blocks."""
+"""Copies are told alike however the corpus is cut: into tables, and pairs into portions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from tests.filters.test_duplicates import found_among
 from tests.helpers import tiers
 from uttermill.tasks.filters import duplicate
-from uttermill.tasks.filters._duplicates import candidates, fingerprinting, fingerprints
-from uttermill.tasks.filters._duplicates.candidates import Numbered
-from uttermill.tasks.filters._duplicates.fingerprints import MOST_BLOCKS, Pairs, StoredFingerprints
+from uttermill.tasks.filters._duplicates import candidates, fingerprinting
 from uttermill.tasks.filters._duplicates.search import Copies
 
 CLIPS = 600
@@ -103,32 +101,8 @@ def test_answers_are_those_of_one_process(
     if not tiny:
         assert digest(found_among([whole], order, thresholds)) == WHOLE[seed, same_length]
         return
-    monkeypatch.setattr(candidates, "CODES_AT_ONCE", 300)
     monkeypatch.setattr(candidates, "PAIRS_AT_ONCE", 50)
     monkeypatch.setattr(candidates, "IN_CACHE", 16)
-    monkeypatch.setattr(fingerprints, "AT_ONCE", 1000)
     tables = [whole.slice(at, 70) for at in range(0, CLIPS, 70)]
-    found = found_among(tables, order, thresholds, block=20_000)
+    found = found_among(tables, order, thresholds)
     assert digest(found) == WHOLE[seed, same_length]
-
-
-def test_pairs_of_blocks_stay_few_enough_to_number() -> None:
-    made = pa.array(prints(np.random.default_rng(0), False), pa.large_binary())
-    with StoredFingerprints(block=100) as many:
-        many.add(made)
-        many.finish()
-        assert 1 < many.blocks <= MOST_BLOCKS
-        fingerprints = Numbered(many, np.arange(CLIPS, dtype=np.int32)).part_of(
-            Pairs(*np.stack([np.arange(CLIPS), np.arange(CLIPS)[::-1], np.zeros(CLIPS, np.int64)]))
-        )
-        low, high = fingerprints // many.blocks, fingerprints % many.blocks
-        block = many.block_of(np.arange(CLIPS, dtype=np.int32)).astype(int)
-        assert (low == np.minimum(block, block[::-1])).all()
-        assert (high == np.maximum(block, block[::-1])).all()
-    some = CLIPS // 2
-    order = np.arange(some)
-    found = [
-        digest(found_among([made[:some]], order, duplicate.Settings().thresholds(), block=block))
-        for block in (100, 1 << 20)
-    ]
-    assert found[0] == found[1]

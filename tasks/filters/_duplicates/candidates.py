@@ -2,13 +2,11 @@
 
 The keys of all clips are sorted twice, by duration within a key and by place in the clip, and each
 is paired with the next few that agree in both. Of too common a key, only the nearest clips are
-paired. So the time is O(n log n). Keys are processed in parts, and pairs by the blocks of their
-clips, so that memory is some tens of bytes a clip.
+paired. So the time is O(n log n). Keys are processed in parts, so that memory holds only the pairs
+of one part, and those that agree.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -28,10 +26,8 @@ from .fingerprints import (
     SORTED_BITS,
     Fingerprints,
     Pairs,
-    PartitionedRecords,
     StoredFingerprints,
     Thresholds,
-    numbers,
 )
 
 NEIGHBOURS = 12  # keys after each one, in either order, that it is paired with
@@ -40,71 +36,36 @@ QUICK_CHECKS = ((6, 0.44), (24, 0.40))
 SEARCH_FRAMES = 64  # frames compared at each alignment if none is known
 PAIRS_AT_ONCE = 1 << 17
 IN_CACHE = 1 << 13  # pairs
-CODES_AT_ONCE = 1 << 20
-
-
-class Numbered:
-    """Fingerprints whose clips are numbered best first: `row` of each clip."""
-
-    def __init__(self, prints: StoredFingerprints, row: Int32s) -> None:
-        self.prints = prints
-        self.row = row
-        self._at = np.empty(len(row), np.int32)
-
-    def part_of(self, pairs: Pairs) -> UInt16s:
-        """Which pair of blocks the clips of each pair are in."""
-        blocks = [self.prints.block_of(self.row[clips]) for clips in (pairs.one, pairs.other)]
-        low, high = np.minimum(*blocks), np.maximum(*blocks)
-        return (low * self.prints.blocks + high).astype(np.uint16)
-
-    def held(self, pairs: Pairs) -> tuple[Fingerprints, Int64s, Pairs]:
-        """The fingerprints of pairs from one pair of blocks, in order; the number of each; and the
-        pairs by their places among these."""
-        clips = np.sort(np.concatenate([pairs.one, pairs.other]).astype(np.int32))
-        clips = clips[first_of_runs(clips)]
-        self._at[clips] = np.arange(len(clips))
-        one, other = (self._at[side].astype(np.int64) for side in (pairs.one, pairs.other))
-        numbers = clips.astype(np.int64)
-        return self.prints.held(self.row[clips]), numbers, Pairs(one, other, pairs.offset)
 
 
 def candidates(
-    clips: Numbered, of_row: Int32s, thresholds: Thresholds
-) -> Iterator[tuple[Fingerprints, Int64s, Pairs]]:
-    """(fingerprints, numbers of their clips, pairs): pairs that share a key, each at its best
-    alignment.
+    prints: StoredFingerprints, clips: Fingerprints, of_row: Int32s, thresholds: Thresholds
+) -> Pairs:
+    """Pairs of clips that share a key and agree at a few places, each at its best alignment.
 
     `of_row`: the number of each row's clip, -1 to skip it.
     """
-    blocks = clips.prints.blocks
-    with PartitionedRecords[np.uint64](np.uint64, blocks * blocks) as codes:
-        for number in range(KEY_PARTS):
-            shared = _sharing(clips.prints, number, of_row, thresholds)
-            for low in range(0, len(shared), CODES_AT_ONCE):
-                portion = shared[low : low + CODES_AT_ONCE]
-                codes.add(clips.part_of(_decoded(portion)), portion)
-        codes.finish()
-        for number in range(blocks * blocks):
-            for portion in _portions(_unique(codes.read(number))):
-                fingerprints, numbered, pairs = clips.held(_decoded(portion))
-                yield fingerprints, numbered, _checked(fingerprints, pairs)
-
-
-def _portions(codes: UInt64s) -> Iterator[UInt64s]:
-    """Sorted codes in portions; all pairs of one better clip stay together."""
-    low = 0
-    while low < len(codes):
-        last = codes[min(low + CODES_AT_ONCE, len(codes)) - 1]
-        high = int(np.searchsorted(codes, last | np.uint64(2**36 - 1), "right"))
-        yield codes[low:high]
-        low = high
+    agreeing, errors = [np.empty(0, np.uint64)], [np.empty(0)]
+    for part in range(KEY_PARTS):
+        shared = _sharing(prints, part, of_row, thresholds)
+        for low in range(0, len(shared), PAIRS_AT_ONCE):
+            codes = shared[low : low + PAIRS_AT_ONCE]
+            for frames, max_error in QUICK_CHECKS:
+                error = quick_error(clips, _decoded(codes), frames)
+                codes, error = codes[error <= max_error], error[error <= max_error]
+            agreeing.append(codes)
+            errors.append(error)
+    codes, error = np.concatenate(agreeing), np.concatenate(errors)
+    pair = codes >> np.uint64(8)
+    order = np.lexsort((codes, np.abs(_decoded(codes).offset), error, pair))  # best ones first
+    return _decoded(codes[order[first_of_runs(pair[order])]])
 
 
 def _sharing(
     prints: StoredFingerprints, part: int, of_row: Int32s, thresholds: Thresholds
 ) -> UInt64s:
     """Pairs that share a key of a part; see `_encoded`."""
-    anchors = prints.anchors.read(part)
+    anchors = prints.anchors(part)
     clip = of_row[anchors["row"]]
     looked_at = clip >= 0
     anchors, clip = anchors[looked_at], clip[looked_at].astype(np.uint32)
@@ -176,22 +137,6 @@ def _unique(codes: UInt64s) -> UInt64s:
     return codes[first_of_runs(codes)]
 
 
-def _checked(fingerprints: Fingerprints, pairs: Pairs) -> Pairs:
-    """The pairs that agree at a few places, each at its best alignment."""
-    kept, errors, every = [], [np.empty(0)], numbers(pairs.one)
-    for begin in range(0, len(pairs.one), PAIRS_AT_ONCE):
-        portion = pairs.take(every[begin : begin + PAIRS_AT_ONCE])
-        for frames, max_error in QUICK_CHECKS:
-            error = quick_error(fingerprints, portion, frames)
-            good = error <= max_error
-            portion, error = portion.take(good), error[good]
-        kept.append(portion)
-        errors.append(error)
-    joined, error = Pairs.joined(kept), np.concatenate(errors)
-    order = np.lexsort((np.abs(joined.offset), error, joined.other, joined.one))  # best ones first
-    return joined.take(order[first_of_runs(joined.one[order], joined.other[order])])
-
-
 def quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Float64s:
     """Bit error rate at `frames` places spread over each pair, up to 255; 1 if nothing sounds in
     both."""
@@ -223,24 +168,13 @@ def _quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Float
     return np.where(overlap & (seen > 0), wrong / bits, 1.0)
 
 
-def aligned(
-    clips: Numbered, one: Int64s, other: Int64s, thresholds: Thresholds
-) -> Iterator[tuple[Fingerprints, Int64s, Pairs]]:
-    """Pairs that share no key, each at the best of all alignments; as from `candidates`."""
-    whole = Pairs(one, other, np.zeros(len(one), np.int64))
-    part = clips.part_of(whole)
-    order = np.argsort(part, kind="stable")
-    for members in np.split(order, np.flatnonzero(np.diff(part[order])) + 1):
-        if len(members):
-            fingerprints, numbered, pairs = clips.held(whole.take(members))
-            yield fingerprints, numbered, _best_of_all(fingerprints, pairs, thresholds.max_offset)
-
-
-def _best_of_all(fingerprints: Fingerprints, pairs: Pairs, reach: int) -> Pairs:
-    best, offset = np.full(len(pairs.one), np.inf), pairs.offset.copy()
+def aligned(clips: Fingerprints, one: Int64s, other: Int64s, reach: int) -> Pairs:
+    """Pairs that share no key, each at the best alignment within `reach` frames."""
+    pairs = Pairs(one, other, np.zeros(len(one), np.int64))
+    best, offset = np.full(len(one), np.inf), pairs.offset.copy()
     for shift in sorted(range(-reach, reach + 1), key=abs):
         shifted = pairs._replace(offset=np.full(len(best), shift, np.int64))
-        error = quick_error(fingerprints, shifted, SEARCH_FRAMES)
+        error = quick_error(clips, shifted, SEARCH_FRAMES)
         better = error < best
         best[better], offset[better] = error[better], shift
     return pairs._replace(offset=offset)

@@ -1,8 +1,8 @@
-"""The fingerprints of a corpus in temporary files, with 23 bytes of each clip in memory.
+"""The fingerprints of a corpus in temporary files, with some 50 bytes of each clip in memory.
 
-Words lie in one file in the order of the rows, cut into blocks, of which two are in memory at a
-time: pairs of clips are compared by pairs of blocks. Anchors lie in parts by their keys, so that
-clips that share a key meet. Of ten million clips of five seconds, the files take some 11 GB.
+Words lie in one file, which is mapped into memory. Anchors lie in another, in parts by their keys,
+so that clips that share a key meet. Of ten million clips of five seconds, the files take some 11
+GB.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from ...base.arrays import Bools, Float64s, Int32s, Int64s, UInt16s, UInt32s, UInt64s
 from ...storage.sorted_keys import first_of_runs
@@ -44,9 +44,9 @@ class Thresholds:
 
 
 class Fingerprints(NamedTuple):
-    """The fingerprints of some clips."""
+    """The fingerprints of all clips, by their numbers."""
 
-    words: UInt16s  # of these clips, and of others
+    words: UInt16s
     first: Int64s  # where a clip's words begin in `words`
     frames: Int64s  # number of its words
     seconds: Float64s
@@ -111,89 +111,29 @@ def parsed(blob: pa.LargeBinaryArray) -> Parsed:
     )
 
 
-AT_ONCE = 1 << 20  # records that are sorted by part and written together
-
-Scalar = TypeVar("Scalar", bound=np.generic)
-
 ANCHOR = np.dtype([("key", "<u4"), ("row", "<u4"), ("frame", "<u2")])
 KEY_PARTS = 256
 SORTED_BITS = 24  # of a key, which anchors are sorted by: a real one has 21
-BLOCK = 1 << 26  # words: 128 MiB
-LEAST_BLOCK = 1 << 20
-BLOCKS, MOST_BLOCKS = 8, 128  # of a corpus, at least and at most
-
-
-class PartitionedRecords(ExitStack, Generic[Scalar]):
-    """Records of one type in numbered parts, in one temporary file, as they may exceed memory. The
-    records of a part keep their order."""
-
-    def __init__(self, dtype: DTypeLike, count: int) -> None:
-        super().__init__()
-        self._dtype = np.dtype(dtype)
-        self._parts = count
-        self._edges: list[Int64s] = []  # of the parts, in each piece of the file
-        self._file = self.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-        self._end = 0
-        self._waiting: list[tuple[UInt16s, NDArray[Scalar]]] = []
-        self._count = 0
-
-    def add(self, part: UInt16s, records: NDArray[Scalar]) -> None:
-        """Records, and the number of the part of each."""
-        self._waiting.append((part, records))
-        self._count += len(part)
-        if self._count >= AT_ONCE:
-            self._write()
-
-    def finish(self) -> None:
-        """All records have been added."""
-        self._write()
-        self._file.flush()
-
-    def _write(self) -> None:
-        if not self._count:
-            return
-        part, records = (np.concatenate(column) for column in zip(*self._waiting, strict=True))
-        self._waiting, self._count = [], 0
-        order = np.argsort(part, kind="stable")  # of 16 bits: a radix sort
-        edges = np.searchsorted(part, np.arange(self._parts + 1), sorter=order)
-        self._file.write(records[order].data)
-        self._edges.append(self._end + edges)
-        self._end += len(order)
-
-    def read(self, number: int) -> NDArray[Scalar]:
-        """The records of a part."""
-        pieces = [edges[number : number + 2].tolist() for edges in self._edges]
-        records = np.empty(sum(high - low for low, high in pieces), self._dtype)
-        filled = 0
-        for low, high in pieces:
-            if high > low:
-                self._file.seek(low * self._dtype.itemsize)
-                self._file.readinto(records[filled : filled + high - low].data.cast("B"))
-                filled += high - low
-        return records
 
 
 class StoredFingerprints(ExitStack):
     """Fingerprints by row, added some rows at a time; after `finish`, they are read."""
 
-    first: Int64s  # where a row's words begin in the file
+    first: Int64s  # where a row's words begin in the file; -1 without a fingerprint
     frames: UInt32s  # number of its words
     milliseconds: UInt32s
     anchored: Bools  # whether it has anchors
     same: Int32s  # equal for equal samples; -1 without a fingerprint
 
-    def __init__(self, block: int = BLOCK) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._block = block
-        self._file = self.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-        self._end = 0  # words
-        self.anchors: PartitionedRecords[np.void] = self.enter_context(
-            PartitionedRecords(ANCHOR, KEY_PARTS)
-        )
-        self._found: list[tuple[Int64s, UInt32s, UInt32s, Bools]] = []
+        self._words = self.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        self._anchors = self.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        self._edges: list[Int64s] = []  # of the parts in each piece of the file of anchors
+        self._end, self._anchors_end = 0, 0  # words and anchors written
+        self._added: list[tuple[Int64s, UInt32s, UInt32s, Bools]] = []
         self._digests = [np.empty((0, 2), np.uint64)]
         self._rows = 0
-        self._slots = [-1, -1]  # the blocks that are in memory
 
     def add(self, prints: pa.Array | pa.ChunkedArray) -> None:
         """The fingerprints of the next rows, null if a row has none. ValueError if one is
@@ -203,14 +143,14 @@ class StoredFingerprints(ExitStack):
         present = blob.is_valid().to_numpy(zero_copy_only=False)
         fingerprints = parsed(blob.drop_null())
         places = _runs(fingerprints.first, fingerprints.frames)
-        self._file.write(fingerprints.words[places].data)
+        self._words.write(fingerprints.words[places].data)
         first = np.full(len(present), -1, np.int64)
         first[present] = self._end + np.cumsum(fingerprints.frames) - fingerprints.frames
         frames, milliseconds = np.zeros((2, len(present)), np.uint32)
         frames[present], milliseconds[present] = fingerprints.frames, fingerprints.milliseconds
         anchored = np.zeros(len(present), bool)
         anchored[present] = fingerprints.anchors > 0
-        self._found.append((first, frames, milliseconds, anchored))
+        self._added.append((first, frames, milliseconds, anchored))
         self._digests.append(fingerprints.digest)
         self._add_anchors(fingerprints, self._rows + np.flatnonzero(present))
         self._end += len(places)
@@ -226,15 +166,19 @@ class StoredFingerprints(ExitStack):
         if (anchors["frame"] >= fingerprinting.MAX_FRAMES).any():
             raise ValueError("a fingerprint is damaged: an anchor is outside of it")
         mixed = (anchors["key"] << np.uint32(32 - SORTED_BITS)) * np.uint32(0x9E3779B1)
-        self.anchors.add((mixed >> np.uint32(24)).astype(np.uint16), anchors)
+        part = (mixed >> np.uint32(24)).astype(np.uint16)
+        order = np.argsort(part, kind="stable")  # of 16 bits: a radix sort
+        edges = np.searchsorted(part, np.arange(KEY_PARTS + 1), sorter=order)
+        self._anchors.write(anchors[order].data)
+        self._edges.append(self._anchors_end + edges)
+        self._anchors_end += len(order)
 
     def finish(self) -> None:
         """All rows have been added."""
-        self.anchors.finish()
         none = np.empty(0, np.uint32)
-        columns = zip((none.astype(np.int64), none, none, none > 0), *self._found, strict=True)
+        columns = zip((none.astype(np.int64), none, none, none > 0), *self._added, strict=True)
         self.first, self.frames, self.milliseconds, self.anchored = map(np.concatenate, columns)
-        self._found.clear()
+        self._added.clear()
         digest = np.concatenate(self._digests)
         self._digests.clear()
         order = np.lexsort((digest[:, 1], digest[:, 0]))
@@ -243,48 +187,29 @@ class StoredFingerprints(ExitStack):
         number[order] = np.cumsum(begins) - 1
         self.same = np.full(self._rows, -1, np.int32)
         self.same[self.first >= 0] = number
-        self._file.flush()
-        few = max(LEAST_BLOCK, self._end // BLOCKS)  # pairs come in few parts of few blocks
-        self._block = max(min(self._block, few), -(-self._end // MOST_BLOCKS))
-        self._block_of = np.minimum(self.first // self._block, self.blocks - 1).astype(np.uint16)
-        # A block ends with the last clip that begins in it.
-        self._room = min(self._block, self._end) + fingerprinting.MAX_FRAMES
-        self._buffer: UInt16s = np.empty(self._room * min(self.blocks, 2), np.uint16)
+        self._words.write(bytes(2))  # an empty file cannot be mapped
+        self._words.flush()
 
     def __len__(self) -> int:
         return self._rows
 
-    @property
-    def blocks(self) -> int:
-        """Number of blocks that the words lie in."""
-        return max(-(-self._end // self._block), 1)
+    def of_rows(self, rows: Int32s) -> Fingerprints:
+        """The fingerprints of clips whose numbers are their places in `rows`."""
+        words = np.asarray(np.memmap(self._words, np.uint16, "r"))
+        frames, seconds = self.frames[rows].astype(np.int64), self.milliseconds[rows] / 1000
+        return Fingerprints(words, self.first[rows], frames, seconds)
 
-    def block_of(self, rows: Int32s) -> UInt16s:
-        """The block of each row."""
-        return self._block_of[rows]
-
-    def held(self, rows: Int32s) -> Fingerprints:
-        """The fingerprints of rows of at most two blocks."""
-        block = self.block_of(rows)
-        wanted = np.flatnonzero(np.bincount(block)).tolist()
-        first = self.first[rows]
-        for number in wanted:
-            slot = self._slot(number, wanted)
-            first[block == number] += slot * self._room - number * self._block
-        seconds = self.milliseconds[rows] / 1000
-        return Fingerprints(self._buffer, first, self.frames[rows].astype(np.int64), seconds)
-
-    def _slot(self, number: int, wanted: list[int]) -> int:
-        """Where in the buffer a block is; reads it first if necessary."""
-        if number in self._slots:
-            return self._slots.index(number)
-        slot = next(index for index, block in enumerate(self._slots) if block not in wanted)
-        begin = number * self._block
-        words = self._buffer[slot * self._room :][: min(self._room, self._end - begin)]
-        self._file.seek(2 * begin)
-        self._file.readinto(words.data.cast("B"))
-        self._slots[slot] = number
-        return slot
+    def anchors(self, part: int) -> NDArray[np.void]:
+        """The anchors (ANCHOR) of a part of the keys, in the order of rows."""
+        pieces = [edges[part : part + 2].tolist() for edges in self._edges]
+        anchors = np.empty(sum(high - low for low, high in pieces), ANCHOR)
+        filled = 0
+        for low, high in pieces:
+            if high > low:
+                self._anchors.seek(low * ANCHOR.itemsize)
+                self._anchors.readinto(anchors[filled : filled + high - low].data.cast("B"))
+                filled += high - low
+        return anchors
 
 
 def _runs(first: Int64s, length: Int64s) -> Int64s:

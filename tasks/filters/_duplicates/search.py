@@ -1,7 +1,7 @@
 """Which clips of a corpus are copies: of the same samples, or of the same sound re-encoded.
 
 Works on fingerprints (`fingerprinting.py`) alone, in O(n log n) time. They lie in temporary files;
-memory holds 0.6 GB and some tens of bytes for each clip:
+memory holds some tens of bytes for each clip:
 
 1. Clips with the same digest have the same samples; one of each such group goes on.
 2. `candidates.py`: pairs that share a key and agree at a few places.
@@ -16,7 +16,7 @@ depend on the order of the rows, as long as they are ranked alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from scipy.sparse.csgraph import connected_components
 from ...base.arrays import Bools, Float64s, Int32s, Int64s, UInt16s
 from ...storage.sorted_keys import first_of_runs
 from . import fingerprinting
-from .candidates import Numbered, aligned, candidates
+from .candidates import aligned, candidates
 from .fingerprints import (
     ALIGN_FRAMES,
     Fingerprints,
@@ -66,7 +66,11 @@ def find_copies(prints: StoredFingerprints, best_first: Int64s, thresholds: Thre
     of_row = np.full(len(prints), -1, np.int32)
     looked_at = (first == number) & prints.anchored[row]
     of_row[row[looked_at]] = number[looked_at]
-    near = _find_originals(Numbered(prints, row), of_row, thresholds)
+    clips = prints.of_rows(row)
+    pairs = Pairs.joined([])
+    if thresholds.max_error > 0:
+        pairs = candidates(prints, clips, of_row, thresholds)
+    near = _find_originals(clips, pairs, thresholds)
     del of_row, looked_at
 
     copies = np.flatnonzero(near.original >= 0)
@@ -97,14 +101,12 @@ class _Originals:
         self.drift[pairs.other] = compared.drift
 
 
-def _find_originals(clips: Numbered, of_row: Int32s, thresholds: Thresholds) -> _Originals:
-    """Originals of the re-encoded copies among the clips that `of_row` numbers."""
-    pairs, compared = Pairs.joined([]), Comparison.joined([])
-    if thresholds.max_error > 0:
-        pairs, compared = _compared(candidates(clips, of_row, thresholds), thresholds)
+def _find_originals(clips: Fingerprints, pairs: Pairs, thresholds: Thresholds) -> _Originals:
+    """Originals of the re-encoded copies among these pairs."""
+    pairs, compared = copies_among(clips, pairs, thresholds)
     linked = np.sort(np.concatenate([pairs.one, pairs.other]))
     originals = _Originals(linked[first_of_runs(linked)])
-    seconds = clips.prints.milliseconds[clips.row[originals.clips]] / 1000
+    seconds = clips.seconds[originals.clips]
     pairs = _among(originals.clips, pairs)
     for _ in range(MAX_ROUNDS):
         if not len(pairs.one):
@@ -117,10 +119,9 @@ def _find_originals(clips: Numbered, of_row: Int32s, thresholds: Thresholds) -> 
         rest = linked[(original[linked] != linked) & (originals.original[linked] < 0)]
         padding = np.abs(seconds[rest] - seconds[original[rest]])
         rest = rest[padding <= thresholds.max_padding]
-        indirect = aligned(
-            clips, originals.clips[original[rest]], originals.clips[rest], thresholds
-        )
-        more, compared_too = _compared(indirect, thresholds)
+        ends = originals.clips[original[rest]], originals.clips[rest]
+        indirect = aligned(clips, *ends, thresholds.max_offset)
+        more, compared_too = copies_among(clips, indirect, thresholds)
         originals.assign(_among(originals.clips, more), compared_too)
         free = originals.original < 0
         free[original[linked]] = False
@@ -128,19 +129,6 @@ def _find_originals(clips: Numbered, of_row: Int32s, thresholds: Thresholds) -> 
         pairs, compared = pairs.take(keep), compared.take(keep)
     _assign_by_pairs(originals, pairs, compared)
     return originals
-
-
-def _compared(
-    parts: Iterable[tuple[Fingerprints, Int64s, Pairs]], thresholds: Thresholds
-) -> tuple[Pairs, Comparison]:
-    """The pairs that are copies, by the numbers of their clips, and how they compare."""
-    kept: list[Pairs] = []
-    compared: list[Comparison] = []
-    for fingerprints, clips, pairs in parts:
-        good, comparison = copies_among(fingerprints, pairs, thresholds)
-        kept.append(Pairs(clips[good.one], clips[good.other], good.offset))
-        compared.append(comparison)
-    return Pairs.joined(kept), Comparison.joined(compared)
 
 
 def _among(clips: Int64s, pairs: Pairs) -> Pairs:

@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import soundfile as sf
 
-from tests.bench import long_clips, long_recordings, speech_mixtures
+from tests.bench import _hearing, long_recordings, speech_mixtures
 from tests.bench.speech_mixtures import Mixture
 from tests.helpers.corpus_speech import RATE, read
 
@@ -70,7 +70,7 @@ def wrong_percent(home: Path, heard: Mapping[str, str]) -> float:
     empty."""
     said: dict[str, tuple[str, str]] = json.loads((home / SAID).read_text())
     counts = [
-        long_clips.counted(text, heard.get(name, ""), language)
+        _hearing.counted(text, heard.get(name, ""), language)
         for name, (text, language) in said.items()
     ]
     return round(100 * sum(c.errors for c in counts) / sum(c.words for c in counts), 2)
@@ -99,9 +99,9 @@ def hear(way: str, paths: list[str]) -> dict[str, str]:
 
     model = loading.load(faster_whisper.Settings(device="cpu", threads=1))
     text_of = {
-        "batched": lambda: long_clips.batched(model),
-        "vad": lambda: long_clips.loop(model, vad_filter=True),
-        "loop": lambda: long_clips.loop(model),
+        "batched": lambda: _hearing.batched(model),
+        "vad": lambda: _hearing.loop(model, vad_filter=True),
+        "loop": lambda: _hearing.loop(model),
     }[way]()
     return {
         Path(path).stem: text_of([Mixture(path, read(Path(path)), (), ())])[0] for path in paths

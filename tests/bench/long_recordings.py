@@ -1,16 +1,29 @@
-"""Long recordings with exact references, and the transcripts of the whole line for them.
+"""Long recordings with exact references: the whole line beside faster-whisper's own ways.
+
+    UTTERMILL_CORPUS=… python -m tests.bench.long_recordings
+        [--minutes 10] [--only talk,readers] [--noise 10] [--ways batched,loop,fresh,vad] [--json]
 
 They are made from the corpus's sentences (`speech_mixtures.py`), or are the corpus's own long
-files, in which 0.4 to 1.2 s of faint noise separate the sentences.
+files, in which 0.4 to 1.2 s of faint noise separate the sentences. Each way cuts them by itself.
+
+ours:    the line with its default cutting. "Packaged": the texts that the default rules let
+         through, what they drop counts as deleted; with the seconds of sentences that were dropped,
+         by reason. "Clip by clip" also counts words that went to a neighbouring clip.
+batched: the batched pipeline; loop: window after window, with the text before as prompt;
+fresh:   the loop without that text; vad: the loop over what its voice detector lets through.
+
+Each row says how many seconds the encoder is given for each second of the sentences, too.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,16 +32,26 @@ import numpy as np
 import pyarrow.parquet as pq
 import soundfile as sf
 
-from tests.bench import speech_mixtures
+from tests.bench import _hearing, speech_mixtures
+from tests.bench._hearing import Hear, Way, counted
 from tests.bench.speech_mixtures import RATE, Mixture, Sentence
 from tests.helpers import corpus as small
 from tests.helpers.corpus_speech import read
 from uttermill.tasks import pipeline, transcribe
+from uttermill.tasks.asr import faster_whisper
+from uttermill.tasks.asr._whisper import loading
 from uttermill.tasks.settings import FilterSettings, TranscribeSettings
 
 #: Long files whose segments have texts, and their language.
 REAL = {"aishell_S0150.m4a": "zh", "kerstin_de.opus": "de"}
 MARGIN = 0.3  # s of audio around the sentences that are taken of a real file
+#: faster-whisper's own ways, from its loaded model.
+PEERS: dict[str, Callable[[Any], Hear]] = {
+    "batched": _hearing.batched,
+    "loop": _hearing.loop,
+    "fresh": lambda model: _hearing.loop(model, condition_on_previous_text=False),
+    "vad": lambda model: _hearing.loop(model, vad_filter=True),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +66,12 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """The line's transcripts of a file, its CPU time, s, and the seconds of sentences that it
-    dropped, by reason."""
+    """The line's transcripts of a file, its CPU time, s, the frames that the encoder was given,
+    and the seconds of sentences that the line dropped, by reason."""
 
     clips: list[Placed]
     cpu: float
+    frames: int = 0
     dropped: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -123,7 +147,8 @@ def line(mixture: Mixture, options: dict[str, Any] | None = None) -> Heard:
         job = replace(job, filter=FilterSettings())  # its defaults, not those of the small tests
         transcribe.load(job)  # the loop's model is loaded, too
         began = time.process_time()
-        every, _ = pipeline.run_here(job)
+        with _hearing.counted_frames() as frames:
+            every, _ = pipeline.run_here(job)
         spent = time.process_time() - began
         rows = pq.read_table(every.path / "utterances.parquet").to_pylist()
         judged = replace(job, transcribe=TranscribeSettings(backend=job.transcribe.backend))
@@ -132,7 +157,7 @@ def line(mixture: Mixture, options: dict[str, Any] | None = None) -> Heard:
         ledger = pq.read_table(chosen.path / "ledger.parquet").to_pylist()
         clips = [Placed(r["start"], r["end"], r["hypothesis"], r["id"] in kept) for r in rows]
         clips.sort(key=lambda clip: clip.start)
-        return Heard(clips, spent, _dropped(mixture, ledger))
+        return Heard(clips, spent, sum(frames), _dropped(mixture, ledger))
 
 
 def _dropped(mixture: Mixture, ledger: Sequence[dict[str, Any]]) -> dict[str, float]:
@@ -168,3 +193,72 @@ def _owners(span: tuple[float, float], heard: Sequence[Placed]) -> list[int]:
     """Clips that hold more than 0.15 s of a span; where there is none, the nearest."""
     shared = [min(span[1], clip.end) - max(span[0], clip.start) for clip in heard]
     return [i for i, seconds in enumerate(shared) if seconds > 0.15] or [int(np.argmax(shared))]
+
+
+def compared(mixture: Mixture, model: Any, ways: Sequence[str]) -> list[dict[str, Any]]:
+    """A row for each way; ours, which comes first, has more columns."""
+    heard: list[Heard] = []
+
+    def ours(group: Sequence[Mixture]) -> list[str]:
+        heard.append(line(group[0]))
+        return [heard[0].text]
+
+    every = [Way("ours", ours), *(Way(name, PEERS[name](model)) for name in ways)]
+    assert [*_hearing.compare(every, [mixture])] == [1]
+    # Without the second run, which only takes the rules.
+    every[0].cpu, every[0].frames = heard[0].cpu, heard[0].frames
+    rows = _hearing.summary(mixture.name, every, [mixture], ways[0])
+    _hearing.show(rows, ways[0])
+    rows[0] |= _packaged(mixture, heard[0])
+    return rows
+
+
+def _packaged(mixture: Mixture, heard: Heard) -> dict[str, Any]:
+    language = mixture.language
+    counts = [counted(*pair, language) for pair in pairs(mixture, heard.clips)]
+    packaged = counted(mixture.text, heard.packaged, language)
+    columns = {
+        "by_clip": round(100 * sum(c.errors for c in counts) / sum(c.words for c in counts), 2),
+        "packaged": round(100 * packaged.errors / packaged.words, 2),
+        "packaged_gone": _hearing.gone(mixture, heard.packaged),
+        "dropped_seconds": heard.dropped,
+    }
+    print(
+        f"  ours, clip by clip ({len(heard.clips)} clips): {columns['by_clip']} %\n"
+        f"  ours, packaged ({sum(clip.packaged for clip in heard.clips)} clips): "
+        f"{columns['packaged']} %, sentences gone {columns['packaged_gone']}, seconds of "
+        f"sentences dropped {heard.dropped or 'none'}", flush=True,
+    )  # fmt: skip
+    for clip in heard.clips:
+        if not clip.packaged:
+            print(f"  dropped: {clip.start:.1f}-{clip.end:.1f} {clip.text}", flush=True)
+    return columns
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--corpus", type=Path, default=os.environ.get("UTTERMILL_CORPUS"))
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--only", default="", help="words of names of recordings, by commas")
+    parser.add_argument("--noise", type=float, help="white noise, dB below the speech")
+    parser.add_argument("--ways", default="loop,batched", help=", ".join(PEERS))
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    ways = args.ways.split(",")
+    if args.corpus is None or not set(ways) <= set(PEERS):
+        parser.error(f"give UTTERMILL_CORPUS or --corpus, and ways of {', '.join(PEERS)}")
+    model = loading.load(faster_whisper.Settings(device="cpu", threads=1))
+    rows: list[dict[str, Any]] = []
+    for mixture in [*made(args.corpus, args.minutes), *real(args.corpus, args.minutes)]:
+        if not any(word in mixture.name for word in args.only.split(",")):
+            continue
+        if args.noise is not None:
+            mixture = noisy(mixture, args.noise)
+        print(f"{mixture.name}: {mixture.seconds / 60:.1f} minutes, {len(mixture.sentences)} parts")
+        rows += compared(mixture, model, ways)
+    if args.json:
+        print(json.dumps(rows, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,15 +1,12 @@
 """Our Whisper backend compared with faster-whisper's own clip-by-clip loop, in one run.
 
-    UTTERMILL_CORPUS=… python -m tests.bench.transcribe [english] [chinese] [workers] [dag]
+    UTTERMILL_CORPUS=… python -m tests.bench.transcribe [english] [chinese]
         [--clips 40] [--threads 2] [--rounds 1] [--language en] [--device cpu]
 
 english: 40 LibriSpeech test-other clips; WER from exact counts, wall and CPU seconds of both ways,
          which take turns group by group, so that they meet the same machine.
 chinese: 50 AISHELL clips; CER with `chinese: simplified` beside the loop's with a prompt in
          simplified characters.
-workers: two processes of one thread against one of two, on the same English clips.
-dag:     all five stages with voice detector, DNSMOS and Whisper on the long recordings, as a
-         multiple of real time; with `--device cuda` only where CTranslate2 finds a GPU.
 
 Both ways use one loaded model. A shared machine's wall seconds tell little: look at the load that
 is printed beside them, and at the CPU seconds.
@@ -19,29 +16,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
-import resource
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import soundfile as sf
 
-from tests.helpers import corpus
-from uttermill.tasks import pipeline, scoring
+from uttermill.tasks import scoring
 from uttermill.tasks.asr import SpeechClip, faster_whisper
 from uttermill.tasks.asr._whisper import loading
-from uttermill.tasks.settings import Plugin
 
 GROUP = 8  # clips that one way takes before the other has its turn
 SIMPLIFIED = "以下是普通话的句子。"
-PARTS = ("english", "chinese", "workers", "dag")
+PARTS = ("english", "chinese")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,59 +145,6 @@ def seconds(said: Sequence[Said]) -> float:
     return sum(len(s.clip.samples) for s in said) / faster_whisper.Backend.RATE
 
 
-def work(folder: Path, most: int, part: slice, threads: int, start: Any, answers: Any) -> None:
-    """A worker process: its share of the clips, after all have loaded their models."""
-    said = clips(folder, "en/librispeech/", most, None)
-    mine = sorted(said, key=lambda s: -len(s.clip.samples))[part]
-    run = ours(None, device="cpu", threads=threads)
-    start.wait()
-    wall, cpu = time.perf_counter(), time.process_time()
-    run(mine)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    answers.put((time.perf_counter() - wall, time.process_time() - cpu, peak))
-
-
-def workers(args: argparse.Namespace) -> None:
-    print(f"workers: {args.clips} clips")
-    context = multiprocessing.get_context("spawn")
-    for count, threads in ((1, 2), (2, 1)):
-        start, answers = context.Barrier(count), context.Queue()
-        parts = [slice(number, None, count) for number in range(count)]
-        given = [(args.corpus, args.clips, part, threads, start, answers) for part in parts]
-        processes = [context.Process(target=work, args=each) for each in given]
-        for process in processes:
-            process.start()
-        found = [answers.get(timeout=3600) for _ in processes]
-        for process in processes:
-            process.join()
-        wall, cpu, peak = (np.array(column) for column in zip(*found, strict=True))
-        print(
-            f"  {count} process(es) of {threads} thread(s): {wall.max():.1f} s wall, "
-            f"{cpu.sum():.1f} s CPU, {peak.sum():.0f} MiB at most; {load()}", flush=True,
-        )  # fmt: skip
-
-
-def dag(args: argparse.Namespace) -> None:
-    backend = {"use": "faster_whisper", "device": args.device, "threads": args.threads}
-    with tempfile.TemporaryDirectory() as name:
-        job = corpus.job(
-            Path(name),
-            sources=[{"kind": "folder", "path": str(args.corpus / "long"), "expect_broken": True}],
-            filter={"segmenter": {"use": "vad"},
-                    "filters": (Plugin(use="duration"), Plugin(use="dnsmos"))},
-            transcribe={"backend": backend},
-        )  # fmt: skip
-        began = time.perf_counter()
-        published, stages = pipeline.run_here(job)
-        wall = time.perf_counter() - began
-    walls = ", ".join(f"{stage} {entry['seconds']:.1f}" for stage, entry in stages.items())
-    audio = published.summary["seconds"]["in"]
-    print(
-        f"dag on {args.device}: {audio:.0f} s of audio in {wall:.1f} s, {audio / wall:.1f} x real "
-        f"time ({walls}); {load()}", flush=True,
-    )  # fmt: skip
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("parts", nargs="*", default=["english"], metavar="|".join(PARTS))
@@ -220,17 +158,11 @@ def main() -> None:
     if args.corpus is None or not set(args.parts) <= set(PARTS):
         parser.error("give UTTERMILL_CORPUS or --corpus, and parts of " + ", ".join(PARTS))
     print(load(), flush=True)
-    model = None
-    if {"english", "chinese"} & set(args.parts):
-        settings = faster_whisper.Settings(device=args.device, threads=args.threads)
-        model = loading.load(settings)
-        loading.warm(model)
+    model = loading.load(faster_whisper.Settings(device=args.device, threads=args.threads))
+    loading.warm(model)
     for part, run in (("english", english), ("chinese", chinese)):
         if part in args.parts:
             run(args, model)
-    for part, alone in (("workers", workers), ("dag", dag)):
-        if part in args.parts:
-            alone(args)
 
 
 if __name__ == "__main__":

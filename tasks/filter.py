@@ -197,7 +197,7 @@ def _one_pass(
     begin = _segmenter(unit, locator, chosen, turns)
     first = min((span.start for span in known_spans or ()), default=0)
     for span, clip in cutting.spans(locator, facts, begin, first, chosen.limits):
-        filters = chosen.filters if known_spans is None else chosen.lacking(known_spans[span])
+        filters = chosen.filters if known_spans is None else measuring.steps(known_spans[span])
         measured = Measured({}, {}, {})
         if clip is not None:
             clip = clip.of_recording(None, recording["size"])

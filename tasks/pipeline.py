@@ -94,12 +94,12 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
         again = forget_quarantine(job.out)
         log.info("retrying %d items that had crashed or timed out", again)
     for attempt in range(REPAIRS):
-        sharding = sharded(job, executor, observer, begun)
-        totals.add(sharding.done)
-        safeguards.check_readable(job, sharding.unreachable)
-        safeguards.check_failed(job, sharding.listed)
-        state = begun.state = begun.state or UpToDate(job, sharding.shards, sharding.index)
         try:
+            sharding = sharded(job, executor, observer, begun)
+            totals.add(sharding.done)
+            safeguards.check_readable(job, sharding.unreachable)
+            safeguards.check_failed(job, sharding.listed)
+            state = begun.state = begun.state or UpToDate(job, sharding.shards, sharding.index)
             _chains(job, sharding, executor, observer, state, totals)
             observer.start("package", sharding.done.seconds)
             scratch = executor.listing(job)
@@ -108,10 +108,12 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
         except NothingLeft as error:
             notes = (*error.notes, *source_notes.in_words(job.sources))
             raise NothingLeft(error.args[0], error.reasons, sharding.ignored, notes) from None
-        except CorruptManifest as fault:  # it was removed, and its contents are made again
+        except CorruptManifest as fault:  # what it held is made again
             if attempt == REPAIRS - 1:
                 raise
-            sharding.index.forget([fault.path.removeprefix(f"{job.out}/")])
+            manifest.repair(job.out, fault)
+            if begun.listed is not None:
+                begun.listed.index.forget([fault.path.removeprefix(f"{job.out}/")])
             begun.forget()
             totals.begin_again()
             continue
@@ -155,8 +157,7 @@ def _chains(
     """Run the chains of all shards, and count their results.
 
     A shard's results are counted as soon as its chain ends: even for a hundred thousand shards,
-    only the counts stay in memory. CorruptManifest if the listings of some shards were damaged:
-    they are removed.
+    only the counts stay in memory. CorruptManifest if the listing of a shard is damaged.
     """
     for name in stage.PER_SHARD:
         observer.start(name, sharding.done.seconds)
@@ -170,17 +171,9 @@ def _chains(
         log.info("%d of %d shards are unchanged; they are skipped", passed, len(sharding.shards))
 
     counting = threading.Lock()
-    damaged: list[CorruptManifest] = []
 
     def run_chain(shard: str) -> list[Done]:
-        files = sharding.index.most_files(shard)
-        try:
-            if files:  # before Prefect records the shard
-                manifest.listed(job.out, shard, manifest.refuse)
-            dones = chain(job, shard, sharding.seconds[shard], executor, observer, files)
-        except CorruptManifest as fault:
-            damaged.append(fault)
-            return []
+        dones = chain(job, shard, sharding.seconds[shard], executor, observer)
         with counting:
             state.record(dones)
             for done in dones:
@@ -189,11 +182,6 @@ def _chains(
 
     with observer.chains({shard: sharding.seconds[shard] for shard in shards}) as order:
         executor.chains(order, run_chain)
-    for fault in damaged:
-        manifest.repair(job.out, fault)
-    if damaged:
-        sharding.index.forget(fault.path.removeprefix(f"{job.out}/") for fault in damaged)
-        raise damaged[0]
     for name in stage.PER_SHARD:
         observer.finish(name)
 
@@ -211,22 +199,17 @@ def run_shard_stage(
     job: Job, executor: Executor, scratch: Path, begun: Begun | None = None
 ) -> Sharded:
     """List the sources, probe new recordings on the workers, group and commit them; continues from
-    `begun`. If a shard's listing proves damaged, it is removed, and everything is listed again."""
+    `begun`. CorruptManifest if a shard's listing proves damaged: remove it, and call again."""
     begun = begun or Begun()
-    while begun.sharded is None:
-        try:
-            begun.sharded = _sharded(job, executor, scratch, begun)
-        except CorruptManifest as fault:
-            if not manifest.repair(job.out, fault):
-                raise
-            begun.forget()
+    if begun.sharded is None:
+        begun.sharded = _sharded(job, executor, scratch, begun)
     return begun.sharded
 
 
 def _sharded(job: Job, executor: Executor, scratch: Path, begun: Begun) -> Sharded:
     began = time.monotonic()
     if begun.listed is None or begun.listed.scratch != scratch:
-        begun.listed = _listed(job, scratch, executor)
+        begun.listed = _listed(job, scratch)
     index, survey = begun.listed.index, begun.listed.survey
     step = job.shard.probe_batch or probe_batch(survey.fresh.count)
     batches = [
@@ -237,7 +220,7 @@ def _sharded(job: Job, executor: Executor, scratch: Path, begun: Begun) -> Shard
     results = executor.map(shard.PROBE, batches) if batches else []
     once.forget()
     seconds = shard.commit(job, survey, results, index)
-    if survey.used_scratch:
+    if survey.fresh.files or survey.redescribed.files:
         storage.of(scratch).clear(scratch)
     wall = time.monotonic() - began
     done = Done("shard", "", survey.fresh.count, survey.reused, sum(seconds.values()), wall)
@@ -258,14 +241,14 @@ def probe_batch(recordings: int) -> int:
     return min(max(recordings // 16, 50), 200)
 
 
-def _listed(job: Job, scratch: Path, executor: Executor) -> Listing:
+def _listed(job: Job, scratch: Path) -> Listing:
     """List OUT and the sources."""
     index = Index(job.out)
     temporary_files.sweep(job.out, index)
     index.warn_of_foreign()
     index.warn_of_gone()
     doubted = rehash.doubted(job, index)
-    survey = shard.survey(job, index, scratch, executor.map, index.repair, doubted)
+    survey = shard.survey(job, index, scratch, index.repair, doubted)
     for shared in survey.shared:
         log.warning("%s: %s", shared, overlapping_sources.outcome(job))
     return Listing(scratch, index, survey)

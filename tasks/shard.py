@@ -122,8 +122,6 @@ def commit(job: Job, surveyed: Survey, results: Sequence[Path], index: Index) ->
         had.replaced(changed)
         # Lost files were reported, and superseded ones are not missing.
         index.look([had.shards[number] for number in changed], [known_recordings.ROOT])
-    if changed or had.stale:
-        known_recordings.save(job.out, had, index)
     numbered = zip(had.shards, had.seconds, range(len(had.shards)), strict=True)
     return {name: seconds for name, seconds, number in numbered if had.present(number)}
 

@@ -146,12 +146,11 @@ def no_recipe_kept() -> Iterator[None]:
     """Processes keep recipes, which never change in one. Here they are worked out during the test
     and again after it: for tests that change what recipes follow from. The last of their fixtures:
     others keep recipes, too."""
-    from uttermill.tasks.shard_store import recipe, stored_shard
+    from uttermill.tasks.shard_store import recipe
     from uttermill.tasks.stages import stage
 
     kept = (
         recipe.of_plugin,
-        stored_shard.cut_recipes,
         recipe._audio_head,
         recipe._transcript_head,
         stage._weights,

@@ -242,7 +242,7 @@ PLACES = 3  # of seconds, as the page writes the boundaries of a clip
 
 def decisions_since(corpus: Corpus, line: int) -> JsonObject:
     """Decisions from a line of the file on, and the line after the last."""
-    decisions = corpus.decisions.read()
+    decisions = decision_log.read(decision_log.stored(corpus.out))
     start = line if 0 <= line <= len(decisions) else 0
     return {
         "next": len(decisions),
@@ -251,7 +251,7 @@ def decisions_since(corpus: Corpus, line: int) -> JsonObject:
 
 
 def _masked(
-    corpus: Corpus, decisions: list[decision_log.Decision]
+    corpus: Corpus, decisions: Sequence[decision_log.Decision]
 ) -> Sequence[decision_log.Decision]:
     """The decisions with masks in what people wrote, if the last run's rules hide something."""
     job = corpus.job()

@@ -22,7 +22,7 @@ from ...tasks.recording.tracks import locator_of
 from ...tasks.scoring import near_texts
 from ...tasks.settings import FilterSettings
 from ...tasks.settings.job import Job
-from ...tasks.shard_store import annotated, decision_log, hidden, manifest, muting
+from ...tasks.shard_store import annotated, hidden, manifest, muting
 from ...tasks.shard_store.utterance import FinalUtterance
 from ...tasks.stages.stage import view_of
 from ...tasks.storage import queries, versions
@@ -152,7 +152,6 @@ class Corpus:
     def __init__(self, out: Path, home: Path, readable: Sequence[Path] | None = None) -> None:
         self.out, self._home = out, home
         self.shards = Shards(out, self.run)
-        self.decisions = decision_log.Followed(out)
         self._run: Run | None = None
         folders = _inside(out) if readable is None else readable
         self._database = queries.connect(home, folders, name=DATABASE)

@@ -20,22 +20,16 @@ def chain(
     seconds: float,
     executor: Executor,
     observer: Observer,
-    files: int = 1,
 ) -> list[Done]:
     """Filter, resample and transcribe one shard as observed steps; damaged audio is made again.
-
-    `files`: the most files that any stage has for it: several may need joining, and with none there
-    is nothing to look up. CorruptManifest if the shard's listing is damaged: its source has to be
-    listed again.
-    """
+    CorruptManifest if the shard's listing is damaged: its source has to be listed again."""
     ended: dict[str, Done] = {}
     for attempt in range(REPAIRS):
         try:
-            sure = not files and not attempt
+            sure = False
             for name in stage.PER_SHARD:
                 before = ended.get(name)
-                looked = sure, files > 1, before
-                work = partial(run_stage, job, shard, seconds, executor, name, *looked)
+                work = partial(run_stage, job, shard, seconds, executor, name, sure, before)
                 done = observer.step(name, work, shard, seconds)
                 if before is None and not done.ran:
                     observer.advance(name, seconds, reused=True)
@@ -63,17 +57,15 @@ def run_stage(
     executor: Executor,
     name: str,
     sure: bool = False,
-    crowded: bool = False,
     before: Done | None = None,
 ) -> Done:
     """Run one stage for one shard; a complete shard is not sent to a worker.
 
-    `sure`: the stage before it computed something, or none has run, so something is missing.
-    `crowded`: its files may need joining. `before`: what the stage did before a repair, which the
-    result counts, too.
+    `sure`: the stage before it computed something, so something is missing. `before`: what the
+    stage did before a repair, which the result counts, too.
     """
     missing, reused = (True, 0) if sure else stage.pending(name, job, shard)
-    if missing or (crowded and compaction.due(job.out, name, shard)):
+    if missing or compaction.due(job.out, name, shard):
         done = executor.stage(name, job, shard, seconds)
     else:
         done = Done(name, shard, 0, reused)

@@ -8,6 +8,7 @@ when the copy is read back.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,9 +52,11 @@ def folder(out: Path, shard: str) -> Path:
 
 def files(out: Path, shard: str) -> list[Path]:
     """The shard's blobs, sorted by name, and no other files."""
-    return storage.named_by_hash(folder(out, shard), ".pcm")
+    names = storage.names(folder(out, shard), ".pcm")
+    return [path for path in names if NAME.fullmatch(path.stem)]
 
 
+NAME = re.compile(r"[0-9a-f]{16}")  # of a blob: the start of its hash
 #: Patterns for the columns that locate PCM; RE2.
 _PLACES = {
     "work_shard": r"\Ashard-[0-9]{6,}\z",

@@ -2,8 +2,8 @@
 
 Commits of a long shard, growth, and killed runs leave several parts and blobs. Once a stage is
 complete for a shard, the files made under the same settings are joined: the parts in one file,
-which names each of them in its footer and is read like them, and the PCM in blobs of BLOB_BYTES or
-more. Results of other settings stay separate, so that `prune` can remove them.
+which names each of them in its footer and is read like them, and blobs of PCM below BLOB_BYTES in
+one. Results of other settings stay separate, so that `prune` can remove them.
 
 The new blob is written first, then the file that names it; then the old files are removed, and
 their blobs last: after a kill at any point each row counts once (`manifest.read`), and no row lacks
@@ -13,7 +13,7 @@ its PCM.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +27,7 @@ from . import blobs, manifest, passing
 from .manifest import HOLDS, Part
 
 RECIPE: Final = "recipe"  # footer key: recipe of the settings that made the part
-BLOB_BYTES = 128 << 20  # least size of a blob, unless it is its shard's only one
+BLOB_BYTES = 128 << 20  # least size of a blob that is not joined with others
 PLACES = ["audio", "blob", "offset", "num_samples", "sha256", "error_code"]
 
 
@@ -126,8 +126,9 @@ def _joined_blobs(out: Path, shard: str, tables: Sequence[pa.Table]) -> list[pa.
         joined.insert(0, table.filter(pa.array(kept, pa.bool_())))
     rows = [row for table in joined for row in table.select(PLACES).to_pylist()]
     names = list(dict.fromkeys(row["blob"] for row in rows if row["blob"] is not None))
-    for joint in joining(names, sizes):
-        _rewrite(out, shard, [row for row in rows if row["blob"] in joint])
+    small = {name for name in names if sizes(name) < BLOB_BYTES}
+    if len(small) > 1:
+        _rewrite(out, shard, [row for row in rows if row["blob"] in small])
     return _placed(joined, rows)
 
 
@@ -171,30 +172,6 @@ def _placed(tables: Sequence[pa.Table], rows: Sequence[EnhancedRow]) -> list[pa.
         placed.append(table)
         first_row += len(table)
     return placed
-
-
-def joining(names: Sequence[str], size: Callable[[str], int]) -> list[set[str]]:
-    """Group blobs until each group has at least BLOB_BYTES, or only one is left."""
-    groups: list[set[str]] = []
-    total, several = BLOB_BYTES, set[str]()
-    large = [name for name in names if size(name) >= BLOB_BYTES]
-    for name in names:
-        if name in large:
-            continue
-        if total >= BLOB_BYTES:
-            total, several = 0, set()
-            groups.append(several)
-        several.add(name)
-        total += size(name)
-    if groups and total < BLOB_BYTES:  # the last group is too small: merge it
-        rest = groups.pop()
-        if groups:
-            groups[-1] |= rest
-        elif large:
-            groups.append(rest | {min(large, key=size)})
-        else:
-            groups.append(rest)
-    return [group for group in groups if len(group) > 1]
 
 
 def _rewrite(out: Path, shard: str, rows: Sequence[EnhancedRow]) -> None:

@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
 from ..base.errors import ConfigError
@@ -145,7 +146,8 @@ def line(decision: Decision) -> bytes:
     return json.dumps(values, ensure_ascii=False).encode() + b"\n"
 
 
-def read(data: bytes) -> list[Decision]:
+@lru_cache(maxsize=2)  # the explorer asks for them every few seconds
+def read(data: bytes) -> tuple[Decision, ...]:
     """The decisions in a file's bytes, oldest first. Skips invalid lines: only a crash during a
     write can have left them."""
     decisions = []
@@ -156,31 +158,13 @@ def read(data: bytes) -> list[Decision]:
                 decisions.append(checked(given if isinstance(given, dict) else {}, ""))
             except (ValueError, ConfigError):
                 continue
-    return decisions
+    return tuple(decisions)
 
 
 def stored(out: Path) -> bytes:
     """The file's bytes, up to its last whole line; on an object store, those of all its parts."""
     data = append_log.read(path(out), out / FOLDER)
     return data[: data.rfind(b"\n") + 1]
-
-
-class Followed:
-    """The decisions of an OUT, of which each is parsed once: the file only grows."""
-
-    def __init__(self, out: Path) -> None:
-        self._out = out
-        self._read: tuple[bytes, list[Decision]] = (b"", [])
-
-    def read(self) -> list[Decision]:
-        """All decisions, oldest first; do not change the list."""
-        data, (before, decisions) = stored(self._out), self._read
-        if not data.startswith(before):  # another file
-            before, decisions = b"", []
-        if len(data) > len(before):
-            decisions = [*decisions, *read(data[len(before) :])]
-        self._read = data, decisions
-        return decisions
 
 
 def last(decisions: Iterable[Decision]) -> dict[str, Decision]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -43,7 +42,6 @@ class Index:
         self.out = out
         self.files: dict[str, str] = {}  # guard of each file, by its name relative to OUT
         self._noted = _read(out)
-        self._files_of: Counter[str] | None = None
         self.temporaries: list[str] = []  # files that were being written when a run died
         self.foreign: set[str] = set()  # links, and files that no run writes
         self.refresh()
@@ -77,7 +75,6 @@ class Index:
                     self.temporaries.append(whole)
                 else:
                     self.foreign.add(whole)
-        self._files_of = None
 
     def guards(self) -> dict[str, list[tuple[str, str]]]:
         """(name, guard) of the files of each shard, sorted; a guard changes if its file does."""
@@ -96,13 +93,6 @@ class Index:
         """`manifest.repair`; the removed file is no longer in `files`."""
         if manifest.repair(out, fault):
             self.files.pop(fault.path.removeprefix(f"{out}/"), None)
-
-    def most_files(self, shard: str) -> int:
-        """The largest number of files that a shard has in one stage after the first, or as
-        blobs."""
-        if self._files_of is None:
-            self._files_of = Counter(name.rpartition("/")[0] for name in self.files)
-        return max(self._files_of[f"{root}/{shard}"] for root in ROOTS[1:])
 
     def warn_of_foreign(self) -> None:
         if self.foreign:

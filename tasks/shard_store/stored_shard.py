@@ -6,13 +6,13 @@ Nothing here computes more than a hash.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from ..base.schema import EnhancedRow, RecordingRow, TranscriptRow
 from ..recording.limits import Limits
 from ..recording.tracks import channels_of, file_channel, may_be_non_finite, track_of
 from ..recording.turns import Turn
-from ..settings import FilterSettings, Plugin
+from ..settings import FilterSettings
 from ..settings.job import Job
 from . import (
     blobs,
@@ -27,14 +27,6 @@ from . import (
 from .cuts import Cut, segments_of, speakers_of
 from .decision_log import Decision
 from .utterance import HeardUtterance
-
-KEPT = 4096  # cached recipes of cuts: more than a shard has recordings
-
-
-@lru_cache(maxsize=16)
-def cut_recipes(segmenter: Plugin, speakers: Plugin) -> Callable[..., str]:
-    """`recipe.cut_recipes`, cached: comparing plug-ins takes longer than everything else."""
-    return lru_cache(maxsize=KEPT)(recipe.cut_recipes(segmenter, speakers))
 
 
 class StoredShard:
@@ -110,7 +102,7 @@ class StoredShard:
 
     @cached_property
     def _cut_recipes(self) -> Callable[..., str]:
-        return cut_recipes(self.job.filter.segmenter, self.job.speakers)
+        return recipe.cut_recipes(self.job.filter.segmenter, self.job.speakers)
 
     def _of_turns(self, recording: RecordingRow) -> str | None:
         named, fault = speakers_of(recording), recording.get("rttm_error")

@@ -58,10 +58,6 @@ _KINDS = {
 }
 _PACKED = (".7z", ".rar", ".gz", ".bz2", ".xz", ".zst")
 OTHER_ENDING = "extension"  # why a file is skipped
-MOST_LOOKED = 50_000  # entries examined to find branches
-
-#: A folder's relative path with its `/`, and whether its subfolders belong to it.
-Branch = tuple[str, bool]
 
 
 def _names_a_speaker(pattern: str) -> str:
@@ -244,76 +240,6 @@ def _hint(path: str) -> str:
         return "; unpack it first"
     may_be = "if it is a list, " if ending == ".txt" else ""
     return f"; {may_be}give the source kind: {_KINDS[ending]}" if ending in _KINDS else ""
-
-
-def branches(settings: Settings, least: int) -> Sequence[Branch] | None:
-    """At least `least` branches, single folders and whole trees, that cover the source; or None."""
-    root, status = source_root(settings.path)
-    if storage.is_url(root) or not stat.S_ISDIR(status.st_mode):
-        return None
-    trees, alone, looked = [""], [], 0
-    while trees and len(trees) < least and looked < MOST_LOOKED:
-        above = trees.pop(0)
-        alone.append(above)
-        try:
-            with os.scandir(f"{root}/{above}") as scanned:
-                entries = sorted(scanned, key=_order)
-        except OSError:
-            return None
-        looked += len(entries)
-        trees += [f"{above}{tree.name}/" for tree in entries if _is_tree(tree, settings)]
-    if len(trees) < least:
-        return None
-    return sorted([(tree, False) for tree in alone] + [(tree, True) for tree in trees])
-
-
-def branch(settings: Settings, branch: Branch) -> Iterator[Recording | Ignored] | None:
-    """The recordings of a branch. None if a folder is a link that is followed or lies on another
-    disk: two branches may reach it, and only a walk over all of them knows which comes first."""
-    root, status = source_root(settings.path)
-    try:
-        return _chosen(iter(list(_walk_apart(root, status, settings, *branch))), settings)
-    except _Linked:
-        return None
-
-
-class _Linked(Exception):
-    """A folder that may lie in two branches."""
-
-
-def _is_tree(entry: os.DirEntry[str], settings: Settings) -> bool:
-    return not skip_reason(entry.name, settings.system_folders) and entry.is_dir(
-        follow_symlinks=False
-    )
-
-
-def _walk_apart(
-    root: str, status: os.stat_result, settings: Settings, below: str, deep: bool
-) -> Iterator[Recording | Ignored]:
-    boundary = _boundary(root, status, settings)
-    stack = [below]
-    while stack:
-        above = stack.pop()
-        path = f"{root}/{above}".rstrip("/")
-        try:
-            entries = _listed(path, settings, boundary)
-        except OSError as error:
-            yield _unlisted(above.rstrip("/"), path, error)
-            continue
-        trees = []
-        for entry, texts in entries:
-            relative = above + entry.name
-            if reason := skip_reason(entry.name, settings.system_folders):
-                yield Ignored(recording_name(relative), reason)
-            elif entry.is_symlink() and (outside := boundary.left_out(relative, entry.path)):
-                yield outside
-            elif not _is_folder(entry):
-                yield from _files(relative, entry, texts, settings, boundary)
-            elif entry.is_symlink() or os.stat(entry.path).st_dev != status.st_dev:
-                raise _Linked
-            elif deep:
-                trees.append(relative + "/")
-        stack += reversed(trees)
 
 
 def _unlisted(relative: str, path: str, error: OSError) -> Recording:

@@ -4,7 +4,7 @@ plug-ins up once for all recordings."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .. import plugins
@@ -48,7 +48,7 @@ class Step(NamedTuple):
     annotations: Annotations
 
 
-def steps(filters: Sequence[Plugin]) -> tuple[Step, ...]:
+def steps(filters: tuple[Plugin, ...]) -> tuple[Step, ...]:
     """Filters in the order in which they run: cheap ones first."""
     resolved = []
     for plugin in sorted(filters, key=chosen_rules.costly):
@@ -70,7 +70,6 @@ class Chosen:
     rules: tuple[Rule, ...]
     filters: tuple[Step, ...]
     limits: Limits
-    some: dict[tuple[Plugin, ...], tuple[Step, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, job: Job) -> Chosen:
@@ -79,12 +78,6 @@ class Chosen:
         filters = steps(job.filter.all_filters)
         hears, limits = segmenter.hears(settings), Limits.of(job.filter)
         return cls(job, segmenter, settings, hears, rules, filters, limits)
-
-    def lacking(self, filters: tuple[Plugin, ...]) -> tuple[Step, ...]:
-        """The steps of filters that some stored spans lack."""
-        if filters not in self.some:
-            self.some[filters] = steps(filters)
-        return self.some[filters]
 
 
 def after_all(

@@ -24,7 +24,7 @@ from ..shard_store import blobs, compaction, manifest, recipe, whole_job
 from ..shard_store.blobs import MadeAudio
 from ..shard_store.shard_view import ShardView
 from ..storage.atomic import HashedFile
-from ..storage.store import Publish
+from ..storage.local import Publish
 from . import contract
 from .contract import PER_SHARD as PER_SHARD
 from .contract import Stage, Unit

@@ -1,18 +1,17 @@
-"""Storage: folders and object stores behind one `Store`, which `of` gives for a place.
+"""Storage: folders and object stores with the same methods; `of` gives that of a place.
 
-    urls        a place: a path or a URL        store, local, objects   `Store` and its two kinds
+    urls        a place: a path or a URL        local, objects          the two stores
     atomic      temp file, fsync, rename        store_errors, uploads   talking to object stores
     lock        one run at a time in an OUT     tables                  Parquet and Arrow files
     containment names from data                 `inside`: the one way from such a name to a place
     regular     files, and nothing else         temporary               folders that go again
     owners      who may not write, in words     probe                   what OUT's disk must do
 
-A `Store` takes full places; the functions here do the same for a single place.
+A store takes full places; the functions here do the same for a single place.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,20 +21,18 @@ from ..base.json_types import parsed
 from .bounds import MAX_JSON_BYTES
 from .containment import check_name as check_name
 from .containment import inside as inside
-from .local import Local
+from .local import File, Local, Span
 from .objects import Objects
-from .store import File, Span, Store
 from .store_errors import Archived
 from .store_errors import Away as Away
 from .urls import is_url, place
 
 LOCAL = Local()
 OBJECTS = Objects()
-HASH = re.compile(r"[0-9a-f]{16}")  # start of the name of a file named by its hash
 Result = TypeVar("Result")
 
 
-def of(path: Path) -> Store:
+def of(path: Path) -> Local | Objects:
     """The store of a place."""
     return LOCAL if isinstance(path, Path) else OBJECTS
 
@@ -70,11 +67,6 @@ def remove(path: Path) -> None:
 def names(folder: Path, ending: str = "") -> list[Path]:
     """Files directly in a folder, sorted by name; none when there is no folder."""
     return of(folder).names(folder, ending)
-
-
-def named_by_hash(folder: Path, ending: str) -> list[Path]:
-    """The files of `names` that are named by their hash: others are not ours."""
-    return [path for path in names(folder, ending) if HASH.fullmatch(path.stem)]
 
 
 def exists(path: Path) -> bool:

@@ -26,7 +26,7 @@ _SHOWN = 80  # characters of a name in a message
 
 #: What a run keeps directly in these folders of OUT.
 _KEPT = {
-    "manifests": r"shard|filter|resample|transcribe|package|known|layout|\.listing|index\.json"
+    "manifests": r"shard|filter|resample|transcribe|package|layout|\.listing|index\.json"
     r"|mixed\.json",
     "manifests/package": r"facts|guards\.json",
     "audio": r"shard-[0-9]{6,}",

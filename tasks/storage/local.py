@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -18,40 +19,79 @@ from ..base.errors import ConfigError, UnsafePlace
 from . import atomic, owners, probe, regular
 from .atomic import HashedFile
 from .containment import OUT_FOLDERS, inside
-from .store import File, Publish, ReadSpan, Span
 
 OPEN = 128  # files that `spans` keeps open
 LEAST_FREE = 200 << 20  # bytes that OUT's disk must have free before anything starts
 
 
-class Local:
-    """See `Store`. A file is replaced by a rename, so readers see the old one or the new one."""
+#: Name below a folder, first byte, end byte.
+Span = tuple[str, int, int]
+#: The bytes of a span: fewer where the file is too short, None if it is gone.
+ReadSpan = Callable[[Span], bytes | None]
+#: Publishes a staged file; the given function makes its name from the first 16 hex digits of its
+#: sha256.
+Publish = Callable[[Callable[[str], str]], Path]
 
-    remote = False
+
+class File(NamedTuple):
+    """A file or an object. Hard links to one file share `inode`; `links` counts all of them."""
+
+    path: Path
+    size: int  # bytes; for a symbolic link of the link itself
+    inode: object
+    links: int
+
+
+class Local:
+    """Reads, writes, lists and removes files; `Objects` has the same methods for a bucket.
+
+    Only regular files count: links and special files are neither read nor listed. Where a method
+    takes a folder and names in it, the names may come from data (`containment.inside`). A file is
+    replaced by a rename, so readers see the old one or the new one.
+
+    A missing file or object raises FileNotFoundError, unless stated otherwise. If an object store
+    is unreachable or refuses access, every method raises RunError.
+    """
+
+    remote = False  # each call is a request over the network
 
     def read(self, path: Path) -> bytes:
         with open(path, "rb", buffering=0, opener=_opened) as file:
             return file.readall()
 
     def read_all(self, folder: Path) -> dict[str, bytes]:
+        """The bytes of every file directly in a folder, by name; for small files."""
         return {path.name: self.read(path) for path in self.names(folder)}
 
     def hashed(self, path: Path) -> tuple[str, int]:
+        """(sha256, bytes) of a file, read in blocks."""
         with open(path, "rb", buffering=0, opener=_opened) as handle:
             return hashlib.file_digest(handle, "sha256").hexdigest(), handle.tell()
 
     def write(self, path: Path, data: bytes) -> None:
+        """Write a scratch file for this run only: it need not survive a crash."""
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "wb", opener=regular.written) as file:
             file.write(data)
 
     def staged(self, folder: Path) -> AbstractContextManager[tuple[HashedFile, Publish]]:
+        """A file to write, and `publish`, which makes it complete and durable under its name.
+
+        Nothing stays behind without `publish`, or on an exception.
+        """
         return atomic.staged(folder)
 
     def detach(self, path: Path) -> None:
+        """Call before rewriting `path`, which may be a hard link into a published version."""
         path.unlink(missing_ok=True)
 
     def link(self, old: Path, new: Path, sha256: str, size: int, guard: str = "") -> bool:
+        """Make `new` a link to the published file `old`, or a copy where links are impossible.
+
+        False when `old` has changed: its bytes are hashed, so that damage does not spread. A local
+        file that still has the `guard` of its publication (see `guards`) is trusted without reading
+        it.
+        """
         try:
             untouched = own_guard(_regular(old)) == guard
             if not untouched and self.hashed(old) != (sha256, size):
@@ -67,29 +107,41 @@ class Local:
         return True
 
     def remove(self, path: Path) -> None:
+        """Remove a file, if it exists."""
         path.unlink(missing_ok=True)
 
     def remove_tree(self, folder: Path) -> None:
+        """Remove a folder with its contents, if it exists."""
         if folder.is_dir() and not folder.is_symlink():
             shutil.rmtree(folder)
 
     def clear(self, folder: Path) -> None:
+        """Remove a folder that is no longer needed, as far as that works."""
         if folder.is_symlink():  # its target is not our scratch folder
             folder.unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
 
     def exists(self, path: Path) -> bool:
+        """Whether the file exists."""
         with suppress(OSError):
             return bool(_regular(path))
         return False
 
     def is_folder(self, path: Path) -> bool:
+        """Whether the folder exists; in a bucket: whether anything lies below it."""
         return path.is_dir()
 
     def size(self, path: Path) -> int:
+        """Bytes of a file."""
         return _regular(path).st_size
 
     def sizes(self, folder: Path) -> Callable[[str], int]:
+        """A function from the name of a file directly in a folder to its bytes; -1 if it is
+        missing.
+
+        Sizes are read once for each file, or for all files by one request.
+        """
+
         @cache
         def size(name: str) -> int:
             with suppress(OSError, UnsafePlace):
@@ -99,19 +151,23 @@ class Local:
         return size
 
     def names(self, folder: Path, ending: str = "") -> list[Path]:
+        """Files directly in a folder, sorted by name; none when there is no folder."""
         entries = (e for e in _scanned(folder) if e.name.endswith(ending))
         names = (e.name for e in entries if e.is_file(follow_symlinks=False))
         return [folder / name for name in sorted(names)]
 
     def folders(self, folder: Path) -> list[str]:
+        """Names of the folders directly in a folder, sorted; none when there is no folder."""
         return sorted(
             entry.name for entry in _scanned(folder) if entry.is_dir(follow_symlinks=False)
         )
 
     def tree(self, folder: Path) -> list[str]:
+        """Relative names of all files below a folder, sorted."""
         return sorted(name for name, _ in _walked(folder))
 
     def files(self, path: Path) -> Iterator[File]:
+        """All files below a folder, or the file itself."""
         with suppress(FileNotFoundError):
             status = os.lstat(path)
             if not stat.S_ISDIR(status.st_mode):
@@ -121,12 +177,18 @@ class Local:
                 yield _file(path / name, entry.stat(follow_symlinks=False))
 
     def guards(self, folder: Path) -> Iterator[tuple[str, str]]:
+        """(relative name, guard) of all files below a folder.
+
+        A guard changes whenever the bytes may have changed: size, times and inode of a file; size,
+        time and ETag of an object. It is empty for anything but a regular file.
+        """
         for name, entry in _walked(folder):
             with suppress(FileNotFoundError):  # a late worker's temporary file
                 status = entry.stat(follow_symlinks=False)
                 yield name, own_guard(status) if stat.S_ISREG(status.st_mode) else ""
 
     def temporaries(self, folder: Path) -> Iterator[Path]:
+        """Temporary files that dead runs left below a folder."""
         if folder.is_symlink():  # the files there may be anybody's
             return iter(())
         names = (name for name, _ in _walked(folder))
@@ -134,6 +196,8 @@ class Local:
 
     @contextmanager
     def spans(self, folder: Path, wanted: Iterable[Span]) -> Iterator[ReadSpan]:
+        """Reads spans of files below a folder, best in the order of `wanted`, which only a store of
+        objects looks at."""
         opened: dict[str, int] = {}
 
         def read(span: Span) -> bytes | None:
@@ -155,36 +219,48 @@ class Local:
 
     @contextmanager
     def arrow(self, path: Path) -> Iterator[pa.NativeFile]:
+        """A file from which pyarrow reads parts."""
         _regular(path)
         with pa.OSFile(str(path), "rb") as file:
             yield file
 
     def mounted(self, place: Path) -> Path:
+        """A path at which any program of this machine can read a file or folder in place; None if
+        there is none."""
         return place
 
     def local(self, path: Path) -> Path:
+        """A local path; for an object, of a copy that lasts as long as this process."""
         return path
 
     @contextmanager
     def reading(
         self, folder: Path, wanted: Iterable[str], scratch: Path | None = None
     ) -> Iterator[Path]:
+        """A local folder with these files of `folder`: the folder itself, or a temporary copy."""
         for name in wanted:
             inside(folder, name)
         yield folder
 
     @contextmanager
     def writing(self, folder: Path, scratch: Path | None = None) -> Iterator[Path]:
+        """A local folder whose files end up in `folder`: the folder itself, or one to upload.
+
+        Temporary copies lie in `scratch`, if this machine has that folder: the next run removes
+        what a killed one leaves there. RunError if another run has put a different object.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         yield folder
 
     def fetch(self, path: Path, target: Path) -> None:
+        """Make the local file `target`: a hard link to `path`, or a copy."""
         try:
             os.link(path, target)
         except OSError:  # another file system, or one without hard links
             shutil.copyfile(path, target)
 
     def check(self, out: Path) -> None:
+        """ConfigError if OUT cannot be written to, or has no room."""
         try:
             out.mkdir(parents=True, exist_ok=True)
             probe.check(out)
@@ -200,6 +276,7 @@ class Local:
             raise ConfigError(f"only {free >> 20} MiB are free at {out}; free some, or move OUT")
 
     def free(self, out: Path) -> int:
+        """Bytes free at OUT; None if unknown."""
         return shutil.disk_usage(out).free
 
 

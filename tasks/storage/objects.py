@@ -25,8 +25,7 @@ from ..base.errors import ConfigError, RunError
 from . import download_cache
 from .atomic import HashedFile
 from .containment import inside
-from .local import Local
-from .store import File, Publish, ReadSpan, Span
+from .local import File, Local, Publish, ReadSpan, Span
 from .store_errors import (
     Entry,
     asking,
@@ -89,7 +88,7 @@ def _answer(folder: Path, answer: bytes | Exception) -> bytes | None:
 
 
 class Objects:
-    """See `Store`."""
+    """The methods of `Local`, for objects in a bucket."""
 
     remote = True
 

@@ -27,7 +27,7 @@ NAME = "manifests/layout"
 STAGES = ("shard", "filter", "resample", "transcribe")
 SHARD = re.compile(r"shard-\d{6,}")
 #: What runs keep beside the shards' checkpoints.
-OTHERS = ("manifests/package", "manifests/known", "manifests/.listing")
+OTHERS = ("manifests/package", "manifests/.listing")
 FILES = ("manifests/index.json", "manifests/mixed.json")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import io
+import math
 import os
 import posixpath
 import re
@@ -211,54 +212,35 @@ def streamed(text: str, opener: regular.Opener = regular.read) -> BinaryIO:
     return cast(BinaryIO, file)
 
 
-BLOCK = 1 << 16  # bytes of a list read at once
 MOST_SKIPPED = 1 << 30  # bytes of a line over the limit; a list ends at a longer one
 LEAST_OF_LINE = 32  # bytes: the least that a line counts, since short lines cost time too
 
 
 def lines(text: str, opener: regular.Opener = regular.read) -> Iterator[tuple[int, str | None]]:
+    """`numbered` for a list at a place."""
+    with _buffered(text, opener) as file:
+        yield from numbered(file)
+
+
+def numbered(file: BinaryIO, most: float = math.inf) -> Iterator[tuple[int, str | None]]:
     """(number from 1, line) of a list without blank lines; None for a line over the limit, which is
-    the last one if it is longer than MOST_SKIPPED.
+    the last one if it is longer than MOST_SKIPPED. ItemError once it holds more than `most` bytes.
 
     Bytes that are not UTF-8 become surrogate escapes, so that paths stay exact. Only `\\n` and
     `\\r\\n` end a line: transcripts may contain Unicode's other separators.
     """
-    number = 0
-    with _buffered(text, opener) as file:
-        while block := file.read(BLOCK):
-            block += file.readline(MAX_LINE_BYTES + 1)
-            last = block.rfind(b"\n", 0, -1) + 1  # only the last line may be over the limit
-            too_long = len(block) - last > MAX_LINE_BYTES + block.endswith(b"\n")
-            whole = (block[:last] if too_long else block).decode("utf-8", "surrogateescape")
-            if number == 0:
-                whole = whole.removeprefix("\ufeff")
-            for line in whole.removesuffix("\n").split("\n") if whole else ():
-                number += 1
-                if line.strip():
-                    yield number, line.rstrip("\r")
-            if too_long:
-                number += 1
-                left = MOST_SKIPPED
-                while block and not block.endswith(b"\n") and left > 0:
-                    block = file.readline(MAX_LINE_BYTES)
-                    left -= len(block)
-                yield number, None
-                if left <= 0:  # no list: a sparse file may have 8 EB of zeros
-                    return
-
-
-def numbered(file: BinaryIO, most: float) -> Iterator[tuple[int, str | None]]:
-    """`lines` of a list that is unpacked while it is read. ItemError once it holds more than `most`
-    bytes."""
     number, room = 0, most
     while chunk := file.readline(MAX_LINE_BYTES + 1):
         number += 1
         room -= max(len(chunk), LEAST_OF_LINE)
         if len(chunk) > MAX_LINE_BYTES and not chunk.endswith(b"\n"):
-            while chunk and not chunk.endswith(b"\n") and room >= 0:
+            left = MOST_SKIPPED
+            while chunk and not chunk.endswith(b"\n") and min(left, room) >= 0:
                 chunk = file.readline(MAX_LINE_BYTES)
-                room -= len(chunk)
+                left, room = left - len(chunk), room - len(chunk)
             yield number, None
+            if left < 0:  # no list: a sparse file may have 8 EB of zeros
+                return
         else:
             if number == 1:
                 chunk = chunk.removeprefix(b"\xef\xbb\xbf")

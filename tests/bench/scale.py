@@ -139,16 +139,8 @@ def estimate(job: Job, workers: int, scratch: Path) -> dict[str, Spent]:
 
 
 def note_run(job: Job) -> None:
-    """What a run that ended well leaves: its folder, where the commands look for its settings, and
-    the recordings that are known."""
+    """What a run that ended well leaves: its folder, where the commands look for its settings."""
     from uttermill.flows.settings import parse
-    from uttermill.tasks.shard_store.index import Index
-    from uttermill.tasks.stages.listing import known_recordings
-
-    index = Index(job.out)
-    known = known_recordings.of(job.out, index)
-    if known.stale:
-        known_recordings.save(job.out, known, index)
 
     stages = ("filter", "transcribe", "package")
     told: dict[str, Any] = {name: getattr(job, name).model_dump(mode="json") for name in stages}

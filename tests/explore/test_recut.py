@@ -176,7 +176,7 @@ def test_a_stored_decision_is_read_back(tmp_path: Path) -> None:
     asked = {"id": "a", "decision": "recut", "start": 0.0, "end": 1.5, "text": "words"}
     decision = decision_log.checked(asked, WHEN)
     decision_log.append(tmp_path, [decision])
-    assert decision_log.read(decision_log.stored(tmp_path)) == [decision]
+    assert [*decision_log.read(decision_log.stored(tmp_path))] == [decision]
 
 
 def test_a_moved_clip_says_that_it_has_lost_the_recordings_text(tmp_path: Path) -> None:

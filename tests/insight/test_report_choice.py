@@ -37,8 +37,6 @@ from uttermill.tasks.insight.report.outcome_columns import Columns
 from uttermill.tasks.insight.report.uncertain_clips import Why
 from uttermill.tasks.recording import Locator
 from uttermill.tasks.settings.job import Job
-from uttermill.tasks.shard_store import manifest
-from uttermill.tasks.stages.listing import known_recordings
 
 TEXT = "a text that is longer than six hundred characters " * 20
 
@@ -294,25 +292,6 @@ def test_wrong_languages_are_shown_where_they_are_least_certain(
     assert set(ids("longest")) == {"u99", "u98", "u97", "u96"}
     assert set(ids("least certain")) == {"u50", "u51", "u52", "u53"}
     assert ids("by chance") == []
-
-
-def test_clips_are_looked_up_without_reading_all_listings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the last run noted of a large corpus says in which shard a recording lies."""
-    monkeypatch.setattr(known_recordings, "LEAST", 1)
-    corpus.make(tmp_path / "in", 6)
-    job = corpus.job(tmp_path, shard={"hours": 0.0001, "settle_seconds": 0.0})
-    corpus.run(job)
-    assert len(manifest.shards(job.out)) > 2
-    ledger = Ledger(job.out / "datasets/latest/ledger.parquet")
-    told = outcomes.table(job)
-    sample = samples.choose(ledger, 0, Columns(job, told.schema, [told]))[0]
-    manifest._parts.clear()
-    monkeypatch.setattr(manifest, "recordings", lambda *_: pytest.fail("names of a whole shard"))
-    samples.look_up(job, [sample])
-    assert sample.shard in manifest.shards(job.out)
-    assert {path.parent.name for path in manifest._parts} == {sample.shard}
 
 
 def test_no_more_than_a_page_holds(monkeypatch: pytest.MonkeyPatch) -> None:

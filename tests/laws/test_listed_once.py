@@ -139,24 +139,6 @@ def test_a_run_and_an_estimate_in_prefect(file: Path, looks: Looks, prefect_api:
 
 
 @pytest.mark.full
-def test_what_workers_would_list_is_only_looked_into(
-    file: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before a run without a plan; a plan lists it all, and the run goes by that."""
-    monkeypatch.setattr(once, "LEAST_BRANCHES", 1)
-    job = settings.read(str(file), [], None, []).job()
-    folder, of_list = plugins.datasets(job.sources)
-    with once.listing():
-        assert once.holds_recordings(job, folder)
-        assert once.holds_recordings(job, of_list)
-        assert looks.entries == {"folder": 2, "list": COUNT}, "a text file, and the first recording"
-        assert plans.of(settings.read(str(file), [], None, []))["ignored"] == {"extension": 1}
-        assert looks.entries == {"folder": 2 + ONCE["folder"], "list": COUNT}
-        assert corpus.surveyed(job).ignored == {"extension": 1}
-        assert looks.entries == {"folder": 2 + ONCE["folder"], "list": COUNT}
-
-
-@pytest.mark.full
 def test_listings_end_with_the_run_and_with_a_question(
     file: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

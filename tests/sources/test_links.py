@@ -113,20 +113,6 @@ def test_a_whole_run_publishes_and_names_them(top: Path) -> None:
     assert any("2 links out of a source" in sentence for sentence in surveyed.stated)
 
 
-def test_listing_by_branches_skips_the_same(top: Path) -> None:
-    link(top / "deep/extra", top.parent / "private")
-    link(top / "deep/c.txt", top.parent / "private/credentials")
-    corpus.add(top / "deep", 3, name="c.wav")
-    corpus.add(top / "more", 4)
-    settings = folder.Settings(path=str(top))
-    whole = [*folder.recordings(settings)]
-    branches = folder.branches(settings, 2) or []
-    parts = [[*(folder.branch(settings, branch) or [])] for branch in branches]
-    assert len(parts) > 1
-    assert sorted(item.path for part in parts for item in part) == sorted(i.path for i in whole)
-    assert ignored(whole) == dict.fromkeys(["deep/extra", "deep/c.txt"], "link_outside")
-
-
 @pytest.mark.parametrize("name", ["c.srt", "c.TextGrid", "c.json", "c.normalized.txt"])
 def test_other_texts_are_no_way_out(top: Path, name: str) -> None:
     link(top / name, put(top.parent / "private/x", f"1\n00:00:00,000 --> 00:00:01,000\n{SECRET}\n"))

@@ -17,7 +17,7 @@ from uttermill.flows.cluster.spawning import environment
 from uttermill.tasks import pipeline, shard
 from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.plugins import resolve_source
-from uttermill.tasks.recording import Ignored, Recording
+from uttermill.tasks.recording import Ignored
 from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.runs.results import Published
 from uttermill.tasks.settings import Source
@@ -278,21 +278,6 @@ def test_a_bucket_gives_the_texts_that_a_folder_gives(
         ("plain.wav", "Said by a person.", None, None),
         ("plain.txt", "read_as_text", "txt in utf-8"),
     ]
-
-
-def test_workers_list_what_one_process_lists(tmp_path: Path) -> None:
-    for number in range(70):
-        folder = tmp_path / f"in/{number:02d}"
-        folder.mkdir(parents=True)
-        (folder / "a.wav").write_bytes(b"x")
-        (folder / "a.txt").write_text(f"text {number}")
-    module, settings = resolve_source(Source(kind="folder", path=str(tmp_path / "in")))
-    whole = list(module.recordings(settings))
-    branches = module.branches(settings, 64)
-    assert branches is not None
-    parts = [item for branch in branches for item in module.branch(settings, branch) or ()]
-    assert sorted(parts, key=lambda item: item.path) == sorted(whole, key=lambda item: item.path)
-    assert {r.text for r in parts if isinstance(r, Recording)} == {f"text {n}" for n in range(70)}
 
 
 @pytest.mark.parametrize(

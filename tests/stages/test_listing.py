@@ -1,23 +1,19 @@
-"""Listing sources in columns: what is known is noted, and compared without an object a file."""
+"""Listing sources in columns: what is known is compared without an object a file."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import corpus
 from uttermill.tasks import pipeline
-from uttermill.tasks.publish.upkeep import checkpoints, prune
 from uttermill.tasks.runs.executor import Here, Observer
 from uttermill.tasks.shard_store import manifest
-from uttermill.tasks.stages.listing import balance, fingerprints, once, row_files, shard_choice
-from uttermill.tasks.stages.listing import known_recordings as known
+from uttermill.tasks.stages.listing import balance, fingerprints, row_files, shard_choice
 from uttermill.tasks.stages.listing.skipped import Skipped, SkippedEntries
 
 
@@ -153,15 +149,14 @@ def test_left_aside_is_a_list() -> None:
     assert left.reasons == {"extension": 4, "hidden": 3}
     other = SkippedEntries()
     other.append(entries[0])
-    other.extend(left.table())
+    other.extend(left)
     assert list(other) == [entries[0], *entries]
     assert other.reasons == {"extension": 5, "hidden": 3}
 
 
 @pytest.fixture
-def noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also small OUTs note what they know."""
-    monkeypatch.setattr(known, "LEAST", 1)
+def batched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also rows of small OUTs go by several files."""
     monkeypatch.setattr(row_files, "ROWS", 4)
     monkeypatch.setattr(shard_choice, "BUCKET", 5)
 
@@ -179,90 +174,7 @@ def rows(out: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-def test_what_is_noted_is_verified_and_kept(tmp_path: Path, noted: None) -> None:
-    """`verify --deep` names damage to it; `prune` leaves it."""
-    corpus.make(tmp_path / "in", 5)
-    job = corpus.job(tmp_path)
-    corpus.run(job)
-    (note,) = known.home(job.out).glob("*.parquet")
-    assert checkpoints.verify(job.out).faults == []
-    kept = prune.kept_versions(job.out, 1)
-    goes = prune.plan(job.out, kept, prune.settings_of(job.out, kept)).goes
-    assert not any(note == path or path in note.parents for some in goes.values() for path in some)
-    corpus.flip(note, note.stat().st_size // 2)
-    (fault,) = checkpoints.verify(job.out).faults
-    assert fault == f"{note.relative_to(job.out).as_posix()} does not match its hash"
-
-
-def test_known_recordings_are_noted_and_shards_are_not_read_again(
-    tmp_path: Path, noted: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    corpus.make(tmp_path / "in", 11)
-    job, first = sharded(tmp_path)
-    assert first.done.computed == 11
-    assert len(first.shards) > 2
-    read: list[str] = []
-    real = manifest.open_parts
-
-    def reading(path: Path) -> Any:
-        read.append(path.parent.name)
-        return real(path)
-
-    monkeypatch.setattr(manifest, "open_parts", reading)
-    again = corpus.surveyed(job)
-    assert (again.reused, again.fresh.count, len(again.gone)) == (11, 0, 0)
-    assert read == []
-    seconds = dict(zip(again.known.shards, again.known.seconds, strict=True))
-    assert seconds == pytest.approx(first.seconds)
-
-    victim = next((job.out / "manifests" / "known").iterdir())
-    data = bytearray(victim.read_bytes())
-    data[len(data) // 2] ^= 1
-    victim.write_bytes(data)
-    assert corpus.surveyed(job).reused == 11
-    assert set(read) == set(first.shards), "a damaged note is not used"
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("goes", [False, True], ids=["one changed", "one removed"])
-def test_a_damaged_listing_of_a_shard_that_changes(
-    tmp_path: Path, noted: None, caplog: pytest.LogCaptureFixture, goes: bool
-) -> None:
-    """It is not taken for an empty one: its recordings are probed again, and stay in its shard."""
-    folder = tmp_path / "in"
-    corpus.make(folder, 11)
-    job = corpus.job(tmp_path, shard={"settle_seconds": 0, "hours": 4 / 3600})
-    corpus.run(job)
-    before = rows(job.out)
-    crowd = max(
-        manifest.shards(job.out), key=lambda shard: len(manifest.recordings(job.out, shard))
-    )
-    first, second, *_ = manifest.recordings(job.out, crowd)
-    (path,) = (job.out / "manifests/shard" / crowd).iterdir()
-    status = path.stat()
-    corpus.flip(path, status.st_size // 2)
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # so that its note is used
-    manifest._parts.clear()
-    if goes:
-        (folder / Path(first).name).unlink()
-    else:
-        corpus.add(folder, 5, seed=99, name=Path(first).name)
-    published, counts = corpus.run(job)
-    assert f"{path.name} does not match the hash in its name; removed" in caplog.text
-    after = rows(job.out)
-    assert after.keys() == before.keys() - ({first} if goes else set())
-    assert {name: row["shard"] for name, row in after.items()} == {
-        name: row["shard"] for name, row in before.items() if name in after
-    }
-    assert all(row["present"] for row in after.values())
-    assert counts["filter"][0] == (0 if goes else 1), "nothing else is computed again"
-    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
-    left = {row["recording"] for row in ledger if row["reason"] == "source_removed"}
-    assert left == ({first} if goes else set())
-    assert second in {row["recording"] for row in ledger if row["outcome"] == "packaged"}
-
-
-def test_what_changes_touches_its_own_shards_alone(tmp_path: Path, noted: None) -> None:
+def test_what_changes_touches_its_own_shards_alone(tmp_path: Path, batched: None) -> None:
     folder = tmp_path / "in"
     corpus.make(folder, 11)
     job, _ = sharded(tmp_path)
@@ -306,7 +218,7 @@ def test_many_rows_go_to_their_shards_by_way_of_the_disk(
 
 
 def test_a_recording_that_is_listed_twice_is_left_aside_once(
-    tmp_path: Path, noted: None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, batched: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from uttermill.tasks.sources import folder
 
@@ -327,71 +239,7 @@ def test_a_recording_that_is_listed_twice_is_left_aside_once(
         assert all(row["present"] for row in rows(job.out).values())
 
 
-def tree(root: Path, folders: int) -> None:
-    for number in range(folders):
-        home = root / f"s{number % 7}" / f"b{number:03d}"
-        corpus.add(home, number % 3, seed=number)
-        (home / "words.txt").write_text("x")
-    (root / ".hidden").mkdir()
-    (root / "s0" / "top.wav").write_bytes(b"no audio")
-
-
-def counted(job: Any, calls: list[int]) -> Any:
-    class Counting(Here):
-        def map(self, call: Any, args: Any) -> list[Any]:
-            calls.append(len(args))
-            return super().map(call, args)
-
-    return pipeline.run_shard_stage(job, Counting(), Counting().listing(job))
-
-
-def test_a_large_folder_is_listed_by_workers_and_gives_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tree(tmp_path / "in", 40)
-    job = corpus.job(tmp_path)
-    monkeypatch.setattr(once, "LEAST_BRANCHES", 10_000)
-    calls: list[int] = []
-    whole = counted(job, calls)
-    assert calls == [1], "control: only the probes went to workers"
-    expected, left = rows(job.out), sorted(whole.skipped)
-    assert whole.done.computed == 41
-    (tmp_path / "out").rename(tmp_path / "out1")
-    monkeypatch.setattr(once, "LEAST_BRANCHES", 20)
-    calls = []
-    parted = counted(job, calls)
-    assert calls[0] > 20
-    assert rows(job.out) == expected
-    assert sorted(parted.skipped) == left
-    assert parted.ignored == whole.ignored == {"extension": 40, "hidden": 1}
-    assert not (job.out / "manifests" / ".listing").exists()
-
-
-@pytest.mark.parametrize("inside", [True, False])
-def test_linked_folders_are_listed_as_a_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: bool
-) -> None:
-    """Two workers would both take what two links lead to."""
-    tree(tmp_path / "in", 30)
-    target = tmp_path / "in" / "s1" if inside else tmp_path / "elsewhere"
-    corpus.add(target, 9)
-    for number in (3, 4):
-        (tmp_path / "in" / f"s{number}" / "link").symlink_to(target)
-    source = {"kind": "folder", "path": str(tmp_path / "in"), "name": "c", "follow_links": True}
-    job = corpus.job(tmp_path, sources=[source])
-    monkeypatch.setattr(once, "LEAST_BRANCHES", 10_000)
-    expected = counted(job, [])
-    names = rows(job.out).keys()
-    (tmp_path / "out").rename(tmp_path / "out1")
-    monkeypatch.setattr(once, "LEAST_BRANCHES", 20)
-    found = counted(job, [])
-    assert rows(job.out).keys() == names
-    assert found.ignored == expected.ignored
-
-
-def test_broken_recordings_are_counted_without_reading_all_shards(
-    tmp_path: Path, noted: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broken_recordings_are_counted(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 8)
     for name in ("x.wav", "y.wav"):
         (tmp_path / "in" / name).write_bytes(b"no audio")
@@ -399,15 +247,6 @@ def test_broken_recordings_are_counted_without_reading_all_shards(
     assert (found.listed.recordings, found.listed.failed) == (10, 2)
     named = [Path(each.source_path).name for each in found.listed.first]
     assert named == ["x.wav", "y.wav"], "they are more than max_failed_fraction"
-    read: list[str] = []
-    real = manifest.open_parts
-
-    def reading(path: Path) -> Any:
-        read.append(path.parent.name)
-        return real(path)
-
-    monkeypatch.setattr(manifest, "open_parts", reading)
     job = corpus.job(tmp_path, package={"max_failed_fraction": 0.5})
     again = pipeline.sharded(job, Here(), Observer())
     assert (again.listed.recordings, again.listed.failed, again.listed.first) == (10, 2, [])
-    assert read == []

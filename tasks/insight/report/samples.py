@@ -16,11 +16,9 @@ from ...base.schema import EnhancedRow, LedgerRow
 from ...recording import Locator
 from ...recording.tracks import locator_of
 from ...settings.job import Job
-from ...shard_store import hidden
-from ...shard_store.index import Index
+from ...shard_store import hidden, manifest
 from ...shard_store.text_values import final_text
 from ...shard_store.utterance import FinalUtterance
-from ...stages.listing import fingerprints, known_recordings
 from ...stages.stage import view_of
 from ...storage import long_columns
 from . import uncertain_clips
@@ -114,12 +112,11 @@ def _fill_in(job: Job, sample: Sample, utterance: FinalUtterance) -> None:
 
 def _shards_of(job: Job, recordings: set[str]) -> dict[str, set[str]]:
     """By shard, those of these recordings that it holds."""
-    listing, names = known_recordings.of(job.out, Index(job.out)), sorted(recordings)
-    names_by_shard: dict[str, set[str]] = {}
-    for name, row in zip(names, listing.find(fingerprints.keys(names)).tolist(), strict=True):
-        if row >= 0:
-            names_by_shard.setdefault(listing.shards[listing.columns.shard[row]], set()).add(name)
-    return names_by_shard
+    inside = (
+        (shard, recordings.intersection(manifest.recordings(job.out, shard)))
+        for shard in manifest.shards(job.out)
+    )
+    return {shard: names for shard, names in inside if names}
 
 
 # Chooses the spans to listen to: mostly the worst, and those nearest to a limit.

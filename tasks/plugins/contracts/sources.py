@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 from ...settings import SourceSettings
 from .base import LoadedPlugin, PluginModule, PluginSettings
 
-#: A source's description of one of its branches: small and picklable.
-SourceBranch = tuple[str | int | bool, ...]
-
 if TYPE_CHECKING:
     from ...recording import Ignored, Recording
 
@@ -29,18 +26,6 @@ class SourceModule(PluginModule, Protocol):
 class Source(SourceModule, LoadedPlugin, Protocol):
     @property
     def Settings(self) -> type[SourceSettings]: ...
-
-    def branches(self, settings: PluginSettings, least: int) -> Sequence[SourceBranch] | None:
-        """Branches of the source that workers can list independently; None if there are fewer than
-        `least`, or none are known."""
-        return None
-
-    def branch(
-        self, settings: PluginSettings, branch: SourceBranch
-    ) -> Iterator[Recording | Ignored] | None:
-        """The part of `recordings` in one of `branches`; None if the source turns out to need
-        listing as a whole."""
-        return None
 
     def gives(self, settings: PluginSettings) -> str:
         """Which files or columns give audio, text, speaker and so on, where `notes` do not begin

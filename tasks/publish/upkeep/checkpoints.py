@@ -20,7 +20,7 @@ from ...shard_store import blobs, index, manifest
 from ...shard_store.index import Index
 from ...shard_store.manifest import Part
 from ...stages import stage
-from ...stages.listing import known_recordings, rehash
+from ...stages.listing import rehash
 from ..outcomes import shard_batches
 
 
@@ -79,10 +79,6 @@ def verify(out: Path) -> Checked:
             f"{display_text(name)} has changed under the same size and times since it was hashed"
         )
     _outcomes(out, checked)
-    home = known_recordings.home(out)
-    for ending in (".parquet", ".arrow"):
-        for path in storage.named_by_hash(home, ending):
-            _hashed(out, path, path.stem, checked)
     index = Index(out)
     index.warn_of_foreign()
     gone = index.gone()

@@ -1,15 +1,7 @@
-"""The recordings that an OUT knows, as columns of hashes: 49 bytes each.
-
-    OUT/manifests/known/<sha256[:16]>.parquet    the hashes, and the parts they were read from
-
-The shards' parts are authoritative. With this cache, unchanged parts (same name and guard) need not
-be read. It is written only if reading all of them would take long.
-"""
+"""The recordings that an OUT knows, as columns of hashes: 49 bytes each."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,35 +10,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ... import storage
 from ...base.arrays import FixedBytes, Float64s, Int32s, Int64s, UInt8s, UInt64s
 from ...base.errors import MAY_PASS
-from ...base.logs import log
 from ...shard_store import manifest, passing
 from ...shard_store.index import Index
-from ...storage import sorted_keys, tables
+from ...storage import sorted_keys
 from . import entries, fingerprints
 
 PRESENT, MAY_BE_TRIED, PASSING = 1, 2, 4  # bits of `flags`
 PARTS = 3  # lowest bit of the number of its file's parts, up to MOST_PARTS
 MOST_PARTS = 31
-LEAST = 20_000  # recordings; reading fewer is as fast as writing the cache
 BYTES_A_SECOND = 16000  # assumed without a length in the header: 128 kbit/s
 ROOT = "manifests/shard"
-
-SCHEMA = pa.schema(
-    [
-        ("key", pa.binary(16)),
-        ("state", pa.uint64()),
-        ("head", pa.uint64()),
-        ("shard", pa.int32()),
-        ("flags", pa.uint8()),
-        ("content", pa.uint64()),
-    ]
-)
 
 
 class Columns(NamedTuple):
@@ -72,11 +49,9 @@ class KnownRecordings:
     """All recordings, sorted by key."""
 
     shards: list[str]
-    parts: list[tuple[str, str]]  # name and guard of each shard's newest part
     seconds: list[float]  # audio present in each shard, by header
     counts: list[Counts]  # recordings present in each shard
     columns: Columns
-    stale: bool = False  # the cache is incomplete
 
     def present(self, number: int) -> int:
         """Recordings present in a shard."""
@@ -98,50 +73,17 @@ class KnownRecordings:
         kept = self.columns.where(~np.isin(self.columns.shard, changed))
         self.columns = _sorted([kept, *tables.values()])
 
-    def forget(self, number: int) -> None:
-        """Drop a shard's outdated columns from the cache."""
-        self.parts[number] = ("", "")
-
-
-def home(out: Path) -> Path:
-    return out / "manifests" / "known"
-
 
 def of(out: Path, index: Index, damaged: manifest.OnDamage = manifest.leave) -> KnownRecordings:
     """The recordings that an OUT knows, from the newest part of each shard; `damaged` is called for
-    each damaged part. A shard without an intact part keeps its cached recordings, but none counts
-    as present or unchanged: listed ones are probed again, and stay in their shard."""
-    names = manifest.shards(out)
-    newest = _newest(index)
-    noted = _noted(out)
-    parts = [newest.get(name, ("", "")) for name in names]
-    recordings = KnownRecordings(names, parts, [0.0] * len(names), [{} for _ in names], _empty())
-    places = {name: number for number, name in enumerate(names)}
-    moved = np.full(len(noted.shards), -1, np.int32)
-    for old, name in enumerate(noted.shards):
-        number = places.get(name)
-        if number is not None and parts[number] == noted.parts[old] and parts[number][0]:
-            moved[old] = number
-            recordings.seconds[number], recordings.counts[number] = (
-                noted.seconds[old],
-                noted.counts[old],
-            )
-    shard = moved[noted.columns.shard]
-    columns = [noted.columns._replace(shard=shard).where(shard >= 0)]
-    lacking = sorted(set(range(len(names))) - set(moved.tolist()))
-    recordings.stale = bool(lacking)
-    cached = {name: old for old, name in enumerate(noted.shards)}
-    for number in lacking:
-        name, file = names[number], parts[number][0]
-        if file and len(table := manifest.listed_in(out, name, file, damaged)):
+    each damaged part."""
+    names, newest = manifest.shards(out), _newest(index)
+    recordings = KnownRecordings(names, [0.0] * len(names), [{} for _ in names], _empty())
+    columns = [recordings.columns]
+    for number, name in enumerate(names):
+        if name in newest:
+            table = manifest.listed_in(out, name, newest[name], damaged)
             columns.append(note(recordings, number, table))
-        elif name in cached:
-            keys, states, heads, shard, flags, contents = noted.columns.where(
-                noted.columns.shard == cached[name]
-            )
-            shard, none = np.full_like(shard, number), np.zeros_like
-            facts = none(states), heads, shard, none(flags), none(contents)
-            columns.append(Columns(keys, *facts))
     recordings.columns = _sorted(columns)
     return recordings
 
@@ -184,66 +126,23 @@ def seconds_of(table: pa.Table) -> Float64s:
     return seconds
 
 
-def save(out: Path, recordings: KnownRecordings, index: Index) -> None:
-    """Save the cache for the next run; only while holding OUT's lock."""
-    if len(recordings.columns.keys) < LEAST:
-        return
-    newest = _newest(index)
-    recordings.parts = [newest.get(name, ("", "")) for name in recordings.shards]
-    header = {
-        "shards": recordings.shards,
-        "parts": recordings.parts,
-        "seconds": recordings.seconds,
-        "counts": recordings.counts,
-    }
-    keys, *others = recordings.columns
-    schema = SCHEMA.with_metadata({b"uttermill": json.dumps(header).encode()})
-    table = pa.Table.from_arrays([fingerprints.stored(keys), *map(pa.array, others)], schema=schema)
-    before = storage.named_by_hash(home(out), ".parquet")
-    with storage.of(out).staged(home(out)) as (handle, publish):
-        pq.write_table(table, handle, compression="lz4", use_dictionary=False)
-        path = publish(lambda name: f"{name}.parquet")
-    for old in before:
-        if old.name != path.name:
-            storage.remove(old)
-
-
-def _noted(out: Path) -> KnownRecordings:
-    """The last run's cache; empty if it is missing or damaged."""
-    for path in storage.named_by_hash(home(out), ".parquet"):
-        data = storage.read(path)
-        if hashlib.sha256(data).hexdigest()[:16] != path.stem:
-            log.warning("%s does not match the hash in its name; all shards are read", path)
-            continue
-        table = tables.from_parquet(data).combine_chunks()
-        header = json.loads((table.schema.metadata or {})[b"uttermill"])
-        keys = fingerprints.loaded(table["key"].chunk(0))
-        others = (table[name].to_numpy() for name in SCHEMA.names[1:])
-        parts = [(name, guard) for name, guard in header["parts"]]
-        columns = Columns(keys, *others)
-        counts = [
-            {name: (n, bad) for name, (n, bad) in by_dataset.items()}
-            for by_dataset in header["counts"]
-        ]
-        return KnownRecordings(header["shards"], parts, header["seconds"], counts, columns)
-    return KnownRecordings([], [], [], [], _empty())
-
-
-def _newest(index: Index) -> dict[str, tuple[str, str]]:
-    """Name and guard of the newest part of each shard."""
-    newest: dict[str, tuple[int, str, str]] = {}
-    for name, guard in index.files.items():
-        if not name.startswith(f"{ROOT}/"):
-            continue
-        _, _, shard, part = name.split("/")
-        numbered = manifest.number_of(Path(part)), part, guard
-        newest[shard] = max(newest.get(shard, (-2, "", "")), numbered)
-    return {shard: (part, guard) for shard, (_, part, guard) in newest.items()}
+def _newest(index: Index) -> dict[str, str]:
+    """The file name of the newest part of each shard."""
+    newest: dict[str, str] = {}
+    for file in index.files:
+        if file.startswith(f"{ROOT}/"):
+            _, _, shard, part = file.split("/")
+            newest[shard] = max(part, newest.get(shard, ""), key=_number)
+    return newest
 
 
 def _sorted(parts: list[Columns]) -> Columns:
     whole = Columns(*map(np.concatenate, zip(*parts, strict=True)))
     return whole.where(np.argsort(whole.keys, kind="stable"))
+
+
+def _number(part: str) -> int:
+    return manifest.number_of(Path(part))
 
 
 def _empty() -> Columns:

@@ -6,24 +6,19 @@ A listing is kept on disk: a large source has millions of rows.
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ... import plugins, storage
 from ...plugins import Dataset
-from ...plugins.contracts.sources import SourceBranch
 from ...recording import Recording
 from ...settings import Plugin, SourceSettings
 from ...settings.job import Job
-from ...storage import owners, tables, temporary
-from ..call import Call, of_shards
+from ...storage import owners, temporary
 from . import entries, rttm
 from .entries import Batch
 from .skipped import SkippedEntries
@@ -37,7 +32,7 @@ class _Kept:
     settings: SourceSettings
     speakers: Plugin
     path: Path
-    left: pa.Table
+    skipped: SkippedEntries
     recordings: int
 
 
@@ -48,21 +43,19 @@ class Listings:
         self._home = home
         self._all: list[_Kept] = []
 
-    def find(self, job: Job, dataset: Dataset) -> _Kept | None:
-        wanted = (dataset.name, dataset.settings, job.speakers)
-        return next((k for k in self._all if (k.name, k.settings, k.speakers) == wanted), None)
-
     def list(self, job: Job, dataset: Dataset) -> _Kept:
         """List a source, unless that is done already."""
-        if (kept := self.find(job, dataset)) is not None:
-            return kept
+        wanted = (dataset.name, dataset.settings, job.speakers)
+        for kept in self._all:
+            if (kept.name, kept.settings, kept.speakers) == wanted:
+                return kept
         path = self._home / f"{len(self._all):03d}.parquet"
         skipped, count = SkippedEntries(), 0
         with pq.ParquetWriter(path, entries.HASHED, compression="lz4") as writer:
             for batch in listed(job, dataset, skipped):
                 writer.write_table(entries.hashed(batch))
                 count += len(batch.rows)
-        fields = (dataset.name, dataset.settings, job.speakers, path, skipped.table(), count)
+        fields = (dataset.name, dataset.settings, job.speakers, path, skipped, count)
         self._all.append(kept := _Kept(*fields))
         return kept
 
@@ -104,90 +97,18 @@ def listed(job: Job, dataset: Dataset, skipped: SkippedEntries) -> Iterator[Batc
 
 
 def holds_recordings(job: Job, dataset: Dataset) -> bool:
-    """Whether a source has any recordings. A source that workers list is only sampled."""
-    current = _current.get()
-    if current is not None:
-        if (kept := current.find(job, dataset)) is not None:
-            return kept.recordings > 0
-        if branches(dataset) is None:
-            return current.list(job, dataset).recordings > 0
+    """Whether a source has any recordings."""
+    if (current := _current.get()) is not None:
+        return current.list(job, dataset).recordings > 0
     recordings = dataset.source.recordings(dataset.settings)
     return any(isinstance(entry, Recording) for entry in recordings)
 
 
-def kept(job: Job, dataset: Dataset, skipped: SkippedEntries, make: bool) -> Iterator[Batch] | None:
-    """The recordings of a source from this command's listing; `make` one if there is none, else
-    None. Also None for a command that keeps no listings."""
-    current = _current.get()
-    if current is None or not (make or current.find(job, dataset)):
-        return None
+def batches(job: Job, dataset: Dataset, skipped: SkippedEntries) -> Iterator[Batch]:
+    """The recordings of a source, from this command's listing if it keeps one; other entries go to
+    `skipped`."""
+    if (current := _current.get()) is None:
+        return listed(job, dataset, skipped)
     kept_listing = current.list(job, dataset)
-    skipped.extend(kept_listing.left)
+    skipped.extend(kept_listing.skipped)
     return entries.read(kept_listing.path)
-
-
-# Lists a large source on the workers, a share of its folders in each call.
-
-CALLS = 256  # worker calls per source
-LEAST_BRANCHES = 64  # a source with fewer folders is listed by the main process
-LEAST_KNOWN = 200_000  # recordings: with fewer, listing takes seconds
-
-#: `tasks.runs.executor.Executor.map`.
-Map = Callable[[Call[bool], Sequence[tuple[object, ...]]], list[bool]]
-
-
-def branches(dataset: Dataset) -> Sequence[SourceBranch] | None:
-    """The branches of a source that workers can list; None if it is listed as a whole."""
-    return dataset.source.branches(dataset.settings, LEAST_BRANCHES)
-
-
-def listed_on_workers(
-    job: Job,
-    number: int,
-    branches: Sequence[SourceBranch],
-    home: Path,
-    run: Map,
-    skipped: SkippedEntries,
-) -> Iterator[Batch] | None:
-    """The recordings of the source with this number, listed by branches; None if links between its
-    folders require listing it as a whole."""
-    step = -(-len(branches) // CALLS)
-    shares = [tuple(branches[i : i + step]) for i in range(0, len(branches), step)]
-    calls = [(job, number, share, home, place) for place, share in enumerate(shares)]
-    answers = run(Call("shard", "list", list_branches, of_shards(0)), calls)
-    if not all(answers):
-        return None
-    return _read(home, number, len(shares), skipped)
-
-
-def list_branches(
-    job: Job, number: int, branches: Sequence[SourceBranch], home: Path, place: int
-) -> bool:
-    """On a worker: list some branches of a source into files; False if they cannot be listed
-    independently."""
-    name, source, settings = plugins.datasets(job.sources)[number]
-    skipped, turns = SkippedEntries(), rttm.of_job(job, settings)
-    written = io.BytesIO()
-    with pq.ParquetWriter(written, entries.HASHED, compression="lz4") as writer:
-        for branch in branches:
-            recordings = source.branch(settings, branch)
-            if recordings is None:
-                return False
-            for batch in entries.batches(name, settings, recordings, skipped, turns):
-                writer.write_table(entries.hashed(batch))
-    rows, aside = _files(home, number, place)
-    storage.of(rows).write(rows, written.getvalue())
-    storage.of(aside).write(aside, tables.parquet(skipped.table()))
-    return True
-
-
-def _read(home: Path, number: int, count: int, skipped: SkippedEntries) -> Iterator[Batch]:
-    for place in range(count):
-        rows, aside = _files(home, number, place)
-        skipped.extend(tables.read(aside))
-        yield from entries.read(rows)
-
-
-def _files(home: Path, number: int, place: int) -> tuple[Path, Path]:
-    stem = f"{number:03d}-{place:05d}"
-    return home / f"rows-{stem}.parquet", home / f"aside-{stem}.parquet"

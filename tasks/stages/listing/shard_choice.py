@@ -119,7 +119,6 @@ def _new_shards(
     groups += len(had.shards)
     for number in range(first, first + count):
         had.shards.append(f"shard-{number:06d}")
-        had.parts.append(("", ""))
         had.seconds.append(0.0)
         had.counts.append({})
     return groups

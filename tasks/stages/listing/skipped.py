@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ...base.counting import counted
 from ...recording import file_kinds
 
-CHUNK = 10_000
 TEXT_ALONE = "text_without_audio"
 OUTSIDE = "link_outside"
 OTHER_ENDING = "extension"
-_RAW = rf"(?i)\.({'|'.join(sorted(file_kinds.RATELESS))})$"
+_RAW = re.compile(rf"\.({'|'.join(sorted(file_kinds.RATELESS))})$", re.I)
 
 
 class Skipped(NamedTuple):
@@ -30,45 +29,28 @@ class Skipped(NamedTuple):
     members: int = 1
 
 
-class SkippedEntries:
-    """A list of `Skipped` stored as columns: there may be one per recording."""
+class SkippedEntries(list[Skipped]):
+    """Skipped entries. `reasons`: how many there are, also of those that are only counted."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.reasons: Counter[str] = Counter()
-        self._last: list[Skipped] = []
-        self._chunks: list[pa.RecordBatch] = []
 
     def append(self, entry: Skipped) -> None:
         self.reasons[entry.reason] += entry.members
-        self._last.append(entry)
-        if len(self._last) == CHUNK:
-            self._flush()
+        super().append(entry)
+
+    def extend(self, entries: Iterable[Skipped]) -> None:
+        for entry in entries:
+            self.append(entry)
 
     def leave(self, rows: pa.Table, reason: str) -> None:
         """Add rows of RECORDINGS as skipped."""
         columns = (rows[name].to_pylist() for name in ("dataset", "source_path"))
-        for dataset, path in zip(*columns, strict=True):
-            self.append(Skipped(dataset, path, reason))
-
-    def extend(self, table: pa.Table) -> None:
-        """Add the rows of another list's `table`."""
-        counts = table.group_by("reason").aggregate([("members", "sum")])
-        for reason in counts.to_pylist():
-            self.reasons[reason["reason"]] += reason["members_sum"]
-        self._flush()
-        self._chunks += table.cast(SCHEMA).to_batches()
-
-    def _flush(self) -> None:
-        self._chunks.append(_columns(self._last))
-        self._last = []
-
-    def table(self) -> pa.Table:
-        return pa.Table.from_batches([*self._chunks, _columns(self._last)], SCHEMA)
+        self.extend(Skipped(dataset, path, reason) for dataset, path in zip(*columns, strict=True))
 
     def unread_texts(self) -> Iterator[str]:
         """A sentence for each setting that would read texts which no recording takes."""
-        if TEXT_ALONE not in self.reasons:
-            return
         remedies: dict[str, list[Skipped]] = {}
         for entry in self:
             if entry.reason == TEXT_ALONE and entry.detail.startswith("`"):
@@ -90,39 +72,9 @@ class SkippedEntries:
 
     def rateless(self) -> Iterator[str]:
         """A sentence if files without a header are not read."""
-        if OTHER_ENDING not in self.reasons:
-            return
-        table = self.table()
-        other = pc.equal(table["reason"].cast(pa.string()), OTHER_ENDING)
-        table = table.filter(pc.and_(other, pc.match_substring_regex(table["source_path"], _RAW)))
-        if len(table):
-            path = pc.min(table["source_path"]).as_py()
+        files = [e for e in self if e.reason == OTHER_ENDING and _RAW.search(e.source_path)]
+        if files:
+            path, count = min(e.source_path for e in files), sum(e.members for e in files)
             remedy = file_kinds.rateless(file_kinds.headerless(path))
-            count = pc.sum(table["members"]).as_py()
             are = "is" if count == 1 else "are"
             yield f"{counted(count, 'file')} {are} not read, such as {path}: {remedy}"
-
-    def __iter__(self) -> Iterator[Skipped]:
-        for chunk in self.table().to_batches():
-            yield from map(Skipped, *(column.to_pylist() for column in chunk.columns))
-
-
-_WORD = pa.dictionary(pa.int32(), pa.string())
-SCHEMA = pa.schema(
-    [
-        ("dataset", _WORD),
-        ("source_path", pa.string()),
-        ("reason", _WORD),
-        ("detail", _WORD),
-        ("members", pa.int64()),
-    ]
-)
-
-
-def _columns(entries: list[Skipped]) -> pa.RecordBatch:
-    columns = zip(*entries, strict=True) if entries else ([],) * len(SCHEMA)
-    arrays = [
-        pa.array(list(column)).cast(field.type)
-        for column, field in zip(columns, SCHEMA, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

@@ -51,7 +51,6 @@ class Survey:
     fresh: RowFiles  # new and changed recordings, to be probed
     redescribed: RowFiles  # unchanged bytes with a new description, or that have come back
     left: SkippedEntries = field(default_factory=SkippedEntries)
-    used_scratch: bool = False
     reused: int = 0
     shared: list[Shared] = field(default_factory=list)  # recordings in two sources
     sources: list[Stated] = field(default_factory=list)  # what they state about their recordings
@@ -90,14 +89,12 @@ def survey(
     job: Job,
     index: Index,
     home: Path,
-    run: once.Map | None = None,
     damaged: manifest.OnDamage = manifest.leave,
     doubted: Collection[str] = (),
 ) -> Survey:
     """List all sources. `index`: a listing of OUT. `home`: a scratch folder for the rows that
-    workers will probe. `run`: sends calls to workers, which list large sources; without it
-    everything is listed in this process. `damaged` is called for each damaged listing of OUT.
-    `doubted`: recordings that count as changed, whatever their guards."""
+    workers will probe. `damaged` is called for each damaged listing of OUT. `doubted`: recordings
+    that count as changed, whatever their guards."""
     had = known.of(job.out, index, damaged)
     surveyed = Survey(had, RowFiles(home, "listing"), RowFiles(home, "told"))
     looking = _Looking(job, surveyed, doubted)
@@ -106,7 +103,7 @@ def survey(
     gone = forgotten.of(job.out)
     for number, dataset in enumerate(datasets):
         stated = Stated.of(dataset, job)
-        for every in _listed(job, number, dataset, surveyed, home, run):
+        for every in once.batches(job, dataset, surveyed.left):
             batch = every.where(~gone.rows(every.rows)) if gone else every
             surveyed.left.reasons[FORGOTTEN] += len(every.rows) - len(batch.rows)
             stated.at(batch)
@@ -120,7 +117,6 @@ def survey(
     looking.at_young()
     surveyed.fresh.close()
     surveyed.redescribed.close()
-    surveyed.used_scratch |= bool(surveyed.fresh.files or surveyed.redescribed.files)
     present = (had.columns.flags & PRESENT) > 0
     surveyed.gone = np.flatnonzero(present & ~looking.listed)
     surveyed.absent = np.flatnonzero(~looking.listed)
@@ -137,28 +133,6 @@ def as_known(job: Job, index: Index, home: Path) -> Survey:
     )
     surveyed.absent = np.flatnonzero(~present)
     return surveyed
-
-
-def _listed(
-    job: Job,
-    number: int,
-    dataset: plugins.Dataset,
-    surveyed: Survey,
-    home: Path,
-    run: once.Map | None,
-) -> Iterator[Batch]:
-    """The listing of one source: by workers if it is large, or if they are needed anyway."""
-    if (batches := once.kept(job, dataset, surveyed.left, make=run is None)) is not None:
-        return batches
-    count = len(surveyed.known.columns.keys)
-    if run is not None and (not count or count >= once.LEAST_KNOWN):
-        branches = once.branches(dataset)
-        if branches is not None:
-            surveyed.used_scratch = True
-            batches = once.listed_on_workers(job, number, branches, home, run, surveyed.left)
-            if batches is not None:
-                return batches
-    return once.listed(job, dataset, surveyed.left)
 
 
 class _Looking:

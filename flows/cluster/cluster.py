@@ -314,16 +314,14 @@ class Cluster:
 
     def _security(self) -> Security | None:
         """The certificates of all traffic; None if it is plain, or left to the cluster class."""
+        import distributed
+
         tls = self.settings.tls
         if tls == "auto" and self.settings.kind == "local":
-            tls = local.new_certificate(self._folder())
+            temporary: Any = distributed.Security.temporary
+            security: Security = temporary()  # its key is in memory only
+            return security
         return tls.security() if isinstance(tls, TlsSettings) else None
-
-    def _folder(self) -> Path:
-        """The scratch folder, which is there until the cluster ends."""
-        self._scratch.mkdir(parents=True, exist_ok=True)
-        self._open.callback(shutil.rmtree, self._scratch, ignore_errors=True)
-        return self._scratch
 
     def _address_or_cluster(self, security: Security | None) -> Any:
         if self.settings.kind == "address":
@@ -332,10 +330,12 @@ class Cluster:
             self._cluster = self.settings.new_cluster()
             self._upkeep = upkeep.of(self._cluster, self.settings.workers, lambda: self._demand())
             return self._cluster
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        self._open.callback(shutil.rmtree, self._scratch, ignore_errors=True)
         self._cluster = local.start(
             self._fleet,
             worker_counts.memory(self.settings, self._fleet, self._needed),
-            self._folder(),
+            self._scratch,
             security,
             self.settings.dashboard,
             self._engines,

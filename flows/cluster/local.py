@@ -1,5 +1,5 @@
-"""A local cluster: a scheduler in this process, a nanny for each worker, its certificate, and the
-end of all of its processes at once."""
+"""A local cluster: a scheduler in this process, a nanny for each worker, and the end of all of its
+processes at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,49 +22,16 @@ from ...tasks.base.json_types import JsonObject
 from ...tasks.base.logs import log
 from ...tasks.runs import libraries
 from . import gpus
-from .settings import TlsSettings
 from .worker_counts import CPU, GPU, Fleet
 
 if TYPE_CHECKING:
     from distributed import Nanny, Security, SpecCluster
 
 
-CERTIFICATE_LIFE = timedelta(days=3650)  # runs take months; the key is removed with the cluster
 STARTS = 3  # tries, when a worker is killed while it starts
 KILLED = "Nanny failed to start worker process"  # Dask's message for a worker that sent no message
 CLOSE_S = 4.0  # s that the end of a worker may take
 SPAWNING_S = 0.3  # s until the thread that spawns a worker has its process
-
-
-def new_certificate(folder: Path) -> TlsSettings:
-    """A new certificate in `folder`, its own authority, with its key, readable by this user alone.
-
-    P-256 takes 0.2 ms; RSA, which `distributed.Security.temporary` uses, 40 to 130 ms.
-    """
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "uttermill")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))  # clocks may be set back
-        .not_valid_after(now + CERTIFICATE_LIFE)
-        .sign(key, hashes.SHA256())
-    )
-    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    private = key.private_bytes(pem, pkcs8, serialization.NoEncryption())
-    cert_file, key_file = str(folder / "cert.pem"), str(folder / "key.pem")
-    for path, content in ((cert_file, certificate.public_bytes(pem)), (key_file, private)):
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(content)
-    return TlsSettings(ca_file=cert_file, cert=cert_file, key=key_file)
 
 
 def start(

@@ -14,8 +14,8 @@ import pytest
 from pydantic import ValidationError
 
 from tests.faults.command import Site, soon
-from tests.helpers import by_hand, corpus, tiers
-from uttermill.flows.cluster import address, local
+from tests.helpers import by_hand, certificates, corpus, tiers
+from uttermill.flows.cluster import address
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings, TlsSettings
 from uttermill.tasks.base.errors import RunError
@@ -60,7 +60,8 @@ class Sites(NamedTuple):
 @pytest.fixture(scope="module")
 def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
     homes = [tmp_path_factory.mktemp(name) for name in ("plain", "encrypted", "others")]
-    ours, others = map(local.new_certificate, homes[1:])
+    made = (certificates.make(home) for home in homes[1:])
+    ours, others = map(TlsSettings.model_validate, made)
     pair = ("--tls-ca-file", ours.ca_file, "--tls-cert", ours.cert, "--tls-key", ours.key)
     port = by_hand.free_port()
     with ExitStack() as open_:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import ssl
-import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,8 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.helpers import listeners
-from uttermill.flows.cluster import local
+from tests.helpers import certificates, listeners
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings
 
@@ -26,11 +24,11 @@ LISTENERS = 5
 @pytest.fixture(scope="module")
 def strangers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ssl.SSLContext | None]:
     """Without TLS, without a certificate, and with one that another cluster made."""
-    other = local.new_certificate(tmp_path_factory.mktemp("other"))
+    other = certificates.make(tmp_path_factory.mktemp("other"))
     return {
         "plain": None,
         "no certificate": listeners.stranger(),
-        "another's": listeners.stranger(other.cert, other.key),
+        "another's": listeners.stranger(other["cert"], other["key"]),
     }
 
 
@@ -71,7 +69,7 @@ def told(
 def test_no_listener_of_a_cluster_tells_a_stranger_anything(
     cluster: Cluster,
     others: set[listeners.Place],
-    scratch: Path,
+    tmp_path: Path,
     strangers: dict[str, ssl.SSLContext | None],
 ) -> None:
     places = listeners.of(listeners.tree(os.getpid())) - others
@@ -79,16 +77,19 @@ def test_no_listener_of_a_cluster_tells_a_stranger_anything(
     assert {f"tls://{host}:{port}" for host, port in places} >= set(addresses)
     assert len(places) >= LISTENERS
     assert told(places, strangers) == {}
-    own = listeners.stranger(str(scratch / "cert.pem"), str(scratch / "key.pem"))
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    cert.write_text(cluster.client.security.tls_client_cert)
+    key.write_text(cluster.client.security.tls_client_key)
+    own = listeners.stranger(str(cert), str(key))
     dask = {p for p in places if listeners.HANDSHAKE in listeners.heard(p, own, b"")}
     assert len(dask) == LISTENERS  # the control: who has the key is heard by each
     assert cluster.submit(abs, -1).result() == 1
 
 
-def test_the_key_is_for_this_user_alone(cluster: Cluster, scratch: Path) -> None:
-    key = scratch / "key.pem"
-    assert stat.S_IMODE(key.stat().st_mode) == 0o600  # though the umask takes nothing away
-    secret = key.read_text().splitlines()[1]
+def test_the_key_is_in_memory_alone(cluster: Cluster, scratch: Path) -> None:
+    secret = cluster.client.security.tls_client_key.splitlines()[1]
+    files = [path for path in scratch.rglob("*") if path.is_file()]
+    assert not any(secret.encode() in path.read_bytes() for path in files)
     read = 0
     for pid in listeners.tree(os.getpid()):
         with suppress(psutil.NoSuchProcess):  # one that has just ended
@@ -105,11 +106,11 @@ def test_without_tls_anybody_is_answered(tmp_path: Path) -> None:
     with Cluster(settings, tmp_path / "s", engines={}) as cluster:
         host, _, port = cluster.client.scheduler.address.removeprefix("tcp://").partition(":")
         assert listeners.HANDSHAKE in listeners.heard((host, int(port)), words=b"")
-        assert not (tmp_path / "s" / "key.pem").exists()
+        assert cluster.client.security.tls_client_key is None
 
 
-def test_a_cluster_takes_its_key_with_it(tmp_path: Path) -> None:
+def test_a_cluster_takes_its_files_with_it(tmp_path: Path) -> None:
     with Cluster(ClusterSettings(workers=1), tmp_path / "s", engines={}) as cluster:
         assert cluster.submit(abs, -1).result() == 1
-        assert (tmp_path / "s" / "key.pem").exists()
+        assert (tmp_path / "s").exists()
     assert not (tmp_path / "s").exists()

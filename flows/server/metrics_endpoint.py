@@ -9,15 +9,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
 
 from ...tasks.base.errors import ConfigError, MillError
 from ..run import prometheus
 
 HOST = "127.0.0.1"
-MOST = 16  # connections, each with a thread; further ones are closed at once
+PATIENCE_S = 2.0  # for a connection without a request: they are answered one by one
 NAMES = (HOST, "localhost")
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -30,10 +29,9 @@ def serving(runs: Path, port: int | None) -> Iterator[str | None]:
         yield None
         return
     try:
-        server = _Server((HOST, port), _handler(runs))
+        server = HTTPServer((HOST, port), _handler(runs))
     except OSError as error:
         raise ConfigError(f"--metrics {port}: {error.strerror}; choose another port") from None
-    server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()
     try:
@@ -44,29 +42,9 @@ def serving(runs: Path, port: int | None) -> Iterator[str | None]:
         thread.join()
 
 
-class _Server(ThreadingHTTPServer):
-    """Any local user can open connections: they must not use up the threads of a run."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._free = threading.Semaphore(MOST)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-
 def _handler(runs: Path) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        timeout = 10.0  # s, for a connection without a request
+        timeout = PATIENCE_S
 
         def do_GET(self) -> None:
             hosts = self.headers.get_all("Host", [])

@@ -7,16 +7,14 @@ and only after a minute of tries.
 from __future__ import annotations
 
 import copy
-import socket
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import wraps
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 from prefect.flows import Flow
-from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from ...tasks.base.json_types import JsonObject
 from . import live_artifacts
@@ -67,12 +65,7 @@ def answers(seconds: float = 0.0) -> bool:
 
 
 def _answers_now() -> bool:
-    url = urlsplit(PREFECT_API_URL.value() or "")
     try:
-        # First, as Prefect's client tries a refused connection four times, in 1.5 s.
-        with suppress(TimeoutError, socket.gaierror):  # it may be behind a proxy
-            port = url.port or (443 if url.scheme == "https" else 80)
-            socket.create_connection((url.hostname, port), 2.0).close()
         with live_artifacts.one_try(seconds=2.0) as client:
             client.request("GET", "/health")
     except httpx.HTTPStatusError:

@@ -11,11 +11,9 @@ silence. Each person has a channel, and the recording is their sum; the noise is
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import soxr
@@ -24,9 +22,7 @@ from numpy.typing import NDArray
 from tests.helpers import conversations
 from uttermill.flows.demo.corpus import ENGLISH, STORY, Line, speak
 from uttermill.flows.demo.voice import RATE as VOICE_RATE
-from uttermill.tasks import speech
 from uttermill.tasks.base.arrays import RATE
-from uttermill.tasks.recording.turns import merged
 
 Floats = NDArray[np.float32]
 #: Voice, pitch and speed of each person.
@@ -39,7 +35,6 @@ VOICES = (
 ASSENT = ("Yeah.", "Right.", "Okay.", "I see.", "Sure.")
 SENTENCES = tuple(dict.fromkeys((*ENGLISH, *STORY)))
 NOISE = 10 ** (-70 / 20)
-LONGEST_S = 9.0  # of a clip that is a turn, or part of one
 LEAST_AUDIBLE = 3e-3  # of the largest sample; softer ends of espeak's output are cut off
 
 
@@ -114,35 +109,6 @@ def synthetic() -> tuple[Person, ...]:
         pairs = list(zip(said[start : start + len(texts)], texts, strict=True))
         people.append(Person(tuple(pairs[: len(SENTENCES)]), tuple(pairs[len(SENTENCES) :])))
     return tuple(people)
-
-
-@lru_cache(maxsize=1)
-def real(corpus: Path) -> tuple[Person, ...]:
-    """People of LibriSpeech; their assents are short pieces of their speech, without a text."""
-    clips: dict[str, list[tuple[Floats, str]]] = {}
-    for line in (corpus / "manifest.jsonl").read_text().splitlines():
-        told = json.loads(line)
-        if told["path"].startswith("en/librispeech/") and told["seconds"] < LONGEST_S:
-            clip = _without_room(conversations.decoded(corpus / told["path"]))
-            clips.setdefault(told["speaker"], []).append((_trimmed(clip), told["text"]))
-    return tuple(Person(tuple(own), tuple(_assents(own))) for _, own in sorted(clips.items()))
-
-
-def _assents(clips: Sequence[tuple[Floats, str]]) -> Iterator[tuple[Floats, str]]:
-    """The first 0.6 s of each clip."""
-    for clip, _ in clips:
-        yield _trimmed(clip[: 6 * RATE // 10]), ""
-
-
-def _without_room(clip: Floats) -> Floats:
-    """A real clip with silence where the voice detector finds no speech for 0.2 s, except 50 ms
-    beside speech, so that the spans of speech are known as well as such a detector finds them."""
-    spoken = merged(((start - 0.05, end + 0.05) for start, end in speech.spans(clip)), 0.1)
-    quiet = np.zeros(len(clip), np.float32)
-    for start, end in spoken:
-        low, high = max(round(start * RATE), 0), round(end * RATE)
-        quiet[low:high] = clip[low:high]
-    return quiet
 
 
 def _trimmed(clip: Floats) -> Floats:

@@ -13,11 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from uttermill.tasks import plugins, scoring, storage
-from uttermill.tasks.base.json_types import JsonObject
+from uttermill.tasks import plugins, scoring
 from uttermill.tasks.base.schema import RECORDINGS, AnyRow, TranscriptRow
-from uttermill.tasks.publish import speakers
-from uttermill.tasks.publish.choosing import splits
 from uttermill.tasks.publish.unchanged import UpToDate
 from uttermill.tasks.recording import Locator
 from uttermill.tasks.settings import (
@@ -33,7 +30,6 @@ from uttermill.tasks.shard_store.index import Index
 from uttermill.tasks.shard_store.stored_shard import samples_of
 from uttermill.tasks.stages import contract
 from uttermill.tasks.stages.stage import PER_SHARD, weights_of
-from uttermill.tasks.storage import tables
 
 Row = dict[str, Any]
 RATE = 16_000
@@ -185,14 +181,3 @@ def _transcript(job: Job, audio: Row, chance: np.random.Generator) -> Transcript
         "speech_after_text": 0.0,
     }
     return scoring.scored(row, None, None)
-
-
-def save_tables(scratch: Path, version: Path) -> JsonObject:
-    """Save the tables of splits and speakers in a version; `files` of its dataset.json."""
-    files = {}
-    for name in (splits.FILE, speakers.FILE):
-        if storage.exists(scratch / name):
-            tables.write_parquet(version / name, tables.arrow_batches(scratch / name))
-            digest, size = storage.hashed(version / name)
-            files[name] = {"sha256": digest, "bytes": size}
-    return files

@@ -1,33 +1,22 @@
-"""Clips for the benchmarks of default rules: the corpus's speech, speech in noise, sounds without
-speech, and closely related languages in espeak-ng's voices. Every run has the same clips in the
-same order."""
+"""Clips of the corpus's speech, of speech in noise and of sounds without speech, in the same order
+each time."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import soxr
 
 from tests.helpers.corpus_speech import RATE, Floats, listed, read, transcribed
-from tests.helpers.verdict_sentences import CLOSE
-from tests.helpers.verdict_sounds import MADE, babble, levelled, mixed
-from uttermill.flows.demo import corpus as demo
-from uttermill.flows.demo.corpus import Line, speak
-from uttermill.flows.demo.voice import RATE as VOICE_RATE
+from tests.helpers.verdict_sounds import MADE, babble, levelled
 
 LONGEST = 30.0  # s: one window of Whisper
-LEVELS = (20, 10, 5, 0, -5)  # dB
-KINDS = ("white", "pink", "babble", "voice", "music", "real")
 VOICES = 25  # that babble is made of
 PIECE = 8.0  # s of a sound without speech
 MUSIC = "noise/moh_manolo_camp.wav"
-REAL = ("noise/sb_noise4.wav", "noise/sb_noise5.wav", "noise/sb_noise1.wav", "noise/sb_noise3.wav")
-UNSEEN = {"librispeech": "en", "aishell": "zh", "kerstin": "de"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +57,6 @@ def clean(every: int = 1) -> Iterator[Said]:
             yield Said(row["path"], "clean", kind, samples, row["language"], row["text"])
 
 
-def unseen(each: int) -> Iterator[Said]:
-    """Sentences of the corpus's long recordings, spread over each: no limit was chosen on them. Of
-    LibriSpeech's 137 readers the text is not known, and taken to be heard rightly."""
-    for listing in sorted((corpus() / "long").glob("*.segments.jsonl")):
-        lines = list(map(json.loads, listing.read_text().splitlines()))
-        (recording,) = (p for p in listing.parent.glob(f"{listing.name.split('.')[0]}.*")
-                        if p != listing)  # fmt: skip
-        samples = read(recording)
-        language = UNSEEN[recording.name.split("_")[0]]
-        for line in lines[:: max(len(lines) // each, 1)][:each]:
-            start, end = (round(line[edge] * RATE) for edge in ("start", "end"))
-            name = f"{recording.name}@{line['start']}"
-            yield Said(name, "unseen", "sentence", samples[start:end], language, line["text"])
-
-
 def kind_of(path: str, text: str) -> str:
     if "fsdd" in path:
         return "digit"
@@ -105,38 +79,6 @@ def carriers(count: int) -> list[Said]:
 
 def spaced(found: list[Said], count: int) -> list[Said]:
     return found[:: max(len(found) // count, 1)]
-
-
-def mixtures(count: int) -> Iterator[Said]:
-    """Each carrier in each kind of noise at each level. Babble is five other talkers."""
-    chosen, voices = carriers(count), carriers(VOICES)
-    music = read(corpus() / MUSIC)
-    real = [read(corpus() / name) for name in REAL]
-    for number, said in enumerate(chosen):
-        rng = np.random.default_rng(number)
-        others = [o.samples for o in voices if speaker(o) != speaker(said)]
-        length = len(said.samples)
-        start = int(rng.integers(0, len(music) - length))
-        noises = {
-            "white": MADE["white"](rng, length),
-            "pink": MADE["pink"](rng, length),
-            "babble": babble(rng, length, others, 5),
-            "voice": babble(rng, length, others, 1),
-            "music": music[start : start + length],
-            "real": real[number % len(real)],
-        }
-        for kind in KINDS:
-            for snr in LEVELS:
-                yield Said(
-                    f"{said.name}+{kind}{snr:+d}", "mixed", kind,
-                    mixed(said.samples, noises[kind], snr), said.language, said.text, snr,
-                )  # fmt: skip
-
-
-def speaker(said: Said) -> str:
-    """Of LibriSpeech's names the first part is the speaker; elsewhere a folder is one voice."""
-    place, _, name = said.name.rpartition("/")
-    return name.split("-")[0] if "librispeech" in place else place
 
 
 def sounds(each: int) -> Iterator[Said]:
@@ -174,18 +116,3 @@ def pieces(name: str, kind: str) -> Iterator[Said]:
                 f"{name}@{at // RATE} short", "sound", kind,
                 levelled(piece[loudest : loudest + RATE]),
             )  # fmt: skip
-
-
-def close_languages() -> Iterator[Said]:
-    """Close languages as espeak-ng says them; of Galician it has no voice: a Spanish one reads."""
-    lines = [
-        (language, Line(text, voice, 145))
-        for language, (voice, texts) in CLOSE.items()
-        for text in texts
-    ]
-    said = speak([line for _, line in lines])
-    for number, ((language, line), samples) in enumerate(zip(lines, said, strict=True)):
-        room = np.random.default_rng(number).normal(0, demo.ROOM_RMS, len(samples))
-        heard = soxr.resample(levelled(samples) + room, VOICE_RATE, RATE, "HQ")
-        name = f"{language}{number}"
-        yield Said(name, "close", language, heard.astype(np.float32), language, line.text)

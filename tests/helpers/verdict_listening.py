@@ -52,10 +52,6 @@ class Row:
     def wrong(self) -> bool:
         return self.wer is not None and self.wer > WRONG
 
-    @property
-    def right_language(self) -> bool:
-        return same_language(self.language, self.values["language"])
-
     def beside(self, reference: str) -> Values:
         """The values where the source gives this text."""
         language = scoring.language_of(None, reference, self.values["language"])

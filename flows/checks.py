@@ -9,7 +9,6 @@ from ..tasks.base import language_codes
 from ..tasks.base.errors import ConfigError
 from ..tasks.base.logs import log
 from ..tasks.plugins import engines
-from ..tasks.plugins.contracts.asr import AligningBackendClass
 from ..tasks.plugins.explaining import joined
 from ..tasks.recording.names import display_text, is_utf8
 from ..tasks.settings.job import Job
@@ -154,7 +153,7 @@ def _check_aligner(job: Job) -> None:
             f"transcribe.verdicts: {rules[0]} needs to know when each word of a source's text is "
             "said; set transcribe.reference_words=true, which finds it"
         )
-    aligns = isinstance(plugins.ASR.load(use).Backend, AligningBackendClass)
+    aligns = hasattr(plugins.ASR.load(use).Backend, "align")
     if job.transcribe.reference_words and not aligns:
         raise ConfigError(
             f"transcribe.reference_words needs a recogniser that aligns a given text, and {use} "

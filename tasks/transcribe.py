@@ -21,7 +21,7 @@ from .base.errors import shortened
 from .base.schema import TRANSCRIPTS, TranscriptRow, WordRow
 from .plugins import backends
 from .plugins.contracts import asr
-from .plugins.contracts.asr import AligningBackend, ChunkedBackend
+from .plugins.contracts.asr import AligningBackend
 from .plugins.contracts.text import Answer, TextVerdict
 from .served import llm_text
 from .served.llm_text import Written
@@ -101,7 +101,7 @@ def _recognised(requests: list[Request[Recognition]], job: Job) -> Rows:
         plugin = job.transcribe.recognisers[number]
         backend = backends.kept(plugin, job.transcribe.recognisers)
         listens = backend.RATE == speech.RATE and plugins.ASR.load(plugin.use).LISTENS
-        most = backend.chunk_seconds if isinstance(backend, ChunkedBackend) else CHUNK_SECONDS
+        most = getattr(backend, "chunk_seconds", CHUNK_SECONDS)
         for chunk in chunks([*group], most):
             spoken = clips(chunk, job.out, backend.RATE)
             transcripts = backend.transcribe(spoken)

@@ -29,7 +29,6 @@ from uttermill.flows.cli.printing import Exit
 from uttermill.flows.run import prometheus
 from uttermill.tasks import plugins
 from uttermill.tasks.base import shelves
-from uttermill.tasks.plugins.contracts import CONTRACTS
 from uttermill.tasks.settings.base import FORMS
 from uttermill.tasks.settings.servers import LlmText
 
@@ -210,36 +209,7 @@ def forms_text() -> str:
     return json.dumps(forms.every(), indent=1, ensure_ascii=False) + "\n"
 
 
-PLUGIN_TYPES = ROOT / "tests/laws/plugin_types.py"
-
-
-def plugin_types_text() -> str:
-    """A module in which mypy takes every plug-in for what its kind says, and in its last line
-    refuses one that is taken for another kind: with `strict`, an ignored error must be there."""
-    uses = sorted((kind, use) for kind in shelves.SHELVES for use in shelves.names(kind))
-    kinds = {kind: CONTRACTS[kind].module.__name__ for kind in shelves.SHELVES}
-    lines = [
-        '"""Every plug-in as its contract; for mypy alone, made by `python -m tests.pages`."""',
-        "# ruff: noqa: E501",
-        "# fmt: off",
-        "",
-        *(f"import uttermill.tasks.{kind}.{use}" for kind, use in uses),
-        "from uttermill.tasks.levels import peak",
-        "from uttermill.tasks.plugins import contracts",
-        "",
-        *(
-            f"{kind}_{use}: contracts.{kinds[kind]} = uttermill.tasks.{kind}.{use}"
-            for kind, use in uses
-        ),
-        "other_kind: contracts.ResamplerModule = peak  # type: ignore[assignment]",
-    ]
-    return "\n".join(lines) + "\n"
-
-
 if __name__ == "__main__":
-    if not PLUGIN_TYPES.exists() or PLUGIN_TYPES.read_text() != plugin_types_text():
-        PLUGIN_TYPES.write_text(plugin_types_text())
-        print(f"renewed {PLUGIN_TYPES.relative_to(ROOT)}")
     if not FORMS.exists() or FORMS.read_text() != forms_text():
         FORMS.write_text(forms_text())
         print(f"renewed {FORMS.relative_to(ROOT)}")

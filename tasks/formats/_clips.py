@@ -34,10 +34,6 @@ class Encoding:
     suffix: Suffix
     bit_rate: int = 0  # bit/s of a lossy one
 
-    @property
-    def lossless(self) -> bool:
-        return self.suffix not in LOSSY
-
 
 class AudioSettings(StageSettings):
     """Settings of a format whose audio is WAV or FLAC."""
@@ -89,18 +85,9 @@ def of(row: ClipRow) -> tuple[ClipRow, ...]:
     return (row, *blobs.beside(row))
 
 
-def proves_samples(settings: EncodedSettings) -> bool:
-    return settings.encoding.lossless
-
-
-def rates(settings: EncodedSettings) -> Collection[int] | None:
-    match settings.audio:
-        case "opus":
-            return audio.OPUS_RATES
-        case "mp3":
-            return audio.MP3_RATES
-        case _:
-            return None
+def rates(settings: StageSettings) -> Collection[int] | None:
+    of_codecs = {"opus": audio.OPUS_RATES, "mp3": audio.MP3_RATES}
+    return of_codecs.get(getattr(settings, "audio", "wav"))
 
 
 def check_weights(settings: StageSettings) -> None:
@@ -126,6 +113,11 @@ def parts(pcm: Pcm, rate: int, encoding: Encoding) -> tuple[bytes | memoryview, 
             return (audio.write_mp3_bytes(pcm, rate, encoding.bit_rate),)
         case _:
             return audio.wav_header(len(pcm), rate), samples(pcm)
+
+
+def encoded(pcm: Pcm, rate: int, encoding: Encoding) -> bytes:
+    """The bytes of such a file."""
+    return b"".join(parts(pcm, rate, encoding))
 
 
 def samples(pcm: Pcm) -> memoryview:
@@ -157,7 +149,7 @@ def faults(row: ClipRow, name: str, data: bytes | memoryview, encoding: Encoding
             due = len(pcm)  # filled up to a packet
         if rate != row["sample_rate"] or len(pcm) != due:
             return [f"{name} has {len(pcm)} samples at {rate} Hz, unlike its row"]
-        if not encoding.lossless:
+        if encoding.suffix in LOSSY:
             delay, right = audio.stated_delay(bytes(data)), audio.DELAYS[encoding.suffix]
             if delay == right:
                 return []

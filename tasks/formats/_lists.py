@@ -27,12 +27,18 @@ def snippet(ending: str, trainer: str) -> tuple[str, str]:
     return "bash", _SNIPPET.replace("{ending}", ending).replace("{trainer}", trainer)
 
 
-def write(shards: Sequence[OutputShard], home: Path) -> None:
-    lists: dict[str, list[str]] = {}
+def by_folder(shards: Sequence[OutputShard]) -> dict[str, list[OutputShard]]:
+    """The shards of each folder, in order."""
+    members: dict[str, list[OutputShard]] = {}
     for shard in shards:
-        lists.setdefault(shard.path.rpartition("/")[0], []).append(shard.path)
-    for folder, paths in lists.items():
-        write_atomic(home / folder / NAME, "".join(f"{p}\n" for p in paths).encode())
+        members.setdefault(shard.path.rpartition("/")[0], []).append(shard)
+    return members
+
+
+def write(shards: Sequence[OutputShard], home: Path) -> None:
+    for folder, members in by_folder(shards).items():
+        lines = "".join(f"{shard.path}\n" for shard in members)
+        write_atomic(home / folder / NAME, lines.encode())
 
 
 def read(home: Path, use: str, split: str) -> list[str]:

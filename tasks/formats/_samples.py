@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from ..base.arrays import Int64s
 from ..base.errors import ConfigError
 from ..base.schema import AnyRow, ClipRow
-from ..storage.atomic import HashedFile
+from ..storage import hashed
 from . import Output, OutputShard, ReadPcm, Rows, _clips, _free, _measures
 
 _FACTS = (
@@ -36,7 +36,6 @@ COLUMNS = (
 #: Bytes of samples in a file: offsets have 32 bits, and a lossy clip may exceed its samples.
 LARGEST = 1 << 30
 _NUMBER = np.dtype("<u4")
-_WAV_HEADER = 44  # bytes
 _TEXTS = {"id": "str", "text": "str"}
 _SNIPPET = """\
 import io
@@ -81,34 +80,22 @@ def write(
     settings: _clips.EncodedSettings,
     header: bytes = b"",
 ) -> None:
-    """Write the one file of a shard. Encoded clips stay in memory until all sizes are known; those
-    of WAV follow from the rows."""
-    encoding = settings.encoding
-    encoded: list[list[bytes]] = [[] for _ in rows]
-    if encoding.suffix == "wav":
-        lengths = [[_WAV_HEADER + 2 * row["num_samples"]] * len(_clips.of(row)) for row in rows]
-    else:
-        encoded = [[_encoded(clip, pcm, encoding) for clip in _clips.of(row)] for row in rows]
-        lengths = [[*map(len, clips)] for clips in encoded]
-    told_of_rows = [_told(row) for row in rows]
-    sizes = [
-        [*length, *map(len, texts)] for length, texts in zip(lengths, told_of_rows, strict=True)
-    ]
-    with out.create(shard.path) as raw:
-        file = HashedFile(raw)
+    """Write the one file of a shard; last its front, which says where each sample begins."""
+    sizes: list[list[int]] = []
+    with out.create(shard.path) as file:
+        file.write(_front([[]] * len(rows), header))
+        for row in rows:
+            clips = [
+                _clips.encoded(pcm(clip), row["sample_rate"], settings.encoding)
+                for clip in _clips.of(row)
+            ]
+            fields_of_row = (*clips, *_told(row))
+            sizes.append([*map(len, fields_of_row)])
+            file.write(np.array(sizes[-1], _NUMBER).tobytes())
+            file.writelines(fields_of_row)
+        file.seek(0)
         file.write(_front(sizes, header))
-        for row, clips, size, texts in zip(rows, encoded, sizes, told_of_rows, strict=True):
-            file.write(np.array(size, _NUMBER).tobytes())
-            for clip in () if clips else _clips.of(row):
-                for part in _clips.parts(pcm(clip), row["sample_rate"], encoding):
-                    file.write(part)
-            for part in (*clips, *texts):
-                file.write(part)
-    out.hashes[shard.path] = (file.sha.hexdigest(), file.size)
-
-
-def _encoded(row: ClipRow, pcm: ReadPcm, encoding: _clips.Encoding) -> bytes:
-    return b"".join(_clips.parts(pcm(row), row["sample_rate"], encoding))
+    out.hashes[shard.path] = hashed(out.home / shard.path)
 
 
 def _told(row: ClipRow) -> tuple[bytes, ...]:
@@ -136,10 +123,7 @@ def check(
     settings: _clips.EncodedSettings,
     header: bytes = b"",
 ) -> list[str]:
-    """Faults of offsets, header, order, all fields and the decoded PCM.
-
-    Every byte of a file of WAV is compared with the rows; encoded audio with the recorded digest.
-    """
+    """Faults of offsets, header, order, all fields and the decoded PCM."""
     faults: list[str] = []
     sizes: list[Int64s] = []
     with (out.home / shard.path).open("rb") as file:
@@ -160,18 +144,10 @@ def check(
             faults.append(f"{shard.path} has bytes after its last clip")
     if front != _front([size.tolist() for size in sizes], header):
         faults.append(f"{shard.path} does not say where its clips are")
-    return faults if settings.encoding.suffix == "wav" else faults + out.changed(shard.path)
+    return faults + out.changed(shard.path)
 
 
 def _numbers(file: BinaryIO, count: int) -> Int64s:
     """The next `count` numbers. Raises ValueError at the end of the file."""
     data = file.read(_NUMBER.itemsize * count)
     return np.frombuffer(data, _NUMBER, count).astype(np.int64)
-
-
-def folders(shards: Sequence[OutputShard]) -> dict[str, list[OutputShard]]:
-    """The shards of each folder, in order."""
-    members: dict[str, list[OutputShard]] = {}
-    for shard in shards:
-        members.setdefault(shard.path.rpartition("/")[0], []).append(shard)
-    return members

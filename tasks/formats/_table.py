@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import pyarrow as pa
 
 from ..base.schema import AnyRow, ClipRow
-from . import Rows, _clips, _free, _measures
+from . import ReadPcm, Rows, _clips, _free, _measures
 
 #: Columns that are taken from the row as they are.
 SPOKEN = ("text", "language", "speaker")
@@ -69,6 +69,28 @@ def _labels(row: ClipRow) -> AnyRow:
         return {}
     labels = [{"name": name, "value": value} for name, value in row["labels"] or ()]
     return {_free.LABELS: labels or None}
+
+
+def audio(row: ClipRow, pcm: ReadPcm, encoding: _clips.Encoding) -> dict[str, bytes]:
+    """The file in each column of audio."""
+    names = zip(_clips.names(row), _clips.of(row), strict=True)
+    return {name: _clips.encoded(pcm(clip), row["sample_rate"], encoding) for name, clip in names}
+
+
+def faults(
+    path: str,
+    row: ClipRow,
+    stored: AnyRow,
+    files: Sequence[pa.Scalar],
+    encoding: _clips.Encoding,
+) -> list[str]:
+    """Why a table's row, `stored` and the files in its columns of audio, is not this one."""
+    place = f"{path}: {row['id']}"
+    wrong = [] if stored == facts(row) else [f"{place} differs from its row"]
+    for clip, file in zip(_clips.of(row), files, strict=True):
+        data = memoryview(file.as_buffer()).cast("B")
+        wrong += _clips.faults(clip, place, data, encoding)
+    return wrong
 
 
 def groups(rows: Rows) -> Iterator[Rows]:

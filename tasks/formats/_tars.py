@@ -1,19 +1,93 @@
-"""Formats of tars: the members of each clip adjacent, in the order of the rows.
+"""Formats of plain USTAR tars: the members of each clip adjacent, in the order of the rows.
 
-A member's content is bytes, or a row, which stands for its clip's audio.
+Members have mode 0644, uid and gid 0, no owner's name and mtime 0, as WeNet's: equal members give
+equal bytes, whatever the machine, the clock or Python's release. A member's content is bytes, or a
+row, which stands for its clip's audio.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
+from ..base.arrays import Int64s
 from ..base.schema import ClipRow
+from ..storage.atomic import HashedFile
 from . import Output, ReadPcm, Rows, _clips
-from ._tar import BLOCK, RECORD, Tar, header
+
+Data = bytes | memoryview
+
+BLOCK = 512
+RECORD = 20 * BLOCK  # a tar's length is a multiple of it
+LONGEST_NAME = 100  # bytes
+LONGEST_SUFFIX = 5  # with its dot
+
+
+def key(utterance: str, suffix: int = LONGEST_SUFFIX) -> str:
+    """An id as the stem of members' names; an id that leaves no room for the longest suffix (bytes,
+    with its dot) is shortened and gets a hash."""
+    if len(utterance) <= LONGEST_NAME - suffix:
+        return utterance
+    return f"{utterance[:70]}-{hashlib.sha256(utterance.encode()).hexdigest()[:16]}"
+
+
+def size_of(size: Int64s) -> Int64s:
+    """Bytes that members with `size` bytes of data take in a tar: header and data, in blocks."""
+    return BLOCK + -(-size // BLOCK) * BLOCK
+
+
+class Tar:
+    """Writes a tar into an output folder, and records its digest in `out.hashes` when it is
+    complete."""
+
+    def __init__(self, out: Output, path: str) -> None:
+        self._path, self._hashes = path, out.hashes
+        self._raw = out.create(path)
+        self._file = HashedFile(self._raw)
+
+    def tell(self) -> int:
+        """Where the next member begins."""
+        return self._file.size
+
+    def add(self, name: str, *parts: Data) -> None:
+        """Add a member whose data are these buffers, one after the other."""
+        size = sum(map(len, parts))
+        for part in (header(name, size), *parts, _ZEROS[: -size % BLOCK]):
+            self._file.write(part)
+
+    def __enter__(self) -> Tar:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        with self._raw:
+            if kind is None:
+                end = 2 * BLOCK
+                self._file.write(bytes(end + -(self._file.size + end) % RECORD))
+                self._hashes[self._path] = (self._file.sha.hexdigest(), self._file.size)
+
+
+def header(name: str, size: int) -> bytes:
+    """A header of 512 bytes by POSIX.1-1988: octal numbers, and the sum of all bytes.
+
+    ValueError for a name or size that does not fit.
+    """
+    raw = name.encode("ascii")
+    if len(raw) > LONGEST_NAME or size >= 8**11:
+        raise ValueError(f"{name} of {size} bytes does not fit into a USTAR header")
+    head = b"%b0000644\0%b%b%011o\0%011o\0" % (raw.ljust(100, b"\0"), _NOBODY, _NOBODY, size, 0)
+    return b"%b%06o\0 %b" % (head, sum(head) + _TAIL_SUM, _TAIL)
+
+
+_ZEROS = bytes(BLOCK)
+_NOBODY = b"0000000\0"
+_TAIL = b"0".ljust(101, b"\0") + b"ustar\x0000" + bytes(BLOCK - 148 - 8 - 101 - 8)
+_TAIL_SUM = sum(_TAIL) + 8 * ord(" ")  # its own field counts as blanks
+
 
 #: The members of a row by name, in order, given the suffix of its audio.
 Members = Callable[[ClipRow, _clips.Suffix], Mapping[str, bytes | ClipRow]]
@@ -41,11 +115,9 @@ def check(
     """The faults of a tar: names, order, headers, bytes and decoded PCM; and the edges that `write`
     returns, up to the first wrong name.
 
-    Every byte of a tar of WAV files is compared with the rows. One of encoded audio is compared
-    with its recorded digest; a tar without one gets it recorded.
+    It is compared with its recorded digest, too; a tar without one gets it recorded.
     """
-    recorded = out.hashes.get(path)
-    digest = hashlib.sha256() if recorded is None or encoding.suffix != "wav" else None
+    digest = hashlib.sha256()
     stored = read(out.home / path, digest)
     faults, edges, end = list[str](), [0], 0
     for row in rows:
@@ -66,18 +138,16 @@ def check(
         edges.append(end)
     if extra := next(stored, None):
         return [*faults, f"{path}: {extra.name} is in no row"], edges
-    size = (out.home / path).stat().st_size
-    if recorded is not None and recorded != (digest.hexdigest() if digest else recorded[0], size):
+    current = digest.hexdigest(), (out.home / path).stat().st_size
+    if out.hashes.setdefault(path, current) != current:
         faults.append(f"{path} is not what was written")
-    elif digest:
-        out.hashes[path] = (digest.hexdigest(), size)
     return faults, edges
 
 
 class Member(NamedTuple):
     name: str
     data: memoryview
-    plain: bool  # its header is the one that `_tar` writes
+    plain: bool  # its header is the one that `Tar` writes
     end: int  # offset of what follows
 
 
@@ -105,3 +175,17 @@ def read(path: Path, digest: hashlib._Hash | None = None) -> Iterator[Member]:
         update(rest)
         if whole % RECORD or whole - end < 2 * BLOCK or rest.strip(b"\0"):
             raise ValueError(f"{path.name} does not end with the end mark of a tar")
+
+
+INDEX = ".idx"  # suffix of a file's index
+
+
+def index(edges: Sequence[int]) -> bytes:
+    """`<file>.idx`: where each sample of a file begins and the last one ends, for random access, in
+    unsigned 64-bit integers, little-endian, as lhotse and Energon read them."""
+    return np.array(edges, "<u8").tobytes()
+
+
+def index_faults(out: Output, path: str, right: bytes) -> list[str]:
+    same = (out.home / path).read_bytes() == right
+    return [] if same else [f"{path} does not match the positions in its file"]

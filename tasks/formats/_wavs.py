@@ -28,24 +28,14 @@ def write(
     shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: StageSettings
 ) -> None:
     """Write WAV, or the settings' `encoding`."""
-    encoding = _encoding(settings)
+    encoding = getattr(settings, "encoding", WAV)
     for path, row in zip(shard.files, rows, strict=True):
-        parts = _clips.parts(pcm(row), row["sample_rate"], encoding)
-        if encoding == WAV:
-            with out.create(path) as file:
-                file.writelines(parts)
-        else:
-            out.write(path, b"".join(parts))
+        out.write(path, _clips.encoded(pcm(row), row["sample_rate"], encoding))
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: StageSettings) -> list[str]:
-    encoding, faults = _encoding(settings), list[str]()
+    encoding, faults = getattr(settings, "encoding", WAV), list[str]()
     for path, row in zip(shard.files, rows, strict=True):
         faults += _clips.faults(row, path, (out.home / path).read_bytes(), encoding)
-        faults += [] if encoding == WAV else out.changed(path)
+        faults += out.changed(path)
     return faults
-
-
-def _encoding(settings: StageSettings) -> _clips.Encoding:
-    encoding: _clips.Encoding = getattr(settings, "encoding", WAV)
-    return encoding

@@ -42,7 +42,6 @@ from . import OutputShard, _clips, _lists, _wavs
 VERSION = 1
 COLUMNS = _wavs.COLUMNS
 LISTS = (".jsonl",)
-PROVES_SAMPLES = True
 ORDER = ("recording", "start", "end", "id")
 BATCH = 4096  # rows
 PROMPTS = {

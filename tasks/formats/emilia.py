@@ -26,32 +26,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .. import audio
 from ..base.arrays import Int64s
-from ..base.errors import ConfigError, ItemError
 from ..base.json_types import JsonObject
 from ..base.schema import UTTERANCES_FILE, AnyRow, ClipRow
-from ..recording import Locator
 from ..settings import StageSettings, Threshold
 from ..shard_store import enhanced
 from ..storage import long_columns, sorted_keys, tables
-from . import (
-    Bound,
-    Output,
-    OutputShard,
-    ReaderLimits,
-    Rows,
-    _clips,
-    _free,
-    _wavs,
-)
+from . import Bound, OutputShard, ReaderLimits, _clips, _free, _wavs
 
 VERSION = 1
 LISTS = (".json",)
 ORDER = ("split", "recording", "start", "end", "id")
 COLUMNS = (*ORDER, "place", *_clips.COLUMNS)  # the rest is in the lists only
 LISTS_ANNOTATIONS = True
-check_weights = _clips.check_weights
+check_weights, rates = _clips.check_weights, _clips.rates
 DNSMOS = {"original": "dnsmos_ovrl", "enhanced": enhanced.after("dnsmos_ovrl")}
 LISTED = (
     *ORDER,
@@ -127,13 +115,6 @@ def _name(recording: str) -> str:
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
-    """ConfigError if MP3 does not support the sample rate."""
-    rates = set(pc.unique(rows["sample_rate"]).to_pylist())
-    if settings.audio == "mp3" and not rates <= audio.MP3_RATES:
-        raise ConfigError(
-            f"formats.emilia.audio: MP3 has no sample rate of {max(rates - audio.MP3_RATES)} Hz; "
-            "take wav, or another resample.rate"
-        )
     pairs = zip(rows["recording"].to_pylist(), rows["place"].to_pylist(), strict=True)
     return [f"{_stem(split, recording)}_{place}.{settings.audio}" for recording, place in pairs]
 
@@ -143,16 +124,7 @@ def _stem(split: str, recording: str) -> str:
     return f"emilia/{split}/{name}/{name}"
 
 
-write = _wavs.write
-
-
-def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
-    if settings.audio == "wav":
-        return _wavs.check(shard, rows, out, settings)
-    faults: list[str] = []
-    for path, row in zip(shard.files, rows, strict=True):
-        faults += _mp3_faults(row, path, out.home) + out.changed(path)
-    return faults
+write, check = _wavs.write, _wavs.check
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
@@ -194,15 +166,3 @@ def listing(home: Path, split: str, head: str) -> list[str]:
     """The list of each recording."""
     paths = sorted(home.glob(f"emilia/{split}/*/*.json"))
     return [f"{head}/{path.relative_to(home).as_posix()}" for path in paths]
-
-
-def _mp3_faults(row: ClipRow, path: str, home: Path) -> list[str]:
-    """Whether a file has its row's sample rate, and its length."""
-    try:
-        with audio.open_stream(Locator(str(home / path))) as stream:
-            samples = sum(len(block) for block in stream.blocks())
-    except ItemError as error:
-        return [f"{path} does not decode: {error}"]
-    if (stream.rate, samples) != (row["sample_rate"], row["num_samples"]):
-        return [f"{path} has {samples} samples at {stream.rate} Hz, unlike its row"]
-    return []

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -38,8 +38,8 @@ from . import (
     OutputShard,
     ReadPcm,
     Rows,
+    _clips,
     _lists,
-    _tar,
     _tars,
     webdataset,
 )
@@ -136,14 +136,10 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
-    with _tar.Tar(out, shard.path) as tar:
-        for row in rows:
-            members = {**_texts(row)}
-            samples = pcm(row)
-            for name, array in _arrays(row, samples, settings).items():
-                members[name] = _npy(array)
-            for name, data in members.items():
-                tar.add(name, data)
+    def members(row: ClipRow, suffix: str) -> dict[str, bytes]:
+        return {**_texts(row), **_arrays(row, pcm(row), settings)}
+
+    _tars.write(out, shard.path, rows, pcm, members, _clips.Encoding("wav"))
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
@@ -186,7 +182,7 @@ def _codec_of(settings: Settings) -> Codec | None:
 
 
 def _stem(row: ClipRow) -> str:
-    return _tar.key(row["id"], len(FBANK) + 1)
+    return _tars.key(row["id"], len(FBANK) + 1)
 
 
 def _texts(row: ClipRow) -> dict[str, bytes]:
@@ -195,13 +191,13 @@ def _texts(row: ClipRow) -> dict[str, bytes]:
     return {f"{stem}.json": webdataset.facts(row, "sha256"), f"{stem}.txt": row["text"].encode()}
 
 
-def _arrays(row: ClipRow, pcm: Int16s, settings: Settings) -> Mapping[str, Array]:
+def _arrays(row: ClipRow, pcm: Int16s, settings: Settings) -> dict[str, bytes]:
     stem, samples = _stem(row), pcm.astype(np.float32) / np.float32(2**15)
-    arrays: dict[str, Array] = {}
+    arrays: dict[str, bytes] = {}
     if (energies := _energies(settings, row["sample_rate"])) is not None:
-        arrays[f"{stem}.{FBANK}"] = _frames(energies, samples)
+        arrays[f"{stem}.{FBANK}"] = _npy(_frames(energies, samples))
     if (codec := _codec_of(settings)) is not None:
-        arrays[f"{stem}.{CODES}"] = codec.codes(samples)
+        arrays[f"{stem}.{CODES}"] = _npy(codec.codes(samples))
     return arrays
 
 

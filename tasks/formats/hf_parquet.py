@@ -34,7 +34,7 @@ _NAMES = {
     **{pa.float32(): "float32", pa.float64(): "float64"},
 }
 _TEXT = {"dtype": "string", "_type": "Value"}
-check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
+check_weights, rates = _clips.check_weights, _clips.rates
 HOLDS_BOTH = HOLDS_ANNOTATIONS = True
 SNIPPET = (
     "python",
@@ -61,7 +61,7 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
 
 def _schema(row: ClipRow) -> pa.Schema:
     """Columns of a file, from one of its rows: all rows of a version have the same measures."""
-    clips = dict.fromkeys(_clips_of(row), AUDIO)
+    clips = dict.fromkeys(_clips.names(row), AUDIO)
     kinds = _table.kinds(row, clips, _table.annotated(row))
     features = {
         name: [{"name": _TEXT, "value": _TEXT}]
@@ -84,14 +84,9 @@ def _feature(kind: pa.DataType) -> object:
     return {"dtype": _NAMES[kind], "_type": "Value"}
 
 
-def _clips_of(row: ClipRow) -> dict[str, ClipRow]:
-    """The row of each column of audio."""
-    return dict(zip(_clips.names(row), _clips.of(row), strict=True))
-
-
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
     schema = _schema(rows[0])
-    clips, rate = [*_clips_of(rows[0])], rows[0]["sample_rate"]
+    clips = _clips.names(rows[0])
     facts = [name for name in schema.names if name not in clips]
     options = {
         # Samples hardly shrink, and a reader that wants one clip should not unpack a page.
@@ -110,13 +105,9 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
             for group in _table.groups(rows):
                 entries = []
                 for row in group:
-                    audio = {
-                        name: {
-                            "bytes": b"".join(_clips.parts(pcm(clip), rate, settings.encoding)),
-                            "path": f"{row['id']}.{settings.audio}",
-                        }
-                        for name, clip in _clips_of(row).items()
-                    }
+                    path = f"{row['id']}.{settings.audio}"
+                    files_of_row = _table.audio(row, pcm, settings.encoding).items()
+                    audio = {name: {"bytes": data, "path": path} for name, data in files_of_row}
                     entries.append({**_table.facts(row), **audio})
                 table = pa.Table.from_pylist(entries, schema=schema)
                 parquet.write_table(table, row_group_size=len(group))
@@ -134,20 +125,16 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
             return [f"{shard.path} has {file.metadata.num_rows} rows, not {len(rows)}"]
         for number in range(file.num_row_groups):
             table = file.read_row_group(number, use_threads=False)
-            names = [*_clips_of(rows[0])]
-            audio = {name: table[name].combine_chunks() for name in names}
+            names = [*_clips.names(rows[0])]
+            columns = [table[name].combine_chunks() for name in names]
             for index, facts in enumerate(table.drop_columns(names).to_pylist()):
                 row = rows[index_of_row]
                 index_of_row += 1
-                place = f"{shard.path}: {row['id']}"
-                wanted = f"{row['id']}.{settings.audio}"
-                paths = {column.field("path")[index].as_py() for column in audio.values()}
-                if facts != _table.facts(row) or paths != {wanted}:
-                    faults.append(f"{place} differs from its row")
-                for name, clip in _clips_of(row).items():
-                    data = audio[name].field("bytes")[index].as_buffer()
-                    view = memoryview(data).cast("B")
-                    faults += _clips.faults(clip, place, view, settings.encoding)
+                audio = [column.field("bytes")[index] for column in columns]
+                faults += _table.faults(shard.path, row, facts, audio, settings.encoding)
+                paths = {column.field("path")[index].as_py() for column in columns}
+                if paths != {f"{row['id']}.{settings.audio}"}:
+                    faults.append(f"{shard.path}: {row['id']} has another path than its row")
     return faults
 
 

@@ -32,7 +32,6 @@ from . import Output, OutputShard, ReadPcm, Rows, _clips, _lists
 VERSION = 1
 COLUMNS = _clips.COLUMNS  # names and texts are in the lists only
 LARGEST = 2**32 - 64  # bytes of samples that a WAV file can hold
-PROVES_SAMPLES = True
 SIZED = True  # `finish` needs the length of each WAV file
 SNIPPET = (
     "python",

@@ -32,14 +32,13 @@ from . import (
     Rows,
     _clips,
     _lists,
-    _samples,
     _table,
 )
 
 VERSION = 1
 COLUMNS = _table.COLUMNS
 HOLDS_BOTH = HOLDS_ANNOTATIONS = True
-proves_samples, rates = _clips.proves_samples, _clips.rates
+rates = _clips.rates
 SIZED = True  # the manifest has the length of each file
 LISTS = (".manifest",)
 ENGINES = {"lance": "LanceDataset", "lance.file": "LanceFileWriter"}
@@ -93,13 +92,9 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
     path.parent.mkdir(parents=True, exist_ok=True)
     with LanceFileWriter(str(path), schema, version=f"{MAJOR}.{MINOR}") as file:
         for group in _table.groups(rows):
-            entries = []
-            for row in group:
-                entry = dict(_table.facts(row))
-                for name, clip in zip(_clips.names(row), _clips.of(row), strict=True):
-                    parts = _clips.parts(pcm(clip), row["sample_rate"], settings.encoding)
-                    entry[name] = b"".join(parts)
-                entries.append(entry)
+            entries = [
+                {**_table.facts(row), **_table.audio(row, pcm, settings.encoding)} for row in group
+            ]
             file.write_batch(pa.RecordBatch.from_pylist(entries, schema=schema))
     out.hashes[shard.path] = hashed(path)
 
@@ -129,12 +124,8 @@ def _read_back(
                 return [*faults, f"{shard.path} has rows after its last clip"]
             row = rows[read]
             read += 1
-            place = f"{shard.path}: {row['id']}"
-            if facts != _table.facts(row):
-                faults.append(f"{place} differs from its row")
-            for name, clip in zip(names, _clips.of(row), strict=True):
-                data = memoryview(batch[name][index].as_buffer()).cast("B")
-                faults += _clips.faults(clip, place, data, settings.encoding)
+            audio = [batch[name][index] for name in names]
+            faults += _table.faults(shard.path, row, facts, audio, settings.encoding)
     if read != len(rows):
         faults.append(f"{shard.path} has {read} rows, not {len(rows)}")
     return faults
@@ -157,7 +148,7 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
     columns = tables.schema(home / UTTERANCES_FILE)
     annotations = {name: columns.field(name).type for name in published(columns)}
     schema = _schema(columns.names, annotations)
-    for folder, members in _samples.folders(shards).items():
+    for folder, members in _lists.by_folder(shards).items():
         fragments = [
             _fragment(shard, number, _leaves(schema), (home / shard.path).stat().st_size)
             for number, shard in enumerate(members)

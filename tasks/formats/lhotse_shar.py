@@ -11,7 +11,7 @@ lhotse_shar/<split>/cuts.000000.jsonl         not gzipped, and beside it and the
 
 `CutSet.from_shar(in_dir="lhotse_shar/train")` takes every file in the folder for a field of the
 cuts (1.x an index, too), so nothing else lies there. A cut's id must be its members' name: of an id
-that is too long for one it is `_tar.key`; the supervision has the id itself. `custom` tells where
+that is too long for one it is `_tars.key`; the supervision has the id itself. `custom` tells where
 the clip comes from (`dataset`, `source_id`, `source_recording`, and `source_start`, `source_end` in
 s), its measures, the source's `labels`, and what `package.publish` names. A clip of several turns
 has a supervision for each: text, speaker, words as the alignment `word`, and in `custom` whether it
@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from ..base.json_types import JsonObject
@@ -38,9 +39,7 @@ from . import (
     Rows,
     _clips,
     _free,
-    _index,
     _measures,
-    _tar,
     _tars,
 )
 
@@ -50,7 +49,7 @@ COLUMNS = (
     *("dataset", "source_id", "recording", "start", "end", "text_source", *_measures.NAMES),
     *(_free.LABELS, _free.TURNS),
 )
-check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
+check_weights, rates = _clips.check_weights, _clips.rates
 
 HOLDS_BOTH = HOLDS_ANNOTATIONS = True
 
@@ -83,14 +82,14 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     cuts = f"{home}/cuts.{number:06d}.jsonl"
     if settings.index:
         plain = [*tars, cuts]
-        return plain + [f"{path}{_index.SUFFIX}" for path in plain]
+        return plain + [f"{path}{_tars.INDEX}" for path in plain]
     return [*tars, f"{cuts}.gz"]
 
 
 def _recording(row: ClipRow) -> JsonObject:
     """A `Recording` whose audio lies beside it."""
     return {
-        "id": _tar.key(row["id"]),
+        "id": _tars.key(row["id"]),
         "sources": [{"type": "shar", "channels": [0], "source": ""}],
         "sampling_rate": row["sample_rate"],
         "num_samples": row["num_samples"],
@@ -145,7 +144,7 @@ def _turn(row: ClipRow, number: int, turn: ClipTurnRow) -> JsonObject:
     stated = {"text": turn["text"], "language": row["language"], "speaker": turn["speaker"]}
     return {
         "id": f"{row['id']}-{number:03d}",
-        "recording_id": _tar.key(row["id"]),
+        "recording_id": _tars.key(row["id"]),
         "start": time(turn["start"]),
         "duration": lasting(turn["start"], turn["end"]),
         "channel": 0,
@@ -177,7 +176,7 @@ def _cuts(rows: Rows) -> bytes:
 
 def _members(place: int, row: ClipRow, suffix: _clips.Suffix) -> dict[str, bytes | ClipRow]:
     """The members of the tar of a field in `_FIELDS`."""
-    key = _tar.key(row["id"])
+    key = _tars.key(row["id"])
     return {f"{key}.{suffix}": _clips.of(row)[place], f"{key}.json": _line(_recording(row))}
 
 
@@ -204,8 +203,9 @@ def _indexes(
 ) -> list[bytes]:
     """Indexes of the tars, whose last cut ends where the file does, and of the cuts."""
     ends = ((out.home / tar).stat().st_size for tar in tars)
-    whole = (_index.of([*some[:-1], end]) for some, end in zip(edges, ends, strict=True))
-    return [*whole, _index.of_lines(lines)]
+    whole = (_tars.index([*some[:-1], end]) for some, end in zip(edges, ends, strict=True))
+    sizes = [len(line) + 1 for line in lines.split(b"\n")[:-1]]
+    return [*whole, _tars.index(np.cumsum([0, *sizes]).tolist())]
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
@@ -221,7 +221,7 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
     if lines != _cuts(rows):
         faults.append(f"{cuts} differs from its rows")
     for path, right in zip(indexes, _indexes(edges, out, tars, lines), strict=False):
-        faults += _index.faults(out, path, right)
+        faults += _tars.index_faults(out, path, right)
     return faults + out.changed(cuts)
 
 

@@ -26,7 +26,7 @@ from . import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _samples
 VERSION = 1
 COLUMNS = _samples.COLUMNS
 HOLDS_BOTH = HOLDS_ANNOTATIONS = True
-check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
+check_weights, rates = _clips.check_weights, _clips.rates
 SIZED = True  # `finish` writes the length of each chunk
 LISTS = ("/index.json",)
 SNIPPET = _samples.snippet("litdata", '"litdata/{split}"')
@@ -70,7 +70,7 @@ def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> Non
     """`index.json` of each split. The library caches copies of a remote folder by `updated_at`;
     here it is not a time, but follows from the chunks."""
     config = _config(tables.schema(home / UTTERANCES_FILE).names)
-    for folder, members in _samples.folders(shards).items():
+    for folder, members in _lists.by_folder(shards).items():
         chunks = [
             {
                 "chunk_bytes": (home / shard.path).stat().st_size,

@@ -25,7 +25,7 @@ from . import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _samples
 VERSION = 1
 COLUMNS = _samples.COLUMNS
 HOLDS_BOTH = HOLDS_ANNOTATIONS = True
-check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
+check_weights, rates = _clips.check_weights, _clips.rates
 SIZED = True  # `finish` writes the length of each shard
 LISTS = ("/index.json",)
 SNIPPET = _samples.snippet("streaming", 'local="mds", split="{split}", batch_size=1')
@@ -67,7 +67,7 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:
     """`index.json` of each split."""
     layout = _layout(tables.schema(home / UTTERANCES_FILE).names)
-    for folder, members in _samples.folders(shards).items():
+    for folder, members in _lists.by_folder(shards).items():
         entries = [
             {
                 **layout,

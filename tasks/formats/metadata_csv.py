@@ -213,7 +213,7 @@ VERSION = 1
 COLUMNS = _wavs.COLUMNS
 LISTED = ("id", "dataset", "text", "speaker", "language")
 LISTS = (".csv", ".list", ".txt")
-check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
+check_weights, rates = _clips.check_weights, _clips.rates
 UNKNOWN = "unknown"
 PHONEMES = "phonemes"  # the column of the rule of that name
 #: F5-TTS' `CustomDataset` (model/dataset.py) and GPT-SoVITS' `TextAudioSpeakerLoader` have their

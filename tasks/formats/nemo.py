@@ -32,7 +32,6 @@ from . import (
     _clips,
     _free,
     _lists,
-    _tar,
     _tars,
 )
 
@@ -42,7 +41,6 @@ COLUMNS = (
     *_clips.COLUMNS,
 )
 NUMBERED = True  # `shard_id`
-PROVES_SAMPLES = True
 HOLDS_ANNOTATIONS = True
 READ_BACK = (".json",)  # `finish` joins the manifests
 #: NeMo's ASR settings (examples/asr/conf: Conformer, FastConformer, CTC and transducer) have these
@@ -77,7 +75,7 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
 def member(row: ClipRow, suffix: str) -> str:
     """Name in the tar. NeMo reads `-sub1` at its end as the first part of a longer file, so a key
     with `-sub` is renamed, and a hash keeps it unique."""
-    key = _tar.key(row["id"])
+    key = _tars.key(row["id"])
     if "-sub" in key:
         digest = hashlib.sha256(row["id"].encode()).hexdigest()[:16]
         key = f"{key.replace('-sub', '_sub')[:70]}-{digest}"

@@ -29,7 +29,6 @@ VERSION = 1
 LISTS = (".json",)
 COLUMNS = _wavs.COLUMNS
 LISTED = ("id", "text", "language", "speaker", "num_samples", "sample_rate", _free.AUDIO_IS)
-PROVES_SAMPLES = True
 LISTS_ANNOTATIONS = True
 ROOT = "{data_root}"
 UNKNOWN = "unknown"

@@ -34,9 +34,7 @@ from . import (
     Rows,
     _clips,
     _free,
-    _index,
     _lists,
-    _tar,
     _tars,
 )
 
@@ -50,7 +48,7 @@ COLUMNS = (
     *(*FACTS, _free.AUDIO_IS, _free.LABELS, _free.TURNS),
     *("sha256", "sha256_enhanced"),
 )
-check_weights, proves_samples, rates = _clips.check_weights, _clips.proves_samples, _clips.rates
+check_weights, rates = _clips.check_weights, _clips.rates
 HOLDS_BOTH = True
 HOLDS_ANNOTATIONS = True
 SNIPPET = (
@@ -80,7 +78,7 @@ class Settings(_clips.EncodedSettings):
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
     tar = f"webdataset/{split}/shard-{number:09d}.tar"
-    return [tar, f"{tar}{_index.SUFFIX}"] if settings.energon else [tar]
+    return [tar, f"{tar}{_tars.INDEX}"] if settings.energon else [tar]
 
 
 def facts(row: ClipRow, *more: str) -> bytes:
@@ -96,7 +94,7 @@ def facts(row: ClipRow, *more: str) -> bytes:
 
 
 def _members(row: ClipRow, suffix: _clips.Suffix) -> dict[str, bytes | ClipRow]:
-    key = _tar.key(row["id"], *(len(f".enhanced.{suffix}") for _ in blobs.beside(row)))
+    key = _tars.key(row["id"], *(len(f".enhanced.{suffix}") for _ in blobs.beside(row)))
     return {
         f"{key}.json": facts(row),
         f"{key}.txt": row["text"].encode(),
@@ -108,14 +106,14 @@ def _members(row: ClipRow, suffix: _clips.Suffix) -> dict[str, bytes | ClipRow]:
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
     edges = _tars.write(out, shard.path, rows, pcm, _members, settings.encoding)
     if settings.energon:
-        out.write(shard.files[1], _index.of(edges))
+        out.write(shard.files[1], _tars.index(edges))
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
     """The tar, and the index byte for byte."""
     faults, edges = _tars.check(out, shard.path, rows, _members, settings.encoding)
     if settings.energon:
-        faults += _index.faults(out, shard.files[1], _index.of(edges))
+        faults += _tars.index_faults(out, shard.files[1], _tars.index(edges))
     return faults
 
 

@@ -29,14 +29,12 @@ from . import (
     _clips,
     _free,
     _lists,
-    _tar,
     _tars,
     _wenet,
 )
 
 VERSION = 1
 COLUMNS = ("id", "text", *_clips.COLUMNS)
-PROVES_SAMPLES = True
 READER = _wenet.READER
 HOLDS_ANNOTATIONS = True
 SNIPPET = _wenet.snippet("shard")
@@ -61,10 +59,10 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
 def offsets(rows: pa.Table, settings: Settings) -> Int64s:
     text = pc.binary_length(pc.cast(rows["text"], pa.binary())).to_numpy().astype(np.int64)
     wav = 44 + 2 * rows["num_samples"].to_numpy()
-    sizes = _tar.size_of(text) + _tar.size_of(wav)
+    sizes = _tars.size_of(text) + _tars.size_of(wav)
     if settings.facts and (names := published(rows.schema)):
         facts = [len(_facts(row)) for row in rows.select(names).to_pylist()]
-        sizes += _tar.size_of(np.array(facts, np.int64))
+        sizes += _tars.size_of(np.array(facts, np.int64))
     return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
 
 

@@ -21,7 +21,6 @@ from . import OutputShard, _free, _lists, _wavs, _wenet
 
 VERSION = 1
 COLUMNS = _wavs.COLUMNS
-PROVES_SAMPLES = True
 LISTS_ANNOTATIONS = True
 READER = _wenet.READER
 SNIPPET = _wenet.snippet("raw")

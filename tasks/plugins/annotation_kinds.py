@@ -231,7 +231,7 @@ def shares(declared: Annotations) -> dict[str, tuple[str, str]]:
 
 
 def limits(plugin: str, declared: Annotations) -> dict[str, tuple[str, ...]]:
-    """The settings that limit each annotation of a plug-in; see `FilterModule` for the naming
+    """The settings that limit each annotation of a plug-in; see `Filter` for the naming
     rule."""
     stem = plugin.rpartition(".")[2]
     named: dict[str, tuple[str, ...]] = {}

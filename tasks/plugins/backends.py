@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from ..settings import Plugin
 from . import gpu
-from .contracts.asr import Backend, WarmedBackend
+from .contracts.asr import Backend
 from .loading import ASR
 
 
@@ -16,7 +16,7 @@ def loaded(plugin: Plugin) -> Backend:
     if recogniser.wants_gpu(settings):
         gpu.load_libraries()
     backend = recogniser.Backend(settings)
-    if isinstance(backend, WarmedBackend):
+    if hasattr(backend, "warm"):
         backend.warm()
     return backend
 

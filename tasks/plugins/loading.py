@@ -90,13 +90,13 @@ def resolve(shelf: str, plugin: Plugin) -> tuple[contracts.LoadedPlugin, StageSe
 @cache  # listing the folder takes a fifth of a millisecond
 def _loaded(shelf: str, use: str) -> members.Filled:
     code = module(shelf, use)
-    noun, required, full = contracts.CONTRACTS[shelf]
-    if missing := members.lacking(code, required):
+    noun, contract = contracts.CONTRACTS[shelf]
+    if missing := members.lacking(code, contract):
         raise ConfigError(
             f"{shelf}: the module {use!r} is not a {noun}: it lacks {'; '.join(missing)} "
             f"(tasks/plugins/contracts/{shelf}.py says what each of them is)"
         )
-    filled = members.Filled(code, full)
+    filled = members.Filled(code, contract)
     if shelf in MEASURING:
         _refuse_bad_names(shelf, use, cast(contracts.Filter, filled))
     if shelf == "filters":
@@ -150,11 +150,11 @@ def doubts(shelf: str, use: str) -> list[str]:
     never be called, and the member would have its default."""
     if "." not in use:
         return []
-    noun, _, full = contracts.CONTRACTS[shelf]
+    noun, contract = contracts.CONTRACTS[shelf]
     return [
         f"{shelf}: {name} in the module {use!r} is not a member of a {noun}, so nothing calls it "
         f"unless the module does; did you mean {member}?"
-        for name, member in members.misspelt(module(shelf, use), full)
+        for name, member in members.misspelt(module(shelf, use), contract)
     ]
 
 

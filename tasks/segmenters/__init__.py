@@ -1,5 +1,36 @@
 """Segmenters cut one recording, streamed in blocks, into spans. Their contract is
 `tasks.plugins.contracts.segmenters`."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import accumulate
+
+from ..base.arrays import Float32s
 from ..plugins.contracts.segmenters import Kind, Segmenter, Span
-from ._known import KnownSpans
+
+
+class KnownSpans:
+    """A segmenter that returns given spans, each as soon as its end is decoded. `start`: the sample
+    of the recording at which decoding starts."""
+
+    def __init__(self, spans: Iterable[Span], start: int = 0) -> None:
+        self.at = start
+        self._waiting = sorted(spans, key=lambda span: span.end)[::-1]  # a stack
+        # needed[n]: the earliest start when n + 1 spans are still waiting
+        self._needed = [*accumulate((span.start for span in self._waiting), min)]
+
+    def push(self, block: Float32s) -> list[Span]:
+        self.at += len(block)
+        ready = []
+        while self._waiting and self._waiting[-1].end <= self.at:
+            ready.append(self._waiting.pop())
+        return ready
+
+    def finish(self) -> list[Span]:
+        rest, self._waiting = self._waiting[::-1], []
+        return rest
+
+    @property
+    def needed_from(self) -> int:
+        return min(self._needed[len(self._waiting) - 1], self.at) if self._waiting else self.at

@@ -22,7 +22,6 @@ from .. import plugins
 from ..base.arrays import Float32s
 from ..base.errors import ConfigError
 from ..base.json_types import JsonObject
-from ..plugins.contracts.asr import EmittingBackendClass
 from ..plugins.contracts.segmenters import RecordingTranscript
 from ..recording import Segment
 from ..settings import Plugin, StageSettings
@@ -72,7 +71,7 @@ def model_bytes(settings: Settings) -> int:
 def check_weights(settings: Settings) -> None:
     """Raises ConfigError if the recogniser cannot do what the engine needs."""
     recogniser, _ = plugins.ASR.resolve(settings.backend)
-    if settings.engine == "ctc" and not isinstance(recogniser.Backend, EmittingBackendClass):
+    if settings.engine == "ctc" and not hasattr(recogniser.Backend, "emissions"):
         raise ConfigError(
             "filter.segmenter.engine ctc needs the backend ctc, with a folder of a CTC model; "
             f"{settings.backend.use} emits no scores of tokens"

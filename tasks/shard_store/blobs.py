@@ -1,8 +1,7 @@
 """The resampled audio: int16 little-endian PCM of many utterances in one file per part.
 
 There is one file per part, not per utterance, so that millions of clips are not millions of files.
-Every read is checked against the hash in the manifest: at once or, for PCM that `package` copies,
-when the copy is read back.
+Every read is checked against the hash in the manifest.
 """
 
 from __future__ import annotations
@@ -116,26 +115,21 @@ def stored(out: Path, shard: str, rows: Sequence[AudioRow]) -> Iterator[Callable
         return _Place(file, row["offset"], row["num_samples"], row["sha256"])
 
     with storage.of(out).spans(out / "audio", [place(row).span for row in rows]) as read_span:
-        yield lambda row: _sound(read_span(place(row).span), out, place(row), proved=True)
+        yield lambda row: _sound(read_span(place(row).span), out, place(row))
 
 
 @contextmanager
-def reading(
-    out: Path, rows: Iterable[ClipRow], proved: bool = True
-) -> Iterator[Callable[[ClipRow], Pcm]]:
+def reading(out: Path, rows: Iterable[ClipRow]) -> Iterator[Callable[[ClipRow], Pcm]]:
     """A function that returns the PCM of a planned row, int16 [num_samples], with its `muted` spans
     silenced; fastest in the order of `rows`.
 
-    It raises CorruptManifest if the blob is missing or too short or, with `proved`, if the hash
-    differs.
+    It raises CorruptManifest if the blob is missing, too short or another one.
     """
     with storage.of(out).spans(out / "audio", (_place(row).span for row in rows)) as read_span:
 
         def pcm(row: ClipRow) -> Pcm:
             place = _place(row)
-            return muting.silenced(
-                _sound(read_span(place.span), out, place, proved), row.get("muted")
-            )
+            return muting.silenced(_sound(read_span(place.span), out, place), row.get("muted"))
 
         yield pcm
 
@@ -147,11 +141,10 @@ def _place(row: ClipRow) -> _Place:
     return _Place(f"{row['work_shard']}/{row['blob']}", offset, row["num_samples"], sha256)
 
 
-def _sound(data: bytes | None, out: Path, place: _Place, proved: bool) -> Pcm:
+def _sound(data: bytes | None, out: Path, place: _Place) -> Pcm:
     path = f"{out}/audio/{place.file}"
     if data is None:
         raise CorruptManifest(f"audio blob {path} is gone", path)
-    whole = len(data) == 2 * place.samples
-    if not whole or (proved and hashlib.sha256(data).hexdigest() != place.sha256):
+    if len(data) != 2 * place.samples or hashlib.sha256(data).hexdigest() != place.sha256:
         raise CorruptManifest(f"audio blob {path} does not match its manifest", path)
     return np.frombuffer(data, dtype="<i2")

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from tests.helpers import published
 from tests.helpers.published import Row
 from uttermill.tasks import audio
-from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.formats import Output, emilia
 from uttermill.tasks.recording import Locator
 
@@ -87,10 +85,3 @@ def test_mp3_has_the_length_of_the_clip(tmp_path: Path) -> None:
     settings = emilia.Settings(audio="mp3")
     rows: Any = GROUPS[0]
     assert emilia.check(made[0], rows, Output(tmp_path / "one"), settings) != []
-
-
-def test_mp3_has_few_rates() -> None:
-    rows = pa.table({"sample_rate": [40000], "recording": ["d/a.wav"], "place": [0]})
-    with pytest.raises(ConfigError, match="40000 Hz"):
-        emilia.files("train", 0, rows, emilia.Settings(audio="mp3"))
-    assert emilia.files("train", 0, rows, emilia.Settings())[0].endswith("_0.wav")

@@ -20,7 +20,7 @@ from uttermill.flows import checks
 from uttermill.flows.settings import PrepareSettings
 from uttermill.tasks import audio
 from uttermill.tasks.base.errors import ConfigError
-from uttermill.tasks.formats import _tar, features
+from uttermill.tasks.formats import _tars, features
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.runs.results import Published
 from uttermill.tasks.speech.fbank import Fbank
@@ -352,5 +352,5 @@ def test_a_codec_of_another_rate_is_refused(tmp_path: Path) -> None:
 def test_a_long_id_leaves_room_for_its_suffix() -> None:
     row: Any = {"id": "x" * 95}
     name = f"{features._stem(row)}.{features.FBANK}"
-    assert len(name) <= _tar.LONGEST_NAME
-    assert len(_tar.key("y" * 95)) == 95, "as before where only short suffixes follow"
+    assert len(name) <= _tars.LONGEST_NAME
+    assert len(_tars.key("y" * 95)) == 95, "as before where only short suffixes follow"

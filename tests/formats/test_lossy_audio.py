@@ -186,6 +186,7 @@ def test_another_clip_of_another_length_is_a_fault(tmp_path: Path) -> None:
     [
         ({"use": "webdataset", "audio": "opus"}, 22_050, "no sample rate of 22050 Hz.*8000, 12000"),
         ({"use": "hf_parquet", "audio": "mp3"}, 96_000, "no sample rate of 96000 Hz"),
+        ({"use": "emilia", "audio": "mp3"}, 40_000, "no sample rate of 40000 Hz"),
         ({"use": "webdataset", "bit_rate": 32}, 16_000, "bit_rate is for opus and mp3"),
         ({"use": "webdataset", "audio": "mp3", "bit_rate": 32}, 16_000, "less than 64 kbit/s"),
         ({"use": "metadata_csv", "audio": "mp3"}, 16_000, "ljspeech accept WAV only"),

@@ -29,12 +29,12 @@ from tests.helpers import corpus, talks
 from tests.helpers.signals import forked
 from uttermill.tasks import pipeline
 from uttermill.tasks.base.json_types import JsonObject
-from uttermill.tasks.formats import _tar
+from uttermill.tasks.formats import _tars
 from uttermill.tasks.storage import atomic
 
 CALLS: list[tuple[Any, str]] = [
     (atomic.HashedFile, "write"), (pq, "write_table"), (Path, "write_text"),
-    (_tar.Tar, "add"), (os, "replace"), (os, "rename"), (os, "fsync"),
+    (_tars.Tar, "add"), (os, "replace"), (os, "rename"), (os, "fsync"),
 ]  # fmt: skip
 
 

@@ -13,7 +13,6 @@ from uttermill.tasks.settings import StageSettings
 
 VERSION = 1
 COLUMNS = ("id", "text", "sha256")
-PROVES_SAMPLES = True  # it has none
 
 
 class Settings(StageSettings):

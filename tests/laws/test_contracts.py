@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 from pydantic import Field
 
-from tests import pages
 from tests.helpers import own_plugin
 from uttermill.flows import checks
 from uttermill.flows.settings import PrepareSettings
@@ -63,8 +61,8 @@ def parameters(member: Any) -> list[str]:
 
 def faults(module: ModuleType, shelf: str) -> list[str]:
     """What is wrong with a module as a plug-in of a shelf."""
-    found = [f"lacks {how}" for how in lacking(module, CONTRACTS[shelf].module)]
-    contract = CONTRACTS[shelf].loaded
+    contract = CONTRACTS[shelf].plugin
+    found = [f"lacks {how}" for how in lacking(module, contract)]
     for name in members(contract):
         own, declared = getattr(module, name, None), getattr(contract, name, None)
         wanted = parameters(declared) if isinstance(declared, FunctionType) else CALLABLES.get(name)
@@ -97,13 +95,13 @@ def undescribed(settings: type[StageSettings]) -> list[str]:
 def test_a_plugin_has_what_its_contract_asks(shelf: str, use: str) -> None:
     assert faults(plugins.module(shelf, use), shelf) == []
     loaded = plugins.load(shelf, use)
-    for name in members(CONTRACTS[shelf].loaded):
+    for name in members(CONTRACTS[shelf].plugin):
         getattr(loaded, name)  # its own, or the default
     if shelf != "sources":  # those need a path
         assert isinstance(loaded.Settings().recipe(), dict)
     if (shelf, use) in ON_SHELVES:
         assert undescribed(loaded.Settings) == []
-        assert [*misspelt(plugins.module(shelf, use), CONTRACTS[shelf].loaded)] == []
+        assert [*misspelt(plugins.module(shelf, use), CONTRACTS[shelf].plugin)] == []
 
 
 def test_control_a_setting_without_a_description_is_seen() -> None:
@@ -215,14 +213,14 @@ def without(shelf: str, use: str, member: str) -> str:
 
 def required() -> Iterator[tuple[str, str, str]]:
     for shelf, kind in CONTRACTS.items():
-        for member in members(kind.module):
+        for member in sorted(kind.plugin.__abstractmethods__):
             yield shelf, shelves.names(shelf)[0], member
 
 
 @pytest.mark.parametrize(("shelf", "use", "member"), [*required()])
 def test_control_a_module_that_lacks_a_member_is_refused(shelf: str, use: str, member: str) -> None:
     name = without(shelf, use, member)
-    written = members(CONTRACTS[shelf].module)[member]
+    written = members(CONTRACTS[shelf].plugin)[member]
     with pytest.raises(ConfigError) as caught:
         plugins.load(shelf, name)
     assert f"{name!r} is not a {CONTRACTS[shelf].noun}" in str(caught.value)
@@ -257,7 +255,7 @@ def test_a_misspelt_member_is_named_before_the_run(
 def test_control_other_parameters_are_a_fault(shelf: str) -> None:
     use = shelves.names(shelf)[0]
     whole = plugins.module(shelf, use)
-    named = members(CONTRACTS[shelf].module)
+    named = CONTRACTS[shelf].plugin.__abstractmethods__
     member = next(name for name in named if isinstance(vars(whole)[name], FunctionType))
     broken = sys.modules[without(shelf, use, member)]
     setattr(broken, member, lambda clips: clips)
@@ -277,10 +275,14 @@ def test_what_a_module_leaves_out_has_a_default() -> None:
         duration.no_such_member  # type: ignore[attr-defined]  # noqa: B018
 
 
+def absent(stage: ModuleType) -> list[str]:
+    return [name for name in members(StageModule) if not hasattr(stage, name)]
+
+
 @pytest.mark.parametrize("name", STAGES)
 def test_a_stage_has_what_its_contract_asks(name: str) -> None:
     module = sys.modules[f"uttermill.tasks.{name}"]
-    assert lacking(module, StageModule) == []
+    assert absent(module) == []
     for member in members(StageModule):
         declared = getattr(StageModule, member)
         if isinstance(declared, FunctionType):
@@ -295,14 +297,5 @@ def test_a_stage_has_what_its_contract_asks(name: str) -> None:
 def test_control_a_stage_without_failures_is_seen() -> None:
     broken = ModuleType("broken")
     vars(broken).update({k: v for k, v in vars(filter).items() if k != "failure"})
-    assert len(lacking(broken, StageModule)) == 1
+    assert absent(broken) == ["failure"]
     assert Filled(broken, Stage).rounds(Job(Path("out"))) == 1
-
-
-def test_mypy_holds_every_plugin_to_its_contract() -> None:
-    """In the run over all code, which reads `plugin_types.py`; its last line is a control."""
-    stale = "stale: run `python -m tests.pages`"
-    assert pages.PLUGIN_TYPES.read_text() == pages.plugin_types_text(), stale
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
-    assert settings["strict"], "else the control says nothing where mypy takes it"
-    assert pages.PLUGIN_TYPES.relative_to(ROOT).parts[0] in settings["packages"]

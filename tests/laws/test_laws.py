@@ -29,7 +29,7 @@ from tests.helpers.corpus import STAGES
 from uttermill.tasks import pipeline, scoring
 from uttermill.tasks.accounting import ledger, summary
 from uttermill.tasks.base.errors import ConservationError, CorruptManifest, MillError, RunError
-from uttermill.tasks.formats import _tar
+from uttermill.tasks.formats import _tars
 from uttermill.tasks.publish.unchanged import UpToDate
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.runs import publish, shard_chain, temporary_files
@@ -563,7 +563,7 @@ SYNCS = [(os, "fsync")]
 
 def _writes() -> list[tuple[Any, str]]:
     return [(atomic.HashedFile, "write"), (pq, "write_table"), (Path, "write_text"),
-            (_tar.Tar, "add"), (Path, "mkdir")]  # fmt: skip
+            (_tars.Tar, "add"), (Path, "mkdir")]  # fmt: skip
 
 
 def broken_run(job: Job, where: list[tuple[Any, str]], at: int | None, code: int) -> Breaker:

@@ -15,7 +15,6 @@ COLUMNS = wenet.COLUMNS
 Settings = wenet.Settings
 files = wenet.files
 offsets = wenet.offsets
-PROVES_SAMPLES = wenet.PROVES_SAMPLES
 check = wenet.check
 listing = wenet.listing
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ...scoring.alphabet import SPACES as SPACES
 from ...scoring.alphabet import Alphabet as Alphabet
-from .base import LoadedPlugin, PluginSettings, VersionedModule
+from .base import PluginSettings, VersionedPlugin
 
 if TYPE_CHECKING:
     from ... import speech
@@ -93,7 +94,9 @@ class Abilities:
 
 
 class Backend(Protocol):
-    """A loaded model: one per worker process, kept between shards."""
+    """A loaded model: one per worker process, kept between shards. It may also have `warm()`, work
+    to do once before the first shard, and `chunk_seconds`, if it benefits from more audio per call
+    than others."""
 
     @property
     def RATE(self) -> int | None:
@@ -107,7 +110,7 @@ class Backend(Protocol):
 
 @runtime_checkable
 class EmittingBackend(Protocol):
-    """A backend of a CTC model that can return its scores."""
+    """A backend of a CTC model that can return its scores: its class has the method."""
 
     alphabet: Alphabet
 
@@ -117,41 +120,13 @@ class EmittingBackend(Protocol):
 
 
 @runtime_checkable
-class EmittingBackendClass(Protocol):
-    """The class of an `EmittingBackend`: recognised by its method, before a model is loaded."""
-
-    emissions: Callable[..., Float32s]
-
-
-@runtime_checkable
 class AligningBackend(Protocol):
-    """A backend that finds the time of each word of a given text."""
+    """A backend that finds the time of each word of a given text: its class has the method."""
 
     def align(self, clips: Sequence[SpeechClip], texts: Sequence[str]) -> Iterator[Transcript]:
         """One transcript per clip, in order: its text, and the text's words with times and
         probabilities, whose mean shows how well the text fits the sound. `error` if it cannot be
         aligned."""
-
-
-@runtime_checkable
-class AligningBackendClass(Protocol):
-    """The class of an `AligningBackend`: recognised by its method, before a model is loaded."""
-
-    align: Callable[..., Iterator[Transcript]]
-
-
-@runtime_checkable
-class WarmedBackend(Protocol):
-    """A backend with work to do once, before the first shard."""
-
-    def warm(self) -> None: ...
-
-
-@runtime_checkable
-class ChunkedBackend(Protocol):
-    """A backend that benefits from more audio per call than others."""
-
-    chunk_seconds: float
 
 
 class BackendClass(Protocol):
@@ -163,16 +138,16 @@ class BackendClass(Protocol):
     def __call__(self, settings: PluginSettings) -> Backend: ...
 
 
-class RecogniserModule(VersionedModule, Protocol):
+class Recogniser(VersionedPlugin):
     @property
+    @abstractmethod
     def Backend(self) -> BackendClass: ...
 
+    @abstractmethod
     def weights(self, settings: PluginSettings) -> str:
         """Identity of the model: a sha256, or the name of one that a server runs. ConfigError if it
         is missing or a different one."""
 
-
-class Recogniser(RecogniserModule, LoadedPlugin, Protocol):
     #: False: its texts do not depend on the audio, so they cast no doubt on references.
     LISTENS: bool = True
 

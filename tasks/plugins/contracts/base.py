@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from ...models.registry import Model
 from ...settings import StageSettings
 
-#: An instance of the receiving module's `Settings`; a Protocol cannot express that type.
+#: An instance of the receiving module's `Settings`.
 PluginSettings: TypeAlias = Any
 #: (unit, one line of documentation) by column.
 Columns = dict[str, tuple[str, str]]
 
 
-class PluginModule(Protocol):
-    """The members that every plug-in must have."""
+class LoadedPlugin(ABC):
+    """A plug-in of any kind, as callers see it."""
 
     @property
+    @abstractmethod
     def Settings(self) -> type[StageSettings]:
         """Its settings; each field has a default, and a role if it is not part of the recipe."""
-
-
-class VersionedModule(PluginModule, Protocol):
-    @property
-    def VERSION(self) -> int:
-        """Part of the recipe: raise it when equal input no longer gives equal output."""
-
-
-class LoadedPlugin(Protocol):
-    """Members that callers may use on any plug-in, with the defaults for what its module omits."""
-
-    @property
-    def Settings(self) -> type[StageSettings]: ...
 
     @property
     def VERSION(self) -> int:
@@ -58,7 +47,7 @@ class LoadedPlugin(Protocol):
         starts; ConfigError if they are missing."""
         return sum(model.size for model in self.known_models(settings))
 
-    def check_weights(self, settings: PluginSettings) -> None:
+    def check_weights(self, settings: PluginSettings) -> None:  # noqa: B027 - a default
         """Check this machine for what it needs; ConfigError with the command that installs it.
         Called before a worker starts."""
 
@@ -70,3 +59,12 @@ class LoadedPlugin(Protocol):
         """What this process lacks to run it on a GPU, with the remedy; None if nothing is known to
         be missing."""
         return None
+
+
+class VersionedPlugin(LoadedPlugin):
+    """A plug-in whose results are stored."""
+
+    @property
+    @abstractmethod
+    def VERSION(self) -> int:
+        """Part of the recipe: raise it when equal input no longer gives equal output."""

@@ -54,7 +54,7 @@ Reject = Callable[
 Labelled = Callable[["pa.Table", PluginSettings, JsonObject], Mapping[str, "Sequence[str | None]"]]
 
 
-class CorpusWide(Protocol):
+class CorpusWide:
     """Members of filters and plug-ins on text that need the whole corpus."""
 
     #: A rule over the whole corpus.

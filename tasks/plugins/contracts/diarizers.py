@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from .base import LoadedPlugin, PluginSettings, VersionedModule
+from .base import PluginSettings, VersionedPlugin
 
 if TYPE_CHECKING:
     from ...base.arrays import Float32s
@@ -24,12 +25,11 @@ class Diarizer(Protocol):
         """Called at the end of the recording; returns its turns, by start."""
 
 
-class DiarizerModule(VersionedModule, Protocol):
+class DiarizerPlugin(VersionedPlugin):
+    @abstractmethod
     def start(self, settings: PluginSettings, rate: int, given: Sequence[Segment]) -> Diarizer:
         """A diarizer for one recording of `rate` Hz; `given` are the source's own segments."""
 
-
-class DiarizerPlugin(DiarizerModule, LoadedPlugin, Protocol):
     #: Whether the recipe of its turns includes the speakers of the source's segments.
     USES_SPEAKERS: bool = False
     #: Whether it gets the output of `tasks.audio.channels.Heard` for several channels.

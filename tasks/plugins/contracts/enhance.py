@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
-from .base import LoadedPlugin, PluginSettings, VersionedModule
+from .base import PluginSettings, VersionedPlugin
 
 if TYPE_CHECKING:
     from ...base.arrays import Float32s
@@ -21,14 +22,13 @@ class Enhancer(Protocol):
         """Called at the end of the utterance; returns the rest of the output."""
 
 
-class EnhancerModule(VersionedModule, Protocol):
-    #: Hz, of its input and output; the caller resamples.
-    RATE: int
+class EnhancerPlugin(VersionedPlugin):
+    @property
+    @abstractmethod
+    def RATE(self) -> int:
+        """Hz, of its input and output; the caller resamples."""
 
+    @abstractmethod
     def start(self, settings: PluginSettings) -> Enhancer:
         """An enhancer for one utterance. It gets finite samples in blocks of one size, so the
         result cannot depend on how the recording was decoded."""
-
-
-class EnhancerPlugin(EnhancerModule, LoadedPlugin, Protocol):
-    pass

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from .base import LoadedPlugin, PluginSettings, VersionedModule
+from .base import Columns, PluginSettings, VersionedPlugin
 from .corpuswide import CorpusWide
 
 if TYPE_CHECKING:
@@ -15,12 +16,17 @@ if TYPE_CHECKING:
     from ..rules import Rule
 
 
-class FilterModule(VersionedModule, Protocol):
-    COLUMNS: dict[str, tuple[str, str]]
-    """(unit, one line of documentation) of every column of `measure`: named like the filter, or
-    `<filter>_<part>`; a single one may have any name. Its limits are the settings `min` and `max`,
-    or `min_<part>` and `max_<part>`, marked THRESHOLD."""
+class Filter(CorpusWide, VersionedPlugin):
+    __name__: str
 
+    @property
+    @abstractmethod
+    def COLUMNS(self) -> Columns:
+        """(unit, one line of documentation) of every column of `measure`: named like the filter, or
+        `<filter>_<part>`; a single one may have any name. Its limits are the settings `min` and
+        `max`, or `min_<part>` and `max_<part>`, marked THRESHOLD."""
+
+    @abstractmethod
     def measure(self, clip: Clip, settings: PluginSettings) -> Mapping[str, Any]:
         """Every column of COLUMNS, a number, and every one of ANNOTATIONS, as its kind defines it;
         None if there is nothing to judge: None is never rejected.
@@ -28,11 +34,6 @@ class FilterModule(VersionedModule, Protocol):
         `clip` has the native rate and all channels, float32 in ±1. ItemError if the utterance
         cannot be measured at all.
         """
-
-
-class Filter(FilterModule, CorpusWide, LoadedPlugin, Protocol):
-    __name__: str
-    COLUMNS: dict[str, tuple[str, str]]
 
     #: Annotations of an utterance, by name, which is also the column's. For a label, the setting
     #: `allowed` lists the values that are kept; for events, `min_share` and `max_share` limit the

@@ -8,15 +8,16 @@ path is relative to the version's folder, which is always local, and begins with
 from __future__ import annotations
 
 import hashlib
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
 
 from ... import storage
 from ...base.json_types import JsonObject
 from ...base.schema import ClipRow
-from .base import LoadedPlugin, PluginSettings, VersionedModule
+from .base import PluginSettings, VersionedPlugin
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,15 +127,17 @@ class ReaderLimits:
     languages: tuple[str, ...] | None = None  # codes without region; clips in others are dropped
 
 
-class FormatModule(VersionedModule, Protocol):
+class Format(VersionedPlugin):
     """Settings are thresholds: they change what is published, never what is computed."""
 
     @property
+    @abstractmethod
     def COLUMNS(self) -> tuple[str, ...]:
         """The columns that the names and bytes of its files depend on: of `utterances.parquet`, and
         those that `derived` adds. If none of them has changed since the previous version, all files
         of a shard are linked from it."""
 
+    @abstractmethod
     def files(
         self, split: str, number: int, rows: pa.Table, settings: PluginSettings
     ) -> Sequence[str]:
@@ -143,6 +146,7 @@ class FormatModule(VersionedModule, Protocol):
         requested format becomes the column `shard`. No other shard or list may use any of these
         paths."""
 
+    @abstractmethod
     def write(
         self, shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: PluginSettings
     ) -> None:
@@ -150,10 +154,10 @@ class FormatModule(VersionedModule, Protocol):
         machine at any time.
 
         Rows also have `shard` and `offset`: the clip's place in the first requested format.
-        `pcm(row)` returns the clip, int16 [num_samples]; with `proves_samples`, it has not been
-        compared with the row's `sha256` yet: `check` must do that.
+        `pcm(row)` returns the clip, int16 [num_samples].
         """
 
+    @abstractmethod
     def check(
         self, shard: OutputShard, rows: Rows, out: Output, settings: PluginSettings
     ) -> list[str]:
@@ -164,19 +168,16 @@ class FormatModule(VersionedModule, Protocol):
         rows byte for byte, it compares with `out.hashes`.
         """
 
+    @abstractmethod
     def finish(self, shards: Sequence[OutputShard], home: Path, settings: PluginSettings) -> None:
         """Write the lists over all shards, which come in order. Streams rows from
         `home/utterances.parquet` (`tasks.formats._lists.stream`). For a version on an object store,
         `home` holds only the folders, and the files that READ_BACK and SIZED name."""
 
-
-class Format(FormatModule, LoadedPlugin, Protocol):
     #: Suffixes of the shard files that `finish` reads.
     READ_BACK: tuple[str, ...] = ()
     #: `finish` needs the sizes of the shard files.
     SIZED: bool = False
-    #: `check` compares every sample of every clip.
-    PROVES_SAMPLES: bool = False
     #: It writes the enhanced clip beside the original; `checkpoints.blobs.beside` gives the
     #: enhanced clip's row. `sha256_enhanced` is among its COLUMNS.
     HOLDS_BOTH: bool = False
@@ -199,10 +200,6 @@ class Format(FormatModule, LoadedPlugin, Protocol):
     offsets: Callable[[pa.Table, PluginSettings], Int64s] | None = None
     #: (home, split, head) -> what `uttermill list` prints, each path prefixed with `head/`.
     listing: Callable[[Path, str, str], list[str]] | None = None
-
-    def proves_samples(self, settings: PluginSettings) -> bool:
-        """PROVES_SAMPLES; override if it depends on the settings."""
-        return self.PROVES_SAMPLES
 
     def holds_annotations(self, settings: PluginSettings) -> bool:
         """HOLDS_ANNOTATIONS; override if it depends on the settings."""

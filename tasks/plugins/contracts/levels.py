@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from abc import abstractmethod
+from typing import TYPE_CHECKING
 
-from .base import LoadedPlugin, PluginSettings, VersionedModule
+from .base import PluginSettings, VersionedPlugin
 
 if TYPE_CHECKING:
     from ...base.arrays import Float32s
 
 
-class LevelModule(VersionedModule, Protocol):
+class Level(VersionedPlugin):
+    @abstractmethod
     def apply(self, samples: Float32s, rate: int, settings: PluginSettings) -> Float32s:
         """float32 [n] mono in units of full scale to float32 [n]; a pure function that does not
         change its input. ItemError if it must refuse the utterance.
@@ -19,7 +21,3 @@ class LevelModule(VersionedModule, Protocol):
         levels first need the loudest sample or the mean. It never gets an empty utterance or
         samples that are not finite. The result may exceed full scale: the caller clamps.
         """
-
-
-class Level(LevelModule, LoadedPlugin, Protocol):
-    pass

@@ -4,19 +4,18 @@ from __future__ import annotations
 import __future__
 
 import inspect
+from abc import ABCMeta
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from types import FunctionType, MethodType, ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 
 def members(contract: type) -> dict[str, str]:
-    """Each public member of a Protocol, with its signature: `verdict(settings) -> …`, `VERSION:
+    """Each public member of a contract, with its signature: `verdict(settings) -> …`, `VERSION:
     int`."""
     signatures: dict[str, str] = {}
     for base in reversed(contract.__mro__):
-        if base in (object, Protocol) or not getattr(base, "_is_protocol", False):
-            continue
         signatures |= {
             name: f"{name}: {annotation}"
             for name, annotation in inspect.get_annotations(base).items()
@@ -30,7 +29,7 @@ def members(contract: type) -> dict[str, str]:
 
 
 def written(member: Callable[..., object] | property) -> str:
-    """A method or property of a Protocol as a module declares it: without `self`."""
+    """A method or property of a contract as a module declares it: without `self`."""
     if isinstance(member, property):
         assert member.fget is not None
         return f"{member.fget.__name__}: {inspect.get_annotations(member.fget)['return']}"
@@ -39,9 +38,10 @@ def written(member: Callable[..., object] | property) -> str:
     return f"{member.__name__}{signature.replace(parameters=parameters)}".replace("'", "")
 
 
-def lacking(module: ModuleType, contract: type) -> list[str]:
-    """The signatures of a contract's members that a module lacks."""
-    return [how for name, how in members(contract).items() if not hasattr(module, name)]
+def lacking(module: ModuleType, contract: ABCMeta) -> list[str]:
+    """The signatures of a contract's abstract members that a module lacks."""
+    missing = {name for name in contract.__abstractmethods__ if not hasattr(module, name)}
+    return [how for name, how in members(contract).items() if name in missing]
 
 
 def misspelt(module: ModuleType, contract: type) -> Iterator[tuple[str, str]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from .base import LoadedPlugin, PluginSettings, VersionedModule
+from .base import PluginSettings, VersionedPlugin
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,12 +82,11 @@ class Segmenter(Protocol):
         """First sample that a later span may contain; the caller may release earlier ones."""
 
 
-class SegmenterModule(VersionedModule, Protocol):
+class SegmenterPlugin(VersionedPlugin):
+    @abstractmethod
     def start(self, settings: PluginSettings, rate: int, given: Sequence[Segment]) -> Segmenter:
         """A segmenter for one recording of `rate` Hz; `given` are the source's own segments."""
 
-
-class SegmenterPlugin(SegmenterModule, LoadedPlugin, Protocol):
     #: (settings, rate, given, voices) -> a segmenter that cuts where the speaker changes; `voices`:
     #: a diarizer's turns. None: it does not use turns.
     at_turns: Callable[[PluginSettings, int, Sequence[Segment], Voices], Segmenter] | None = None

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ...settings import SourceSettings
-from .base import LoadedPlugin, PluginModule, PluginSettings
+from .base import LoadedPlugin, PluginSettings
 
 if TYPE_CHECKING:
     from ...recording import Ignored, Recording
 
 
-class SourceModule(PluginModule, Protocol):
+class Source(LoadedPlugin):
     @property
+    @abstractmethod
     def Settings(self) -> type[SourceSettings]:
         """`kind` is a Literal of the file's name."""
 
+    @abstractmethod
     def recordings(self, settings: PluginSettings) -> Iterator[Recording | Ignored]:
         """Everything in the source, in a stable order; reads no audio. ConfigError, before the
         first recording, if the path cannot be read; a single bad entry becomes a Recording with
         `error`, or Ignored with the reason."""
-
-
-class Source(SourceModule, LoadedPlugin, Protocol):
-    @property
-    def Settings(self) -> type[SourceSettings]: ...
 
     def gives(self, settings: PluginSettings) -> str:
         """Which files or columns give audio, text, speaker and so on, where `notes` do not begin

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...scoring import MARKS, UNSPACED, said
-from .base import (
-    Columns,
-    LoadedPlugin,
-    PluginModule,
-    PluginSettings,
-)
+from .base import Columns, LoadedPlugin, PluginSettings
 from .corpuswide import CorpusWide
 
 if TYPE_CHECKING:
@@ -112,17 +108,16 @@ class Answer(NamedTuple):
     detail: str = ""
 
 
-class TextVerdictModule(PluginModule, Protocol):
+class TextVerdict(CorpusWide, LoadedPlugin):
     """All settings are thresholds, unless it has `questions`: no other result is stored, so
     changing a setting costs no transcript."""
 
+    @abstractmethod
     def verdict(self, settings: PluginSettings) -> tuple[Rule, ...]:
         """Limits on columns: its own, and those that always exist, null if the recogniser gives no
         such score: text_chars, language, language_probability, avg_logprob, no_speech_probability,
         compression_ratio, wer, cer."""
 
-
-class TextVerdict(TextVerdictModule, CorpusWide, LoadedPlugin, Protocol):
     #: The columns of `measure`: named like the plug-in, or `<plug-in>_<part>`.
     COLUMNS: Columns = {}  # noqa: RUF012 (a default that is never changed)
 

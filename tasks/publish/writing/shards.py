@@ -68,32 +68,30 @@ def _linked(staging: Path, shard: OutputShard, newest: Path, guards: Mapping[str
 
 
 def write(job: Job, staging: Path, number: int) -> None:
-    """On a worker: write a shard. Raises CorruptManifest if a blob is damaged."""
+    """On a worker: write a shard. Raises CorruptManifest if a blob is damaged, after removing all
+    damaged ones of the shard."""
     shard = plan.shard(staging, number)
     # A file that a dead worker left may be a link into a published version.
     for path in shard.files:
         storage.of(staging).detach(staging / path)
     module, settings = _format(job, shard)
     rows = plan.rows(staging, number, shard, "id", *PCM_COLUMNS)
-    verify = not module.proves_samples(settings)
-    clips = (clip for row in rows for clip in (row, *blobs.beside(row)))
-    with storage.of(staging).writing(staging) as home, blobs.reading(job.out, clips, verify) as pcm:
-        out = Output(home)
-        module.write(shard, rows, pcm, out, settings)
+    clips = [clip for row in rows for clip in (row, *blobs.beside(row))]
+    try:
+        with storage.of(staging).writing(staging) as home, blobs.reading(job.out, clips) as pcm:
+            out = Output(home)
+            module.write(shard, rows, pcm, out, settings)
+    except CorruptManifest:
+        _remove_damaged_blobs(job, clips)
+        raise
     plan.save_hashes(staging, number, out.hashes)
 
 
 def check(job: Job, staging: Path, number: int) -> None:
     """On a worker: read a shard back, decode everything and record its digests. A faulty shard is
-    written once more.
-
-    Raises RunError if that is faulty, too, and CorruptManifest if a damaged blob caused the fault:
-    `write` may copy PCM without checking it.
-    """
+    written once more; RunError if that is faulty, too."""
     shard = plan.shard(staging, number)
     if faults := _faults(job, staging, number, shard):
-        rows = plan.rows(staging, number, shard, "id", *PCM_COLUMNS)
-        _check_blobs(job, rows)
         log.warning("%s; it is written once more", "; ".join(faults[:3]))
         for path in shard.files:
             storage.remove(staging / path)
@@ -121,20 +119,14 @@ def _format(job: Job, shard: OutputShard) -> tuple[Format, StageSettings]:
     return plugins.FORMATS.resolve(plugin)
 
 
-def _check_blobs(job: Job, rows: list[ClipRow]) -> None:
-    """Raises CorruptManifest if a blob does not hold the PCM that the rows name, after removing all
-    such blobs."""
-    damaged: CorruptManifest | None = None
-    rows = [clip for row in rows for clip in (row, *blobs.beside(row))]
-    with blobs.reading(job.out, rows) as pcm:
-        for row in rows:
+def _remove_damaged_blobs(job: Job, clips: list[ClipRow]) -> None:
+    """Remove the blobs that do not hold the PCM that the rows name."""
+    with blobs.reading(job.out, clips) as pcm:
+        for clip in clips:
             try:
-                pcm(row)
+                pcm(clip)
             except CorruptManifest as fault:
                 manifest.repair(job.out, fault)
-                damaged = damaged or fault
-    if damaged:
-        raise damaged
 
 
 @contextmanager

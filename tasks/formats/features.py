@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 VERSION = 1
-COLUMNS = webdataset.COLUMNS
+COLUMNS = tuple(name for name in webdataset.COLUMNS if name != _clips.ENHANCED)
 HOLDS_ANNOTATIONS = True
 FBANK, CODES = "fbank.npy", "codes.npy"
 Array = NDArray[Any]

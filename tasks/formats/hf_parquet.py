@@ -35,7 +35,7 @@ _NAMES = {
 }
 _TEXT = {"dtype": "string", "_type": "Value"}
 check_weights, rates = _clips.check_weights, _clips.rates
-HOLDS_BOTH = HOLDS_ANNOTATIONS = True
+HOLDS_ANNOTATIONS = True
 SNIPPET = (
     "python",
     """\

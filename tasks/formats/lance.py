@@ -37,7 +37,7 @@ from . import (
 
 VERSION = 1
 COLUMNS = _table.COLUMNS
-HOLDS_BOTH = HOLDS_ANNOTATIONS = True
+HOLDS_ANNOTATIONS = True
 rates = _clips.rates
 SIZED = True  # the manifest has the length of each file
 LISTS = (".manifest",)

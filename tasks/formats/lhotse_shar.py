@@ -51,7 +51,7 @@ COLUMNS = (
 )
 check_weights, rates = _clips.check_weights, _clips.rates
 
-HOLDS_BOTH = HOLDS_ANNOTATIONS = True
+HOLDS_ANNOTATIONS = True
 
 
 _FIELDS = ("recording", "enhanced")  # a cut's fields of audio, in the order of `_clips.of`

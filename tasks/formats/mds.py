@@ -24,7 +24,7 @@ from . import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _samples
 
 VERSION = 1
 COLUMNS = _samples.COLUMNS
-HOLDS_BOTH = HOLDS_ANNOTATIONS = True
+HOLDS_ANNOTATIONS = True
 check_weights, rates = _clips.check_weights, _clips.rates
 SIZED = True  # `finish` writes the length of each shard
 LISTS = ("/index.json",)

@@ -49,7 +49,6 @@ COLUMNS = (
     *("sha256", "sha256_enhanced"),
 )
 check_weights, rates = _clips.check_weights, _clips.rates
-HOLDS_BOTH = True
 HOLDS_ANNOTATIONS = True
 SNIPPET = (
     "python",

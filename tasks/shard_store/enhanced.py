@@ -80,13 +80,18 @@ def _settings(enhancer: Plugin) -> JsonObject:
     return settings.model_dump()
 
 
+def holds_both(use: str) -> bool:
+    """Whether a format writes the enhanced clip beside the original."""
+    return "sha256_enhanced" in plugins.FORMATS.load(use).COLUMNS
+
+
 def check(job: Job) -> None:
     """Raises ConfigError if the settings package enhanced clips without making any, package two
     clips in a format that holds one, or lack the scoring model."""
     both = job.package.audio == "both"
     for plugin in job.package.formats if both else ():
-        if not plugins.FORMATS.load(plugin.use).HOLDS_BOTH:
-            able = [n for n in shelves.names("formats") if plugins.FORMATS.load(n).HOLDS_BOTH]
+        if not holds_both(plugin.use):
+            able = filter(holds_both, shelves.names("formats"))
             raise ConfigError(
                 f"package.audio=both: the format {plugin.use} has one field of audio; those with "
                 f"two are {', '.join(able)}"

@@ -19,8 +19,7 @@ from uttermill.tasks.base.errors import ItemError
 from uttermill.tasks.filters import loudness
 from uttermill.tasks.plugins import loading
 from uttermill.tasks.recording import Locator
-from uttermill.tasks.segmenters import Span
-from uttermill.tasks.segmenters._known import KnownSpans
+from uttermill.tasks.segmenters import KnownSpans, Span
 from uttermill.tasks.settings import ResampleSettings
 from uttermill.tasks.stages import cutting, pcm
 

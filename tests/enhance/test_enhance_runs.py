@@ -21,7 +21,7 @@ from tests.helpers.published import sha256
 from uttermill.flows import checks, settings
 from uttermill.flows.explore import clip
 from uttermill.flows.explore.corpus import Corpus, Run
-from uttermill.tasks import pipeline, plugins
+from uttermill.tasks import pipeline
 from uttermill.tasks.base import shelves
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.insight import report
@@ -251,7 +251,7 @@ def test_nothing_is_said_of_it_where_nothing_is_enhanced(base: Path, tmp_path: P
         assert all("audio_is" not in entry for entry in entries(version, use).values()), use
 
 
-HOLDING = [use for use in shelves.names("formats") if plugins.FORMATS.load(use).HOLDS_BOTH]
+HOLDING = [*filter(enhanced.holds_both, shelves.names("formats"))]
 BOTH: list[dict[str, Any]] = [{"use": use} for use in HOLDING]
 BOTH += [{"use": "lhotse_shar", "index": True}, {"use": "webdataset", "energon": True}]
 

@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tarfile
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from tests.laws.test_setting_roles import SHELVES
 from tests.publish.test_verify import reseal
 from uttermill.tasks import plugins, storage
 from uttermill.tasks.base import shelves
+from uttermill.tasks.base.schema import ClipRow
 from uttermill.tasks.formats import Hashes, Output, OutputShard, _clips, _tars, nemo
 from uttermill.tasks.publish.dataset import datacard
 from uttermill.tasks.publish.output_shards import format_shards, layout
@@ -361,15 +363,19 @@ def test_a_bad_read_of_a_sound_blob_costs_a_second_write(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus.make(tmp_path / "in", 3)
-    sound, given = blobs._sound, iter([True])
+    reading, given = blobs.reading, iter([True])
 
-    def flipped(data: bytes | None, out: Path, row: Any) -> blobs.Pcm:
-        pcm = sound(data, out, row).copy()
-        if next(given, False):
-            pcm[0] ^= 1
-        return pcm
+    @contextmanager
+    def flipped(out: Path, rows: Iterable[ClipRow]) -> Iterator[Callable[[ClipRow], blobs.Pcm]]:
+        def pcm(row: ClipRow) -> blobs.Pcm:
+            samples = stored(row).copy()
+            samples[0] ^= next(given, False)
+            return samples
 
-    monkeypatch.setattr(blobs, "_sound", flipped)
+        with reading(out, rows) as stored:
+            yield pcm
+
+    monkeypatch.setattr(blobs, "reading", flipped)
     made = corpus.run(corpus.job(tmp_path))[0]
     assert "it is written once more" in caplog.text
     assert verify(made.path) == []

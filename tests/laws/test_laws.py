@@ -782,7 +782,7 @@ def test_a_disk_that_damages_everything_ends_the_run(
     """Repairs are bounded: no run goes round for ever."""
     from uttermill.tasks.shard_store import blobs
 
-    def damaged(data: bytes | None, out: Path, place: Any, proved: bool) -> Any:
+    def damaged(data: bytes | None, out: Path, place: Any) -> Any:
         raise CorruptManifest("audio blob is damaged", f"{out}/audio/{place.file}")
 
     monkeypatch.setattr(blobs, "_sound", damaged)
@@ -825,7 +825,7 @@ def test_control_damage_is_found_by_the_hash(
     (path,) = corpus.parts(job.out, "audio")
     damage(path, "flip")
 
-    def unchecked(data: bytes, out: Path, row: Any, proved: bool) -> Any:
+    def unchecked(data: bytes, out: Path, row: Any) -> Any:
         return np.frombuffer(data, "<i2")
 
     monkeypatch.setattr(blobs, "_sound", unchecked)

@@ -135,7 +135,8 @@ class Format(VersionedPlugin):
     def COLUMNS(self) -> tuple[str, ...]:
         """The columns that the names and bytes of its files depend on: of `utterances.parquet`, and
         those that `derived` adds. If none of them has changed since the previous version, all files
-        of a shard are linked from it."""
+        of a shard are linked from it. With `sha256_enhanced`, it writes the enhanced clip beside
+        the original: `shard_store.blobs.beside` gives the enhanced clip's row."""
 
     @abstractmethod
     def files(
@@ -178,9 +179,6 @@ class Format(VersionedPlugin):
     READ_BACK: tuple[str, ...] = ()
     #: `finish` needs the sizes of the shard files.
     SIZED: bool = False
-    #: It writes the enhanced clip beside the original; `checkpoints.blobs.beside` gives the
-    #: enhanced clip's row. `sha256_enhanced` is among its COLUMNS.
-    HOLDS_BOTH: bool = False
     #: It has a field for each of a row's `annotations` (what `package.publish` names): `values` and
     #: `types` by name; rows have none if nothing is named. They need not be in COLUMNS.
     HOLDS_ANNOTATIONS: bool = False

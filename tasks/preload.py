@@ -30,7 +30,7 @@ from typing import Protocol
 
 from .base import current_folder, environment
 from .base.errors import RunError
-from .base.process_memory import importing, search_as_usual, without_pandas
+from .base.process_memory import importing, without_pandas
 from .runs import libraries
 from .stages.spawn_check import (
     OF_WORKER,
@@ -108,7 +108,6 @@ with importing():
     without_pandas()
     MODULES = warm(libraries.of_worker(environment.engines()))
 faulthandler.disable()
-search_as_usual()  # undoes `search_seldom` of `flows.cluster.nodes`
 #: Unix time at the end of the imports above.
 LOADED_AT = time.time()
 #: Unix time of `dask_setup`, which Dask calls before the worker joins; None if it was not called.

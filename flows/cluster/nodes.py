@@ -6,11 +6,6 @@ A worker imports this before its preload, so it imports only libraries.
 
 from __future__ import annotations
 
-if __name__ == "__mp_main__":  # in a worker: our first code there, before Dask's own imports
-    from uttermill.tasks.base.process_memory import search_seldom
-
-    search_seldom()
-
 import distributed
 
 

@@ -35,10 +35,7 @@ if TYPE_CHECKING:  # imports Dask, which a run with nothing to do avoids
 NAME = "report.html"  # in the run's folder
 TIMEOUT = 900.0  # s; a million utterances take about 20 s
 #: What the separate process runs.
-PROGRAM = (
-    "from uttermill.tasks.base.process_memory import search_seldom; search_seldom(); "
-    "from uttermill.flows.run.report import main; main()"
-)
+PROGRAM = "from uttermill.flows.run.report import main; main()"
 
 
 def of_run(job: Job, folder: Path, new: bool, executor: ClusterExecutor | None = None) -> None:
@@ -190,7 +187,6 @@ def main() -> None:
         process_memory.without_pandas()
         job, folder = pickle.load(sys.stdin.buffer)
         from ...tasks.insight import report  # noqa: F401 - `make` imports it
-    process_memory.search_as_usual()  # `report.PROGRAM` made it seldom
     try:
         make(job, folder)
     except (MillError, OSError) as error:

@@ -14,9 +14,6 @@ from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from types import ModuleType
 
-#: Python's own thresholds of the garbage collector.
-_USUAL = gc.get_threshold()
-
 
 def without_pandas() -> None:
     """Let pyarrow work without pandas in this process (saves 0.3 s of CPU, 40 MB), as if pandas
@@ -32,15 +29,6 @@ def without_pandas() -> None:
         pyarrow.array([0])
     finally:
         sys.meta_path.remove(finder)
-
-
-def search_seldom() -> None:
-    """Collect garbage 1,000 times less often until `search_as_usual`, while a process starts."""
-    gc.set_threshold(1000 * _USUAL[0], *_USUAL[1:])
-
-
-def search_as_usual() -> None:
-    gc.set_threshold(*_USUAL)
 
 
 @contextmanager

@@ -13,13 +13,7 @@ from pathlib import Path
 from ...tasks.accounting.reasons import MEANINGS
 from ...tasks.base import masking
 from ...tasks.base.counting import counted
-from ...tasks.base.errors import (
-    ConfigError,
-    MillError,
-    NothingLeft,
-    OutLocked,
-    TooManyFailed,
-)
+from ...tasks.base.errors import ConfigError, MillError, NothingLeft, OutLocked, TooManyFailed
 from ...tasks.base.json_types import JsonObject
 from .. import formatting
 from ..formatting import clock, long_hours, speed_of

@@ -28,14 +28,7 @@ from ..speech.embedding import unit
 from ..speech.linkage import linked
 from ..speech.mono_stream import MonoStream
 from . import CuttingSettings, Diarizer, Turn, _windows
-from ._windows import (
-    FRAMES,
-    Stretch,
-    Window,
-    Windows,
-    frame_of_window,
-    stretches,
-)
+from ._windows import FRAMES, Stretch, Window, Windows, frame_of_window, stretches
 
 VERSION = 5
 LISTENS = True

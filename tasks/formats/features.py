@@ -33,16 +33,7 @@ from ..base.schema import ClipRow
 from ..models import model_files, onnx_session
 from ..settings import StageSettings, Threshold, Transient
 from ..speech.fbank import Fbank
-from . import (
-    Output,
-    OutputShard,
-    ReadPcm,
-    Rows,
-    _clips,
-    _lists,
-    _tars,
-    webdataset,
-)
+from . import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _tars, webdataset
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -25,15 +25,7 @@ import pyarrow as pa
 from ..base.errors import ConfigError
 from ..base.schema import UTTERANCES_FILE, published
 from ..storage import hashed, tables, write_atomic
-from . import (
-    Output,
-    OutputShard,
-    ReadPcm,
-    Rows,
-    _clips,
-    _lists,
-    _table,
-)
+from . import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _table
 
 VERSION = 1
 COLUMNS = _table.COLUMNS

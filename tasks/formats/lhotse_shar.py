@@ -32,16 +32,7 @@ import pyarrow as pa
 from ..base.json_types import JsonObject
 from ..base.schema import ClipRow, ClipTurnRow
 from ..settings import Threshold
-from . import (
-    Output,
-    OutputShard,
-    ReadPcm,
-    Rows,
-    _clips,
-    _free,
-    _measures,
-    _tars,
-)
+from . import Output, OutputShard, ReadPcm, Rows, _clips, _free, _measures, _tars
 
 VERSION = 2
 COLUMNS = (

@@ -22,18 +22,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from ..base.schema import ClipRow
-from . import (
-    Bound,
-    Output,
-    OutputShard,
-    ReaderLimits,
-    ReadPcm,
-    Rows,
-    _clips,
-    _free,
-    _lists,
-    _tars,
-)
+from . import Bound, Output, OutputShard, ReaderLimits, ReadPcm, Rows, _clips, _free, _lists, _tars
 
 VERSION = 2
 COLUMNS = (

@@ -27,16 +27,7 @@ from ..base.schema import AnyRow, ClipRow
 from ..settings import Threshold
 from ..shard_store import blobs
 from ..storage import write_atomic
-from . import (
-    Output,
-    OutputShard,
-    ReadPcm,
-    Rows,
-    _clips,
-    _free,
-    _lists,
-    _tars,
-)
+from . import Output, OutputShard, ReadPcm, Rows, _clips, _free, _lists, _tars
 
 VERSION = 2
 #: Keys of `<key>.json`, in this order, before `seconds`.

@@ -21,17 +21,7 @@ import pyarrow.compute as pc
 from ..base.arrays import Int64s
 from ..base.schema import ClipRow, published
 from ..settings import StageSettings, Threshold
-from . import (
-    Output,
-    OutputShard,
-    ReadPcm,
-    Rows,
-    _clips,
-    _free,
-    _lists,
-    _tars,
-    _wenet,
-)
+from . import Output, OutputShard, ReadPcm, Rows, _clips, _free, _lists, _tars, _wenet
 
 VERSION = 1
 COLUMNS = ("id", "text", *_clips.COLUMNS)

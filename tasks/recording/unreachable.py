@@ -102,11 +102,6 @@ class Patience:
             time.sleep(pause)
         raise AssertionError
 
-    @property
-    def unspent(self) -> bool:
-        """Whether another read that succeeds would change nothing here."""
-        return not self._failed and self._left == _MOST
-
     def _waits(self, error: Exception, pause: float) -> bool:
         """Whether to pause and try again; counts the pause."""
         cause = error.__cause__ or error

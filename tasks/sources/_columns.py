@@ -6,7 +6,11 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pydantic import Field, field_validator
+
 from ..recording.file_kinds import known
+from ..settings import StageSettings
+from ..settings.base import WORDS
 
 #: Names of each role's column, in order of preference; compared in lower case, with `_` for spaces.
 NAMES: dict[str, tuple[str, ...]] = {
@@ -47,6 +51,31 @@ _HINTS = {
 #: Values of a yes-or-no column, such as `is_gold_transcript`.
 _FLAGS = frozenset(("true", "false", "yes", "no"))
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+
+
+class ColumnSettings(StageSettings):
+    """Names of the columns or keys, or numbers of columns from 1 where a table has no header;
+    empty: none is taken. Times in seconds."""
+
+    audio: str | None = Field(None, json_schema_extra=WORDS)
+    text: str | None = Field(None, json_schema_extra=WORDS)
+    speaker: str | None = Field(None, json_schema_extra=WORDS)
+    language: str | None = Field(None, json_schema_extra=WORDS)
+    id: str | None = Field(None, json_schema_extra=WORDS)
+    start: str | None = Field(None, json_schema_extra=WORDS)
+    end: str | None = Field(None, json_schema_extra=WORDS)
+    duration: str | None = Field(
+        None, description="Length of the span; used where start is.", json_schema_extra=WORDS
+    )
+    channel: str | None = Field(
+        None, description="Channel of the file, from 0, or a list of them.", json_schema_extra=WORDS
+    )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _number(cls, value: object) -> object:
+        """YAML reads `audio: 1` as a number."""
+        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def plain(name: str) -> str:

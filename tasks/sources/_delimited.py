@@ -222,17 +222,6 @@ def _parsed(line: str, separator: str, whole: bool) -> tuple[list[str], str | No
 
 def records(form: Form) -> Iterator[tuple[int, Record]]:
     """Numbered rows by the names of their columns; a bad row is an error in its place."""
-    for number, cells in rows(form):
-        yield number, cells if isinstance(cells, ValueError) else by_name(form, cells)
-
-
-def by_name(form: Form, cells: Sequence[str]) -> dict[str, object]:
-    return dict(zip(form.names, cells, strict=False))
-
-
-def rows(form: Form) -> Iterator[tuple[int, list[str] | ValueError]]:
-    """Numbered rows as their cells: fewer than columns where the form has several widths, more
-    where the last ones are empty. A bad row is an error in its place."""
     ahead: deque[tuple[int, str | None]] = deque()
     source = lines(form.path, form.encoding)
     if form.marked:
@@ -251,13 +240,11 @@ def rows(form: Form) -> Iterator[tuple[int, list[str] | ValueError]]:
             cells = _cells(line, form.separator, form.quotes)
         if skip:
             skip = False
-        elif len(cells) == width:
-            yield number, cells
         elif line is None:
             most = bounds.megabytes(bounds.MAX_LINE_BYTES)
             yield number, ValueError(f"the line is longer than {most}")
         elif len(cells) in form.widths or (len(cells) > width and not any(cells[width:])):
-            yield number, cells
+            yield number, dict(zip(form.names, cells, strict=False))
         else:
             yield number, ValueError(_width(form, len(cells)))
 

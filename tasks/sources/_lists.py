@@ -129,6 +129,11 @@ _ABSENT = frozenset(("NaN", "nan", "None", "null", "NULL", "-", "<NA>", "NaT", "
 _NULL_IS_A_WORD = frozenset(("de", "nb", "nn", "no", "et", "lb"))
 
 
+def is_absent(value: object) -> bool:
+    """Whether a cell is a blank text, or one that stands for a missing value."""
+    return isinstance(value, str) and (not (text := value.strip()) or text in _ABSENT)
+
+
 def cell_field(value: object) -> str | None:
     """`text_field` of a cell of a table, in which a missing value may be written `NaN` or `-`."""
     if value is None:
@@ -176,8 +181,7 @@ def seconds_field(value: object) -> float | None:
 
 def seconds_cell(value: object) -> float | None:
     """`seconds_field` of a cell of a table, in which a missing value may be written `NaN`."""
-    absent = isinstance(value, str) and (not value.strip() or value.strip() in _ABSENT)
-    return None if absent else seconds_field(value)
+    return None if is_absent(value) else seconds_field(value)
 
 
 def timed_words(value: object) -> tuple[TimedWord, ...] | None:

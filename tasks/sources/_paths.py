@@ -35,9 +35,6 @@ RESULTS = "results_of_uttermill"  # why such files and folders are skipped
 _NO_PATH = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://|pipe:)")
 #: A relative path that is normal already: no part is empty or begins with a dot.
 _PLAIN = re.compile(r"[^/.:\0][^/:\0]*(?:/[^/.:\0][^/:\0]*)*")
-#: One that is also a valid recording's name: ASCII without `~` and backslashes, or letters of any
-#: script, with an extension, which no word for a missing value has.
-_NAME = re.compile(r"[\w!-\-;-\[\]-}][\w -/;-\[\]-}]*\.[A-Za-z0-9]+")
 
 
 def skip_reason(name: str, system_folders: bool = False) -> str | None:
@@ -162,23 +159,6 @@ def resolve(root: str, written: object) -> str:
             "unsupported", f"outside {root}: a remote list may name only files below its own folder"
         )
     return path if ".." in path.split("/") else os.path.normpath(path)
-
-
-def plain_root(root: str) -> str | None:
-    """The prefix that turns an `is_plain` name below a local root into its path; None if the root
-    is not normalised, or not displayed as it is."""
-    local = os.path.isabs(root) and not storage.is_url(root) and os.path.normpath(root) == root
-    return f"{root.rstrip('/')}/" if local and display_text(root) == root else None
-
-
-def is_plain(written: str) -> bool:
-    """Whether `resolve` and `listed_name` leave a path below a `plain_root` as it is; most are."""
-    return (
-        _NAME.fullmatch(written) is not None
-        and "//" not in written
-        and "/." not in written
-        and len(written) <= bounds.MAX_PATH_BYTES
-    )
 
 
 def _resolve_object(root: str, written: str) -> str:

@@ -1,43 +1,43 @@
-"""Recordings of the rows of a table, in memory that does not grow with their texts.
+"""Recordings of the rows of a list, in memory that does not grow with their texts.
 
 The rows are read twice: first to find the last row of each file, in a few bytes a row, then to list
-each recording there, with all its rows. Most rows are simple ones, each the only row of its file:
-these become recordings a block at a time, column by column, in a third of the time.
+each recording there, with all its rows: those that name spans become its segments.
 """
 
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from types import MappingProxyType
 
 import numpy as np
 
 from ..base.arrays import Bools, Int64s
 from ..base.errors import ItemError
-from ..recording import Ignored, Locator, Recording, Segment, unreachable
-from ..recording.locator import Labels
+from ..recording import Ignored, Recording, Segment, by_channel
+from ..recording.locator import Channels, Labels
 from ..recording.names import recording_name
+from ..recording.whole_file import of_file
 from ..storage import bounds
-from ..storage.local import stat_guard
 from ._channels import ChannelSettings, Names, channels_field
 from ._labels import LabelSettings
 from ._layouts.folders import audio_below
-from ._layouts.rows import Block, Described, FileRow, Found
+from ._layouts.rows import Described, Found
 from ._lists import (
     Entries,
+    again,
     bad_line,
     cell_field,
     checked_span,
+    is_absent,
     language_field,
     line_name,
     reference_field,
     seconds_cell,
 )
-from ._paths import is_plain, plain_root, resolve
-from ._spans import Group, Line
+from ._paths import listed_name, resolve
 
 Keep = Callable[[Mapping[str, object]], Labels]  # LabelSettings.kept
 
@@ -46,12 +46,80 @@ class RowSettings(LabelSettings, ChannelSettings):
     """Settings of a source of rows."""
 
 
-def listed(layout: Found, settings: RowSettings) -> Entries:
+@dataclass(slots=True)  # a frozen one takes three times as long to make
+class Line:
+    """One parsed line. `written`: the path as in the line; `whole`: it names no span; `channels`:
+    the span's channels of the file, if the list states them; `length`: it states only the span's
+    length."""
+
+    path: str
+    written: str
+    whole: bool
+    segment: Segment
+    channels: Channels | None = None
+    length: bool = False
+
+    def again(self, former: Line) -> bool:
+        """Whether both lines state the same span by its length alone."""
+        same = self.segment.end == former.segment.end
+        return self.length and former.length and same
+
+
+@dataclass(slots=True)
+class _Part:
+    """The lines about the same channels of a file; `segments` is an ordered set."""
+
+    first: Line
+    segments: dict[Segment, None] = field(default_factory=dict)
+
+    def add(self, line: Line) -> str | None:
+        if self.segments and (
+            self.first.whole
+            or line.whole
+            or line.again(self.first)
+            or line.segment in self.segments
+        ):
+            both = (self.first.whole and line.whole) or line.again(self.first)
+            first = self.first if both else line
+            return again("duplicate_line", first.segment.text, line.segment.text)
+        self.segments[line.segment] = None
+        return None
+
+
+def _recording(line: Line, segments: Collection[Segment], root: str) -> Recording:
+    """The recording of a file, or of some of its channels, from its first line."""
+    name, one = listed_name(line.path, line.written, root), line.segment
+    # Word times need a segment to be cut from, even where it is the whole file.
+    if not (line.whole or line.length) or len(segments) > 1 or one.words:
+        return replace(of_file(name, line.path), segments=tuple(segments))
+    return of_file(name, line.path, one)
+
+
+@dataclass(slots=True)
+class Group:
+    """The lines of one file, by channels."""
+
+    parts: dict[Channels | None, _Part] = field(default_factory=dict)
+
+    def add(self, line: Line) -> str | None:
+        """Adds a line; why it is skipped, if an earlier one says the same or contradicts it."""
+        return self.parts.setdefault(line.channels, _Part(line)).add(line)
+
+    def recordings(self, root: str) -> Iterator[Recording]:
+        for channels, part in self.parts.items():
+            recording = _recording(part.first, part.segments, root)
+            yield by_channel.named(recording, channels, self.parts)
+
+
+def listed(
+    layout: Found, settings: LabelSettings, numbers: Names = MappingProxyType({})
+) -> Entries:
     """The recordings of a layout, with labels, and the source's language where a row has none.
-    Audio below a layout's folder that no row names is skipped as `not_listed`."""
+    Audio below a layout's folder that no row names is skipped as `not_listed`. `numbers`: of
+    channels, by name."""
     key_of = partial(_key, layout.root.rstrip("/") + "/")
     keys = np.fromiter(map(key_of, layout.audio()), np.int64)
-    yield from _recordings(layout, keys, settings)
+    yield from _recordings(layout, _last(keys), settings, numbers)
     if layout.whole:
         named = np.unique(keys)
         for path in audio_below(layout.root):
@@ -70,30 +138,21 @@ def _key(below: str, audio: object) -> int:
     return hash(os.path.normpath(audio) if odd else audio)
 
 
-def _places(keys: Int64s) -> tuple[Bools, Bools]:
-    """Which rows are the last, and which the only one, of their file."""
-    _, first, counts = np.unique(keys[::-1], return_index=True, return_counts=True)
-    last, once = np.zeros((2, len(keys)), bool)
+def _last(keys: Int64s) -> Bools:
+    """Which rows are the last of their file."""
+    _, first = np.unique(keys[::-1], return_index=True)
+    last = np.zeros(len(keys), bool)
     last[len(keys) - 1 - first] = True
-    once[len(keys) - 1 - first] = counts == 1
-    return last, once
+    return last
 
 
-def _recordings(layout: Found, keys: Int64s, settings: RowSettings) -> Entries:
-    last, once = _places(keys)
+def _recordings(layout: Found, last: Bools, settings: LabelSettings, numbers: Names) -> Entries:
     labels = settings.kept if settings.kept_names else None
-    numbers = settings.channel_numbers
     groups: dict[str, Group] = {}
-    position = bad = number = 0
-    for row in _shortened(layout, once, settings):
-        if isinstance(row, list):  # most rows
-            number += len(row)
-            position += len(row)
-            yield from row
-            continue
-        number += 1
+    position = bad = 0
+    for number, row in enumerate(layout.rows(), 1):
         try:
-            if isinstance(row.what, ValueError):
+            if not isinstance(row.what, Described):
                 raise row.what
             is_last = position >= len(last) or last[position]  # the table may have grown
             position += 1
@@ -102,7 +161,7 @@ def _recordings(layout: Found, keys: Int64s, settings: RowSettings) -> Entries:
             yield bad_line(row.file, row.number, error)
             bad += 1
             if bounds.hopeless(bad, number):
-                why = f"{bad:,} of {number:,} rows cannot be used; the rest is not read"
+                why = f"{bad:,} of {number:,} lines cannot be used; the rest is not read"
                 yield bad_line(row.file, row.number + 1, why)
                 break
             continue
@@ -115,80 +174,20 @@ def _recordings(layout: Found, keys: Int64s, settings: RowSettings) -> Entries:
         yield from group.recordings(layout.root)
 
 
-def _shortened(
-    layout: Found, once: Bools, settings: RowSettings
-) -> Iterator[FileRow | list[Recording]]:
-    """The rows of a layout; a block of rows as recordings if each names, by a plain path, a whole
-    file that no other row names, as most do."""
-    before, position = plain_root(layout.root), 0
-    if before is None or not layout.parts:
-        yield from layout.rows()
-        return
-    for block in chain.from_iterable(part.blocks() for part in layout.parts):
-        count = len(block.columns[0])
-        only = once[position : position + count]
-        position += count
-        recordings = None
-        if len(only) == count == len(block.numbered) and only.all():
-            recordings = _whole_files(block, before, settings)
-        if recordings is None:
-            yield from block.rows()
-        else:
-            yield recordings
-
-
-def _whole_files(block: Block, before: str, settings: RowSettings) -> list[Recording] | None:
-    """The recordings of rows that each name a whole file below `before`, a `plain_root`; None if
-    one does not, or cannot be read: faults are reported row by row."""
-    written, texts, speakers, languages, ids, starts, ends, _, channels = block.columns
-    count = len(written)
-    if any(column.count(None) < count for column in (starts, ends, channels)):
-        return None
-    if {*map(type, written)} != {str}:
-        return None
-    names = [str(path).removeprefix(before) for path in written]
-    if not all(map(is_plain, names)):
-        return None
-    stated, labels = settings.language, settings.kept if settings.kept_names else None
-    paths = [f"{before}{name}" for name in names]
-    patience = unreachable.patience
-    look = os.stat if patience.unspent else lambda path: patience.read(partial(os.stat, path))
-    try:
-        codes = _each(languages, partial(language_field, stated=stated))
-        keys, voices = _each(ids, cell_field), _each(speakers, cell_field)
-        references = [*map(reference_field, texts, [code or stated for code in codes])]
-        files = [*map(look, paths)]
-    except (OSError, ValueError):
-        return None
-    if not all(stat.S_ISREG(file.st_mode) for file in files):
-        return None
-    kept = [*map(labels, block.records())] if labels else [()] * count
-    sizes, none = [file.st_size for file in files], [None] * count
-    places = names, paths, map(Locator, paths), sizes, map(stat_guard, files)
-    return [*map(Recording, *places, keys, references, voices, codes, none, none, none, kept)]
-
-
-def _each(values: Sequence[object], read: Callable[[object], str | None]) -> list[str | None]:
-    """`read` of each cell, called once for equal texts."""
-    if {*map(type, values)} <= {str, type(None)}:
-        results = {value: read(value) for value in {*values}}
-        return [results[value] for value in values]
-    return [*map(read, values)]
-
-
 def _line(
     row: Described, root: str, stated: str | None, labels: Keep | None, numbers: Names
 ) -> Line:
     """A row as a span of a file; raises ItemError or ValueError for a faulty one. `stated`: the
-    source's language; `labels`: gives those of a record; `numbers`: of channels, by name."""
+    source's language; `labels`: gives those of a record."""
     audio = row.audio.strip() if isinstance(row.audio, str) else row.audio
-    path = resolve(root, None if cell_field(audio) is None else audio)
-    start = end = None
-    if row.start is not None or row.end is not None:
-        start, end = seconds_cell(row.start), seconds_cell(row.end)
-        duration = None if start is None else seconds_cell(row.duration)
-        if start is not None and end is None and duration is not None:
-            end = start + duration
+    path = resolve(root, None if is_absent(audio) else audio)
+    start, end = seconds_cell(row.start), seconds_cell(row.end)
+    duration = None
+    if row.from_start or (start is not None and end is None):
+        duration = seconds_cell(row.duration)
+    has_length = start is None and end is None and duration is not None
+    if end is None and duration is not None:
+        end = (start or 0.0) + duration
     begin, finish = checked_span(start, end)
     language = language_field(row.language, stated)
     segment = Segment(
@@ -198,8 +197,9 @@ def _line(
         text=reference_field(row.text, language or stated),
         speaker=cell_field(row.speaker),
         language=language,
+        words=row.words,
         labels=labels(row.record) if labels else (),
     )
-    whole = start is None and end is None
+    whole = start is None and finish is None
     channels = None if row.channel is None else channels_field(row.channel, numbers)
-    return Line(path, str(audio), whole, segment, channels)
+    return Line(path, str(audio), whole, segment, channels, has_length and finish is not None)

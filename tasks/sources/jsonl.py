@@ -7,7 +7,7 @@
 
 The keys of the lines tell their kind; `plan` and the run report unused keys that look like a text,
 an id or a time. Lines that name spans of one file become one recording with segments, in the place
-of the file's first line. A second line for a whole file is skipped, as `duplicate_line`, or as
+of the file's last line. A second line for a whole file is skipped, as `duplicate_line`, or as
 `other_text` if its text differs. A length without a start means a span from 0, as in NeMo; if it is
 the file's own length, the whole file.
 """
@@ -22,26 +22,15 @@ from typing import Literal
 
 from pydantic import Field
 
-from ..recording import Segment
 from ..recording.names import display_text
-from ..settings import StageSettings
 from ..settings.base import WORDS
 from ..storage import urls
 from . import _channels, _columns, _labels, _notes
 from ._columns import LOOKED
-from ._lists import (
-    Entries,
-    ListSettings,
-    cell_field,
-    checked_span,
-    json_object,
-    language_field,
-    reference_field,
-    seconds_cell,
-    timed_words,
-)
-from ._paths import list_root, resolve, text_list
-from ._spans import Line, grouped
+from ._layouts.rows import Described, FileRow, Found
+from ._lists import Entries, ListSettings, json_object, timed_words
+from ._paths import list_root, text_list
+from ._rows import RowSettings, listed
 
 Columns = dict[str, tuple[str, ...]]
 
@@ -67,24 +56,14 @@ _NEMO: Columns = {
 }
 
 
-class ColumnSettings(StageSettings):
+class ColumnSettings(_columns.ColumnSettings):
     """The keys that the list uses, in place of the usual ones; empty: none is taken. Times in
     seconds."""
 
-    audio: str | None = Field(None, json_schema_extra=WORDS)
-    text: str | None = Field(None, json_schema_extra=WORDS)
-    id: str | None = Field(None, json_schema_extra=WORDS)
-    speaker: str | None = Field(None, json_schema_extra=WORDS)
-    language: str | None = Field(None, json_schema_extra=WORDS)
-    start: str | None = Field(None, json_schema_extra=WORDS)
-    end: str | None = Field(None, json_schema_extra=WORDS)
     duration: str | None = Field(
         None,
         description="Length of the span, from start or from 0; used where end is not.",
         json_schema_extra=WORDS,
-    )
-    channel: str | None = Field(
-        None, description="Channel of the file, from 0, or a list of them.", json_schema_extra=WORDS
     )
     words: str | None = Field(
         None,
@@ -94,7 +73,7 @@ class ColumnSettings(StageSettings):
     )
 
 
-class Settings(_labels.LabelSettings, _channels.ChannelSettings, ListSettings):
+class Settings(RowSettings, ListSettings):
     kind: Literal["jsonl"] = "jsonl"
     columns: ColumnSettings | None = Field(
         None, description="Names of columns, where they are not recognised."
@@ -102,10 +81,7 @@ class Settings(_labels.LabelSettings, _channels.ChannelSettings, ListSettings):
 
 
 def recordings(settings: Settings) -> Entries:
-    """Reads the list lazily. ConfigError at once if it cannot be read.
-
-    Bad lines come first, then the recordings: a file's lines may be anywhere in the list.
-    """
+    """Reads the list lazily. ConfigError at once if it cannot be read."""
     path = text_list(settings.path)
     root = list_root(path, settings.root)
     head = _head(path)
@@ -118,10 +94,18 @@ def recordings(settings: Settings) -> Entries:
     if not others:
         _channels.check(head, channel, settings.path, settings.channel_numbers)
 
-    def parse(line: str | None) -> Iterator[Line]:
-        return _parse(line, root, given, settings, None if others else settings.channel_numbers)
+    def rows() -> Iterator[FileRow]:
+        for number, line in urls.lines(path):
+            what: Described | ValueError
+            try:
+                what = _described(json_object(line), given)
+                what.channel = None if others else what.channel
+            except ValueError as error:
+                what = error
+            yield FileRow(path, number, what)
 
-    return grouped(path, root, urls.lines(path), parse)
+    layout = Found("jsonl", root, rows, (), whole=False)
+    return listed(layout, settings, settings.channel_numbers)
 
 
 def notes(settings: Settings) -> list[str]:
@@ -177,43 +161,14 @@ def _columns_of(head: Sequence[dict[str, object]], given: Columns | None) -> Col
     return max(kinds, key=kinds.count, default={})
 
 
-def _parse(
-    line: str | None,
-    root: str,
-    given: Columns | None,
-    settings: Settings,
-    numbers: _channels.Names | None,
-) -> Iterator[Line]:
-    """The span that a line names. `numbers`: of channels, by name; None: no key names channels."""
-    value, stated = json_object(line), settings.language
+def _described(value: dict[str, object], given: Columns | None) -> Described:
+    """A line by role. ValueError if none of its keys names audio, or its words are wrong."""
     columns = given or (_WENET if "wav" in value else _NEMO if "audio_filepath" in value else None)
     if columns is None:
         raise ValueError("no key of it names audio; name it, `columns: {audio: …}` of the source")
-
-    def get(role: str) -> object:
-        cells = (value[name] for name in columns.get(role, ()) if value.get(name) not in (None, ""))
-        return next(cells, None)
-
-    path = resolve(root, get("audio"))
-    start, end = seconds_cell(get("start")), seconds_cell(get("end"))
-    duration = seconds_cell(get("duration"))
-    length = start is None and end is None and duration is not None
-    if end is None and duration is not None:
-        end = (start or 0.0) + duration
-    begin, finish = checked_span(start, end)
-    language = language_field(get("language"), stated)
-    segment = Segment(
-        begin,
-        finish,
-        source_id=cell_field(get("id")),
-        text=reference_field(get("text"), language or stated),
-        speaker=cell_field(get("speaker")),
-        language=language,
-        words=timed_words(get("words")),
-        labels=settings.kept(value),
-    )
-    whole = start is None and finish is None
-    channels = None
-    if numbers is not None:
-        channels = _channels.channels_field(get("channel"), numbers)
-    yield Line(path, str(get("audio")), whole, segment, channels, length and finish is not None)
+    cells: dict[str, object] = {}
+    for role, names in columns.items():
+        present = (value[name] for name in names if value.get(name) not in (None, ""))
+        cells[role] = next(present, None)
+    words = timed_words(cells.pop("words", None))
+    return Described(**cells, record=value, words=words, from_start=True)

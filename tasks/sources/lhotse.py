@@ -15,33 +15,25 @@ file's. Labels are in `custom` of the supervision, in the supervision itself (`g
 from __future__ import annotations
 
 import gzip
-import math
 import zlib
 from collections import ChainMap
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import BinaryIO, Literal, cast
 
 from ..base.errors import ItemError
-from ..recording import Segment, TimedWord
+from ..recording import TimedWord
 from ..recording.locator import Channels
 from ..storage import bounds, urls
 from . import _labels
 from ._channels import channels_field
 from ._columns import LOOKED
-from ._lists import (
-    Entries,
-    ListSettings,
-    checked_span,
-    json_object,
-    language_field,
-    seconds_field,
-    text_field,
-    timed_words,
-)
-from ._paths import list_file, list_root, resolve, text_list
-from ._spans import Line, grouped
+from ._layouts.rows import Described, FileRow, Found
+from ._lists import Entries, ListSettings, json_object, seconds_field, timed_words
+from ._paths import list_file, list_root, text_list
+from ._rows import listed
 
 ALIGNMENT = "word"
 PACKED = ".jsonl.gz"
@@ -56,8 +48,8 @@ class Settings(_labels.LabelSettings, ListSettings):
 def recordings(settings: Settings) -> Entries:
     """Reads the list lazily. ConfigError at once if it cannot be read."""
     path = _path(settings)
-    root = list_root(path, settings.root)
-    return grouped(path, root, lines(path), lambda line: _cut(line, root, settings))
+    layout = Found("lhotse", list_root(path, settings.root), partial(_rows, path), (), whole=False)
+    return listed(layout, settings)
 
 
 def gives(settings: Settings) -> str:
@@ -93,28 +85,38 @@ def lines(path: str) -> Iterator[tuple[int, str | None]]:
             raise ItemError("unreadable", "the compressed list breaks off here") from None
 
 
-def _cut(line: str | None, root: str, settings: Settings) -> Iterator[Line]:
-    """A line for each supervision of a cut."""
-    cut, stated = json_object(line), settings.language
+def _rows(path: str) -> Iterator[FileRow]:
+    number = 0
+    try:
+        for number, line in lines(path):
+            try:
+                yield from (FileRow(path, number, row) for row in _described(json_object(line)))
+            except (ItemError, ValueError) as error:
+                yield FileRow(path, number, error)
+    except ItemError as error:
+        yield FileRow(path, number + 1, error)
+
+
+def _described(cut: dict[str, object]) -> Iterator[Described]:
+    """A row for each supervision of a cut."""
     written, present = _source(cut.get("recording"))
-    path = resolve(root, written)
     start, length = _number(cut, "start"), _number(cut, "duration")
-    heard = cut.get("channel")
     for one in _supervisions(cut) or [{"id": cut.get("id"), "duration": length}]:
-        inside = seconds_field(one.get("start")) or 0.0
-        begin, end = checked_span(start + inside, start + inside + _number(one, "duration"))
-        segment = Segment(
+        begin = start + (seconds_field(one.get("start")) or 0.0)
+        end = begin + _number(one, "duration")
+        channels = channels_field(one.get("channel", cut.get("channel")))
+        yield Described(
+            written,
+            one.get("text"),
+            one.get("speaker"),
+            one.get("language"),
+            one.get("id"),
             begin,
             end,
-            source_id=text_field(one.get("id")),
-            text=text_field(one.get("text")),
-            speaker=text_field(one.get("speaker")),
-            language=language_field(one.get("language"), stated),
+            channel=None if channels == present else channels,
+            record=_stated(one, cut),
             words=_words(one.get("alignment"), begin, end, start),
-            labels=settings.kept(_stated(one, cut)),
         )
-        channels = channels_field(one.get("channel", heard))
-        yield Line(path, written, False, segment, None if channels == present else channels)
 
 
 def _supervisions(cut: dict[str, object]) -> list[dict[str, object]]:
@@ -156,7 +158,7 @@ def _number(values: dict[str, object], name: str) -> float:
 
 
 def _words(
-    alignment: object, begin: float, end: float | None, offset: float
+    alignment: object, begin: float, end: float, offset: float
 ) -> tuple[TimedWord, ...] | None:
     """Words in seconds of the recording. Lhotse leaves their times as they are when it moves a
     supervision; where they do not fit the recording's clock, the cut's is tried. None if they
@@ -164,7 +166,7 @@ def _words(
     words = timed_words(alignment.get(ALIGNMENT)) if isinstance(alignment, dict) else None
     if not words:
         return None
-    least, most = begin - SLACK, math.inf if end is None else end + SLACK
+    least, most = begin - SLACK, end + SLACK
     for moved in (0.0, offset):
         if least <= words[0].start + moved and words[-1].end + moved <= most:
             return tuple(TimedWord(w.word, w.start + moved, w.end + moved) for w in words)

@@ -13,7 +13,7 @@ import stat
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator
 
@@ -22,7 +22,7 @@ from ..base.errors import ConfigError, ItemError
 from ..base.json_types import JsonObject
 from ..recording.file_kinds import HEAD, known
 from ..recording.names import display_text
-from ..settings import SourceSettings, StageSettings
+from ..settings import SourceSettings
 from ..settings.base import WORDS
 from ..storage import urls
 from . import (
@@ -78,31 +78,6 @@ Layout = Literal[
 ]
 
 
-class ColumnSettings(StageSettings):
-    """Names of the table's columns, or their numbers from 1 where it has no header; empty: none is
-    taken. Times in seconds."""
-
-    audio: str | None = Field(None, json_schema_extra=WORDS)
-    text: str | None = Field(None, json_schema_extra=WORDS)
-    speaker: str | None = Field(None, json_schema_extra=WORDS)
-    language: str | None = Field(None, json_schema_extra=WORDS)
-    id: str | None = Field(None, json_schema_extra=WORDS)
-    start: str | None = Field(None, json_schema_extra=WORDS)
-    end: str | None = Field(None, json_schema_extra=WORDS)
-    duration: str | None = Field(
-        None, description="Length of the span; used where start is.", json_schema_extra=WORDS
-    )
-    channel: str | None = Field(
-        None, description="Channel of the file, from 0.", json_schema_extra=WORDS
-    )
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _number(cls, value: object) -> object:
-        """YAML reads `audio: 1` as a number."""
-        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
 class Settings(RowSettings, ListSettings):
     kind: Literal["table"] = "table"
     layout: Layout = Field(
@@ -110,8 +85,8 @@ class Settings(RowSettings, ListSettings):
         description="Layout of the folder or file; auto: the one that is recognised, else a plain "
         "table.",
     )
-    columns: ColumnSettings = Field(
-        ColumnSettings(), description="Names of columns where they are not recognised."
+    columns: _columns.ColumnSettings = Field(
+        _columns.ColumnSettings(), description="Names of columns where they are not recognised."
     )
     separator: str | None = Field(
         None,
@@ -150,13 +125,13 @@ def recordings(settings: Settings) -> Entries:
         channel, numbers = part.roles.get("channel", ()), settings.channel_numbers
         _channels.check(part.records.head, channel, settings.path, numbers)
     if storage.is_url(folder) or not os.path.isdir(folder):
-        return listed(layout, settings)
+        return listed(layout, settings, settings.channel_numbers)
     return _confined(layout, settings, Boundary(folder, settings.follow_links))
 
 
 def _confined(layout: Found, settings: Settings, boundary: Boundary) -> Entries:
     """The recordings of a folder, and what links lead out of it."""
-    yield from boundary.checked(listed(layout, settings))
+    yield from boundary.checked(listed(layout, settings, settings.channel_numbers))
     for file in layout.outside:
         if outside := boundary.left_out(os.path.relpath(file, boundary.folder), file):
             yield outside
@@ -253,7 +228,7 @@ def names_audio(path: str) -> bool:
     return any(isinstance(n, str) and is_there(layout.root, part.place.path(n)) for n in names)
 
 
-def _objects(path: str) -> Records[Any] | None:
+def _objects(path: str) -> Records | None:
     """The records of a list in JSON; None if it is something else."""
     if not path.lower().endswith((".json", ".jsonl")):
         return None
@@ -262,7 +237,7 @@ def _objects(path: str) -> Records[Any] | None:
     return None
 
 
-def _read_whole(path: str) -> Records[Any] | None:
+def _read_whole(path: str) -> Records | None:
     """The records of a file that is one list or mapping of them; None if it has a line for each.
     OSError if it cannot be read."""
     with urls.streamed(path) as file:

@@ -369,15 +369,15 @@ def test_jsonl_wenet_raw(tmp_path: Path) -> None:
         Ignored("data.list:3", "other_text"),
         Ignored("data.list:5", "duplicate_line"),
         Ignored("data.list:6", "duplicate_line"),
-        Ignored("data.list:7", "duplicate_line"),
-        Ignored("data.list:8", "duplicate_line"),
-        Recording(
-            "广 a.wav", str(file), Locator(str(file)), 2, stat_guard(file.stat()), "k1", "你好"
-        ),
         Recording(
             "b.wav", str(tmp_path / "b.wav"), Locator(str(tmp_path / "b.wav")), 1,
             stat_guard((tmp_path / "b.wav").stat()),
             segments=(Segment(0, 1.5, "s1", "one"), Segment(1.5, None, "s2", "two")),
+        ),
+        Ignored("data.list:7", "duplicate_line"),
+        Ignored("data.list:8", "duplicate_line"),
+        Recording(
+            "广 a.wav", str(file), Locator(str(file)), 2, stat_guard(file.stat()), "k1", "你好"
         ),
     ]  # fmt: skip
 

@@ -23,7 +23,7 @@ from uttermill.tasks.plugins import resolve_source
 from uttermill.tasks.recording import Recording
 from uttermill.tasks.settings import Source
 from uttermill.tasks.shard_store import recipe
-from uttermill.tasks.sources import _paths, _rows
+from uttermill.tasks.sources import _paths
 from uttermill.tasks.stages.listing import fingerprints
 
 AB = ("a.wav", "b.wav")
@@ -502,67 +502,3 @@ def test_a_file_is_one_recording_however_its_rows_end_its_name(tmp_path: Path) -
     items = listed("table", made(tmp_path, "path\na.wav\na.wav/\na.wav/.\n"))
     assert [item.path for item in items] == ["x.csv:3", "x.csv:4", "a.wav"]
     assert [r.path for r in recs(items)] == ["a.wav"]
-
-
-#: Rows unlike most others, in JSON: of each, something is to be looked at.
-ODD: tuple[dict[str, Any], ...] = (
-    {"path": "gone.wav"}, {"path": "sub"}, {"path": "sub/../0.wav"}, {"path": "./0.wav"},
-    {"path": "sub//s.wav"}, {"path": " sub/s.wav "}, {"path": "ü.wav"}, {"path": "b\\ack.wav"},
-    {"path": "h~0123456789ab.wav"}, {"path": "NaN"}, {"path": ""}, {"path": None}, {"path": 7},
-    {"path": "http://x/y.wav"}, {"path": "sub/.h.wav"}, {"path": "x" * 5000 + ".wav"},
-    {"path": "0.wav"}, {"text": True}, {"text": "x" * 1_000_001}, {"text": None}, {"text": "null"},
-    {"text": 1.0}, {"speaker": [1]}, {"speaker": 1}, {"speaker": True}, {"language": "xx-?"},
-    {"language": "German"}, {"language": None}, {"language": ["en"]}, {"id": "-"}, {"start": 0.5},
-    {"start": "x"}, {"channel": 1}, {"end": 0}, {"emotion": "sad"}, {"emotion": None},
-)  # fmt: skip
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("stated", [None, "de"])
-@pytest.mark.parametrize("place", [0, 40, 63, 64, 149])
-def test_an_odd_row_changes_nothing_of_its_neighbours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int, stated: str | None
-) -> None:
-    """Rows that are read together are listed as each of them would be by itself."""
-    names = [f"{number}.wav" for number in range(150)]
-    for name in (*names, "sub/s.wav", "ü.wav", "b\\ack.wav", "h~0123456789ab.wav", "sub/.h.wav"):
-        put(tmp_path / name)
-    plain = {"text": "so it is", "speaker": "ann", "language": "en", "emotion": "joy"}
-    rows = [{"path": name, **plain} for name in names]
-    rows[100]["path"] = str(tmp_path / names[100])
-    options: dict[str, Any] = {"language": stated} if stated else {}
-    options["labels"] = ["emotion"]
-
-    def differ(path: Path) -> bool:
-        source, settings = resolve_source(Source(kind="table", path=str(path), **options))
-        by_block = [*source.recordings(settings)]
-        with monkeypatch.context() as patch:
-            patch.setattr(_rows, "plain_root", lambda root: None)
-            one_by_one = [*source.recordings(settings)]
-        assert len(by_block) >= len(names)
-        return by_block != one_by_one
-
-    for odd in ODD:
-        path = jsonl(tmp_path / "x.jsonl", *rows[:place], rows[place] | odd, *rows[place + 1 :])
-        assert not differ(path), odd
-    cells = [f"{name}\tso" for name in names]
-    for row in ("1.wav", "0.wav\tso\tso", '"0.wav"\t"a\tb"', '"0.wav\n"\tso', "0.wav\tso\t", " "):
-        written = "\n".join(["path\ttext", *cells[:place], row, *cells[place:]])
-        assert not differ(put(tmp_path / "x.tsv", written)), row
-
-
-def test_common_rows_are_not_read_one_by_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A listing of a million took half as long again as that of a folder of as many files."""
-    names = [f"{number}.wav" for number in range(200)]
-    names += ["Grüße/naïve 1.wav", "语音/第一.flac", "речь_2.mp3"]
-    rows = [f"{name}\tso it is, {name}\tann\n" for name in names]
-    path = made(tmp_path, "path\ttext\tspeaker\n" + "".join(rows), *names, name="x.tsv")
-    one_by_one = []
-    monkeypatch.setattr(_rows, "_line", lambda *row: one_by_one.append(row))
-    recordings = recs(listed("table", path))
-    assert [(r.path, r.text, r.speaker, r.size, r.error) for r in recordings] == [
-        (name, f"so it is, {name}", "ann", 1, None) for name in names
-    ]
-    assert one_by_one == []

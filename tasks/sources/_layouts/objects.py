@@ -18,7 +18,7 @@ from .._delimited import Record
 from .._lists import json_value
 from .._trainers_json import conversation, utterance
 from .folders import entries, files_below
-from .rows import Described, FileRow, Found, Records, objects
+from .rows import Described, FileRow, Found, Records
 
 HEAD_BYTES = 1 << 16  # in which `"audios": [` begins
 MOST_CHARACTERS = 64 << 20  # of one recording with its segments
@@ -97,14 +97,14 @@ def _plain(text: str) -> str:
     return text
 
 
-def json_list(path: str) -> Records[dict[str, object]]:
+def json_list(path: str) -> Records:
     """The objects of a file that is one list of them, whatever its size."""
 
     def rows() -> Iterator[tuple[int, Record]]:
         for number, (_, entry) in enumerate(_audios(path, _LIST), 1):
             yield number, _row(conversation, entry)
 
-    return objects(rows)
+    return Records(rows)
 
 
 def is_mapping(head: str) -> bool:
@@ -112,14 +112,14 @@ def is_mapping(head: str) -> bool:
     return _MAPPING.match(head) is not None and '"wav"' in head
 
 
-def json_mapping(path: str) -> Records[dict[str, object]]:
+def json_mapping(path: str) -> Records:
     """The utterances of a file that maps their ids to objects, as SpeechBrain's manifests do."""
 
     def rows() -> Iterator[tuple[int, Record]]:
         for number, (key, entry) in enumerate(_audios(path, _MAPPING), 1):
             yield number, _row(partial(utterance, key or ""), entry)
 
-    return objects(rows)
+    return Records(rows)
 
 
 def _row(read: Callable[[dict[str, object]], dict[str, object]], entry: object) -> Record:

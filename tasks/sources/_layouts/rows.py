@@ -1,14 +1,16 @@
-"""What every layout returns: rows that name audio, with its text, speaker and so on."""
+"""What every list and layout gives: rows that name audio, with its text, speaker and so on."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import islice
-from typing import Any, Generic, NamedTuple, TypeVar
+from itertools import chain, islice
+from typing import NamedTuple
 
+from ...base.errors import ItemError
+from ...recording import TimedWord
 from ...recording.names import display_text
 from ...storage import urls
 from .. import _columns, _delimited
@@ -17,10 +19,6 @@ from .._delimited import Form, Record
 from .._lists import cell_field, json_object
 from .._trainers_json import without_data_root
 
-BLOCK = 64  # rows read at once
-
-#: A row as its file has it: cells, or an object of JSON.
-Row = TypeVar("Row")
 #: Names of the columns of each role, the preferred first.
 Roles = Mapping[str, tuple[str, ...]]
 
@@ -28,7 +26,8 @@ Roles = Mapping[str, tuple[str, ...]]
 @dataclass(slots=True)
 class Described:
     """One row by role, as it is written; `audio` from the layout's root. Times in seconds.
-    `record`: all its values by the file's own names."""
+    `record`: all its values by the file's own names. `from_start`: without a start, its duration
+    counts from 0; otherwise it is not used."""
 
     audio: object
     text: object = None
@@ -40,10 +39,8 @@ class Described:
     duration: object = None
     channel: object = None
     record: Mapping[str, object] = field(default_factory=dict)
-
-
-#: What a row may say beside its audio, in the order of Described's fields.
-ROLES = tuple(field.name for field in fields(Described))[1:-1]
+    words: tuple[TimedWord, ...] | None = None
+    from_start: bool = False
 
 
 class FileRow(NamedTuple):
@@ -51,52 +48,23 @@ class FileRow(NamedTuple):
 
     file: str
     number: int
-    what: Described | ValueError
+    what: Described | ValueError | ItemError
 
 
 Rows = Callable[[], Iterator[FileRow]]
 
 
-class Records(Generic[Row]):
-    """The numbered rows of one file; its head is read once. `column`: the values of a column in
-    some rows, None where absent; `record`: all values of a row, by name."""
+class Records:
+    """The numbered rows of one file by the names of their columns; its head is read once."""
 
-    def __init__(
-        self,
-        rows: Callable[[], Iterator[tuple[int, Row | ValueError]]],
-        column: Callable[[Sequence[Row], str], list[object]],
-        record: Callable[[Row], dict[str, object]],
-    ) -> None:
-        self.rows, self.column, self.record = rows, column, record
-
-    def blocks(self) -> Iterator[tuple[list[tuple[int, Row | ValueError]], list[Row]]]:
-        """Blocks of consecutive rows: (all, numbered; those that can be read)."""
-        numbered = self.rows()
-        while block := [*islice(numbered, BLOCK)]:
-            yield block, [row for _, row in block if not isinstance(row, ValueError)]
+    def __init__(self, rows: Callable[[], Iterator[tuple[int, Record]]]) -> None:
+        self.rows = rows
 
     @cached_property
     def head(self) -> list[dict[str, object]]:
         """The first records that can be read."""
         looked = islice(self.rows(), _columns.LOOKED)
-        return [self.record(row) for _, row in looked if not isinstance(row, ValueError)]
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Consecutive rows of a file. `numbered`: all of them; `columns`: the audio of those that can
-    be read, then their values of each of ROLES; `records`: all values of each."""
-
-    file: str
-    numbered: Sequence[tuple[int, object]]
-    columns: Sequence[Sequence[object]]
-    records: Callable[[], Iterator[dict[str, object]]]
-
-    def rows(self) -> Iterator[FileRow]:
-        described = map(Described, *self.columns, self.records())
-        for number, row in self.numbered:
-            what = row if isinstance(row, ValueError) else next(described)
-            yield FileRow(self.file, number, what)
+        return [record for _, record in looked if not isinstance(record, ValueError)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,50 +73,40 @@ class Part:
     rows without one."""
 
     file: str
-    records: Records[Any]
+    records: Records
     roles: Roles
     place: Place = AS_WRITTEN
     speaker: str | None = None
     language: str | None = None
 
-    def blocks(self) -> Iterator[Block]:
-        """Its rows by role, with audio named from the root."""
-        for numbered, rows in self.records.blocks():
-            columns = [self._named(rows), *(self._column(role, rows) for role in ROLES)]
-            yield Block(self.file, numbered, columns, partial(map, self.records.record, rows))
-
     def rows(self) -> Iterator[FileRow]:
-        """`blocks`, row by row."""
-        for block in self.blocks():
-            yield from block.rows()
+        """Its rows by role, with audio named from the root."""
+        for number, record in self.records.rows():
+            what = record if isinstance(record, ValueError) else self._described(record)
+            yield FileRow(self.file, number, what)
 
     def audio(self) -> Iterator[object]:
         """The audio of its rows alone."""
-        for _, rows in self.records.blocks():
-            yield from self._named(rows)
+        for _, record in self.records.rows():
+            if not isinstance(record, ValueError):
+                yield self._audio(record)
 
-    def _column(self, role: str, rows: Sequence[Any]) -> list[object]:
-        """The values of a role in some rows."""
-        names = self.roles.get(role, ())
-        stated = {"speaker": self.speaker, "language": self.language}.get(role)
-        if not names:
-            return [stated] * len(rows)
-        columns = [self.records.column(rows, name) for name in names]
-        values = columns[0] if len(names) == 1 else [*map(_first, *columns)]
-        if stated is not None:
-            values = [stated if value in (None, "") else value for value in values]
-        return values
+    def _described(self, record: Mapping[str, object]) -> Described:
+        described = Described(self._audio(record), record=record)
+        for role, names in self.roles.items():
+            if role != "audio":
+                setattr(described, role, _first(record, names))
+        if described.speaker in (None, ""):
+            described.speaker = self.speaker
+        if described.language in (None, ""):
+            described.language = self.language
+        return described
 
-    def _named(self, rows: Sequence[Any]) -> list[object]:
-        """The audio of some rows, from the root."""
-        named = self.records.column(rows, self.roles["audio"][0])
-        plain = [isinstance(name, str) and name[:1] not in "{$" for name in named]
-        values = [n if is_plain else _path_in(n) for n, is_plain in zip(named, plain, strict=True)]
-        return values if self.place == AS_WRITTEN else [*map(self._moved, values)]
-
-    def _moved(self, name: object) -> object:
-        is_name = isinstance(name, str) and name.strip()
-        return self.place.path(str(name).strip()) if is_name else name
+    def _audio(self, record: Mapping[str, object]) -> object:
+        name = _path_in(record.get(self.roles["audio"][0]))
+        if self.place == AS_WRITTEN or not isinstance(name, str) or not name.strip():
+            return name
+        return self.place.path(name.strip())
 
 
 def _path_in(audio: object) -> object:
@@ -159,12 +117,13 @@ def _path_in(audio: object) -> object:
     return audio.get("path") if isinstance(audio, dict) and not audio.get("bytes") else audio
 
 
-def _first(*values: object) -> object:
-    """The first value that is not absent."""
-    for value in values:
+def _first(record: Mapping[str, object], names: Sequence[str]) -> object:
+    """The first value that is not absent, or the last."""
+    for name in names[:-1]:
+        value = record.get(name)
         if value is not None and (not isinstance(value, str) or cell_field(value) is not None):
             return value
-    return None
+    return record.get(names[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +155,7 @@ def of_parts(
     """A layout of several parts with the same columns."""
 
     def rows() -> Iterator[FileRow]:
-        for part in parts:
-            yield from part.rows()
+        return chain.from_iterable(part.rows() for part in parts)
 
     names = [display_text(os.path.relpath(part.file, root)) for part in parts]
     files = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
@@ -210,20 +168,11 @@ def of_parts(
     return Found(layout, root, rows, (f"{title} ({files}): {columns}",), tuple(parts), whole)
 
 
-def delimited(form: Form) -> Records[list[str]]:
-    def column(rows: Sequence[list[str]], name: str) -> list[object]:
-        place = form.names.index(name) if name in form.names else len(form.names)
-        return [cells[place] if place < len(cells) else None for cells in rows]
-
-    return Records(partial(_delimited.rows, form), column, partial(_delimited.by_name, form))
+def delimited(form: Form) -> Records:
+    return Records(partial(_delimited.records, form))
 
 
-def objects(rows: Callable[[], Iterator[tuple[int, Record]]]) -> Records[dict[str, object]]:
-    """Rows that are objects, as in JSON."""
-    return Records(rows, lambda some, name: [row.get(name) for row in some], lambda row: row)
-
-
-def json_lines(path: str) -> Records[dict[str, object]]:
+def json_lines(path: str) -> Records:
     """The records of a list with one JSON object per line."""
 
     def rows() -> Iterator[tuple[int, Record]]:
@@ -233,7 +182,7 @@ def json_lines(path: str) -> Records[dict[str, object]]:
             except ValueError as error:
                 yield number, error
 
-    return objects(rows)
+    return Records(rows)
 
 
 def placed(part: Part, root: str, folders: Sequence[str]) -> tuple[Part, int]:

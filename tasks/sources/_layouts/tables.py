@@ -21,7 +21,6 @@ from .rows import (
     Roles,
     delimited,
     json_lines,
-    objects,
     of_parts,
     placed,
 )
@@ -194,7 +193,7 @@ def _is_vox_list(name: str) -> bool:
     return re.fullmatch(r"asr_\w+\.tsv", name) is not None
 
 
-def _located(form: Form, folder: str, below: str) -> Records[dict[str, object]]:
+def _located(form: Form, folder: str, below: str) -> Records:
     """The records of a table whose `id` is the name of the audio, with its path as `audio`."""
     paths: dict[str, str] = {}
 
@@ -207,7 +206,7 @@ def _located(form: Form, folder: str, below: str) -> Records[dict[str, object]]:
                 record["audio"] = paths.get(name, os.path.join(below, name))
             yield number, record
 
-    return objects(rows)
+    return Records(rows)
 
 
 def mls(folder: str) -> Found | None:
@@ -229,7 +228,7 @@ def mls(folder: str) -> Found | None:
     return of_parts("mls", "MLS", folder, parts) if parts else None
 
 
-def _of_mls(form: Form) -> Records[dict[str, object]]:
+def _of_mls(form: Form) -> Records:
     """Its records with the path of the audio below `audio/`, and the speaker."""
 
     def rows() -> Iterator[tuple[int, Record]]:
@@ -239,7 +238,7 @@ def _of_mls(form: Form) -> Records[dict[str, object]]:
                 record |= {"audio": f"{speaker}/{book}/{record['1']}", "speaker": speaker}
             yield number, record
 
-    return objects(rows)
+    return Records(rows)
 
 
 def emilia(folder: str) -> Found | None:

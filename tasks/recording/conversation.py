@@ -1,4 +1,5 @@
-"""Conversations: turns from stretches of speech, and statistics of turns.
+"""Conversations: turns from stretches of speech, statistics of turns, and the texts and labels that
+the source's segments with speakers give for a span of a recording.
 
 A diarizer's stretches of one person with pauses of up to JOIN_S are one turn. A turn of up to
 BACKCHANNEL_S inside another person's is a backchannel ("yeah"). All others take the floor: the
@@ -8,14 +9,17 @@ person's, negative in overlap.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from .locator import SECOND, Segment
 from .turns import Turn, merged, overlap, voices_in
 
 JOIN_S = 1.0
 BACKCHANNEL_S = 1.0
+#: How far a segment may end beyond the recording, s: times are rounded.
+MOST_BEYOND = 0.15
 LEAST_S = 0.25  # s of speech in a clip, to count as one of its speakers
 
 
@@ -81,3 +85,45 @@ def counts(turns: Sequence[Turn], samples: int, rate: int) -> Counts:
         samples - sum(end - start for start, end in merged((t.start, t.end) for t in turns)),
         tuple(spoken.values()),
     )
+
+
+# Texts and labels of segments.
+
+
+def texts_in_span(
+    segments: Sequence[Segment], start: int, end: int, rate: int
+) -> list[tuple[int, int, str]] | None:
+    """(start, end, text) of the segments in samples `start` to `end`, by time, in samples from
+    `start` on; None if there is none, one reaches beyond, or one has no text."""
+    texts = []
+    for segment, low, high in _touching(segments, start, end, rate):
+        if low < start or high > end + MOST_BEYOND * rate or not segment.text:
+            return None
+        texts.append((low - start, min(high, end) - start, segment.text))
+    return texts or None
+
+
+def labels_in_span(
+    segments: Sequence[Segment], start: int, end: int, rate: int
+) -> list[tuple[int, int, dict[str, str]]]:
+    """(start, end, labels) of the segments in samples `start` to `end`, clipped to the span and in
+    samples from `start` on."""
+    return [
+        (
+            max(low, start) - start,
+            min(high, end) - start,
+            {name: value for name, value in segment.labels if name not in SECOND},
+        )
+        for segment, low, high in _touching(segments, start, end, rate)
+    ]
+
+
+def _touching(
+    segments: Sequence[Segment], start: int, end: int, rate: int
+) -> Iterator[tuple[Segment, int, int]]:
+    for segment in sorted(segments, key=lambda one: one.start):
+        if segment.speaker is None or segment.end is None:
+            continue
+        low, high = (int(seconds * rate + 0.5) for seconds in (segment.start, segment.end))
+        if low < high and high > start and low < end:
+            yield segment, low, high

@@ -16,7 +16,7 @@ from .. import plugins
 from ..base.errors import shortened
 from ..base.schema import AnyRow, CutRow, EnhancedRow, RecordingRow, TranscriptRow
 from ..plugins.rules import Judge
-from ..recording import Segment, faults, stated_texts, turns
+from ..recording import Segment, conversation, faults, turns
 from ..recording.part_texts import PartTexts
 from . import (
     cuts,
@@ -177,18 +177,18 @@ class ShardView(StoredShard):
     def stated_turns(
         self, recording: RecordingRow, start: int, end: int, rate: int
     ) -> list[tuple[int, int, str]] | None:
-        """`stated_texts.in_span`, if clips hold turns, which are the source's segments."""
+        """`conversation.texts_in_span`, if clips hold turns, which are the source's segments."""
         if not self._stated_turns or recording.get("rttm") is not None:
             return None
-        return stated_texts.in_span(segments_of(recording) or (), start, end, rate)
+        return conversation.texts_in_span(segments_of(recording) or (), start, end, rate)
 
     def stated_labels(
         self, recording: RecordingRow, start: int, end: int, rate: int
     ) -> list[tuple[int, int, dict[str, str]]]:
-        """`stated_texts.labels_in_span`, if clips hold turns, which are the source's segments."""
+        """`conversation.labels_in_span`, if clips hold turns, which are the source's segments."""
         if not self._stated_turns or recording.get("rttm") is not None:
             return []
-        return stated_texts.labels_in_span(segments_of(recording) or (), start, end, rate)
+        return conversation.labels_in_span(segments_of(recording) or (), start, end, rate)
 
     @cached_property
     def _stated_turns(self) -> bool:

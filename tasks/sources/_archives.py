@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
@@ -25,10 +26,9 @@ from ..recording import (
 from ..recording.container import as_file, unpacked
 from ..recording.file_kinds import HEAD, compression, known
 from ..recording.guard import file_state
-from ..recording.names import display_text, safe_name
+from ..recording.names import REST, display_text, safe_name
 from ..recording.whole_file import display_path
 from ..storage import regular
-from ._alike import in_one
 from ._beside.folders import FolderTexts
 from ._by_content import ReadFile, is_recording
 from ._lists import Entries, failed, unlisted
@@ -38,6 +38,16 @@ from ._tarwalk import members
 ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst")
 MOST = 1_000_000  # members: 300 MB of names and places
 IN_ARCHIVE = "archive_in_archive"
+#: Members of one archive with the same fault, or skipped for the same reason, that have an entry
+#: each. Of more, one entry tells how many they are.
+MOST_ALIKE = 1_000
+#: Bytes: a shorter file holds less than 0.1 s in any codec, so that it cannot be a clip.
+LEAST_BYTES = 64
+_TOO_SHORT = (
+    "empty",
+    f"they have fewer than {LEAST_BYTES} bytes, too few for any sound, and are not read; make the "
+    "archive again from complete files",
+)
 
 #: (path of a folder, names in it, reader of its files) -> the folder's texts.
 TextsOf = Callable[[str, list[str], ReadFile], FolderTexts | None]
@@ -223,3 +233,39 @@ def of_packed_tar(path: str, packing: str, inside: int | None) -> Iterator[_Memb
         raise file.wrong or error from None
     if file.wrong:
         raise file.wrong
+
+
+# Many members that are no recordings for one reason are told in one line. Hundreds of thousands of
+# empty members fit into 4 MB of a compressed tar: with an entry each they would be as many lines in
+# the ledger, and take minutes to probe.
+
+
+def in_one(name: str, path: str, entries: Iterable[Recording | Ignored]) -> Entries:
+    """The entries of an archive called `name`, those of many members alike as one, at the end."""
+    alike: dict[str, list[Recording | Ignored]] = {}
+    counts = Counter[str]()
+    for entry in entries:
+        if isinstance(entry, Ignored):
+            reason = entry.reason
+        elif entry.size < LEAST_BYTES and not entry.path.endswith(REST):
+            reason, _ = entry.error or _TOO_SHORT
+        else:
+            yield entry
+            continue
+        counts[reason] += 1
+        if counts[reason] <= MOST_ALIKE:
+            alike.setdefault(reason, []).append(entry)
+    for reason, first in alike.items():
+        if counts[reason] <= MOST_ALIKE:
+            yield from first
+        else:
+            yield _summary(name, path, first[0], counts[reason])
+
+
+def _summary(name: str, path: str, first: Recording | Ignored, count: int) -> Recording | Ignored:
+    if isinstance(first, Ignored):
+        return replace(first, members=count)
+    code, why = first.error or _TOO_SHORT
+    member = first.path.removeprefix(f"{name}/")
+    what = f"{count:,} of its members, such as {member}: {why}"
+    return failed(f"{name}!{code}", f"{display_path(path)}!{code}", path, code, what)

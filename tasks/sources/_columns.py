@@ -1,16 +1,20 @@
-"""Recognises what the columns of a table, or the keys of a list, hold, by names and by values."""
+"""Recognises what the columns of a table, or the keys of a list, hold, by names and by values; and
+what a source reports of them before it is read: unused columns, unreadable languages."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from pydantic import Field, field_validator
 
+from ..base.errors import ConfigError
 from ..recording.file_kinds import known
-from ..settings import StageSettings
+from ..recording.names import display_text
+from ..scoring import UNSPACED_CHARACTER
+from ..settings import SourceSettings, StageSettings
 from ..settings.base import WORDS
+from ._lists import cell_field, language_field
 
 #: Names of each role's column, in order of preference; compared in lower case, with `_` for spaces.
 NAMES: dict[str, tuple[str, ...]] = {
@@ -35,6 +39,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 LOOKED = 1000  # rows from which columns are recognised
 LEAST_WORDS = 3  # of most values in a column of texts
 SHOWN = 20  # names in a message, and characters of a value
+SHOWN_UNUSED = 12  # columns
 
 #: Words in a name that suggest a role. Without a start, a column of times is of no use.
 _HINTS = {
@@ -50,7 +55,18 @@ _HINTS = {
 }
 #: Values of a yes-or-no column, such as `is_gold_transcript`.
 _FLAGS = frozenset(("true", "false", "yes", "no"))
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+_NOUNS = {
+    "text": "a text",
+    "id": "an id",
+    "speaker": "a speaker",
+    "language": "a language",
+    "start": "a time",
+    "end": "a time",
+    "channel": "a channel",
+}
+
+Records = Sequence[Mapping[str, object]]
+Roles = Mapping[str, tuple[str, ...]]
 
 
 class ColumnSettings(StageSettings):
@@ -89,7 +105,7 @@ def first(role: str, names: Iterable[str]) -> str | None:
     return next((given[wanted] for wanted in NAMES[role] if wanted in given), None)
 
 
-def by_content(records: Sequence[Mapping[str, object]], names: Iterable[str]) -> str | None:
+def by_content(records: Records, names: Iterable[str]) -> str | None:
     """The first column of which most values are names of audio files."""
     for name in names:
         values = [value for record in records if (value := record.get(name)) is not None]
@@ -98,31 +114,6 @@ def by_content(records: Sequence[Mapping[str, object]], names: Iterable[str]) ->
         ):
             return name
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class Untaken:
-    """A column or key that seems to hold a role, and is not used."""
-
-    name: str
-    role: str
-    taken: str | None  # what holds this role instead
-
-
-def untaken(
-    records: Sequence[Mapping[str, object]], roles: Mapping[str, str], used: Collection[str] = ()
-) -> list[Untaken]:
-    """Non-empty columns that seem to hold a text, an id, a speaker, a language or a time, but that
-    none of `roles` (role to name) uses; `used`: further names to leave out."""
-    taken = {*roles.values(), *used}
-    names = dict.fromkeys(name for record in records for name in record if name not in taken)
-    columns = []
-    for name in names:
-        values = [v for record in records if (v := record.get(name)) not in (None, "")]
-        role = _looks_like(name, values)
-        if role is not None and values:
-            columns.append(Untaken(name, role, roles.get(role)))
-    return columns
 
 
 def _looks_like(name: str, values: Sequence[object]) -> str | None:
@@ -142,5 +133,72 @@ def _looks_like(name: str, values: Sequence[object]) -> str | None:
 def are_texts(values: Sequence[object]) -> bool:
     """Whether most values are sentences, and not always the same ones."""
     texts = [value for value in values if isinstance(value, str)]
-    sentences = sum(len(t.split()) >= LEAST_WORDS or len(_UNSPACED.findall(t)) >= 4 for t in texts)
+    sentences = sum(
+        len(t.split()) >= LEAST_WORDS or len(UNSPACED_CHARACTER.findall(t)) >= 4 for t in texts
+    )
     return 2 * sentences > len(values) and 2 * len({*texts}) > len(texts)
+
+
+# What a source reports.
+
+
+def of_columns(
+    records: Records, roles: Roles, used: Collection[str], noun: str, setting: str = ""
+) -> list[str]:
+    """A sentence for each non-empty column that seems to hold a text, an id, a speaker, a language
+    or a time, and is not used, with the setting that would use it. `setting`: its pattern, with
+    `{role}` and the column's `{name}`."""
+    taken = {role: names[0] for role, names in roles.items()}
+    pattern = setting or "columns: {{{role}: {name}}}"
+    left_out = {*taken.values(), *used}
+    sentences = []
+    for name in dict.fromkeys(name for record in records for name in record):
+        values = [v for record in records if (v := record.get(name)) not in (None, "")]
+        role = _looks_like(name, values) if values and name not in left_out else None
+        if role is None:
+            continue
+        shown = display_text(name)[: SHOWN * 4]
+        instead = f" in place of {taken[role]!r}" if role in taken else ""
+        sentences.append(
+            f"the {noun} {shown!r} looks like {_NOUNS[role]} and is not taken; "
+            f"`{pattern.format(role=role, name=shown)}` takes it{instead}"
+        )
+    return sentences
+
+
+def given_by(title: str, roles: Roles, unused: str = "") -> str:
+    """Which column or file gave what, in a sentence; `unused`: of `not_used`."""
+    parts = [f"{role} from {', else '.join(map(repr, names))}" for role, names in roles.items()]
+    return f"{title}: {', '.join(parts)}{unused}"
+
+
+def not_used(records: Records, used: Collection[str]) -> str:
+    """The columns that none of the first rows is read for."""
+    names = dict.fromkeys(name for record in records for name in record if name not in used)
+    shown = ", ".join(repr(display_text(name)[: 4 * SHOWN]) for name in [*names][:SHOWN_UNUSED])
+    more = f" and {len(names) - SHOWN_UNUSED} more" if len(names) > SHOWN_UNUSED else ""
+    return f"; not used: {shown}{more}" if names else ""
+
+
+def check_languages(records: Records, roles: Roles, settings: SourceSettings) -> None:
+    """Raises ConfigError if no language of a column can be read, and the source states none."""
+    if settings.language or not roles.get("language"):
+        return
+    unread: dict[str, None] = {}
+    for name in roles["language"]:
+        for record in records:
+            try:
+                value = record.get(name)
+                if cell_field(value) is None:
+                    continue
+                language_field(value, None)
+            except ValueError:
+                unread[str(value)] = None
+            else:
+                return
+    if unread:
+        shown = ", ".join(repr(display_text(value)[:SHOWN]) for value in [*unread][:3])
+        raise ConfigError(
+            f"source {display_text(settings.path)!r}: {roles['language'][0]!r} holds {shown}, "
+            'which are not languages; set `language: "en"` on the source, or use codes like "en"'
+        )

@@ -1,4 +1,5 @@
-"""The container files (tar, Parquet) of a source: one file, a glob, or a folder of any depth."""
+"""The objects under a URL, listed like the files of a folder; and the container files (tar,
+Parquet) of a source: one file, a glob, or a folder of any depth."""
 
 from __future__ import annotations
 
@@ -7,16 +8,17 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .. import storage
-from ..base.errors import ConfigError
+from ..base.errors import ConfigError, RunError
 from ..recording import Ignored
 from ..recording.names import display_text, recording_name
-from ..storage import regular, urls
+from ..storage import regular, store_errors, urls
+from ..storage.containment import OUT_FOLDERS
 from ._links import Boundary
 from ._lists import Entries as Listed
-from ._objects import walk
-from ._paths import skip_reason, source_root
+from ._paths import OUT_SIGN, RESULTS, skip_reason, source_root
 
 #: (relative name, absolute path), or a skipped file.
 Entries = Iterator[tuple[str, str] | Ignored]
@@ -98,7 +100,7 @@ def _base(pattern: str) -> str:
 
 
 def _objects(root: str) -> Entries:
-    for entry in walk(root):
+    for entry in objects_below(root):
         yield entry if isinstance(entry, Ignored) else (entry.relative, entry.url)
 
 
@@ -134,3 +136,43 @@ def _skipped(name: str, path: str, boundary: Boundary) -> Ignored | None:
     if reason := skip_reason(name):
         return Ignored(recording_name(relative), reason)
     return boundary.left_out(relative, path) if os.path.islink(path) else None
+
+
+class Object(NamedTuple):
+    """One object: its name relative to the root, size in bytes, and guard."""
+
+    relative: str
+    url: str
+    size: int
+    guard: str
+
+
+def objects_below(root: str, system_folders: bool = False) -> Iterator[Object | Ignored]:
+    """Objects below a URL in the byte order of their names. ConfigError if it cannot be listed.
+
+    A skipped folder (a hidden one, say) is reported once, however many objects it holds.
+    """
+    skipped: set[str] = set()
+    files, key = urls.files_of(root)
+    try:
+        objects = store_errors.under(files, key)
+    except (FileNotFoundError, RunError) as error:
+        raise ConfigError(f"source {display_text(root)!r} cannot be listed ({error})") from None
+    signs = (name.removesuffix(OUT_SIGN) for name in objects if name.endswith(f"/{OUT_SIGN}"))
+    outs = {*signs, *([""] if OUT_SIGN in objects else [])}
+
+    def reason(parts: list[str], depth: int) -> str | None:
+        if parts[depth] in OUT_FOLDERS and "".join(f"{part}/" for part in parts[:depth]) in outs:
+            return RESULTS
+        return skip_reason(parts[depth], system_folders)
+
+    for relative in sorted(objects, key=os.fsencode):
+        parts = relative.split("/")
+        part = next((n for n in range(len(parts)) if reason(parts, n)), None)
+        if part is None:
+            yield Object(relative, f"{root}/{relative}", *objects[relative])
+            continue
+        name = "/".join(parts[: part + 1])
+        if name not in skipped:
+            skipped.add(name)
+            yield Ignored(recording_name(name), reason(parts, part) or "")

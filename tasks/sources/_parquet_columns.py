@@ -12,16 +12,9 @@ import pyarrow.compute as pc
 from ..base.errors import ItemError
 from ..recording.parquet_tables import Table
 from ..storage import bounds
-from ._columns import LOOKED
+from ._columns import LOOKED, SHOWN, first
 
-#: Names that each role's column may have, in order of preference.
-DEFAULTS = {
-    "text": ("text", "sentence", "transcription", "transcript", "normalized_text"),
-    "id": ("id",),
-    "speaker": ("speaker", "speaker_id"),
-    "language": ("language", "lang", "locale"),
-}
-SHOWN = 20  # names of columns, in messages
+ROLES = ("text", "id", "speaker", "language")
 MOST_COLUMNS = 50  # of which values are examined
 
 
@@ -78,7 +71,8 @@ def find_columns(
     ):
         wanted = f"column {audio_column!r} of" if audio_column else "column of type"
         raise ItemError("unsupported", f"no {wanted} struct(bytes, path); it has {listed}")
-    roles = {role: named[role] or _first(schema, names) for role, names in DEFAULTS.items()}
+    fitting = [field.name for field in schema if _is_value(field.type)]
+    roles = {role: named[role] or first(role, fitting) for role in ROLES}
     return Columns(
         audio=audio_column,
         has_path=_has_path(schema.field(audio_column).type),
@@ -145,11 +139,6 @@ def values(column: pa.Array) -> list[object]:
     for row, error in long.items():
         cells[row] = error
     return cells
-
-
-def _first(schema: pa.Schema, names: tuple[str, ...]) -> str | None:
-    """The first of these columns that holds strings or numbers."""
-    return next((n for n in names if n in schema.names and _is_value(schema.field(n).type)), None)
 
 
 def _is_audio(kind: pa.DataType) -> bool:

@@ -38,10 +38,10 @@ from ._beside import tables
 from ._beside.choice import Texts, TextsSettings
 from ._beside.folders import AHEAD, FolderTexts
 from ._by_content import ReadFile, first_bytes, is_recording
+from ._containers import Object, objects_below
 from ._labels import of_record
 from ._links import Boundary
 from ._lists import failed
-from ._objects import Object, walk
 from ._paths import (
     RESULTS,
     is_results,
@@ -249,10 +249,10 @@ def _unlisted(relative: str, path: str, error: OSError) -> Recording:
 
 def _objects(root: str, settings: Settings) -> Iterator[Recording | Ignored]:
     if settings.texts == "none":
-        for entry in walk(root, settings.system_folders):
+        for entry in objects_below(root, settings.system_folders):
             yield from [entry] if isinstance(entry, Ignored) else _of_object(entry, None, settings)
         return
-    listed = list(walk(root, settings.system_folders))
+    listed = list(objects_below(root, settings.system_folders))
     names: dict[str, list[str]] = {}
     for entry in listed:
         if isinstance(entry, Object):

@@ -29,7 +29,7 @@ from ..recording.parquet_tables import Table
 from ..recording.whole_file import display_path
 from ..settings.base import READ, WORDS
 from ..storage import bounds, regular
-from . import _labels, _notes
+from . import _columns, _labels
 from ._containers import Containers, containers
 from ._lists import (
     Entries,
@@ -40,7 +40,7 @@ from ._lists import (
     unlisted,
 )
 from ._parquet_columns import (
-    DEFAULTS,
+    ROLES,
     Columns,
     find_columns,
     head_of,
@@ -65,22 +65,22 @@ class Settings(_labels.LabelSettings):
     )
     text_column: str | None = Field(
         None,
-        description=f"Column of the text; default: the first of {', '.join(DEFAULTS['text'])}.",
+        description="Column of the text; default: recognised by its name, as in a table.",
         json_schema_extra=WORDS,
     )
     id_column: str | None = Field(
         None,
-        description="Column of the id; default: id, else the path in the audio.",
+        description="Column of the id; default: by its name, else the path in the audio.",
         json_schema_extra=WORDS,
     )
     speaker_column: str | None = Field(
         None,
-        description="Column of the speaker; default: speaker, speaker_id.",
+        description="Column of the speaker; default: by its name.",
         json_schema_extra=WORDS,
     )
     language_column: str | None = Field(
         None,
-        description="Column of the language; default: language, lang, locale.",
+        description="Column of the language; default: by its name.",
         json_schema_extra=WORDS,
     )
 
@@ -92,7 +92,7 @@ def recordings(settings: Settings) -> Entries:
     try:
         # Open one file now, so that a wrong column is reported before anything runs.
         with _open(listed.files[0][1], listed.opener) as file:
-            _check_languages(file, _columns(file, settings), settings)
+            _check_languages(file, _columns_of(file, settings), settings)
     except ItemError as error:
         if len(listed.files) == 1 or error.code == "unsupported":
             name = display_text(listed.files[0][1])
@@ -108,15 +108,15 @@ def notes(settings: Settings) -> list[str]:
     listed = _files(settings)
     for _, path in listed.files[:LOOKED_FILES]:
         with suppress(ItemError), _open(path, listed.opener) as file:  # `recordings` reports it
-            columns = _columns(file, settings)
+            columns = _columns_of(file, settings)
             roles = {role: (name,) for role, name in columns.roles.items()}
             pattern = "{role}_column: {name}"
             used = {columns.audio, *columns.labels}
             given = {"audio": (columns.audio,), **roles}
             taken = {name for names in given.values() for name in names} | used
             others: list[dict[str, object]] = [dict.fromkeys(file.schema.names)]
-            sentences.append(_notes.given_by("Parquet", given, _notes.not_used(others, taken)))
-            sentences += _notes.of_columns(head_of(file), roles, used, "column", pattern)
+            sentences.append(_columns.given_by("Parquet", given, _columns.not_used(others, taken)))
+            sentences += _columns.of_columns(head_of(file), roles, used, "column", pattern)
             names = dict.fromkeys([*names, *file.schema.names])
             records += [] if not columns.labels else head_of(file, [*columns.labels])
     sentences += _labels.notes(records, settings, "column", names)
@@ -135,7 +135,7 @@ def _check_languages(file: Table, columns: Columns, settings: Settings) -> None:
     if "language" in columns.roles and not settings.language:
         name = columns.roles["language"]
         head = [{name: columns.language(row.get(name))} for row in head_of(file, [name])]
-        _notes.check_languages(head, {"language": (name,)}, settings)
+        _columns.check_languages(head, {"language": (name,)}, settings)
 
 
 def _all(listed: Containers, settings: Settings, root: str | None) -> Entries:
@@ -156,14 +156,14 @@ def _open(path: str, opener: regular.Opener) -> Table:
     return Table(patient.opened(path, opener))
 
 
-def _columns(table: Table, settings: Settings) -> Columns:
-    named = {role: getattr(settings, f"{role}_column") for role in DEFAULTS}
+def _columns_of(table: Table, settings: Settings) -> Columns:
+    named = {role: getattr(settings, f"{role}_column") for role in ROLES}
     return find_columns(table.schema, settings.audio_column, named, settings.kept_names)
 
 
 def _rows_of(table: Table, name: str, path: str, settings: Settings, root: str) -> Entries:
     guard = file_state(path).guard
-    columns = _columns(table, settings)
+    columns = _columns_of(table, settings)
     row = empty = 0
     for group in range(len(table.groups)):
         size, nulls = _audio(table, group, columns.audio)

@@ -25,7 +25,7 @@ from pydantic import Field
 from ..recording.names import display_text
 from ..settings.base import WORDS
 from ..storage import urls
-from . import _channels, _columns, _labels, _notes
+from . import _channels, _columns, _labels
 from ._columns import LOOKED
 from ._layouts.rows import Described, FileRow, Found
 from ._lists import Entries, ListSettings, json_object, timed_words
@@ -87,7 +87,7 @@ def recordings(settings: Settings) -> Entries:
     head = _head(path)
     given = _given(settings, head)
     columns = _columns_of(head, given)
-    _notes.check_languages(head, columns, settings)
+    _columns.check_languages(head, columns, settings)
     channel = columns.get("channel", ())
     stated = settings.columns is not None and settings.columns.channel is not None
     others = not stated and any(_channels.are_others(head, name) for name in channel)
@@ -115,10 +115,10 @@ def notes(settings: Settings) -> list[str]:
     used = {name for names in columns.values() for name in names} | {*settings.kept_names}
     keys = {name for record in head for name in record}
     columns = {r: tuple(n for n in names if n in keys) or names for r, names in columns.items()}
-    sentences = _notes.of_columns(head, columns, used, "key") if columns else []
+    sentences = _columns.of_columns(head, columns, used, "key") if columns else []
     present = {role: names for role, names in columns.items() if keys & {*names}}
     title = f"list ({display_text(os.path.basename(settings.path))})"
-    sentences.insert(0, _notes.given_by(title, present, _notes.not_used(head, used)))
+    sentences.insert(0, _columns.given_by(title, present, _columns.not_used(head, used)))
     return sentences + _labels.notes(head, settings, "key")
 
 

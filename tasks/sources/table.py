@@ -30,7 +30,6 @@ from . import (
     _channels,
     _columns,
     _labels,
-    _notes,
     _text_encoding,
     kaldi,
     lhotse,
@@ -121,7 +120,7 @@ def recordings(settings: Settings) -> Entries:
     layout = _found(settings)
     folder = urls.absolute(settings.path)
     for part in layout.parts[:LOOKED_PARTS]:
-        _notes.check_languages(part.records.head, part.roles, settings)
+        _columns.check_languages(part.records.head, part.roles, settings)
         channel, numbers = part.roles.get("channel", ()), settings.channel_numbers
         _channels.check(part.records.head, channel, settings.path, numbers)
     if storage.is_url(folder) or not os.path.isdir(folder):
@@ -147,11 +146,11 @@ def notes(settings: Settings) -> list[str]:
     sentences = list(layout.says)
     for part in layout.parts[:1]:
         taken = {name for names in part.roles.values() for name in names} | {*settings.kept_names}
-        sentences[0] += _notes.not_used(part.records.head, taken)
+        sentences[0] += _columns.not_used(part.records.head, taken)
     for part in layout.parts[:LOOKED_PARTS]:
         used = {name for names in part.roles.values() for name in names} | {*settings.kept_names}
         takes = "" if layout.layout == "table" else _as_table(part.file)
-        sentences += _notes.of_columns(part.records.head, part.roles, used, "column", takes)
+        sentences += _columns.of_columns(part.records.head, part.roles, used, "column", takes)
     first = islice(layout.rows(), _columns.LOOKED if settings.kept_names else 0)
     records = [row.what.record for row in first if isinstance(row.what, Described)]
     sentences += _labels.notes(records, settings, "column")

@@ -24,7 +24,7 @@ from ..recording.whole_file import display_path
 from ..settings import SourceSettings
 from ..settings.base import READ
 from ..storage import bounds, regular, urls
-from ._alike import in_one
+from ._archives import in_one
 from ._by_content import is_recording
 from ._containers import Containers, containers
 from ._links import Boundary

@@ -16,7 +16,7 @@ from tests.sources.test_sources import codes, ignored, listed, recs
 from uttermill.tasks.base.errors import ItemError
 from uttermill.tasks.recording import Ignored, Recording
 from uttermill.tasks.recording.container import as_file
-from uttermill.tasks.sources import _alike
+from uttermill.tasks.sources import _archives
 from uttermill.tasks.storage import bounds
 
 WAVS = {"b/two.wav": hostile.wav(2), "a.wav": hostile.wav(1), "../../up.wav": hostile.wav(3)}
@@ -200,7 +200,7 @@ def wrapped(path: Path, members: dict[str, bytes]) -> None:
 def test_many_members_alike_are_one_line(tmp_path: Path, name: str, kind: str) -> None:
     if name == "x.zip" and kind == "tar":
         kind = "folder"
-    many = _alike.MOST_ALIKE + 1
+    many = _archives.MOST_ALIKE + 1
     empty = {f"e{number:04d}.wav": b"x" * (number % 50) for number in range(many)}
     good = {"a.wav": WAVS["a.wav"], "z.wav": WAVS["b/two.wav"], "z.txt": b"last"}
     other = {f"n{number:04d}.foo": b"" for number in range(many)}
@@ -221,7 +221,7 @@ def test_many_members_alike_are_one_line(tmp_path: Path, name: str, kind: str) -
 
 
 def test_members_alike_up_to_the_limit_are_named(tmp_path: Path) -> None:
-    many = _alike.MOST_ALIKE
+    many = _archives.MOST_ALIKE
     wrapped(tmp_path / "x.tar.gz", {f"e{number:04d}.wav": b"" for number in range(many)})
     assert len({r.path for r in recs(listed("folder", tmp_path))}) == many
 

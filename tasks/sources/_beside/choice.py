@@ -16,7 +16,7 @@ from ...settings import StageSettings
 from ...settings.base import WORDS
 from ...storage import bounds
 from .._text_encoding import BAD_TEXT, decode
-from . import bilingual, captions, nist, rolling, services, spoken, tiers, timed_lines
+from . import bilingual, captions, nist, rolling, services, spoken, tiers
 from .cues import Cues, NoTranscript
 
 #: Kinds of texts by their ending, best first: times set by people, then plain text, last what only
@@ -114,7 +114,7 @@ def _read(kind: str, data: bytes, stem: str, texts: Texts) -> Read:
         limit = bounds.megabytes(most)
         raise ItemError(BAD_TEXT, f"it is larger than {limit}, the limit of a transcript")
     if kind in ("ttml", "dfxp"):
-        return _timed(kind, timed_lines.ttml(data))
+        return _timed(kind, captions.ttml(data))
     if kind == "eaf":
         return _timed("eaf", tiers.chosen(tiers.elan(data), texts.tiers))
     text, encoding = decode(data, texts.encoding)
@@ -138,9 +138,9 @@ def _cues(kind: str, text: str, stem: str, texts: Texts) -> Cues:
     if kind in ("srt", "vtt"):
         return captions.blocks(text)
     if kind == "sbv":
-        return timed_lines.sbv(text)
+        return captions.sbv(text)
     if kind == "lrc":
-        return timed_lines.lrc(text)
+        return captions.lrc(text)
     if kind in ("ass", "ssa"):
         return captions.substation(text)
     if kind == "ctm":

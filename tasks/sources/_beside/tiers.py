@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from xml.parsers import expat
 
 from ...base.errors import ItemError
 from ...recording import TimedWord
 from .._lists import SILENT
 from .._text_encoding import BAD_TEXT
+from .captions import read_xml
 from .cues import Cue, Cues, joined
-from .timed_lines import refuse_entities
 
 #: Aligners' labels for what is not a word.
 NO_WORD = SILENT | {"sp", "spn", "<p:>", "<usb>", "#"}
@@ -170,13 +169,6 @@ class _Elan:
 
 def elan(data: bytes) -> list[Tier]:
     """The tiers of an ELAN file. Raises ItemError `bad_text`, also if it declares entities."""
-    reader, parser = _Elan(), expat.ParserCreate()
-    parser.StartElementHandler = reader.begin
-    parser.EndElementHandler = reader.end
-    parser.CharacterDataHandler = reader.text
-    parser.EntityDeclHandler = refuse_entities
-    try:
-        parser.Parse(data, True)
-    except (expat.ExpatError, ValueError, LookupError) as error:
-        raise ItemError(BAD_TEXT, f"it is not an ELAN file: {error}") from None
+    reader = _Elan()
+    read_xml(data, reader.begin, reader.text, reader.end, "it is not an ELAN file")
     return reader.tiers

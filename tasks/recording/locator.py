@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from operator import attrgetter
 
 #: Numbers of a file's channels, from 0, in order.
 Channels = tuple[int, ...]
@@ -55,10 +54,6 @@ class Locator:
 
     def dumps(self) -> str:
         """JSON without the fields that are None."""
-        if _BESIDES(self) == _NONE:  # most locators
-            path = json.encoder.encode_basestring_ascii(self.path)
-            inside = "" if self.inside is None else f'"inside": {self.inside}, '
-            return f'{{{inside}"path": {path}}}'
         fields = ((name, getattr(self, name)) for name in self.__slots__)
         return json.dumps({name: value for name, value in fields if value is not None})
 
@@ -68,11 +63,6 @@ class Locator:
         if "channels" in fields:
             fields["channels"] = tuple(fields["channels"])
         return cls(**fields)
-
-
-#: All fields of a locator except its path and its folder.
-_BESIDES = attrgetter(*Locator.__slots__[1:-1])
-_NONE = (None,) * len(Locator.__slots__[1:-1])
 
 
 @dataclass(frozen=True, slots=True)

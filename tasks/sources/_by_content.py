@@ -21,11 +21,8 @@ def first_bytes(path: str, most: int, opener: regular.Opener = regular.read) -> 
     if urls.is_url(path):
         with urls.streamed(path) as file:
             return file.read(most)
-    with open(path, "rb", buffering=0, opener=opener) as file:
-        data = file.read(most)
-        while len(data) < most and (more := file.read(most - len(data))):  # a share reads less
-            data += more
-        return data
+    with open(path, "rb", opener=opener) as file:
+        return file.read(most)
 
 
 def is_recording(name: str, path: str, read: ReadFile = first_bytes) -> bool:

@@ -227,14 +227,11 @@ def records(form: Form) -> Iterator[tuple[int, Record]]:
     if form.marked:
         next(source, None)
     skip, width = form.header, len(form.names)
-    parted = form.separator if form.separator in SEPARATORS else None
     while following := ahead.popleft() if ahead else next(source, None):
         number, line = following
         if line is None:
             cells: list[str] = []
-        elif parted and '"' not in line:  # most rows
-            cells = line.split(parted)
-        elif form.quotes and '"' in line and form.separator in SEPARATORS:
+        elif form.quotes and form.separator in SEPARATORS:
             cells = _row(form, form.separator, line, ahead, source)
         else:
             cells = _cells(line, form.separator, form.quotes)

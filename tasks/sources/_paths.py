@@ -33,8 +33,6 @@ RESULTS = "results_of_uttermill"  # why such files and folders are skipped
 
 #: What other tools write in place of a path: URLs, and WebDataset's `pipe:` commands.
 _NO_PATH = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://|pipe:)")
-#: A relative path that is normal already: no part is empty or begins with a dot.
-_PLAIN = re.compile(r"[^/.:\0][^/:\0]*(?:/[^/.:\0][^/:\0]*)*")
 
 
 def skip_reason(name: str, system_folders: bool = False) -> str | None:
@@ -148,8 +146,6 @@ def resolve(root: str, written: object) -> str:
         raise ValueError(f"a path of {len(written):,} characters; no file can have it")
     if storage.is_url(root):
         return _resolve_object(root, written)
-    if _PLAIN.fullmatch(written):  # most of them
-        return f"{root.rstrip('/')}/{written}"
     if _NO_PATH.match(written):
         raise ItemError("unsupported", "a remote address or a command, not a path; fetch it first")
     path = os.path.join(root, written)

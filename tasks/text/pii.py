@@ -20,8 +20,7 @@ from ..plugins.contracts.text import Hidden
 from ..plugins.rules import Limit, Rule
 from ..settings import StageSettings, Threshold
 from ..settings.base import WORDS
-from . import ScoredTranscript
-from ._pii import finding
+from . import ScoredTranscript, _personal_data
 
 Kind = Literal["email", "account", "id", "card", "phone"]
 COLUMNS = {
@@ -60,7 +59,7 @@ def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | No
     texts = {heard.text, heard.hypothesis or "", heard.reference or ""}
     texts |= {text for text, _ in heard.hypotheses}
     counts = [_counts(text, heard.language, settings) for text in sorted(texts)]
-    most = {f"pii_{kind}": max(count[kind] for count in counts) for kind in finding.KINDS}
+    most = {f"pii_{kind}": max(count[kind] for count in counts) for kind in _personal_data.KINDS}
     count = sum(most.values())
     untimed = None
     if settings.mute:
@@ -72,9 +71,9 @@ def measure(heard: ScoredTranscript, settings: Settings) -> dict[str, float | No
 
 def _counts(text: str, language: str | None, settings: Settings) -> dict[str, int]:
     kinds: list[str] = [
-        hit.kind for hit in finding.hits(text, language) if hit.kind in settings.kinds
+        hit.kind for hit in _personal_data.hits(text, language) if hit.kind in settings.kinds
     ]
-    return {kind: kinds.count(kind) for kind in finding.KINDS}
+    return {kind: kinds.count(kind) for kind in _personal_data.KINDS}
 
 
 def verdict(settings: Settings) -> tuple[Rule, ...]:
@@ -95,6 +94,6 @@ def hide(
     """Places to mask; `thorough`: also what only resembles personal data."""
     return [
         Hidden(hit.start, hit.end, settings.masks.get(hit.kind, f"<{hit.kind.upper()}>"))
-        for hit in finding.hits(text, language, thorough)
+        for hit in _personal_data.hits(text, language, thorough)
         if hit.kind in settings.kinds
     ]

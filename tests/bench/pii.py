@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from uttermill.tasks.scoring.normalisers import figures_to_words
-from uttermill.tasks.text._pii import finding
+from uttermill.tasks.text import _personal_data
 
 EACH = 40  # texts of a language, a kind and a form
 WORDS = {  # at sign and dot as they are said; what leads to a number; a sentence around it
@@ -49,20 +49,20 @@ def drawn(rng: random.Random, count: int) -> str:
 
 
 def card(rng: random.Random) -> str:
-    while not finding.luhn(number := f"4{drawn(rng, 15)}"):
+    while not _personal_data.luhn(number := f"4{drawn(rng, 15)}"):
         pass
     return " ".join(number[place : place + 4] for place in range(0, 16, 4))
 
 
 def account(rng: random.Random) -> str:
-    while not finding.iban(number := f"DE{drawn(rng, 20)}"):
+    while not _personal_data.iban(number := f"DE{drawn(rng, 20)}"):
         pass
     return " ".join(number[place : place + 4] for place in range(0, 22, 4))
 
 
 def phone(rng: random.Random, language: str) -> str:
-    library = finding.phone_plans()
-    region = finding.REGIONS[language].split()[0]
+    library = _personal_data.phone_plans()
+    region = _personal_data.REGIONS[language].split()[0]
     kind = rng.choice([library.PhoneNumberType.MOBILE, library.PhoneNumberType.FIXED_LINE])
     example = library.example_number_for_type(region, kind)
     while True:
@@ -177,7 +177,11 @@ def missed() -> Iterator[dict[str, object]]:
     for language in WORDS:
         shares: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
         for what, text, start, end in hard(language, random.Random(language)):
-            met = [hit for hit in finding.hits(text, language) if hit.start < end > start < hit.end]
+            met = [
+                hit
+                for hit in _personal_data.hits(text, language)
+                if hit.start < end > start < hit.end
+            ]
             figures = {
                 n for n in range(start, end)
                 if text[n].isalnum() and not any(hit.start <= n < hit.end for hit in met)
@@ -201,14 +205,14 @@ def measured() -> Iterator[dict[str, object]]:
         for kind, form, text, start, end in texts(language, rng):
             put[f"{kind} {form}"] += 1
             right = False
-            for hit in finding.hits(text, language):
+            for hit in _personal_data.hits(text, language):
                 if hit.start < end and start < hit.end:
                     right |= hit.kind == kind and hit.start <= start and hit.end >= end
                 else:
                     wrong["placed"] += 1
             met[f"{kind} {form}"] += right
         plain = [*ordinary(language, rng)]
-        false = sum(bool(finding.hits(text, language)) for text in plain)
+        false = sum(bool(_personal_data.hits(text, language)) for text in plain)
         total = sum(met.values()) + wrong["placed"] + false
         yield {
             "language": language,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from uttermill.tasks.plugins import resolve_source
 from uttermill.tasks.recording import Recording
 from uttermill.tasks.settings import Source
 from uttermill.tasks.shard_store import recipe
-from uttermill.tasks.sources import _paths
 from uttermill.tasks.stages.listing import fingerprints
 
 AB = ("a.wav", "b.wav")
@@ -478,18 +476,6 @@ def test_what_the_csv_module_writes_is_read(rows: list[list[str]], separator: st
             lines = "\n".join(line for line in text.split("\n") if line.strip())
             if name in found and found[name].text is not None:
                 assert (found[name].text or "").split() == lines.split()
-
-
-@pytest.mark.parametrize("root", ["/in/x", "/"])
-@pytest.mark.parametrize(
-    "written",
-    ["a.wav", "a/b c.wav", "./a.wav", "a//b.wav", "a/./b.wav", "a/../b.wav", "/x/a.wav", "a/",
-     "a/.b.wav", "é/ü.wav", " a.wav", "..a/b", "a:b.wav"],
-)  # fmt: skip
-def test_plain_paths_are_resolved_as_all_others(root: str, written: str) -> None:
-    joined = os.path.join(root, written)
-    expected = joined if ".." in joined.split("/") else os.path.normpath(joined)
-    assert _paths.resolve(root, written) == expected
 
 
 def test_the_hash_of_a_listed_row_is_that_of_its_canonical_json() -> None:

@@ -20,8 +20,7 @@ from uttermill.tasks.plugins.rules import Limit
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.shard_store import hidden
-from uttermill.tasks.text import ScoredTranscript, pii
-from uttermill.tasks.text._pii import finding
+from uttermill.tasks.text import ScoredTranscript, _personal_data, pii
 
 FOUND = [
     ("en", "email", "write to [john dot smith at gmail dot com] please"),
@@ -70,12 +69,12 @@ ORDINARY = [
 def test_written_and_spoken_forms_are_found(language: str, kind: str, marked: str) -> None:
     start, end = marked.index("["), marked.index("]") - 1
     text = marked.replace("[", "").replace("]", "")
-    assert finding.hits(text, language) == ((start, end, kind),)
+    assert _personal_data.hits(text, language) == ((start, end, kind),)
 
 
 @pytest.mark.parametrize(("language", "text"), ORDINARY)
 def test_ordinary_numbers_are_left_alone(language: str, text: str) -> None:
-    assert finding.hits(text, language) == ()
+    assert _personal_data.hits(text, language) == ()
 
 
 @pytest.mark.parametrize(
@@ -83,7 +82,7 @@ def test_ordinary_numbers_are_left_alone(language: str, text: str) -> None:
     ["one two at dot com a.b@ " * 10_000, "a." * 125_000, "1 " * 125_000, "١" * 250_000],
 )
 def test_long_texts_take_time_in_proportion(text: str) -> None:
-    finding.hits(text, "en")
+    _personal_data.hits(text, "en")
 
 
 def job(tmp_path: Path, **settings: Any) -> Any:

@@ -60,16 +60,10 @@ class FolderTexts:
     _found: dict[str, _Found] = field(default_factory=dict)
     _reasons: dict[str, Reason] = field(default_factory=dict)  # by name
     _early: dict[str, bytes] = field(default_factory=dict)
-    #: Endings by their kind, each with its rank.
-    _endings: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        names = [*self.names]
-        for rank, ending in enumerate(self.texts.endings):
-            kind = kind_of(ending) or ""
-            self._endings.setdefault(kind, []).append((rank, f".{ending.lower()}"))
         others = []
-        for name in names:
+        for name in self.names:
             if is_recording(name, self.home + name, self._first_bytes):
                 stem = os.path.splitext(name)[0]
                 self._recordings[stem] = self._recordings.get(stem, 0) + 1
@@ -117,12 +111,11 @@ class FolderTexts:
 
     def _stems_of(self, name: str) -> Iterable[tuple[int, str]]:
         """(rank of its ending, stem of the recordings) for each way to read a file as a text."""
-        if (kind := kind_of(name)) is None:
+        if kind_of(name) is None:
             return
-        lower = name.lower()
-        for rank, ending in self._endings.get(kind, ()):
-            if lower.endswith(ending):
-                yield rank, name[: -len(ending)]
+        for rank, ending in enumerate(self.texts.endings):
+            if name.lower().endswith(f".{ending.lower()}"):
+                yield rank, name[: -len(ending) - 1]
 
     def ahead(self, names: Sequence[str]) -> None:
         """Read the texts of the next names."""
@@ -166,19 +159,11 @@ class FolderTexts:
             return replace(recording, guard="", error=(BAD_TEXT, error))
         if text is None:
             return recording
-        return Recording(  # `replace` takes three times as long
-            recording.path,
-            recording.source_path,
-            recording.locator,
-            recording.size,
-            recording.guard,
-            recording.source_id,
-            text.text,
-            text.speaker or recording.speaker,
-            recording.language,
-            text.segments,
-            length=recording.length,
-            labels=recording.labels,
+        return replace(
+            recording,
+            text=text.text,
+            speaker=text.speaker or recording.speaker,
+            segments=text.segments,
             film_time=text.film_time,
         )
 

@@ -13,10 +13,10 @@ from functools import lru_cache
 from types import ModuleType
 from typing import NamedTuple
 
-from ...base.errors import ConfigError
-from ...scoring import UNSPACED
-from ...scoring.normalisers import base
-from . import numerals
+from ..base.errors import ConfigError
+from ..scoring import UNSPACED
+from ..scoring.normalisers import base
+from . import _spoken_numbers
 
 KINDS = ("email", "account", "id", "card", "phone")
 REGIONS = {
@@ -86,7 +86,7 @@ class Hit(NamedTuple):
 def hits(text: str, language: str | None, thorough: bool = False) -> tuple[Hit, ...]:
     """Personal data in a text; `thorough`: also unconfirmed numbers of four figures and more, for a
     second text of the same words."""
-    written = numerals.written(text, language)
+    written = _spoken_numbers.written(text, language)
     spots = [Hit(*span, "email") for span in emails(text)]
     spots += [
         Hit(*written.span(start, end), kind)
@@ -100,7 +100,7 @@ def hits(text: str, language: str | None, thorough: bool = False) -> tuple[Hit, 
 
 
 def _numbers(
-    written: numerals.Written, language: str, thorough: bool
+    written: _spoken_numbers.Written, language: str, thorough: bool
 ) -> Iterator[tuple[int, int, str]]:
     text = written.text
     for match in _IBAN.finditer(text):

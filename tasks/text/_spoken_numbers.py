@@ -13,8 +13,8 @@ import unicodedata
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from ...scoring import UNSPACED
-from ...scoring.normalisers import base, figures_to_words, has_words
+from ..scoring import UNSPACED
+from ..scoring.normalisers import base, figures_to_words, has_words
 
 FEWEST = 6  # figures of a run that is said
 MOST_WORDS = 5  # of a number below 100: fr quatre-vingt-dix-neuf

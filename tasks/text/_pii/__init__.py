@@ -1,1 +1,0 @@
-"""Finds personal numbers and addresses in a text, written and said."""

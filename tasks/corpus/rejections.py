@@ -30,6 +30,7 @@ from ..shard_store import decisions
 from ..storage import queries, tables
 from . import held_out
 from .held_out import ITEMS, HeldOut
+from .limits import OUTCOME_COLUMNS
 
 #: Rejections: `at` is the number of a row or of a clip, the other columns say why.
 REJECTED = pa.schema(
@@ -41,7 +42,6 @@ REJECTED = pa.schema(
         "detail": pa.large_string(),
     }
 )
-OUTCOME_COLUMNS = ("outcome", "stage", "reason", "value", "threshold", "detail")  # of an Outcome
 #: Outcomes as a table: the utterance's id, and OUTCOME_COLUMNS.
 OUTCOMES = pa.schema(
     {

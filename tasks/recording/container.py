@@ -18,8 +18,7 @@ from ..base.errors import ItemError
 from ..storage import redirects, regular, urls
 from . import Locator, stream_copy, zip_member
 from .parquet_tables import Table
-from .patient import PositionedReader
-from .unreachable import item_error
+from .unreachable import PositionedReader, item_error
 
 Read = TypeVar("Read", bound=Callable[..., object])
 

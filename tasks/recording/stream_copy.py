@@ -21,8 +21,7 @@ import pyarrow as pa
 
 from ..base.errors import UNREACHABLE, ItemError
 from ..storage import bounds, urls
-from .patient import PositionedReader
-from .unreachable import item_error
+from .unreachable import PositionedReader, item_error
 
 #: Supported compressions, as named by `file_kinds.compression`.
 PACKINGS = ("gzip", "zstd")

@@ -18,19 +18,17 @@ from ..recording import (
     Ignored,
     Locator,
     Recording,
-    patient,
     stream_copy,
     unreachable,
     zip_member,
 )
 from ..recording.container import as_file, unpacked
-from ..recording.file_kinds import HEAD, compression, known
+from ..recording.file_kinds import HEAD, ReadFile, compression, is_recording, known
 from ..recording.guard import file_state
 from ..recording.names import REST, display_text, safe_name
 from ..recording.whole_file import display_path
 from ..storage import regular
 from ._beside.folders import FolderTexts
-from ._by_content import ReadFile, is_recording
 from ._lists import Entries, failed, unlisted
 from ._paths import skip_reason
 from ._tarwalk import members
@@ -180,7 +178,7 @@ def _reader(members: list[_Member]) -> ReadFile:
 def _members(path: str, inside: int | None) -> Iterator[_Member]:
     """Members in the archive's order; raises ItemError where the rest cannot be read."""
     opener = regular.read if inside is None else regular.read_inside(path[:inside])
-    with patient.opened(path, opener) as file:
+    with unreachable.opened(path, opener) as file:
         head = file.read(HEAD)
         packing = compression(head)
         if packing is None and path.lower().endswith(".zip"):

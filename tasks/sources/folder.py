@@ -25,6 +25,7 @@ from pydantic import AfterValidator, Field
 from .. import storage
 from ..base.errors import ConfigError, ItemError
 from ..recording import Ignored, Locator, Recording, unreachable
+from ..recording.file_kinds import ReadFile, first_bytes, is_recording
 from ..recording.guard import stat_error
 from ..recording.names import display_text, recording_name, safe_name
 from ..recording.whole_file import of_file
@@ -37,7 +38,6 @@ from ._archives import Archive, is_archive
 from ._beside import tables
 from ._beside.choice import Texts, TextsSettings
 from ._beside.folders import AHEAD, FolderTexts
-from ._by_content import ReadFile, first_bytes, is_recording
 from ._containers import Object, objects_below
 from ._labels import of_record
 from ._links import Boundary

@@ -21,7 +21,7 @@ from typing import Literal
 from pydantic import Field
 
 from ..base.errors import ConfigError, ItemError
-from ..recording import Locator, Recording, file_kinds, patient
+from ..recording import Locator, Recording, file_kinds, unreachable
 from ..recording.guard import file_state
 from ..recording.locator import Labels
 from ..recording.names import display_text, safe_name
@@ -153,7 +153,7 @@ def _open(path: str, opener: regular.Opener) -> Table:
     """ItemError `unreachable`, `unreadable` or `missing` if it cannot be opened."""
     if wrong := file_state(path).error:
         raise ItemError(*wrong)
-    return Table(patient.opened(path, opener))
+    return Table(unreachable.opened(path, opener))
 
 
 def _columns_of(table: Table, settings: Settings) -> Columns:

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from .. import storage
 from ..base.errors import ConfigError, ItemError
-from ..recording import Ignored, Locator, Recording, Segment, patient
+from ..recording import Ignored, Locator, Recording, Segment, unreachable
 from ..recording.by_channel import side
 from ..recording.locator import Channels
 from ..recording.names import display_text, recording_name, safe_name
@@ -259,7 +259,7 @@ def ark_recording(name: str, place: ArkPlace) -> Recording:
     try:
         if place.cut:
             raise ItemError("unsupported", "a range of an archive's entry; put it into `segments`")
-        with patient.opened(place.file) as file:
+        with unreachable.opened(place.file) as file:
             start, length = _audio(file, place.offset)
             if start + length > file.seek(0, os.SEEK_END):
                 raise ItemError("truncated", "the archive ends within it")

@@ -15,8 +15,8 @@ from typing import BinaryIO, Literal, cast
 from pydantic import Field
 
 from ..base.errors import UNREACHABLE, ConfigError, ItemError
-from ..recording import Ignored, Locator, Recording, container, patient
-from ..recording.file_kinds import compression
+from ..recording import Ignored, Locator, Recording, container, unreachable
+from ..recording.file_kinds import compression, is_recording
 from ..recording.guard import file_state
 from ..recording.names import display_text, safe_name
 from ..recording.stream_copy import PACKINGS
@@ -25,7 +25,6 @@ from ..settings import SourceSettings
 from ..settings.base import READ
 from ..storage import bounds, regular, urls
 from ._archives import in_one
-from ._by_content import is_recording
 from ._containers import Containers, containers
 from ._links import Boundary
 from ._lists import (
@@ -66,7 +65,7 @@ def recordings(settings: Settings) -> Entries:
     if len(tars.files) == 1 and stat.S_ISREG(_mode(settings.path)):
         path = list_file(settings.path)
         try:
-            with patient.opened(path, tars.opener) as file:
+            with unreachable.opened(path, tars.opener) as file:
                 begin = head(file)
         except ItemError as error:
             raise ConfigError(f"source {display_text(path)!r}: {error.detail}") from None
@@ -125,7 +124,7 @@ def _archive(name: str, path: str, boundary: Boundary | None = None) -> Entries:
             yield failed(name, source_path, path, *wrong)
         return
     try:
-        with patient.opened(path, boundary.opener if boundary else regular.read) as file:
+        with unreachable.opened(path, boundary.opener if boundary else regular.read) as file:
             packed = compression(head(file))
             if packed is None:
                 yield from in_one(name, path, _samples(name, path, file))

@@ -22,7 +22,7 @@ from tests.helpers.s3_server import BUCKET, S3
 from uttermill.flows.cluster.spawning import environment
 from uttermill.tasks import plugins, storage
 from uttermill.tasks.base.errors import ConfigError, ItemError, RunError
-from uttermill.tasks.recording import Ignored, Locator, Recording, container, patient
+from uttermill.tasks.recording import Ignored, Locator, Recording, container, unreachable
 from uttermill.tasks.recording.guard import file_state
 from uttermill.tasks.settings import Source
 from uttermill.tasks.sources._paths import listed_name, resolve
@@ -176,7 +176,7 @@ def test_files_and_objects_answer_alike(s3: S3, url: str, tmp_path: Path) -> Non
         assert urls.real(f"{root}/x/../a.wav/") == f"{root}/a.wav"
         assert file_state(f"{root}/b.wav").error == ("missing", missing)
         assert not urls.named(f"{root}/b.wav")
-        with patient.opened(f"{root}/a.wav") as file:
+        with unreachable.opened(f"{root}/a.wav") as file:
             assert file.read() == b"1234"
     assert urls.named(f"{tmp_path}/broken")
     assert file_state(str(tmp_path)).error == ("unreadable", "not a file")

@@ -15,10 +15,10 @@ import pytest
 from tests.helpers import corpus
 from tests.sources.test_sources import Listed, codes, ignored, listed, put, recs
 from uttermill.tasks.base.errors import ConfigError, ItemError
-from uttermill.tasks.recording import Ignored, Locator
+from uttermill.tasks.recording import Ignored, Locator, file_kinds
 from uttermill.tasks.recording.container import as_file, digest
 from uttermill.tasks.settings import SourceSettings
-from uttermill.tasks.sources import _by_content, folder, table
+from uttermill.tasks.sources import folder, table
 from uttermill.tasks.stages.listing.rttm import SideFiles
 from uttermill.tasks.storage import regular
 
@@ -302,7 +302,7 @@ def test_a_text_that_becomes_a_link_while_its_folder_is_listed(
 ) -> None:
     corpus.add(top / "deep", 3, name="diary.wav")
     put(top / "deep/diary.txt", "hello")
-    read: Callable[..., bytes] = _by_content.first_bytes
+    read: Callable[..., bytes] = file_kinds.first_bytes
 
     def late(path: str, *args: Any) -> bytes:
         if path.endswith("diary.txt") and not (top.parent / "was").exists():

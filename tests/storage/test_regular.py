@@ -18,7 +18,7 @@ from uttermill.flows.run import run_folder
 from uttermill.flows.settings import PrepareSettings, parse
 from uttermill.tasks import storage
 from uttermill.tasks.base.errors import ConfigError, UnsafePlace
-from uttermill.tasks.recording import patient
+from uttermill.tasks.recording import unreachable
 from uttermill.tasks.shard_store import decision_log
 from uttermill.tasks.shard_store.decision_log import Decision
 from uttermill.tasks.storage import LOCAL, append_log, lock, regular, urls
@@ -119,7 +119,7 @@ def test_what_is_no_file_is_not_read(out: Path, plant: Plant) -> None:
     for read in (
         storage.read, storage.hashed,
         lambda path: LOCAL.arrow(path).__enter__(), lambda path: urls.streamed(str(path)),
-        lambda path: patient.opened(str(path)), lambda path: next(urls.lines(str(path))),
+        lambda path: unreachable.opened(str(path)), lambda path: next(urls.lines(str(path))),
         lambda path: append_log.read(path, path.parent),
     ):  # fmt: skip
         with pytest.raises((regular.NotAFile, FileNotFoundError)):

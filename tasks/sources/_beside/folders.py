@@ -12,9 +12,9 @@ from ... import storage
 from ...base import language_codes
 from ...base.errors import ItemError, MillError
 from ...recording import Recording, unreachable
+from ...recording.file_kinds import ReadFile, first_bytes, is_recording
 from ...recording.names import display_text
 from ...storage import regular
-from .._by_content import ReadFile, first_bytes, is_recording
 from .._text_encoding import BAD_TEXT
 from .choice import MOST_BYTES, NOT_READ, Read, Texts, kind_of, read
 from .cues import NoTranscript

@@ -15,8 +15,7 @@ from ...base.errors import ItemError
 from ...storage import bounds, urls
 from .._audio_places import EXTENSIONS
 from .._delimited import Record
-from .._lists import json_value
-from .._trainers_json import conversation, utterance
+from .._lists import conversation, json_value, utterance
 from .folders import entries, files_below
 from .rows import Described, FileRow, Found, Records
 

@@ -16,8 +16,7 @@ from ...storage import urls
 from .. import _columns, _delimited
 from .._audio_places import AS_WRITTEN, Place, place_of
 from .._delimited import Form, Record
-from .._lists import cell_field, json_object
-from .._trainers_json import without_data_root
+from .._lists import cell_field, json_object, without_data_root
 
 #: Names of the columns of each role, the preferred first.
 Roles = Mapping[str, tuple[str, ...]]

@@ -39,8 +39,8 @@ from .plugins.contracts.segmenters import Kind, RecordingTranscript, Segmenter, 
 from .plugins.contracts.text import Answer, Question, ScoredTranscript, words
 from .plugins.rules import Allowed, Limit, Rejection, Rule, Within
 from .recording import Ignored, Locator, Recording, Segment, TimedWord
+from .recording.guard import of_file
 from .recording.turns import Turn, Voices
-from .recording.whole_file import of_file
 from .settings import (
     SECRET,
     Plugin,

@@ -15,6 +15,8 @@ from ..base.errors import UNREACHABLE, ItemError
 from ..storage import urls
 from ..storage.store_errors import ObjectState
 from . import unreachable
+from .locator import Locator, Recording, Segment
+from .names import display_text
 
 #: A local file's guard (`tasks.storage.local.stat_guard`). Group 1: without the ctime; group 2: the
 #: mtime.
@@ -73,3 +75,35 @@ def stat_error(error: OSError) -> tuple[str, str]:
         else "unreadable"
     )
     return code, error.strerror or "cannot be reached"
+
+
+# Recordings that are whole files, as in most sources.
+
+
+def display_path(path: str) -> str:
+    """A path for people: absolute, links kept, valid UTF-8."""
+    return display_text(urls.absolute(path))
+
+
+_NOTHING = Segment(0, None)
+
+
+def of_file(path: str, file: str, segment: Segment = _NOTHING) -> Recording:
+    """The recording `path` of its source that is all of `file`, an absolute path or a URL, in its
+    current state. `segment`: the source's data about it, with its length as `end`; add more by
+    `dataclasses.replace`."""
+    state = file_state(file)
+    return Recording(
+        path,
+        display_path(file),
+        Locator(file),
+        state.size,
+        state.guard,
+        segment.source_id,
+        segment.text,
+        segment.speaker,
+        segment.language,
+        error=state.error,
+        length=segment.end,
+        labels=segment.labels,
+    )

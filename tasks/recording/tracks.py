@@ -7,11 +7,12 @@ Both are determined once, when a recording is probed. The track is part of the f
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Container, Iterator
 from dataclasses import replace
 
 from ..base.schema import RecordingRow
 from ..settings import FilterSettings
-from .locator import Channels, Locator
+from .locator import Channels, Locator, Recording, Segment
 
 NOT_READ = "its audio track"  # start of the note on a track
 _NOT_READ = re.compile(rf"{NOT_READ} (\d+)")
@@ -73,3 +74,52 @@ def may_be_non_finite(row: RecordingRow) -> bool:
     """Whether samples of a probed recording may be NaN or infinite: never with integer codecs."""
     codec = (row["format"] or "").partition("#")[0].rpartition("/")[2]
     return codec.startswith("pcm_f") or not codec.startswith(("pcm_", "flac"))
+
+
+# One recording for each channel of a file that a source names.
+
+_NUMBERED = re.compile(r"(?:(?:ch|chan|channel)[ _-]?)?(\d{1,9})", re.IGNORECASE)
+_WORDS = {"left": 0, "l": 0, "right": 1, "r": 1} | {name: n for n, name in enumerate("abcdefgh")}
+
+
+def channel_number(text: str) -> int | None:
+    """The number of a channel written as a number (`1`, `ch1`), a letter or a side; None for
+    anything else."""
+    if numbered := _NUMBERED.fullmatch(text):
+        return int(numbered[1])
+    return _WORDS.get(text.casefold())
+
+
+def channel_side(text: str, names: Container[str]) -> Channels | None:
+    """A channel as NIST's files and Kaldi's write it: A, B, or a number, counted from 1 unless 0 is
+    among the file's `names`."""
+    channel = channel_number(text)
+    if channel is None:
+        return None
+    return (channel - (text.isdecimal() and "0" not in names),)
+
+
+def of_channels(
+    recording: Recording, channels: Channels | None, others: Collection[Channels | None] = ()
+) -> Recording:
+    """The recording of these channels of a file, `call.wav#1`. `others`: what else the source names
+    of the file. If nothing else, channel 0 keeps the file's name, since it may be its only one."""
+    if channels is None:
+        return recording
+    where = replace(recording.locator, channels=channels)
+    if channels[0] == 0 and not {*others} - {channels}:
+        return replace(recording, locator=where)
+    path = f"{recording.path}#{'+'.join(map(str, channels))}"
+    return replace(recording, path=path, locator=where)
+
+
+def by_channels(recording: Recording) -> Iterator[Recording]:
+    """One recording for each channel that segments name, with those segments."""
+    groups: dict[Channels | None, list[Segment]] = {}
+    for segment in recording.segments or ():
+        groups.setdefault(segment.channels, []).append(segment)
+    if groups.keys() <= {None}:
+        yield recording
+        return
+    for channels, segments in groups.items():
+        yield of_channels(replace(recording, segments=tuple(segments)), channels, groups)

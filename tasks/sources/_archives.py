@@ -24,9 +24,8 @@ from ..recording import (
 )
 from ..recording.container import as_file, unpacked
 from ..recording.file_kinds import HEAD, ReadFile, compression, is_recording, known
-from ..recording.guard import file_state
+from ..recording.guard import display_path, file_state
 from ..recording.names import REST, display_text, safe_name
-from ..recording.whole_file import display_path
 from ..storage import regular
 from ._beside.folders import FolderTexts
 from ._lists import Entries, failed, unlisted

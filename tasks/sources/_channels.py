@@ -10,10 +10,9 @@ from typing import Annotated
 from pydantic import Field
 
 from ..base.errors import ConfigError
-from ..recording import by_channel
-from ..recording.by_channel import number
 from ..recording.locator import Channels
 from ..recording.names import display_text
+from ..recording.tracks import channel_number
 from ..settings import SourceSettings
 from ._lists import cell_field
 
@@ -55,7 +54,7 @@ def _channel(value: object, names: Names) -> int | None:
     if isinstance(value, str):
         if (text := cell_field(value)) is None:
             return None
-        value = names.get(text.casefold(), by_channel.number(text.removesuffix(".0")))
+        value = names.get(text.casefold(), channel_number(text.removesuffix(".0")))
         if value is None:
             raise ValueError(f"{text[:20]!r} is not a channel; {_REMEDY.format(text[:20])}")
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
@@ -76,7 +75,7 @@ def _written(records: Records, name: str) -> set[str]:
 
 def are_others(records: Records, name: str) -> bool:
     """Whether a column of this name holds something else, such as broadcasters."""
-    words = [text for text in _written(records, name) if by_channel.number(text) is None]
+    words = [text for text in _written(records, name) if channel_number(text) is None]
     return len(words) > MOST_NAMES
 
 
@@ -88,7 +87,7 @@ def check(
     for name in names:
         written = [text.removesuffix(".0") for text in sorted(_written(records, name))]
         written = [text for text in written if text.casefold() not in named]
-        if words := [text for text in written if by_channel.number(text) is None]:
+        if words := [text for text in written if channel_number(text) is None]:
             shown = ", ".join(repr(display_text(word)[:20]) for word in words[:3])
             numbered = ", ".join(f"{word[:20]}: {n}" for n, word in enumerate(words[:2]))
             raise ConfigError(
@@ -97,7 +96,9 @@ def check(
                 "right), or hear the mix (`columns: {channel: ''}`)"
             )
         numbers = {
-            n for text in written if text[-1].isdecimal() and (n := number(text)) is not None
+            n
+            for text in written
+            if text[-1].isdecimal() and (n := channel_number(text)) is not None
         }
         if numbers and 0 not in numbers and 2 in numbers:
             raise ConfigError(

@@ -19,8 +19,8 @@ from pydantic import Field
 from ..base import language_codes
 from ..base.errors import UNREACHABLE, ItemError
 from ..recording import Ignored, Locator, Recording, TimedWord
+from ..recording.guard import display_path
 from ..recording.names import REST, display_text, is_utf8, recording_name
-from ..recording.whole_file import display_path
 from ..settings import SourceSettings
 from ..settings.base import READ, WORDS
 from ..storage import bounds

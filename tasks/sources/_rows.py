@@ -16,10 +16,10 @@ import numpy as np
 
 from ..base.arrays import Bools, Int64s
 from ..base.errors import ItemError
-from ..recording import Ignored, Recording, Segment, by_channel
+from ..recording import Ignored, Recording, Segment, tracks
+from ..recording.guard import of_file
 from ..recording.locator import Channels, Labels
 from ..recording.names import recording_name
-from ..recording.whole_file import of_file
 from ..storage import bounds
 from ._channels import ChannelSettings, Names, channels_field
 from ._labels import LabelSettings
@@ -108,7 +108,7 @@ class Group:
     def recordings(self, root: str) -> Iterator[Recording]:
         for channels, part in self.parts.items():
             recording = _recording(part.first, part.segments, root)
-            yield by_channel.named(recording, channels, self.parts)
+            yield tracks.of_channels(recording, channels, self.parts)
 
 
 def listed(

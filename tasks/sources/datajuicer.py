@@ -14,7 +14,7 @@ from pydantic import Field
 
 from ..base.errors import ItemError
 from ..recording import Ignored
-from ..recording.whole_file import of_file
+from ..recording.guard import of_file
 from ..settings.base import WORDS
 from ..storage import urls
 from ._lists import (

@@ -26,9 +26,8 @@ from .. import storage
 from ..base.errors import ConfigError, ItemError
 from ..recording import Ignored, Locator, Recording, unreachable
 from ..recording.file_kinds import ReadFile, first_bytes, is_recording
-from ..recording.guard import stat_error
+from ..recording.guard import of_file, stat_error
 from ..recording.names import display_text, recording_name, safe_name
-from ..recording.whole_file import of_file
 from ..settings import SourceSettings, StageSettings
 from ..settings.base import WORDS
 from ..storage import regular, urls

@@ -22,11 +22,10 @@ from pydantic import Field
 
 from ..base.errors import ConfigError, ItemError
 from ..recording import Locator, Recording, file_kinds, unreachable
-from ..recording.guard import file_state
+from ..recording.guard import display_path, file_state
 from ..recording.locator import Labels
 from ..recording.names import display_text, safe_name
 from ..recording.parquet_tables import Table
-from ..recording.whole_file import display_path
 from ..settings.base import READ, WORDS
 from ..storage import bounds, regular
 from . import _columns, _labels

@@ -21,10 +21,10 @@ from pydantic import Field
 from .. import storage
 from ..base.errors import ConfigError, ItemError
 from ..recording import Ignored, Locator, Recording, Segment, unreachable
-from ..recording.by_channel import side
+from ..recording.guard import display_path, of_file
 from ..recording.locator import Channels
 from ..recording.names import display_text, recording_name, safe_name
-from ..recording.whole_file import display_path, of_file
+from ..recording.tracks import channel_side
 from ..settings import SourceSettings
 from ..settings.base import READ
 from ..storage import urls
@@ -101,7 +101,7 @@ def _list(folder: str, root: str, present: set[str]) -> Entries:
         yield from _table(os.path.join(folder, SIDES), sides)
         written = {key: (rest or "").split() for key, rest in sides.items()}
         names = {fields[1] for fields in written.values() if len(fields) == 2}
-        tables.channels = {k: side(f[1], names) for k, f in written.items() if len(f) == 2}
+        tables.channels = {k: channel_side(f[1], names) for k, f in written.items() if len(f) == 2}
     if "segments" in present:
         tables.segments = {}
         yield from _segments(os.path.join(folder, "segments"), tables)

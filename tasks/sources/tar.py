@@ -17,10 +17,9 @@ from pydantic import Field
 from ..base.errors import UNREACHABLE, ConfigError, ItemError
 from ..recording import Ignored, Locator, Recording, container, unreachable
 from ..recording.file_kinds import compression, is_recording
-from ..recording.guard import file_state
+from ..recording.guard import display_path, file_state
 from ..recording.names import display_text, safe_name
 from ..recording.stream_copy import PACKINGS
-from ..recording.whole_file import display_path
 from ..settings import SourceSettings
 from ..settings.base import READ
 from ..storage import bounds, regular, urls

@@ -17,7 +17,7 @@ from tests.helpers import corpus
 from uttermill.tasks import audio, plugins
 from uttermill.tasks.base.errors import ConfigError, ItemError
 from uttermill.tasks.publish.upkeep import verify
-from uttermill.tasks.recording import Locator, by_channel
+from uttermill.tasks.recording import Locator, tracks
 from uttermill.tasks.settings import Source
 from uttermill.tasks.shard_store import recipe
 from uttermill.tasks.stages.listing import entries
@@ -175,10 +175,10 @@ def test_channel_0_of_a_mono_file_is_what_it_was(tmp_path: Path) -> None:
 
 
 def test_names_of_channels() -> None:
-    assert [by_channel.side(name, ("A", "B")) for name in "AB"] == [(0,), (1,)]
-    assert [by_channel.side(name, ("1", "2")) for name in "12"] == [(0,), (1,)]
-    assert [by_channel.side(name, ("0", "1")) for name in "01"] == [(0,), (1,)]
-    assert by_channel.side("x", ("x",)) is None
+    assert [tracks.channel_side(name, ("A", "B")) for name in "AB"] == [(0,), (1,)]
+    assert [tracks.channel_side(name, ("1", "2")) for name in "12"] == [(0,), (1,)]
+    assert [tracks.channel_side(name, ("0", "1")) for name in "01"] == [(0,), (1,)]
+    assert tracks.channel_side("x", ("x",)) is None
     heard = (None, (0,), (1,), (0, 1))
     assert len({recipe.of_samples("c", 0, channels) for channels in heard}) == 4
     where = Locator("a.wav", channels=(0, 2))

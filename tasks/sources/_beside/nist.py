@@ -7,8 +7,8 @@ import re
 
 from ...base.errors import ItemError
 from ...recording import TimedWord
-from ...recording.by_channel import side
 from ...recording.locator import Channels
+from ...recording.tracks import channel_side
 from .._lists import SILENT
 from .._text_encoding import BAD_TEXT
 from .cues import Cue, Cues, joined
@@ -88,7 +88,7 @@ def _sides(rows: list[list[str]]) -> dict[str, Channels | None]:
     names = {row[1] for row in rows}
     if len(names) == 1:
         return dict.fromkeys(names)
-    sides = {name: side(name, names) for name in names}
+    sides = {name: channel_side(name, names) for name in names}
     if unknown := sorted(name for name, channels in sides.items() if channels is None):
         raise ItemError(
             BAD_TEXT, f"{unknown[0][:20]!r} is not a channel: write A, B, or a number from 1"

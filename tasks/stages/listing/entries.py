@@ -14,7 +14,7 @@ from ... import storage
 from ...base import masking
 from ...base.arrays import Bools, FixedBytes, UInt64s
 from ...base.schema import RECORDINGS, SegmentRow
-from ...recording import Ignored, Recording, Segment, by_channel, file_kinds
+from ...recording import Ignored, Recording, Segment, file_kinds, tracks
 from ...recording.names import display_text
 from ...settings import SourceSettings
 from ...storage import bounds, tables, urls
@@ -86,7 +86,7 @@ def batches(
             path = display_text(f"{home}/{entry.path}")
             skipped.append(Skipped(name, path, entry.reason, entry.detail, entry.members))
             continue
-        parts = [entry] if entry.segments is None else by_channel.divided(entry)
+        parts = [entry] if entry.segments is None else tracks.by_channels(entry)
         if extension := file_kinds.headerless(entry.source_path):
             parts = [
                 replace(part, locator=replace(part.locator, headerless=extension)) for part in parts
@@ -182,7 +182,7 @@ def _chosen(r: Recording, settings: SourceSettings) -> Recording:
         return r
     if settings.channels in ("apart", "auto"):
         return replace(r, locator=replace(r.locator, apart=settings.channels))
-    return by_channel.named(r, (0 if settings.channels == "first" else int(settings.channels),))
+    return tracks.of_channels(r, (0 if settings.channels == "first" else int(settings.channels),))
 
 
 def _segment(s: Segment) -> SegmentRow:

@@ -20,10 +20,10 @@ from ... import plugins
 from ...base.errors import ConfigError
 from ...base.schema import StatedTurnRow
 from ...recording import Recording
-from ...recording.by_channel import side
 from ...recording.guard import file_state
 from ...recording.locator import Channels
 from ...recording.names import display_text, is_utf8
+from ...recording.tracks import channel_side
 from ...settings import SourceSettings
 from ...settings.job import Job
 from ...storage import regular, urls
@@ -102,7 +102,7 @@ def _as_segments(turns: list[Turn], channels: Channels | None) -> list[StatedTur
     ]
     if len(names) < 2:
         return plain
-    sides = {name: (side(name, names) or (None,))[0] for name in names}
+    sides = {name: (channel_side(name, names) or (None,))[0] for name in names}
     placed: list[StatedTurnRow] = [
         {**turn, "channel": sides[channel]}
         for turn, (*_, channel) in zip(plain, sorted(turns), strict=True)

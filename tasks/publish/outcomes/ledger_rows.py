@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from ...accounting import ledger
 from ...accounting.summary import REMOVED
 from ...base.schema import LEDGER, LedgerRow
-from ...corpus import rejections
+from ...corpus import limits, rejections
 from ...storage import long_columns, tables
 
 #: Columns that the row of a removed recording keeps.
@@ -55,7 +55,7 @@ def decided(spans: pa.Table, outcomes: pa.Table, number: str, stated: str) -> pa
         pc.not_equal(outcomes["outcome"].take(spans[number]), spans["outcome"]),
     )
     overlapping = rejections.overlapping(spans)
-    for name in rejections.OUTCOME_COLUMNS:
+    for name in limits.OUTCOME_COLUMNS:
         new = outcomes[name].take(spans[number])
         spans = tables.replaced(
             spans, name, pc.if_else(pc.is_valid(spans[number]), new, spans[name])

@@ -62,7 +62,7 @@ def unlisted(name: str, path: str, error: ItemError) -> Recording:
     return replace(rest, locator=Locator(path, offset=0)) if error.code == UNREACHABLE else rest
 
 
-def bad_line(file: str, number: int, why: str | ItemError | ValueError) -> Recording:
+def bad_line(file: str, number: int | str, why: str | ItemError | ValueError) -> Recording:
     """An unusable line as a failed recording named `<list>:<line>`."""
     code, why = (why.code, why.detail) if isinstance(why, ItemError) else ("unreadable", str(why))
     return failed(line_name(file, number), f"{display_text(file)}:{number}", file, code, why)
@@ -74,7 +74,7 @@ def again(reason: str, first: str | None, text: str | None) -> str:
     return reason if text in (None, first) else "other_text"
 
 
-def line_name(file: str, number: int) -> str:
+def line_name(file: str, number: int | str) -> str:
     return recording_name(f"{os.path.basename(file)}:{number}")
 
 

@@ -36,6 +36,7 @@ from ._lists import (
     line_name,
     reference_field,
     seconds_cell,
+    unlisted,
 )
 from ._paths import listed_name, resolve
 
@@ -112,14 +113,19 @@ class Group:
 
 
 def listed(
-    layout: Found, settings: LabelSettings, numbers: Names = MappingProxyType({})
+    layout: Found,
+    language: str | None,
+    labels: LabelSettings | None = None,
+    numbers: Names = MappingProxyType({}),
 ) -> Entries:
-    """The recordings of a layout, with labels, and the source's language where a row has none.
+    """The recordings of a layout, with labels, and the source's `language` where a row has none.
     Audio below a layout's folder that no row names is skipped as `not_listed`. `numbers`: of
     channels, by name."""
     key_of = partial(_key, layout.root.rstrip("/") + "/")
     keys = np.fromiter(map(key_of, layout.audio()), np.int64)
-    yield from _recordings(layout, _last(keys), settings, numbers)
+    keep = labels.kept if labels and labels.kept_names else None
+    to_line = partial(_line, root=layout.root, stated=language, labels=keep, numbers=numbers)
+    yield from _recordings(layout, _last(keys), to_line)
     if layout.whole:
         named = np.unique(keys)
         for path in audio_below(layout.root):
@@ -146,23 +152,26 @@ def _last(keys: Int64s) -> Bools:
     return last
 
 
-def _recordings(layout: Found, last: Bools, settings: LabelSettings, numbers: Names) -> Entries:
-    labels = settings.kept if settings.kept_names else None
+def _recordings(layout: Found, last: Bools, to_line: Callable[[Described], Line]) -> Entries:
     groups: dict[str, Group] = {}
     position = bad = 0
     for number, row in enumerate(layout.rows(), 1):
+        if isinstance(row.what, Ignored):
+            yield row.what
+            continue
         try:
             if not isinstance(row.what, Described):
                 raise row.what
             is_last = position >= len(last) or last[position]  # the table may have grown
             position += 1
-            line = _line(row.what, layout.root, settings.language, labels, numbers)
+            line = to_line(row.what)
         except (ItemError, ValueError) as error:
             yield bad_line(row.file, row.number, error)
             bad += 1
             if bounds.hopeless(bad, number):
                 why = f"{bad:,} of {number:,} lines cannot be used; the rest is not read"
-                yield bad_line(row.file, row.number + 1, why)
+                name = recording_name(os.path.basename(row.file))
+                yield unlisted(name, row.file, ItemError("unreadable", why))
                 break
             continue
         group = groups.setdefault(line.path, Group())

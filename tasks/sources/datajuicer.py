@@ -7,26 +7,19 @@ one audio: otherwise it belongs to none of them alone.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Iterator
+from functools import partial
 from typing import Literal
 
 from pydantic import Field
 
-from ..base.errors import ItemError
 from ..recording import Ignored
-from ..recording.guard import of_file
 from ..settings.base import WORDS
 from ..storage import urls
-from ._lists import (
-    Entries,
-    ListSettings,
-    again,
-    bad_line,
-    json_object,
-    line_name,
-    text_field,
-)
-from ._paths import list_root, listed_name, resolve, text_list
+from ._layouts.rows import Described, FileRow, Found
+from ._lists import Entries, ListSettings, json_object, line_name, text_field
+from ._paths import list_root, text_list
+from ._rows import listed
 
 #: `<__dj__audio>`, `<__dj__image>`, `<__dj__video>` and the end of a chunk `<|__dj__eoc|>`.
 _TOKENS = re.compile(r"\s*(?:<__dj__\w+>|<\|__dj__\w+\|>)\s*")
@@ -47,36 +40,26 @@ def gives(settings: Settings) -> str:
 def recordings(settings: Settings) -> Entries:
     """Reads the list lazily. ConfigError at once if it cannot be read."""
     path = text_list(settings.path)
-    return _list(path, list_root(path, settings.root), settings)
+    rows = partial(_rows, path, settings)
+    layout = Found("datajuicer", list_root(path, settings.root), rows, (), whole=False)
+    return listed(layout, settings.language)
 
 
-def _list(path: str, root: str, settings: Settings) -> Entries:
-    seen: dict[str, str | None] = {}  # the text of each file
+def _rows(path: str, settings: Settings) -> Iterator[FileRow]:
     for number, line in urls.lines(path):
         try:
             sample = json_object(line)
             audios = _audios(sample.get(settings.audio_key))
             text = _text(sample.get(settings.text_key))
-            source_id = text_field(sample.get("id"))
         except ValueError as error:
-            yield bad_line(path, number, error)
+            yield FileRow(path, number, error)
             continue
         if not audios:
-            yield Ignored(line_name(path, number), "no_audio")
+            yield FileRow(path, number, Ignored(line_name(path, number), "no_audio"))
         for index, audio in enumerate(audios):
-            place = line_name(path, number) + (f":{index}" if len(audios) > 1 else "")
-            try:
-                file = resolve(root, audio)
-            except (ItemError, ValueError) as error:
-                yield replace(bad_line(path, number, error), path=place)
-                continue
-            name = listed_name(file, str(audio), root)
-            reference = text if len(audios) == 1 else None
-            if name in seen:
-                yield Ignored(place, again("duplicate_line", seen[name], reference))
-                continue
-            seen[name] = reference
-            yield replace(of_file(name, file), source_id=source_id, text=reference)
+            is_only = len(audios) == 1
+            described = Described(audio, text if is_only else None, id=sample.get("id"))
+            yield FileRow(path, number if is_only else f"{number}:{index}", described)
 
 
 def _audios(value: object) -> list[object]:

@@ -105,7 +105,7 @@ def recordings(settings: Settings) -> Entries:
             yield FileRow(path, number, what)
 
     layout = Found("jsonl", root, rows, (), whole=False)
-    return listed(layout, settings, settings.channel_numbers)
+    return listed(layout, settings.language, settings, settings.channel_numbers)
 
 
 def notes(settings: Settings) -> list[str]:

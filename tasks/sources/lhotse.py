@@ -49,7 +49,7 @@ def recordings(settings: Settings) -> Entries:
     """Reads the list lazily. ConfigError at once if it cannot be read."""
     path = _path(settings)
     layout = Found("lhotse", list_root(path, settings.root), partial(_rows, path), (), whole=False)
-    return listed(layout, settings)
+    return listed(layout, settings.language, settings)
 
 
 def gives(settings: Settings) -> str:

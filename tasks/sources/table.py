@@ -124,13 +124,15 @@ def recordings(settings: Settings) -> Entries:
         channel, numbers = part.roles.get("channel", ()), settings.channel_numbers
         _channels.check(part.records.head, channel, settings.path, numbers)
     if storage.is_url(folder) or not os.path.isdir(folder):
-        return listed(layout, settings, settings.channel_numbers)
+        return listed(layout, settings.language, settings, settings.channel_numbers)
     return _confined(layout, settings, Boundary(folder, settings.follow_links))
 
 
 def _confined(layout: Found, settings: Settings, boundary: Boundary) -> Entries:
     """The recordings of a folder, and what links lead out of it."""
-    yield from boundary.checked(listed(layout, settings, settings.channel_numbers))
+    yield from boundary.checked(
+        listed(layout, settings.language, settings, settings.channel_numbers)
+    )
     for file in layout.outside:
         if outside := boundary.left_out(os.path.relpath(file, boundary.folder), file):
             yield outside

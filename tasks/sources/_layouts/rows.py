@@ -10,7 +10,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from ...base.errors import ItemError
-from ...recording import TimedWord
+from ...recording import Ignored, TimedWord
 from ...recording.names import display_text
 from ...storage import urls
 from .. import _columns, _delimited
@@ -43,11 +43,11 @@ class Described:
 
 
 class FileRow(NamedTuple):
-    """A row of a file, or its fault."""
+    """A row of a file, or why it is none. `number`: its place in the file."""
 
     file: str
-    number: int
-    what: Described | ValueError | ItemError
+    number: int | str
+    what: Described | Ignored | ValueError | ItemError
 
 
 Rows = Callable[[], Iterator[FileRow]]

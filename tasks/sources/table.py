@@ -34,7 +34,6 @@ from . import (
     kaldi,
     lhotse,
 )
-from ._audio_places import FOLDERS, LOOKED, is_there, place_of
 from ._delimited import SEPARATORS, form_of
 from ._layouts import LAYOUTS, explains, found_in
 from ._layouts.folders import some_below
@@ -51,7 +50,16 @@ from ._layouts.rows import (
 )
 from ._links import Boundary
 from ._lists import Entries, ListSettings, json_object
-from ._paths import list_root, results_above, source_root, text_list
+from ._paths import (
+    FOLDERS,
+    LOOKED,
+    is_there,
+    list_root,
+    place_of,
+    results_above,
+    source_root,
+    text_list,
+)
 from ._rows import RowSettings, listed
 
 LOOKED_PARTS = 5  # in which unused columns and unreadable languages are looked for

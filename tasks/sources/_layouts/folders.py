@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 from ...recording.file_kinds import known
-from .._audio_places import stem
-from .._paths import skip_reason
+from .._paths import skip_reason, stem
 
 MOST_HOMES = 1000  # folders of languages, splits or books
 MOST_LOOKED = 20_000  # entries examined to see whether there are lists

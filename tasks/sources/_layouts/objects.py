@@ -13,9 +13,9 @@ from functools import partial
 
 from ...base.errors import ItemError
 from ...storage import bounds, urls
-from .._audio_places import EXTENSIONS
 from .._delimited import Record
 from .._lists import conversation, json_value, utterance
+from .._paths import EXTENSIONS
 from .folders import entries, files_below
 from .rows import Described, FileRow, Found, Records
 

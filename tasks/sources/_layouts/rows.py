@@ -14,9 +14,9 @@ from ...recording import Ignored, TimedWord
 from ...recording.names import display_text
 from ...storage import urls
 from .. import _columns, _delimited
-from .._audio_places import AS_WRITTEN, Place, place_of
 from .._delimited import Form, Record
 from .._lists import cell_field, json_object, without_data_root
+from .._paths import AS_WRITTEN, Place, place_of
 
 #: Names of the columns of each role, the preferred first.
 Roles = Mapping[str, tuple[str, ...]]

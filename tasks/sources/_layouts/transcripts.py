@@ -11,8 +11,8 @@ from itertools import islice
 from ...base.errors import ItemError
 from ...storage import bounds, regular, urls
 from .. import _text_encoding
-from .._audio_places import EXTENSIONS, is_there, stem
 from .._delimited import Form, records
+from .._paths import EXTENSIONS, is_there, stem
 from .folders import audio_below, by_stem, entries, files_below
 from .rows import Described, FileRow, Found, Rows
 

@@ -117,6 +117,14 @@ def test_of_two_columns_with_audio_the_one_named_audio(tmp_path: Path) -> None:
     assert listed("hf_parquet", path, audio_column="answer")[0].locator.column == "answer"
 
 
+def test_columns_of_parquet_have_the_names_of_a_tables(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    cells = {"utt_id": ["u1"], "Sentence": ["words"], "client_id": ["ann"], "lang_id": ["en"]}
+    pq.write_table(pa.table({"audio": [sound()], **cells}), path)
+    [one] = listed("hf_parquet", path)
+    assert (one.source_id, one.text, one.speaker, one.language) == ("u1", "words", "ann", "en")
+
+
 def test_dictionary_columns_are_read(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     words = {"text": ["one", "two"], "speaker": ["a", None], "language": ["en", "en"]}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, wraps
@@ -66,16 +65,17 @@ def failure(file: BinaryIO) -> OSError | None:
     return getattr(file, "failure", None)
 
 
-class _ByteRange(PositionedReader):
-    """Bytes `offset` to `offset + length` of a larger file, as a seekable file."""
+class Window(PositionedReader):
+    """Bytes `offset` to `offset + length` of an open file that others may read too, as a seekable
+    file; closing it leaves that file open."""
 
-    def __init__(self, offset: int, length: int) -> None:
+    def __init__(self, file: BinaryIO, offset: int, length: int) -> None:
         super().__init__()
-        self._offset, self._size = offset, length
+        self._file, self._offset, self._size = file, offset, length
 
-    @abstractmethod
-    def _read_whole(self, position: int, size: int) -> bytes:
-        """Bytes of the larger file from `position`."""
+    @property
+    def failure(self) -> OSError | None:
+        return failure(self._file)
 
     def _length(self) -> int:
         return self._size
@@ -84,19 +84,8 @@ class _ByteRange(PositionedReader):
         remaining = max(self._size - position, 0)
         return self._read_whole(self._offset + position, min(size, remaining))
 
-
-class Window(_ByteRange):
-    """A byte range of an open file that others may read too; closing the window leaves it open."""
-
-    def __init__(self, file: BinaryIO, offset: int, length: int) -> None:
-        super().__init__(offset, length)
-        self._file = file
-
-    @property
-    def failure(self) -> OSError | None:
-        return failure(self._file)
-
     def _read_whole(self, position: int, size: int) -> bytes:
+        """Bytes of the larger file from `position`."""
         self._file.seek(position)
         return self._file.read(size)
 
@@ -114,14 +103,17 @@ class SubFile(Window):
         super().close()
 
 
-class Held(_ByteRange):
+class Held(PositionedReader):
     """Bytes in memory, read without copying the whole."""
 
     def __init__(self, data: pa.Buffer) -> None:
-        super().__init__(0, len(data))
+        super().__init__()
         self._data = memoryview(data)
 
-    def _read_whole(self, position: int, size: int) -> bytes:
+    def _length(self) -> int:
+        return len(self._data)
+
+    def _read_at(self, position: int, size: int) -> bytes:
         return self._data[position : position + size].tobytes()
 
 

@@ -569,7 +569,7 @@ def test_datajuicer(tmp_path: Path) -> None:
         {"text": "hello\nthere", "audios": ["a.wav"]},
     ))  # fmt: skip
     assert [(r.path, r.text, r.source_id) for r in recs(items) if not r.error] == [
-        ("a.wav", "hello\nthere", "1"), ("b.wav", None, None), ("c.wav", None, None),
+        ("b.wav", None, None), ("c.wav", None, None), ("a.wav", "hello\nthere", "1"),
     ]  # fmt: skip
     assert ignored(items) == {
         "d.jsonl:3": "no_audio", "d.jsonl:4": "other_text", "d.jsonl:7": "duplicate_line",

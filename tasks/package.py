@@ -1,9 +1,9 @@
 """Stage package: every kept utterance goes into one verified dataset version.
 
     facts       gather the facts of a batch of shards: a worker call for each batch
-    decide      apply the limits to the facts of all batches
-    choose      over the whole corpus: packaged clips, their splits
-    gather      write ledger.parquet and utterances.parquet; assign clips to tars
+    gather      apply the limits to the facts of all batches; over the whole corpus, choose the
+                packaged clips and their splits; write ledger.parquet and utterances.parquet;
+                assign clips to tars
     link        link tars that the newest version has with the same rows
     write       write an output shard: a worker call for each
     check       read an output shard back: a worker call for each
@@ -11,7 +11,7 @@
 
 An item is a packaged utterance. A version depends on the recordings, the settings and the previous
 versions, never on how recordings were grouped into shards. No call holds the rows of the corpus in
-memory: `choose` and `gather` hold some tens of bytes per clip, and DuckDB sorts the tables within
+memory: `gather` holds some tens of bytes per clip, and DuckDB sorts the tables within
 `package.memory`.
 """
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,10 +30,11 @@ from .base.json_types import Arrived, Balance, DatasetJson
 from .base.schema import LEDGER_FILE, UTTERANCES_FILE
 from .formats import Hashes
 from .publish import previous_version, safeguards, speakers
-from .publish.choosing import corpus_clips, splits
+from .publish.choosing import corpus_clips, next_version, splits
 from .publish.choosing.next_version import Choice
 from .publish.dataset import datacard
-from .publish.outcomes import shard_batches
+from .publish.outcomes import batch_outcomes, shard_batches
+from .publish.outcomes.shard_batches import ShardBatch
 from .publish.output_shards import layout, plan
 from .publish.writing import ledger, utterances
 from .publish.writing.shards import finished
@@ -58,21 +59,27 @@ class Gathered(datacard.VersionFacts):
 
 
 def gather(
-    job: Job, scratch: Path, staging: Path, chosen: Choice, lost: Collection[str] = ()
+    job: Job,
+    batches: Sequence[ShardBatch],
+    scratch: Path,
+    staging: Path,
+    lost: Collection[str] = (),
 ) -> Gathered:
-    """Write the tables of the next version, and plan its output shards. Raises RunError if it is
-    refused (`safeguards`), or if a table of the newest version is lost or damaged.
+    """Choose the clips of the next version, write its tables, and plan its output shards. Raises
+    RunError if it is refused (`safeguards`), or if a table of the newest version is lost or
+    damaged.
 
-    `chosen`: the result of `next_version.choose`; `lost`: files of the newest version that cannot
-    be linked.
+    `batches`: not decided yet; `lost`: files of the newest version that cannot be linked.
     """
-    batches, newest = shard_batches.listed(scratch), versions.newest(job.out)
+    newest, batches = versions.newest(job.out), shard_batches.to_decide(scratch, batches)
+    batch_outcomes.decide(job, batches)
+    chosen = next_version.choose(job, scratch, batches)
+    clips = chosen.clips
     storage.of(staging).remove_tree(staging / plan.PLAN)  # of a dead worker
     for name in TABLES:
         storage.of(staging).detach(staging / name)
     with storage.of(staging).writing(staging, job.scratch) as home:
-        facts = ledger.write(job, scratch, batches, newest, home)
-        clips = corpus_clips.chosen(scratch)
+        facts = ledger.write(job, batches, chosen.rejected, newest, home)
         totals = facts.every.totals
         safeguards.check(job, facts, len(clips.clips.row), newest, chosen.parted)
         described = versions.described(newest) if newest else None
@@ -80,7 +87,7 @@ def gather(
         previous = None
         if newest and described:
             previous = utterances.Previous(job, newest, described, lost)
-        utterances.write(job, scratch, batches, clips, shards, previous, home)
+        utterances.write(job, batches, clips, chosen.frozen, shards, previous, home)
         for name in (splits.FILE, speakers.FILE):
             if storage.exists(scratch / name):
                 tables.write_parquet(home / name, tables.arrow_batches(scratch / name))

@@ -43,7 +43,7 @@ class Place:
     """The work of a call."""
 
     stage: str
-    step: str = "run"  # probe, run, decide, gather, write or check
+    step: str = "run"  # probe, run, facts, gather, write or check
     shard: str = ""  # or the number of an output shard or batch
     kind: str = ""  # of worker
 

@@ -24,7 +24,7 @@ from ..settings.job import Job
 from ..shard_store.index import Index
 from ..storage import owners, sorted_keys, tables, temporary, versions
 from . import published_columns, seeded_hash
-from .choosing import corpus_clips, corpus_rejections, next_version
+from .choosing import corpus_clips, next_version
 from .outcomes import batch_outcomes, ledger_rows, shard_batches
 from .outcomes.shard_batches import LIMITS, WAITING, ShardBatch
 from .unchanged import UpToDate
@@ -38,7 +38,6 @@ class Foreseen:
     temporary folder."""
 
     job: Job
-    scratch: Path
     batches: Sequence[ShardBatch]
     choice: next_version.Choice
 
@@ -50,7 +49,7 @@ class Foreseen:
     def clips(self, columns: Sequence[str]) -> pa.Table:
         """These columns of `published_columns.row_schema`, with splits and speakers, for the clips
         that would be packaged, pending ones included, in the order of the hashes of their ids."""
-        chosen = corpus_clips.chosen(self.scratch)
+        chosen = self.choice.clips
         if not len(chosen.clips.row):
             return published_columns.row_schema(self.job).empty_table().select(columns)
         rows = corpus_clips.rows_of(self.batches, chosen.clips.row, columns)
@@ -59,7 +58,7 @@ class Foreseen:
     def rows(self, columns: Sequence[str]) -> Iterator[tuple[pa.Table, pa.Table]]:
         """These columns of all rows that may be packaged, a batch at a time, with the splits and
         speakers of those that would be; and of each `outcome` and `transcribed`."""
-        chosen = corpus_clips.chosen(self.scratch)
+        chosen = self.choice.clips
         clips, begins = chosen.clips, corpus_clips.first_rows(self.batches)
         split, speaker = (np.full(int(begins[-1]), number, np.int32) for number in (0, -1))
         split[clips.row], speaker[clips.row] = clips.split, clips.speaker
@@ -73,7 +72,7 @@ class Foreseen:
     def utterances(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns of `limits.outcomes_schema` for all utterances, a batch at a time, with
         the outcomes by corpus-wide rules, which may reject pending utterances, too."""
-        for batch, outcomes in corpus_rejections.by_batch(self.scratch, self.batches):
+        for batch, outcomes in zip(self.batches, self.choice.rejected, strict=True):
             table = batch.utterances().select([*dict.fromkeys((*columns, "id", "outcome"))])
             stays = pc.equal(table["outcome"], PENDING)
             if outcomes is not None:
@@ -85,17 +84,13 @@ class Foreseen:
 
     def ledger(self) -> Iterator[pa.Table]:
         """The ledger, a batch at a time; each batch has whole recordings, in order."""
-        for batch, outcomes in corpus_rejections.by_batch(self.scratch, self.batches):
-            rows = batch.ledger()
-            if outcomes is not None:
-                rows = ledger_rows.with_outcomes(rows, outcomes)
-            yield ledger_rows.in_order(rows)
+        for batch, outcomes in zip(self.batches, self.choice.rejected, strict=True):
+            yield ledger_rows.in_order(ledger_rows.with_outcomes(batch.ledger(), outcomes))
 
     def rejected(self) -> Iterator[str]:
         """Ids of the utterances that corpus-wide rules reject."""
-        for _, outcomes in corpus_rejections.by_batch(self.scratch, self.batches):
-            if outcomes is not None:
-                yield from outcomes["id"].to_pylist()
+        for outcomes in filter(None, self.choice.rejected):
+            yield from outcomes["id"].to_pylist()
 
 
 @contextmanager
@@ -116,8 +111,7 @@ def decided(
                 batch = ShardBatch(scratch / shard_batches.FACTS / batch.home.name, batch.shards)
                 batch_outcomes.collect(job, batch, strict=False, listings=listings)
             batches.append(batch)
-        shard_batches.list_in(scratch, batches)
-        batches = shard_batches.listed(scratch)
+        batches = shard_batches.to_decide(scratch, batches)
         batch_outcomes.decide(job, batches, strict=False)
         yield scratch, batches
 
@@ -129,8 +123,7 @@ def version(
     """The next version of some shards. `listings`: as for `decided`. Raises RunError if two
     utterances have the same id."""
     with decided(job, shards, listings) as (scratch, batches):
-        choice = next_version.choose(job, scratch)
-        yield Foreseen(job, scratch, batches, choice)
+        yield Foreseen(job, batches, next_version.choose(job, scratch, batches))
 
 
 class Unpublished:

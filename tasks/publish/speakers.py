@@ -64,13 +64,7 @@ def link(job: Job, parts: VoiceTables, newest: Path | None, scratch: Path) -> Sp
     )
     with storage.of(scratch).writing(scratch) as home:
         tables.write_arrow(home / FILE, linked)
-    return saved(scratch)
-
-
-def saved(scratch: Path) -> Speakers:
-    """The speakers that `link` saved; none if the settings do not link any."""
-    place = scratch / FILE
-    batches = tables.arrow_batches(place) if storage.exists(place) else ()
+    batches = tables.arrow_batches(scratch / FILE)
     return of_tables(pa.Table.from_batches([batch]) for batch in batches)
 
 

@@ -12,7 +12,6 @@ from .. import package, storage
 from ..base.errors import CorruptManifest, MillError, RunError
 from ..base.logs import log
 from ..base.schema import DATASET_FILE
-from ..publish.choosing import next_version
 from ..publish.dataset import datacard
 from ..publish.outcomes import batch_outcomes, shard_batches
 from ..publish.outcomes.shard_batches import ShardBatch
@@ -171,17 +170,13 @@ def gather(
     """Everything of the next version but the output shards that must be written, staged; and their
     numbers. `lost`: files that the newest version lacks: if the next one equals it, it is staged
     all the same."""
-    shard_batches.list_in(scratch, batches)
     whole = of_shards(sum(len(batch.shards) for batch in batches))
-    batches = shard_batches.listed(scratch)
-    executor.call(Call("package", "decide", batch_outcomes.decide, whole), job, batches)
-    chosen = executor.call(Call("package", "choose", next_version.choose, whole), job, scratch)
     gathering = Call("package", "gather", package.gather, whole)
     unlinkable = [*lost]
     while True:
         staging = versions.stage(job.out, versions.next_number(job.out))
         gathered: package.Gathered = executor.call(
-            gathering, job, scratch, staging, chosen, unlinkable
+            gathering, job, batches, scratch, staging, unlinkable
         )
         if not gathered.new and not lost:
             return gathered, []

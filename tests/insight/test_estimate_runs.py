@@ -123,8 +123,6 @@ def test_every_call_has_a_row(both: Both) -> None:
         ("package", step)
         for step in [
             "facts",
-            "decide",
-            "choose",
             "gather",
             "write",
             "check",

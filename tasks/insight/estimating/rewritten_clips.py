@@ -17,7 +17,6 @@ from ...accounting.ledger import PENDING
 from ...base.arrays import Bools, UInt64s
 from ...base.schema import UTTERANCES_FILE
 from ...publish import foreseen, previous_version, published_columns
-from ...publish.choosing import corpus_clips
 from ...publish.output_shards import format_shards
 from ...publish.output_shards.format_shards import PreviousVersion
 from ...settings.job import Job
@@ -61,7 +60,7 @@ def of_version(job: Job, version: foreseen.Foreseen, redescribed: Set[str]) -> R
     """The clips of the next version, and those of them that are written again. `redescribed`:
     recordings of which their sources say something else now. A clip counts as staying as it is
     while only its filters or further recognisers have work."""
-    chosen = corpus_clips.chosen(version.scratch)
+    chosen = version.choice.clips
     clips, newest = chosen.clips, versions.newest(job.out)
     columns, all_differ = _compared(job, newest)
     linked = recipe.across_recordings(job) is not None

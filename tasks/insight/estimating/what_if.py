@@ -14,7 +14,7 @@ from ... import corpus
 from ...accounting.ledger import PENDING
 from ...base import logs
 from ...corpus import limits
-from ...publish import foreseen, leaks, speakers
+from ...publish import foreseen, leaks
 from ...publish.choosing import clip_choice, components
 from ...settings.job import Job
 from ...shard_store import manifest, recipe
@@ -77,7 +77,7 @@ def of_shards(job: Job, splitting: bool = False) -> KeptClips:
         if splitting:
             clips = version.clips(leaks.columns(version.columns))
             names = clips["split"].unique().to_pylist()
-            memory, linked = (job.package.memory, job.scratch), speakers.saved(version.scratch)
+            memory, linked = (job.package.memory, job.scratch), version.choice.linked
             counts["leaks"] = leaks.of_utterances(names, [clips], *memory, linked)
         return counts
 

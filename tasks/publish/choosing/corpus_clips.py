@@ -6,23 +6,18 @@ A row's number counts the rows of all shard batches, batch by batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ... import storage
 from ...base.arrays import Float64s, Int16s, Int32s, Int64s, UInt64s
 from ...base.errors import RunError
 from ...storage import long_columns, tables
 from .. import speakers
 from ..outcomes.shard_batches import VOICE, ShardBatch
 from ..speakers import Speakers
-
-CHOSEN = "chosen.arrow"
-BATCH = 1 << 20  # clips written at a time, so that no whole column is copied
 
 
 class CorpusClips(NamedTuple):
@@ -91,38 +86,6 @@ def _check_ids(batches: Sequence[ShardBatch], clips: CorpusClips) -> None:
             f"two utterances have the id {row['id']}; give the segments of {row['recording']} "
             "different ids"
         )
-
-
-def save(scratch: Path, clips: CorpusClips, names: list[str], spoken: list[str]) -> None:
-    """Save the clips that have a split. `names`: of splits; `spoken`: names of the speakers across
-    recordings."""
-    fields = {name: pa.from_numpy_dtype(column.dtype) for name, column in clips._asdict().items()}
-    metadata = {"names": "\n".join(names), "clips": str(int((clips.split >= 0).sum()))}
-    metadata["speakers"] = "\n".join(spoken)
-    schema = pa.schema(fields, metadata)
-    with storage.of(scratch).writing(scratch) as home, tables.writing(home / CHOSEN, schema) as out:
-        for low in range(0, len(clips.split), BATCH):
-            some = clips.take(slice(low, low + BATCH))
-            some = some.take(some.split >= 0)
-            out.write_batch(pa.record_batch([pa.array(values) for values in some], schema=schema))
-
-
-def chosen(scratch: Path) -> Chosen:
-    """The clips that `save` saved."""
-    with tables.arrow(scratch / CHOSEN) as file:
-        saved = pa.ipc.open_file(file)
-        metadata = saved.schema.metadata
-        columns: dict[str, NDArray[Any]] = {
-            field.name: np.empty(int(metadata[b"clips"]), field.type.to_pandas_dtype())
-            for field in saved.schema
-        }
-        begin = 0
-        for batch in map(saved.get_batch, range(saved.num_record_batches)):
-            for name, column in columns.items():
-                column[begin : begin + batch.num_rows] = batch[name].to_numpy()
-            begin += batch.num_rows
-    names, spoken = (metadata[key].decode().split("\n") for key in (b"names", b"speakers"))
-    return Chosen(CorpusClips(**columns), names, spoken if spoken != [""] else [])
 
 
 def named(rows: pa.Table, chosen: Chosen, split: NDArray[Any], speaker: Int32s) -> pa.Table:

@@ -1,7 +1,6 @@
 """Corpus-wide rejections: by plug-ins, weights, hours per speaker and splits.
 
-A clip is identified by the number of its row (`corpus_clips`). Rejections are saved by batch, so
-that they are never all in memory as Python objects.
+A clip is identified by the number of its row (`corpus_clips`).
 """
 
 from __future__ import annotations
@@ -13,19 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ... import corpus, storage
+from ... import corpus
 from ...base.json_types import JsonObject
 from ...corpus import rejections
 from ...corpus.rejections import OfCorpus
 from ...settings.job import Job
-from ...storage import tables, versions
+from ...storage import versions
 from ..outcomes.shard_batches import ShardBatch
 from . import selection
 from .corpus_clips import first_rows
-
-#: Corpus-wide rejections as outcomes, each with the number of its clip's shard batch.
-SAVED = pa.schema([*rejections.OUTCOMES, ("batch", pa.int32())])
-FILE = "verdicts.arrow"
 
 
 def corpus_wide(job: Job, batches: Sequence[ShardBatch], newest: Path | None) -> OfCorpus:
@@ -54,33 +49,17 @@ def corpus_wide(job: Job, batches: Sequence[ShardBatch], newest: Path | None) ->
     return OfCorpus(rejected.filter(pc.greater_equal(rejected["at"], 0)), frozen, test_sets)
 
 
-def save(scratch: Path, batches: Sequence[ShardBatch], rejected: pa.Table) -> None:
-    """Save the rejections (REJECTED) as a record batch (SAVED) for each shard batch that has
-    any."""
+def by_batch(batches: Sequence[ShardBatch], rejected: pa.Table) -> list[pa.Table | None]:
+    """The rejections (REJECTED) of each shard batch as OUTCOMES, or None if it has none."""
     begins = first_rows(batches)
     rejected = rejected.take(np.argsort(rejected["at"].to_numpy(), kind="stable"))
     place = rejected["at"].to_numpy()
-    edges = np.searchsorted(place, begins)
-    with storage.of(scratch).writing(scratch) as home, tables.writing(home / FILE, SAVED) as out:
-        for number in np.flatnonzero(np.diff(edges)).tolist():
-            some = rejected.slice(int(edges[number]), int(edges[number + 1] - edges[number]))
-            rows = some["at"].to_numpy() - begins[number]
-            ids = batches[number].table("rows.arrow", ("id",))["id"].take(rows)
-            table = rejections.outcomes_of(ids, some)
-            table = table.append_column("batch", pa.array(np.full(len(some), number, np.int32)))
-            [record_batch] = table.cast(SAVED).combine_chunks().to_batches()
-            out.write_batch(record_batch)
-
-
-def by_batch(
-    scratch: Path, batches: Sequence[ShardBatch]
-) -> Iterator[tuple[ShardBatch, pa.Table | None]]:
-    """Each shard batch with its rejections (OUTCOMES), or None if it has none."""
-    saved = tables.arrow_batches(scratch / FILE)
-    following = next(saved, None)
-    for number, batch in enumerate(batches):
-        outcomes = None
-        if following is not None and following["batch"][0].as_py() == number:
-            outcomes = pa.Table.from_batches([following]).drop_columns(["batch"])
-            following = next(saved, None)
-        yield batch, outcomes
+    edges = np.searchsorted(place, begins).tolist()
+    outcomes: list[pa.Table | None] = []
+    for batch, begin, low, high in zip(batches, begins[:-1], edges[:-1], edges[1:], strict=True):
+        if low == high:
+            outcomes.append(None)
+            continue
+        ids = batch.table("rows.arrow", ("id",))["id"].take(place[low:high] - begin)
+        outcomes.append(rejections.outcomes_of(ids, rejected.slice(low, high - low)))
+    return outcomes

@@ -20,19 +20,22 @@ from ...base.logs import log
 from ...settings.job import Job
 from ...settings.package import REST
 from ...storage import tables, versions
-from .. import corpus_labels, speakers
-from ..outcomes import shard_batches
+from .. import speakers
 from ..outcomes.shard_batches import VOICE, ShardBatch
 from ..speakers import Speakers
 from . import corpus_clips, corpus_rejections, selection, split_input, splits
+from .corpus_clips import Chosen
 from .selection import Parted
 from .split_by_list import ListDescriptions
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Facts on the next version's clips besides the tables that `choose` saves."""
+    """The clips of the next version."""
 
+    clips: Chosen
+    rejected: list[pa.Table | None]  # OUTCOMES of corpus-wide rejections, of each shard batch
+    linked: Speakers | None  # None: the settings link no speakers across recordings
     frozen: JsonObject  # bounds of corpus-wide rules, for dataset.json
     split_lists: ListDescriptions  # for dataset.json
     test_sets: list[HeldOutSet]  # of package.exclude, for dataset.json
@@ -40,9 +43,9 @@ class Choice:
     parted: Parted | None  # what splits do to the newest version's clips; None: no splits
 
 
-def choose(job: Job, scratch: Path) -> Choice:
-    """Save the tables of the packaged clips and of the corpus-wide rejections in `scratch`."""
-    batches = shard_batches.listed(scratch)
+def choose(job: Job, scratch: Path, batches: Sequence[ShardBatch]) -> Choice:
+    """Choose among the utterances of decided batches. Saves the tables of splits and of speakers
+    across recordings in `scratch`."""
     newest = versions.newest(job.out)
 
     def voices() -> Iterator[pa.Table]:
@@ -50,7 +53,6 @@ def choose(job: Job, scratch: Path) -> Choice:
 
     linked = speakers.link(job, voices, newest, scratch)
     rejected, frozen, test_sets = corpus_rejections.corpus_wide(job, batches, newest)
-    corpus_labels.save(job, scratch, frozen)
     split = np.zeros(corpus_clips.first_rows(batches)[-1], np.int16)  # of all rows
     split[rejected["at"].to_numpy()] = -1
     names, lists, parted = [REST], ListDescriptions(), None
@@ -73,12 +75,13 @@ def choose(job: Job, scratch: Path) -> Choice:
         del is_open, open_rows, passed, selected, places
     else:
         selection.warn_of_lost_splits(newest)
-    corpus_rejections.save(scratch, batches, rejected)
+    outcomes = corpus_rejections.by_batch(batches, rejected)
     del rejected
     clips = corpus_clips.load(batches, split, linked)
-    corpus_clips.save(scratch, clips, names, linked.names if linked else [])
+    clips = clips.take(clips.split >= 0)
+    chosen = Chosen(clips, names, linked.names if linked else [])
     changed = [shard for batch in batches for shard in batch.changed]
-    return Choice(frozen, lists, test_sets, changed, parted)
+    return Choice(chosen, outcomes, linked, frozen, lists, test_sets, changed, parted)
 
 
 def _add_open(

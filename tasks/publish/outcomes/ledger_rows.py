@@ -18,10 +18,10 @@ UNHEARD = ("filter", "resample", "enhance")
 _ORDER = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
 
 
-def with_outcomes(table: pa.Table, outcomes: pa.Table) -> pa.Table:
+def with_outcomes(table: pa.Table, outcomes: pa.Table | None) -> pa.Table:
     """The ledger with these outcomes entered. In a recording with overlapping spans, samples that
     two spans share are assigned again."""
-    if not outcomes.num_rows:
+    if outcomes is None:
         return table
     overlapping = rejections.overlapping(table)
     rejected = pc.is_in(table["utterance"], outcomes["id"])

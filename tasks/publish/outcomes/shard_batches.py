@@ -46,7 +46,7 @@ from . import ledger_rows
 AT_ONCE = 8  # shards in a batch
 AT = "at"  # column with the number of a row's utterance; null: no limit changes the row's outcome
 STATED = "stated"  # column with the language that the source states
-LIST, LIMITS, SPANS = "groups.json", "limits.parquet", "spans.arrow"
+LIMITS, SPANS = "limits.parquet", "spans.arrow"
 FACTS, DECIDED = "facts", "decided"  # folders, in OUT and in a scratch folder
 KEY_NAME = re.compile(r"[0-9a-f]{24}")  # of a batch's folder
 CLIPS = pa.schema(
@@ -288,23 +288,10 @@ def missing(job: Job, some: Sequence[ShardBatch]) -> list[ShardBatch]:
     return [batch for batch in some if batch.home.name not in kept or not batch.holds(job)]
 
 
-def list_in(scratch: Path, some: Sequence[ShardBatch]) -> None:
-    """Write the batches of a run to a file, so that messages to workers stay small. Their outcomes
-    will be in `scratch`."""
-    some = [
-        replace(batch, decided=scratch / DECIDED / f"{batch.home.name}.arrow") for batch in some
-    ]
-    entries = [(str(batch.home), batch.shards, str(batch.decided)) for batch in some]
-    storage.of(scratch).write(scratch / LIST, json.dumps(entries).encode())
-
-
-def listed(scratch: Path) -> list[ShardBatch]:
-    """The batches of the run, from the file that `list_in` wrote."""
-    entries = storage.read_json(scratch / LIST)
-    return [
-        ShardBatch(storage.place(home), tuple(shards), storage.place(decided))
-        for home, shards, decided in entries
-    ]
+def to_decide(scratch: Path, some: Sequence[ShardBatch]) -> list[ShardBatch]:
+    """The batches, with files for their outcomes in `scratch`."""
+    folder = scratch / DECIDED
+    return [replace(batch, decided=folder / f"{batch.home.name}.arrow") for batch in some]
 
 
 def forget(out: Path, kept: Sequence[ShardBatch], changed: Collection[str]) -> None:

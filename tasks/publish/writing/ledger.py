@@ -25,7 +25,6 @@ from ...recording.forgotten import Forgotten
 from ...settings.job import Job
 from ...storage import queries, tables
 from ...storage.versions import Proved
-from ..choosing import corpus_rejections
 from ..outcomes import ledger_rows
 from ..outcomes.shard_batches import SPANS, ShardBatch
 
@@ -59,15 +58,24 @@ class LedgerFacts:
 
 
 def write(
-    job: Job, scratch: Path, batches: Sequence[ShardBatch], newest: Path | None, home: Path
+    job: Job,
+    batches: Sequence[ShardBatch],
+    rejected: Sequence[pa.Table | None],
+    newest: Path | None,
+    home: Path,
 ) -> LedgerFacts:
-    """Write the ledger of the next version into its local folder `home`. Raises RunError if that of
-    the newest version is lost or damaged, and CorruptManifest if a shard batch is."""
+    """Write the ledger of the next version into its local folder `home`. `rejected`: corpus-wide
+    rejections (OUTCOMES) of each batch. Raises RunError if the ledger of the newest version is lost
+    or damaged, and CorruptManifest if a shard batch is."""
     nothing = _counted(LEDGER.empty_table())
     every, new = [nothing], [nothing]
     with queries.tables(job.package.memory, job.scratch) as database:
         removed, gone = _removed(database, batches, newest, forgotten.of(job.out))
-        rows = _numbered(chain(_decided(scratch, batches), [removed]))
+        decided = (
+            ledger_rows.with_outcomes(batch.ledger(strict=True), outcomes)
+            for batch, outcomes in zip(batches, rejected, strict=True)
+        )
+        rows = _numbered(chain(decided, [removed]))
         schema = pa.schema([*LEDGER, pa.field(NUMBER, pa.int64())])
         with (
             queries.streamed(database, rows, schema, SORTED) as ordered,
@@ -108,13 +116,6 @@ def _removed(
     left = on_request.without(left)
     gone: list[str] = left.filter(left["live"])["recording"].to_pylist()
     return ledger_rows.removed(left), gone
-
-
-def _decided(scratch: Path, batches: Sequence[ShardBatch]) -> Iterator[pa.Table]:
-    """The ledger of each shard batch, with the corpus-wide rejections."""
-    for batch, outcomes in corpus_rejections.by_batch(scratch, batches):
-        rows = batch.ledger(strict=True)
-        yield rows if outcomes is None else ledger_rows.with_outcomes(rows, outcomes)
 
 
 def _numbered(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:

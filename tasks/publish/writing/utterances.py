@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ... import plugins
 from ...base.arrays import Int64s
-from ...base.json_types import DatasetJson
+from ...base.json_types import DatasetJson, JsonObject
 from ...base.schema import UTTERANCES_FILE
 from ...settings.job import Job
 from ...storage import queries, tables
@@ -77,15 +77,15 @@ class Previous:
 
 def write(
     job: Job,
-    scratch: Path,
     batches: Sequence[ShardBatch],
     chosen: Chosen,
+    frozen: JsonObject,
     shards: Sequence[ShardClips],
     previous: Previous | None,
     home: Path,
 ) -> None:
-    """Write the table and the plan of the next version into its local folder `home`. Raises
-    CorruptManifest if a shard batch is damaged."""
+    """Write the table and the plan of the next version into its local folder `home`. `frozen`: the
+    state of corpus-wide plug-ins. Raises CorruptManifest if a shard batch is damaged."""
     clips = np.concatenate([shard.rows for shard in shards])  # in the order of the version
     place_of_row = np.full(int(corpus_clips.first_rows(batches)[-1]), -1, np.int32)
     place_of_row[chosen.clips.row[clips]] = np.arange(len(clips), dtype=np.int32)
@@ -102,7 +102,7 @@ def write(
         for part, (some, rows) in enumerate(_of_whole_shards(ordered, shards, schema)):
             span = clips[first : first + len(rows)]
             named = _named(rows, chosen, span)
-            labelled = corpus_labels.labelled(job, named, scratch)
+            labelled = corpus_labels.labelled(job, named, frozen)
             columns = {name: v.slice(first, len(rows)) for name, v in derived.items()}
             before = previous.beside(some) if previous else None
             planned = [shard.planned() for shard in some]

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from .accounting import ledger
 from .base.errors import UNREACHABLE, ItemError, shortened
-from .base.schema import CUTS, CutRow, FaultRow
+from .base.schema import CUTS, CutRow
 from .plugins.rules import judge
 from .recording import Locator, unreachable
 from .recording.faults import Fault
@@ -181,7 +181,21 @@ def _rows(unit: Unit, chosen: Chosen) -> list[CutRow | MadeAudio]:
 
 def failure(unit: Unit, code: str, detail: str, decoded: int = 0, rate: int = 0) -> list[CutRow]:
     """The row of an unusable recording; its decoded prefix counts as failed."""
-    return [failure_row(unit.cut, unit.name, code, detail, decoded, rate)]
+    return [
+        {
+            "cut": unit.cut,
+            "recording": unit.name,
+            "kind": "recording",
+            "start": 0,
+            "end": decoded,
+            "rate": rate,
+            "channels": 0,
+            "decoded": decoded,
+            "error_code": code,
+            "error_detail": shortened(detail),
+            "measures": [],
+        }
+    ]
 
 
 def _one_pass(
@@ -271,31 +285,11 @@ def recording_row(cut: str, recording: str, facts: StreamFacts) -> CutRow:
         "decoded": facts.decoded,
         "measures": [],
         "decode_faults": len(facts.faults),
-        "faults": [_fault(fault) for fault in facts.faults],
+        "faults": [
+            {"start": fault.start, "end": fault.end, "what": fault.what, "shifts": fault.shifts}
+            for fault in facts.faults
+        ],
         "notes": facts.notes,
-    }
-
-
-def _fault(fault: Fault) -> FaultRow:
-    return {"start": fault.start, "end": fault.end, "what": fault.what, "shifts": fault.shifts}
-
-
-def failure_row(
-    cut: str, recording: str, code: str, detail: str, decoded: int, rate: int
-) -> CutRow:
-    """The row of an unusable recording; its decoded prefix counts as failed."""
-    return {
-        "cut": cut,
-        "recording": recording,
-        "kind": "recording",
-        "start": 0,
-        "end": decoded,
-        "rate": rate,
-        "channels": 0,
-        "decoded": decoded,
-        "error_code": code,
-        "error_detail": shortened(detail),
-        "measures": [],
     }
 
 

@@ -72,7 +72,7 @@ def gather(
     `batches`: not decided yet; `lost`: files of the newest version that cannot be linked.
     """
     newest, batches = versions.newest(job.out), shard_batches.to_decide(scratch, batches)
-    batch_outcomes.decide(job, batches)
+    changed = batch_outcomes.decide(job, batches)
     chosen = next_version.choose(job, scratch, batches)
     clips = chosen.clips
     storage.of(staging).remove_tree(staging / plan.PLAN)  # of a dead worker
@@ -106,7 +106,7 @@ def gather(
         test_sets=chosen.test_sets,
         tars={split: len(tars) for split, tars in loads.items()},
         new=new,
-        changed=chosen.changed,
+        changed=changed,
         staging=str(staging),
         tables=digests,
         arrived=summary.arrived(summary.of_totals(facts.new.totals)),

@@ -139,16 +139,11 @@ def rows_of(view: ShardView, utterances: Sequence[FinalUtterance], strict: bool)
     values |= {name: _of_text(name) for name in texts} | VALUES
     if job.transcribe.reference_words:
         values |= REFERENCE_VALUES
+    values |= _of_annotations(job)
     schema = row_schema(job)
-    table: dict[str, Sequence[object]] = {}
-    remarks = Values(view)
-    if remarks.names:
-        of_clips = [remarks.of(u) if u else {} for u in clips.packaged]
-        table = {name: [values.get(name) for values in of_clips] for name in remarks.names}
-    for name in schema.names:
-        if name not in table:
-            table[name] = (values.get(name) or _measured(name))(clips)
-    return pa.table([pa.array(table[field.name], field.type) for field in schema], schema=schema)
+    columns = [(values.get(field.name) or _measured(field.name))(clips) for field in schema]
+    arrays = [pa.array(c, field.type) for c, field in zip(columns, schema, strict=True)]
+    return pa.table(arrays, schema=schema)
 
 
 class _Clips:
@@ -452,54 +447,55 @@ def _spoken(job: Job) -> list[str]:
     return [name for name in SPOKEN if name in job.package.publish and name not in kept]
 
 
-class Values:
-    """Values of `annotation_fields` for the utterances of a shard, except filters' labels, which
-    are stored as measures."""
+def _of_annotations(job: Job) -> dict[str, _ColumnValues]:
+    """What annotations' values come from, except filters' labels, which are stored as measures."""
+    values: dict[str, _ColumnValues] = {}
+    for one in annotated.of_job(job):
+        if one.kind.large and one.name in job.package.publish:
+            values[one.name] = _of_annotation(one)
+        elif one.shelf == "text" and not one.kind.large:
+            values[one.name] = _of_text(one.name)
+    by_turns = {"turns": _turns, "speaker_embedding": _embeddings}
+    return values | {name: by_turns[name] for name in _spoken(job)}
 
-    def __init__(self, view: ShardView) -> None:
-        self._view, publish = view, view.job.package.publish
-        declared = annotated.of_job(view.job)
-        self._large = [one for one in declared if one.kind.large and one.name in publish]
-        self._labels = [one.name for one in declared if one.shelf == "text" and not one.kind.large]
-        self._spoken = _spoken(view.job)
-        self.names = [*self._labels, *(one.name for one in self._large), *self._spoken]
-        self._voices: tuple[str, dict[str, bytes]] = ("", {})  # of the last recording, by name
 
-    def of(self, u: FinalUtterance) -> dict[str, object]:
-        """The utterance's value for each of `names`."""
-        values = {name: u.texts.get(name) for name in self._labels}
-        values |= {one.name: annotated.value_of(one, u) for one in self._large}
-        if "turns" in self._spoken:
-            values["turns"] = self._turns(u)
-        if "speaker_embedding" in self._spoken:
-            values["speaker_embedding"] = self._embedding(u)
-        return values
+def _of_annotation(declared: annotated.Declared) -> _ColumnValues:
+    return lambda clips: [annotated.value_of(declared, u) if u else None for u in clips.packaged]
 
-    def _turns(self, u: FinalUtterance) -> list[dict[str, object]] | None:
-        """Turns within the clip, in s from its start; None if the recording has none."""
-        spoken, rate = self._view.turned(u.cut.recording)[1], u.cut.rate
+
+def _turns(clips: _Clips) -> list[object]:
+    """Turns within each clip, in s from its start; None if the recording has none."""
+
+    def within(cut: CutUtterance) -> list[dict[str, object]] | None:
+        spoken = clips.view.turned(cut.recording)[1]
         if spoken is None:
             return None
-        return [
-            Event(
-                turn.start / rate,
-                turn.end / rate,
-                turns.name_of([turn], turn.speaker, u.cut.recording["path"]),
-            )._asdict()
-            for turn in turns.within(spoken, u.cut.start, u.cut.end)
-        ]
+        path, rate = cut.recording["path"], cut.rate
+        events = (
+            Event(turn.start / rate, turn.end / rate, turns.name_of([turn], turn.speaker, path))
+            for turn in turns.within(spoken, cut.start, cut.end)
+        )
+        return [event._asdict() for event in events]
 
-    def _embedding(self, u: FinalUtterance) -> np.ndarray | None:
-        """Embedding of the clip's speaker, float32 [SIZE], of length 1; None without one."""
-        name = u.cut.recording["recording"]
-        if self._voices[0] != name:
-            spoken = self._view.turned(u.cut.recording)[1] or ()
-            self._voices = (
-                name,
-                {
-                    turns.name_of((), row["number"] - 1, u.cut.recording["path"]): row["vector"]
-                    for row in voices.of_turns(u.cut.recording, spoken, u.cut.rate)
-                },
-            )
-        vector = self._voices[1].get(u.cut.voice or "")
-        return None if vector is None else np.frombuffer(vector, "<f2").astype(np.float32)
+    return [within(u.cut) if u else None for u in clips.packaged]
+
+
+def _embeddings(clips: _Clips) -> list[np.ndarray | None]:
+    """Embedding of each clip's speaker, float32 [SIZE], of length 1; None without one."""
+    voices_of: dict[str, dict[str, bytes]] = {}  # by recording, then by name
+    embeddings: list[np.ndarray | None] = []
+    for u in clips.packaged:
+        vector = None
+        if u and u.cut.voice:
+            recording = u.cut.recording
+            if recording["recording"] not in voices_of:
+                spoken = clips.view.turned(recording)[1] or ()
+                voices_of[recording["recording"]] = {
+                    turns.name_of((), row["number"] - 1, recording["path"]): row["vector"]
+                    for row in voices.of_turns(recording, spoken, u.cut.rate)
+                }
+            vector = voices_of[recording["recording"]].get(u.cut.voice)
+        embeddings.append(
+            None if vector is None else np.frombuffer(vector, "<f2").astype(np.float32)
+        )
+    return embeddings

@@ -327,10 +327,8 @@ def test_a_layout_holds_every_clip_once(then: list[int], new: list[int], gone: s
         loads = [float(seconds_of(table_)[g.rows].sum()) for g in some]
         longest = max((float(seconds_of(table_)[g.rows].max()) for g in some), default=0)
         assert max(loads, default=0) - min(loads, default=0) <= longest + 1e-9
-    places: dict[tuple[str, int | None], tuple[int, int]]
-    there = layout.published_shards([before])
-    places = {(each.split, each.number): (each.first, each.clips) for each in there}
+    places = {each: each.first for each in layout.published_shards([before])}
     previous = PreviousVersion(Path(), {}, (), before, places)
     now = table.take(np.concatenate([g.rows for g in groups])).select(["id", "num_samples"])
-    same = format_shards.same_as([g.planned() for g in groups], now, previous)
+    same = format_shards.same_as(groups, now, previous)
     assert [number is not None for number in same] == [g.whole for g in groups]

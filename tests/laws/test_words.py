@@ -41,7 +41,6 @@ NAMES = {
     "group_verdicts": "batch_outcomes",
     "enter_verdicts": "rejections",
     "ClipGroup": "ShardClips",
-    "PlannedGroup": "PlannedShard",
     "PublishedGroup": "PublishedShard",
 }
 

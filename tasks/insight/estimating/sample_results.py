@@ -194,8 +194,7 @@ def plan(job: Job, shards: Sequence[str], staging: Path) -> TrialPlan:
     groups = layout.lay_out_clips(clips, job.package, 1)
     rows = rows.take(np.concatenate([group.rows for group in groups]))
     derived = format_shards.all_derived(job, rows.schema, rows.select)
-    planned = [group.planned() for group in groups]
-    published = packaging_plan.write(job, staging, planned, rows, derived)
+    published = packaging_plan.write(job, staging, groups, rows, derived)
     return {
         "shards": [*packaging_plan.numbered(staging)],
         "clips": rows.num_rows,

@@ -39,7 +39,6 @@ class Choice:
     frozen: JsonObject  # bounds of corpus-wide rules, for dataset.json
     split_lists: ListDescriptions  # for dataset.json
     test_sets: list[HeldOutSet]  # of package.exclude, for dataset.json
-    changed: list[str]  # shards with recordings whose files changed during the run
     parted: Parted | None  # what splits do to the newest version's clips; None: no splits
 
 
@@ -80,8 +79,7 @@ def choose(job: Job, scratch: Path, batches: Sequence[ShardBatch]) -> Choice:
     clips = corpus_clips.load(batches, split, linked)
     clips = clips.take(clips.split >= 0)
     chosen = Chosen(clips, names, linked.names if linked else [])
-    changed = [shard for batch in batches for shard in batch.changed]
-    return Choice(chosen, outcomes, linked, frozen, lists, test_sets, changed, parted)
+    return Choice(chosen, outcomes, linked, frozen, lists, test_sets, parted)
 
 
 def _add_open(

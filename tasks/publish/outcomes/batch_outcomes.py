@@ -250,22 +250,24 @@ def _shards(batch: ShardBatch) -> Iterator[tuple[str, bool, int, tuple[int, int]
     return zip(batch.shards, facts["unsettled"], facts["recordings"], edges, strict=True)
 
 
-def decide(job: Job, batches: Sequence[ShardBatch], strict: bool = True) -> None:
-    """Apply the limits to the facts of all batches, and write the outcomes of each.
+def decide(job: Job, batches: Sequence[ShardBatch], strict: bool = True) -> list[str]:
+    """Apply the limits to the facts of all batches, and write the outcomes of each. Returns the
+    shards at which the next run looks again.
 
     With `strict`, for versions, an utterance that the run did not finish has failed: its file
     changed meanwhile. Without it, such an utterance is pending.
     """
+    changed: list[str] = []
     with limits.asking(job) as ask:
         for batch in batches:
             outcomes = ask(batch.table(LIMITS))
             if strict:
                 outcomes = stopped(outcomes)
             again = _checked_again(outcomes).to_numpy(zero_copy_only=False)
-            changed = [name for name, flag, _, (a, b) in _shards(batch) if flag or again[a:b].any()]
-            outcomes = outcomes.replace_schema_metadata({"changed": json.dumps(changed)})
+            changed += [n for n, flag, _, (a, b) in _shards(batch) if flag or again[a:b].any()]
             assert batch.decided is not None
             storage.of(batch.decided.parent).write(batch.decided, arrow_bytes(outcomes))
+    return changed
 
 
 def _clips(job: Job, rows: pa.Table) -> pa.Table:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -191,12 +190,6 @@ class ShardBatch:
         """The outcomes (`limits.OUTCOME_COLUMNS`) of all utterances of a decided batch."""
         assert self.decided is not None
         return _table(storage.read(self.decided), columns)
-
-    @property
-    def changed(self) -> list[str]:
-        """The shards of a decided batch at which the next run looks again."""
-        changed: list[str] = json.loads((self.outcomes(()).schema.metadata or {})[b"changed"])
-        return changed
 
     @property
     def count(self) -> int:

@@ -21,7 +21,7 @@ from ...settings.job import Job
 from ...shard_store import whole_job
 from ...storage import tables
 from ..dataset import datacard
-from .layout import PlannedShard
+from .layout import PublishedShard, ShardClips
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class PreviousVersion:
     described: Mapping[str, Any]  # its dataset.json
     columns: tuple[str, ...]  # of its utterances
     rows: pa.Table | None = None  # of some output shards
-    #: By (split, number) of each of these shards: its first row in `rows`, and its number of rows.
-    places: dict[tuple[str, int | None], tuple[int, int]] = field(default_factory=dict)
+    #: The first row of each of these shards in `rows`.
+    places: dict[PublishedShard, int] = field(default_factory=dict)
     lost: Collection[str] = ()  # files that are missing or damaged
 
     def has_format(self, plugin: Plugin, publish: Collection[str]) -> bool:
@@ -136,7 +136,7 @@ def rows_for(module: Format, table: pa.Table | pa.RecordBatch, *more: str) -> li
 
 def of_format(
     plugin: Plugin,
-    planned_shards: Sequence[PlannedShard],
+    shards: Sequence[ShardClips],
     planned: pa.Table,
     previous: PreviousVersion | None,
     publish: Collection[str] = (),
@@ -145,7 +145,7 @@ def of_format(
     same. `planned`: the rows of the shards, with the columns of `all_derived`."""
     module, settings = plugins.FORMATS.resolve(plugin)
     now = visible(module, own_columns(plugin.use, planned), settings=settings)
-    same: list[int | None] = [None] * len(planned_shards)
+    same: list[int | None] = [None] * len(shards)
     if previous and previous.has_format(plugin, publish):
         # If a measure was added or removed since, all files that hold measures change.
         measured = set(planned.column_names) & set(module.COLUMNS)
@@ -153,42 +153,37 @@ def of_format(
             rows_then = previous.rows
             if rows_then is not None:
                 rows_then = own_columns(plugin.use, rows_then)
-            same = same_as(planned_shards, now, replace(previous, rows=rows_then))
-    shards, begin = [], 0
-    for index, (planned_shard, number_then) in enumerate(zip(planned_shards, same, strict=True)):
-        rows, begin = now.slice(begin, planned_shard.clips), begin + planned_shard.clips
-        files = tuple(module.files(planned_shard.split, planned_shard.number, rows, settings))
+            same = same_as(shards, now, replace(previous, rows=rows_then))
+    output_shards, begin = [], 0
+    for index, (shard, number_then) in enumerate(zip(shards, same, strict=True)):
+        rows, begin = now.slice(begin, len(shard.rows)), begin + len(shard.rows)
+        files = tuple(module.files(shard.split, shard.number, rows, settings))
         unchanged: tuple[PublishedFile, ...] = ()
-        if number_then is not None and (number_then == planned_shard.number or not module.NUMBERED):
+        if number_then is not None and (number_then == shard.number or not module.NUMBERED):
             assert previous is not None
-            unchanged = previous.files(
-                module.files(planned_shard.split, number_then, rows, settings)
-            )
-        place = planned_shard.split, planned_shard.number, index, planned_shard.clips
-        shards.append(OutputShard(plugin.use, *place, files, unchanged))
-    return shards
+            unchanged = previous.files(module.files(shard.split, number_then, rows, settings))
+        place = shard.split, shard.number, index, len(shard.rows)
+        output_shards.append(OutputShard(plugin.use, *place, files, unchanged))
+    return output_shards
 
 
 def same_as(
-    planned_shards: Sequence[PlannedShard], now: pa.Table, previous: PreviousVersion
+    shards: Sequence[ShardClips], now: pa.Table, previous: PreviousVersion
 ) -> list[int | None]:
     """For each shard, the number of the previous version's shard with the same clips and the same
     values in `now` (what the format writes), or None."""
     then = previous.rows
-    if then is not None and set(now.column_names) <= set(then.column_names):
-        then, places = tables.without_nan(then.select(now.column_names)), previous.places
-        now = tables.without_nan(now)
-    else:
-        places = {}
+    if then is None or not set(now.column_names) <= set(then.column_names):
+        return [None] * len(shards)
+    then, now = tables.without_nan(then.select(now.column_names)), tables.without_nan(now)
     numbers: list[int | None] = []
     begin = 0
-    for planned_shard in planned_shards:
-        rows, begin = now.slice(begin, planned_shard.clips), begin + planned_shard.clips
-        place = places.get((planned_shard.split, planned_shard.before))
-        if planned_shard.whole and place is not None:
-            assert then is not None
-            equal = rows.equals(then.slice(*place))
-            numbers.append(planned_shard.before if equal else None)
-        else:
+    for shard in shards:
+        rows, begin = now.slice(begin, len(shard.rows)), begin + len(shard.rows)
+        before = shard.before if shard.whole else None
+        first = previous.places.get(before) if before else None
+        if before is None or first is None or not rows.equals(then.slice(first, before.clips)):
             numbers.append(None)
+        else:
+            numbers.append(before.number)
     return numbers

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heapreplace
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,12 +21,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ...accounting import summary
-from ...base.arrays import Bools, Float64s, Int64s, UInt64s
+from ...base.arrays import Float64s, Int64s, UInt64s
 from ...settings import PackageSettings
 from ...storage import long_columns
 from .. import seeded_hash
-
-Scalar = TypeVar("Scalar", bound=np.generic)
 
 #: Settings on which a layout depends; if one changes, the layout is full.
 LAYOUT_SETTINGS = ("seed", "tar_hours", "readers")
@@ -35,32 +33,15 @@ MOST_TARS = 40_000
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedShard:
-    """An output shard, in every format; the plan of a part has the rows of its clips in order."""
+class ShardClips:
+    """An output shard, in every format, with its clips."""
 
     split: str
     number: int  # within its split
     generation: int  # number of the version that created it
-    clips: int  # how many
-    before: int | None = None  # its number in the previous version, if it existed
-    whole: bool = False  # no clip has left it since the previous version
-
-
-@dataclass(frozen=True, slots=True)
-class ShardClips:
-    """An output shard with its clips; the other fields are those of `PlannedShard`."""
-
-    split: str
-    number: int
-    generation: int
     rows: Int64s  # indices of its clips in `LayoutClips`, in order
-    before: PublishedShard | None = None
-    whole: bool = False
-
-    def planned(self) -> PlannedShard:
-        place = self.split, self.number, self.generation, len(self.rows)
-        before = self.before.number if self.before else None
-        return PlannedShard(*place, before, self.whole)
+    before: PublishedShard | None = None  # it in the previous version, if it existed
+    whole: bool = False  # no clip has left it since the previous version
 
 
 class LayoutClips(NamedTuple):
@@ -210,28 +191,17 @@ def _new_shards(
     shards = []
     for split in sorted(clips.names[code] for code in np.unique(splits)):
         code = clips.names.index(split)
-        chosen = _among(rows, splits == code)
-        lengths = _at(clips.seconds, chosen)
+        chosen = rows[splits == code]
+        lengths = clips.seconds[chosen]
         # Only a split's first generation needs a multiple of `readers`.
         readers = 1 if split in first_numbers else settings.readers
         whole = math.fsum(lengths)  # whatever the order
-        hours = tar_hours(settings, _among(clips.seconds, clips.split == code))
+        hours = tar_hours(settings, clips.seconds[clips.split == code])
         count = shard_count(whole, hours, len(lengths), readers)
-        distributed = distribute(lengths, _at(clips.key, chosen), count)
+        distributed = distribute(lengths, clips.key[chosen], count)
         for number, indices in enumerate(distributed, first_numbers.get(split, 0)):
             shards.append(ShardClips(split, number, generation, chosen[indices]))
     return shards
-
-
-def _among(values: NDArray[Scalar], which: Bools) -> NDArray[Scalar]:
-    """The values where `which` is true; all of them are not copied (80 MB for ten million
-    clips)."""
-    return values if which.all() else values[which]
-
-
-def _at(values: NDArray[Scalar], rows: Int64s) -> NDArray[Scalar]:
-    """The values at these sorted rows; all of them are not copied."""
-    return values if len(rows) == len(values) else values[rows]
 
 
 def tar_hours(settings: PackageSettings, seconds: Float64s) -> float:
@@ -251,8 +221,6 @@ def loads_of(shards: list[ShardClips], seconds: Float64s) -> dict[str, list[floa
 
 # Distributes clips over output shards of about equal duration, shuffled by the seed. Work shards
 # have no influence.
-
-BATCH = 1 << 18  # clips whose lengths are Python objects at a time
 
 
 def shard_count(seconds: float, hours: float, clips: int, readers: int = 1) -> int:
@@ -274,16 +242,13 @@ def distribute(seconds: Float64s, keys: UInt64s, shards: int) -> list[Int64s]:
     heap = [(0.0, index) for index in range(shards)]
     heapify(heap)
     group = np.empty(len(order), np.int32)
-    for low in range(0, len(order), BATCH):
-        some = order[low : low + BATCH]
-        chosen = []
-        # An empty clip counts a little, so that no shard stays without a clip.
-        for length in np.maximum(seconds[some], 1e-9).tolist():
-            load, index = heap[0]
-            chosen.append(index)
-            heapreplace(heap, (load + length, index))
-        group[some] = chosen
-    del order
+    chosen = []
+    # An empty clip counts a little, so that no shard stays without a clip.
+    for length in np.maximum(seconds[order], 1e-9).tolist():
+        load, index = heap[0]
+        chosen.append(index)
+        heapreplace(heap, (load + length, index))
+    group[order] = chosen
     shuffled = np.lexsort((keys, group))
     ends = np.cumsum(np.bincount(group, minlength=shards))
     return np.split(shuffled, ends[:-1])

@@ -28,7 +28,7 @@ from ...storage import tables
 from ..published_columns import PCM_COLUMNS, row_schema, sources_of
 from . import format_shards
 from .format_shards import PreviousVersion
-from .layout import PlannedShard
+from .layout import ShardClips
 
 PLAN, HASHES, ROWS, SHARDS = ".plan", "hashes", "rows.arrow", "shards.arrow"
 PART_BITS = 24  # low bits of a shard's number: its index in its part
@@ -46,7 +46,7 @@ SHARD = pa.schema(
 def write(
     job: Job,
     home: Path,
-    planned_shards: Sequence[PlannedShard],
+    shards: Sequence[ShardClips],
     rows: pa.Table,
     derived: Mapping[str, pa.Array],
     previous: PreviousVersion | None = None,
@@ -61,29 +61,18 @@ def write(
     folder.mkdir(parents=True)
     source_columns = [*sources_of(job)]
     planned = format_shards.with_columns(rows, derived)
-    shards = {
-        plugin.use: format_shards.of_format(
-            plugin,
-            planned_shards,
-            planned.drop_columns(source_columns),
-            previous,
-            job.package.publish,
-        )
+    published = planned.drop_columns(source_columns)
+    by_format = [
+        format_shards.of_format(plugin, shards, published, previous, job.package.publish)
         for plugin in job.package.formats
-    }
-    laid_out = _laid_out(job, planned_shards, shards[job.package.formats[0].use], planned)
+    ]
+    laid_out = _laid_out(job, shards, by_format[0], planned)
     seen = laid_out.select(_seen(job, laid_out))
-    of_formats = zip(*shards.values(), strict=True)
-    written = [not all(shard.unchanged for shard in some) for some in of_formats]
-    _save_rows(folder / ROWS, seen, [shard.clips for shard in planned_shards], written)
-    save_shards(folder, [shard for some in shards.values() for shard in some])
+    written = [not all(one.unchanged for one in some) for some in zip(*by_format, strict=True)]
+    _save_rows(folder / ROWS, seen, [len(shard.rows) for shard in shards], written)
+    entries = [asdict(one) for some in by_format for one in some]
+    tables.write_arrow(folder / SHARDS, [pa.Table.from_pylist(entries, schema=SHARD)])
     return laid_out.drop_columns([*source_columns, *derived])
-
-
-def save_shards(folder: Path, shards: list[OutputShard]) -> None:
-    """Write the output shards of a part into its local folder."""
-    entries = pa.Table.from_pylist([asdict(shard) for shard in shards], schema=SHARD)
-    tables.write_arrow(folder / SHARDS, [entries])
 
 
 def part_name(part: int) -> str:
@@ -113,15 +102,15 @@ def _seen(job: Job, table: pa.Table) -> list[str]:
 
 
 def _laid_out(
-    job: Job, planned_shards: Sequence[PlannedShard], shards: list[OutputShard], table: pa.Table
+    job: Job, shards: Sequence[ShardClips], of_format: list[OutputShard], table: pa.Table
 ) -> pa.Table:
-    """The rows with their places (LAYOUT_COLUMNS) in the first format's `shards`."""
+    """The rows with their places (LAYOUT_COLUMNS) in the output shards of the first format."""
     module, settings = plugins.FORMATS.resolve(job.package.formats[0])
     paths, generations, offsets = [], [], []
     begin = 0
-    for planned_shard, shard in zip(planned_shards, shards, strict=True):
+    for clips, shard in zip(shards, of_format, strict=True):
         paths += [shard.path] * shard.clips
-        generations += [planned_shard.generation] * shard.clips
+        generations += [clips.generation] * shard.clips
         if module.offsets:
             offsets.append(module.offsets(table.slice(begin, shard.clips), settings))
         begin += shard.clips

@@ -110,8 +110,7 @@ def _tables(version: Path, described: DatasetJson) -> list[str]:
     faults += _channels(version)
     faults += _ids(version)  # frees its tables before those of the splits are made
     if splits.FILE in described["files"]:
-        stored = tables.schema(version / UTTERANCES_FILE).names  # early versions lack some
-        columns = [name for name in leaks.columns(stored) if name in stored]
+        columns = leaks.columns(tables.schema(version / UTTERANCES_FILE).names)
         faults += split_faults(
             lambda: tables.row_groups(version / UTTERANCES_FILE, columns),
             partial(tables.portions, version / splits.FILE),
@@ -138,8 +137,8 @@ def _ids(version: Path) -> list[str]:
 
 
 def _channels(version: Path) -> list[str]:
-    """Faults of channels: if the ledger has a packaged clip's channel, the clip's row has the same.
-    Ledger parts of early versions have no channels."""
+    """Faults of channels: if the ledger has a packaged clip's channel, the clip's row has the
+    same."""
     of_ledger, of_clips = (
         _keys(_channel_keys(part, name) for part in tables.row_groups(version / file, columns))
         for file, name, columns in (
@@ -156,8 +155,6 @@ def _channels(version: Path) -> list[str]:
 def _channel_keys(part: pa.Table, name: str) -> pa.Table:
     """`<id>#<channel>` of each packaged clip that is one channel of its recording, as the column
     `name`, which holds the ids."""
-    if "channel" not in part.column_names:
-        return part.select([name]).slice(0, 0)
     if "outcome" in part.column_names:
         part = part.filter(pc.equal(part["outcome"], "packaged"))
     part = part.filter(pc.is_valid(part["channel"]))

@@ -7,24 +7,24 @@ An output shard whose rows equal those of the newest version is planned as a lin
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from ... import plugins
+from ... import corpus, plugins
 from ...base.arrays import Int64s
 from ...base.json_types import DatasetJson, JsonObject
 from ...base.schema import UTTERANCES_FILE
 from ...settings.job import Job
 from ...storage import queries, tables
-from .. import corpus_labels
 from ..choosing import corpus_clips
 from ..choosing.corpus_clips import Chosen
 from ..outcomes.shard_batches import ShardBatch
 from ..output_shards import format_shards, plan
 from ..output_shards.format_shards import PreviousVersion
-from ..output_shards.layout import ShardClips
+from ..output_shards.layout import PublishedShard, ShardClips
 from ..published_columns import row_schema, sources_of
 
 PLACE = "place"  # a row's place in the version
@@ -38,15 +38,14 @@ class Previous:
         self, job: Job, newest: Path, described: DatasetJson, lost: Collection[str]
     ) -> None:
         table = newest / UTTERANCES_FILE
-        self._version = PreviousVersion(newest, described, (), lost=lost)
-        columns = set[str]()
         schema = tables.schema(table)
+        self._version = PreviousVersion(newest, described, tuple(schema.names), lost=lost)
+        columns = set[str]()
         for plugin in job.package.formats:
             if self._version.has_format(plugin, job.package.publish):
                 module, settings = plugins.FORMATS.resolve(plugin)
                 none = schema.empty_table()
                 columns |= {*format_shards.visible(module, none, settings=settings).column_names}
-        self._all = tuple(schema.names)
         self._columns = [name for name in schema.names if name in columns]
         self._rows = tables.Slices(table, self._columns)
         self._derived = format_shards.all_derived(
@@ -56,7 +55,7 @@ class Previous:
     def beside(self, shards: Sequence[ShardClips]) -> PreviousVersion:
         """It, with the rows of those of these output shards that lost no clip."""
         pieces, begin = list[pa.Table](), 0
-        places: dict[tuple[str, int | None], tuple[int, int]] = {}
+        places: dict[PublishedShard, int] = {}
         for shard in shards if self._columns else ():
             if (before := shard.before) is None or not shard.whole:
                 continue
@@ -66,13 +65,10 @@ class Previous:
                 for name, values in self._derived.items()
             }
             pieces.append(format_shards.with_columns(rows, columns))
-            places[before.split, before.number] = begin, before.clips
+            places[before] = begin
             begin += before.clips
         rows = pa.concat_tables(pieces) if pieces else None
-        version = self._version
-        return PreviousVersion(
-            version.home, version.described, self._all, rows, places, version.lost
-        )
+        return replace(self._version, rows=rows, places=places)
 
 
 def write(
@@ -102,11 +98,10 @@ def write(
         for part, (some, rows) in enumerate(_of_whole_shards(ordered, shards, schema)):
             span = clips[first : first + len(rows)]
             named = _named(rows, chosen, span)
-            labelled = corpus_labels.labelled(job, named, frozen)
+            labelled = _labelled(job, named, frozen)
             columns = {name: v.slice(first, len(rows)) for name, v in derived.items()}
             before = previous.beside(some) if previous else None
-            planned = [shard.planned() for shard in some]
-            write_rows(plan.write(job, home, planned, labelled, columns, before, part))
+            write_rows(plan.write(job, home, some, labelled, columns, before, part))
             first += len(rows)
 
 
@@ -159,3 +154,17 @@ def _named(rows: pa.Table, chosen: Chosen, clips: Int64s) -> pa.Table:
     """The rows of these clips, with their splits and the names of speakers across recordings."""
     splits, spoken = chosen.clips.split[clips], chosen.clips.speaker[clips]
     return corpus_clips.named(rows, chosen, splits, spoken)
+
+
+def _labelled(job: Job, rows: pa.Table, frozen: JsonObject) -> pa.Table:
+    """The rows with the labels that plug-ins derive from their frozen bounds over the corpus; no
+    rule reads these labels."""
+    for shelf, plugin in corpus.chosen(job):
+        module, settings = plugins.measuring(shelf).resolve(plugin)
+        if module.labelled is None:
+            continue
+        inputs = rows.select(["language", *module.asks(settings)])
+        bounds = frozen.get(f"{shelf}.{plugin.use}", {})
+        for name, values in module.labelled(inputs, settings, bounds).items():
+            rows = tables.replaced(rows, name, pa.array(values, pa.string()))
+    return rows

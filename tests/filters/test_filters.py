@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
@@ -140,25 +138,3 @@ def test_one_clipped_channel_of_two_counts_half() -> None:
     two = clipping.measure(Clip.of(both, RATE), clipping.Settings())
     assert two["clipping_fraction"] == pytest.approx((one["clipping_fraction"] or 0) / 2)
     assert two["clipping_longest"] == one["clipping_longest"]
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.04, 0.5, 1.0]), min_size=1, max_size=80),
-    st.lists(st.integers(1, 13), min_size=1, max_size=5),
-    st.integers(1, 3),
-)
-def test_measures_do_not_depend_on_the_blocks(
-    values: list[float], sizes: list[int], channels: int
-) -> None:
-    samples = np.repeat(np.array(values, np.float32), 7)[:, None] * np.ones(channels, np.float32)
-    whole, parts = Clip.of(samples, RATE), cut(samples, tuple(sizes))
-    for module in (silence, clipping):
-        assert module.measure(parts, module.Settings()) == module.measure(whole, module.Settings())
-
-
-@pytest.mark.parametrize("module", [silence, clipping])
-def test_columns_are_the_ones_announced(module: object) -> None:
-    for samples in (tone(0.5, 0.5), np.zeros(1, np.float32), np.zeros((0, 2), np.float32)):
-        found = module.measure(Clip.of(samples, RATE), module.Settings())  # type: ignore[attr-defined]
-        assert set(found) == set(module.COLUMNS)  # type: ignore[attr-defined]

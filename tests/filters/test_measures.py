@@ -112,8 +112,10 @@ CLIPS = {
     "8 channels": (noise(1.5, 8), 16_000),
     "8 kHz": (noise(1.5, rate=8000), 8000),
     "192 kHz": (noise(1.2, 2, 192_000), 192_000),
+    "768 kHz": (noise(0.5, rate=768_000), 768_000),
     "1 kHz": (noise(2, rate=1000), 1000),
     "beyond full scale": (noise(1.5) * np.float32(1e6), 16_000),
+    "one huge sample": (np.r_[noise(1), np.full((1, 1), 3e38, np.float32), noise(1)], 16_000),
     "next to nothing": (noise(1.5) * np.float32(1e-30), 16_000),
 }
 #: The filter stage refuses these before it measures; a measure may still meet them elsewhere.

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 from pydantic import ValidationError
 
-from tests.filters.test_filters import cut
 from tests.helpers import plain_quality, tiers
 from tests.helpers.corpus import speech as syllables
 from tests.helpers.fetched import CORPUS
@@ -143,16 +142,6 @@ def test_nmf_snr_of_real_clips_is_data_juicers(count: int) -> None:
     assert differences[worst] < 0.01
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.integers(0, 60_000), st.lists(st.integers(1, 5000), min_size=1, max_size=4))
-def test_spectrograms_do_not_depend_on_the_blocks(count: int, sizes: list[int]) -> None:
-    samples = np.random.default_rng(count).standard_normal(count).astype(np.float32)
-    cuts = [piece[:, 0] for piece in cut(samples, tuple(sizes)).blocks()]
-    whole = nmf_snr.magnitudes([samples], count)
-    assert np.array_equal(nmf_snr.magnitudes(cuts, count), whole)
-    assert whole.shape == (1 + count // 512, 1025)
-
-
 def test_nmf_snr_is_null_beyond_ten_minutes() -> None:
     assert value(nmf_snr, np.ones(601_000, np.float32), 1000) is None
     noise = np.random.default_rng(0).standard_normal(599_000).astype(np.float32)
@@ -224,31 +213,11 @@ def test_snr_of_real_clips_is_that_of_added_noise(count: int) -> None:
     print(f"\nsnr, {len(clean)} clips: {check_snr(clean)}")
 
 
-@pytest.mark.needs("corpus")
-def test_snr_of_librispeech_falls_with_noise() -> None:
-    """Their own noise lies 15 to 30 dB below the speech; only at 0 dB is the truth known."""
-    for path in sorted(CORPUS.glob("en/librispeech/*.flac"))[::2]:
-        samples, rate = sf.read(path, dtype="float32")
-        row = [value(snr, noisy(samples, ratio), rate) for ratio in RATIOS]
-        assert all(above > below for above, below in pairwise(row)), (path, row)
-        assert row[-1] == pytest.approx(0, abs=3)
-
-
 @settings(max_examples=12, deadline=None)
 @given(gain=st.floats(0.03, 4))
 def test_snr_does_not_depend_on_the_gain(voices: list[Floats], gain: float) -> None:
     mixed = noisy(voices[0], 15)
     assert value(snr, np.float32(gain) * mixed) == pytest.approx(value(snr, mixed), abs=0.5)
-
-
-@settings(max_examples=10, deadline=None)
-@given(st.lists(st.integers(1, 40_000), min_size=1, max_size=4))
-def test_snr_does_not_depend_on_the_blocks(voices: list[Floats], sizes: list[int]) -> None:
-    whole = Clip.of(voices[1], RATE)
-    sizes = [max(size, 500) for size in sizes]
-    assert snr.measure(cut(voices[1], tuple(sizes)), snr.Settings()) == snr.measure(
-        whole, snr.Settings()
-    )
 
 
 def test_snr_is_null_without_speech_and_bounded_without_noise(voices: list[Floats]) -> None:
@@ -500,41 +469,6 @@ def test_another_model_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 # all of them
 
 
-def odd() -> dict[str, tuple[Floats, int]]:
-    clean = syllables(3, 1.0, RATE)[:, 0].astype(np.float32)
-    holes = {"nan": np.nan, "infinity": np.inf, "huge": 3e38}
-    broken = {name: np.where(np.arange(RATE) == 7000, bad, clean) for name, bad in holes.items()}
-    return {
-        **{name: (samples.astype(np.float32), RATE) for name, samples in broken.items()},
-        "nothing": (np.zeros((0, 2), np.float32), RATE),
-        "one sample": (np.full(1, 0.5, np.float32), RATE),
-        "one sample of 192 kHz": (np.full(1, 0.5, np.float32), 192_000),
-        "silence": (np.zeros(3 * RATE, np.float32), RATE),
-        "offset": (np.full(3 * RATE, 0.25, np.float32), RATE),
-        "eight channels": (syllables(4, 1.0, RATE, 8).astype(np.float32), RATE),
-        "1 kHz": (syllables(5, 2.0, 1000).astype(np.float32), 1000),
-        "8 kHz": (syllables(5, 2.0, 8000).astype(np.float32), 8000),
-        "192 kHz": (syllables(6, 1.0, 192_000).astype(np.float32), 192_000),
-        "768 kHz": (syllables(7, 0.5, 768_000).astype(np.float32), 768_000),
-    }
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", list(odd()))
-@pytest.mark.parametrize("module", MODULES)
-def test_odd_audio_gives_a_finite_number_or_null(module: Any, name: str) -> None:
-    if module is dnsmos:
-        pytest.importorskip("speechmos")
-    samples, rate = odd()[name]
-    found = module.measure(Clip.of(samples, rate), module.Settings())
-    assert set(found) == set(module.COLUMNS)
-    assert all(v is None or (isinstance(v, float) and np.isfinite(v)) for v in found.values())
-    if name in ("nothing", "nan", "infinity") or (name == "silence" and module is not dnsmos):
-        assert set(found.values()) == {None}
-    if name in ("eight channels", "192 kHz") and module is not snr:
-        assert None not in found.values()
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("module", [nmf_snr, snr])
 def test_25_minutes_take_the_memory_of_a_part(module: Any) -> None:
@@ -554,16 +488,6 @@ def test_snr_of_a_long_clip_is_that_of_its_parts(voices: list[Floats]) -> None:
     long = Clip.of_pieces([mixed[:, None]] * 3, RATE)  # beyond the length that is kept in memory
     assert long.seconds > derived.KEPT_SECONDS
     assert snr.measure(long, snr.Settings())["snr"] == pytest.approx(12, abs=1.5)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("module", MODULES)
-def test_costly_measures_are_the_same_every_time(module: Any, voices: list[Floats]) -> None:
-    if module is dnsmos:
-        pytest.importorskip("speechmos")
-    first, second = (module.measure(Clip.of(voices[3], RATE), module.Settings()) for _ in range(2))
-    assert first == second
-    assert module.COSTLY is True
 
 
 @pytest.mark.parametrize(

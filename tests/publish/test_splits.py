@@ -223,18 +223,6 @@ def test_a_newcomer_that_joins_two_sides_is_dropped() -> None:
 
 
 @pytest.mark.full
-def test_who_comes_back_goes_where_it_was() -> None:
-    clips = singles(50)
-    where, first = sides(clips, splits={"dev": 0.3})
-    dev = [c for c in clips if where[c[0]] == "dev"]
-    rest = [c for c in clips if where[c[0]] != "dev"]
-    # Without them new groups would fill the hours of dev.
-    _, second = sides(rest, first.table, splits={"dev": 0.3})
-    third, _ = sides([*dev, *rest], second.table, splits={"dev": 0.3})
-    assert {c[0]: third[c[0]] for c in dev} == {c[0]: "dev" for c in dev}
-
-
-@pytest.mark.full
 def test_other_fractions_move_nothing_that_is_published() -> None:
     clips = singles(100)
     where, first = sides(clips, splits={"dev": 0.1})

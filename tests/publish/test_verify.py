@@ -171,7 +171,7 @@ def test_changed_rows_under_a_right_hash(version: Path, column: str) -> None:
 
 
 def test_a_channel_that_the_ledger_and_the_clip_differ_in(version: Path) -> None:
-    """In the ledger of a clip; where the ledger says nothing, as it did before, it is no fault."""
+    """In the ledger of a clip; where the ledger says nothing, it is no fault."""
     path = version / "ledger.parquet"
     table = pq.read_table(path)
 
@@ -184,9 +184,6 @@ def test_a_channel_that_the_ledger_and_the_clip_differ_in(version: Path) -> None
 
     assert faults(None) == []
     assert faults(1) == ["utterances.parquet and the ledger differ in the channel of a clip"]
-    pq.write_table(table.drop_columns(["channel", "track"]), path)
-    reseal(version)
-    assert verify(version) == []
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"files": 3}', '{"files": {}}'])

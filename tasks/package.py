@@ -33,7 +33,7 @@ from .publish import previous_version, safeguards, speakers
 from .publish.choosing import corpus_clips, next_version, splits
 from .publish.choosing.next_version import Choice
 from .publish.dataset import datacard
-from .publish.outcomes import batch_outcomes, shard_batches
+from .publish.outcomes import batch_outcomes
 from .publish.outcomes.shard_batches import ShardBatch
 from .publish.output_shards import layout, plan
 from .publish.writing import ledger, utterances
@@ -71,8 +71,8 @@ def gather(
 
     `batches`: not decided yet; `lost`: files of the newest version that cannot be linked.
     """
-    newest, batches = versions.newest(job.out), shard_batches.to_decide(scratch, batches)
-    changed = batch_outcomes.decide(job, batches)
+    newest = versions.newest(job.out)
+    batches, changed = batch_outcomes.decide(job, batches, scratch)
     chosen = next_version.choose(job, scratch, batches)
     clips = chosen.clips
     storage.of(staging).remove_tree(staging / plan.PLAN)  # of a dead worker

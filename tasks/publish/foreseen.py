@@ -111,8 +111,7 @@ def decided(
                 batch = ShardBatch(scratch / shard_batches.FACTS / batch.home.name, batch.shards)
                 batch_outcomes.collect(job, batch, strict=False, listings=listings)
             batches.append(batch)
-        batches = shard_batches.to_decide(scratch, batches)
-        batch_outcomes.decide(job, batches, strict=False)
+        batches, _ = batch_outcomes.decide(job, batches, scratch, strict=False)
         yield scratch, batches
 
 

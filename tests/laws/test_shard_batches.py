@@ -209,9 +209,9 @@ def test_a_shard_of_nothing_has_its_place(job: Job, tmp_path: Path) -> None:
     """One of its recordings is broken, the other too short: no row, and a ledger of two."""
     counts = []
     for shard in sorted(manifest.shards(job.out)):
-        group = shard_batches.ShardBatch(tmp_path / shard, (shard,), tmp_path / f"{shard}.arrow")
+        group = shard_batches.ShardBatch(tmp_path / shard, (shard,))
         batch_outcomes.collect(job, group)
-        batch_outcomes.decide(job, [group])
+        [group], _ = batch_outcomes.decide(job, [group], tmp_path)
         counts.append((group.table("rows.arrow").num_rows, group.ledger().num_rows))
     assert (0, 2) in counts
     assert sum(rows for rows, _ in counts) > COUNT // 2

@@ -19,21 +19,22 @@ from ...corpus.rejections import OfCorpus
 from ...settings.job import Job
 from ...storage import versions
 from ..outcomes.shard_batches import ShardBatch
-from . import selection
 from .corpus_clips import first_rows
+from .selection import PublishedIds
 
 
-def corpus_wide(job: Job, batches: Sequence[ShardBatch], newest: Path | None) -> OfCorpus:
+def corpus_wide(
+    job: Job, batches: Sequence[ShardBatch], newest: Path | None, published: PublishedIds
+) -> OfCorpus:
     """Rejections over the whole corpus; `at` is the clip's place among all rows."""
     frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
     if not corpus.takes_part(job):
         return OfCorpus(rejections.REJECTED.empty_table(), frozen, [])
-    published = selection.PublishedIds(job, newest).holding
 
     def parts(columns: Sequence[str]) -> Iterator[pa.Table]:
         return (batch.table("heard.arrow", columns).select(columns) for batch in batches)
 
-    rejected, frozen, test_sets = rejections.of_corpus(job, parts, published, frozen)
+    rejected, frozen, test_sets = rejections.of_corpus(job, parts, published.holding, frozen)
     heard = rejected["at"].to_numpy()
     order, position = np.argsort(heard, kind="stable"), heard.copy()
     rows, begin = first_rows(batches), 0

@@ -51,14 +51,15 @@ def choose(job: Job, scratch: Path, batches: Sequence[ShardBatch]) -> Choice:
         return (batch.table("voices.arrow") for batch in batches)
 
     linked = speakers.link(job, voices, newest, scratch)
-    rejected, frozen, test_sets = corpus_rejections.corpus_wide(job, batches, newest)
+    published = selection.PublishedIds(job, newest)
+    rejected, frozen, test_sets = corpus_rejections.corpus_wide(job, batches, newest, published)
     split = np.zeros(corpus_clips.first_rows(batches)[-1], np.int16)  # of all rows
     split[rejected["at"].to_numpy()] = -1
     names, lists, parted = [REST], ListDescriptions(), None
     if selection.selects(job):
         is_open = split >= 0
         with split_input.Candidates(job.package, job.scratch) as passed:
-            _add_open(job, passed, batches, is_open, linked, newest)
+            _add_open(job, passed, batches, is_open, linked, published)
             for sentence in passed.chosen_by.unmatched():
                 log.warning("%s", sentence)
             selected = selection.select(job, passed, newest)
@@ -88,11 +89,10 @@ def _add_open(
     batches: Sequence[ShardBatch],
     is_open: Bools,
     linked: Speakers | None,
-    newest: Path | None,
+    published_ids: selection.PublishedIds,
 ) -> None:
     """Add to `clips` the rows where `is_open` (bool [rows]), with the names of their speakers."""
-    asked = job.package.splits or job.package.max_hours_per_speaker is not None
-    published_ids = selection.PublishedIds(job, newest if asked else None)
+    asked = bool(job.package.splits) or job.package.max_hours_per_speaker is not None
     spoken = pa.array(linked.names if linked else [], pa.string())
     begin = 0
     for batch in batches:
@@ -106,6 +106,9 @@ def _add_open(
         if linked is not None:
             names = speakers.names_of(linked.of(clip_keys[VOICE].to_numpy()), spoken)
             rows = speakers.called(rows, names)
-        keys = np.stack([clip_keys["high"].to_numpy(), clip_keys["low"].to_numpy()], 1)
-        clips.add(rows, published_ids.among(keys), linked)
+        published = np.zeros(len(rows), bool)
+        if asked:
+            keys = np.stack([clip_keys["high"].to_numpy(), clip_keys["low"].to_numpy()], 1)
+            published = published_ids.among(keys)
+        clips.add(rows, published, linked)
     clips.finish()

@@ -7,6 +7,7 @@ speaker; splits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -139,21 +140,25 @@ class PublishedIds:
     """The utterances of the newest version, by the hashes of their ids."""
 
     def __init__(self, job: Job, newest: Path | None) -> None:
-        self._seed = str(job.package.seed)
-        self._high = self._low = np.zeros(0, np.uint64)
-        if newest is not None:
-            published = previous_version.load(newest, job.package.seed)
-            order = np.argsort(published.high)
-            self._high, self._low = published.high[order], published.low[order]
+        self._seed, self._newest = job.package.seed, newest
+
+    @cached_property
+    def _sorted(self) -> tuple[UInt64s, UInt64s]:
+        """The two halves of the hashes."""
+        if self._newest is None:
+            return np.zeros(0, np.uint64), np.zeros(0, np.uint64)
+        published = previous_version.load(self._newest, self._seed)
+        order = np.argsort(published.high)
+        return published.high[order], published.low[order]
 
     def holding(self, ids: pa.ChunkedArray) -> Bools:
         """Which of these ids are in the newest version; bool [ids]."""
-        return self.among(seeded_hash.keys(self._seed, ids.to_pylist()))
+        return self.among(seeded_hash.keys(str(self._seed), ids.to_pylist()))
 
     def among(self, keys: UInt64s) -> Bools:
         """Which of these hashes of ids (`seeded_hash.keys`) are in the newest version; bool
         [keys]."""
-        return sorted_keys.places_of(keys[:, 0], keys[:, 1], self._high, self._low) >= 0
+        return sorted_keys.places_of(keys[:, 0], keys[:, 1], *self._sorted) >= 0
 
 
 def warn_of_lost_splits(newest: Path | None) -> None:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -36,10 +37,12 @@ from . import ledger_rows, shard_batches
 from .shard_batches import (
     AT,
     CLIPS,
+    DECIDED,
     LIMITS,
     SPANS,
     STATED,
     VOICE,
+    WAITING,
     BatchFacts,
     ShardBatch,
     arrow_bytes,
@@ -250,14 +253,16 @@ def _shards(batch: ShardBatch) -> Iterator[tuple[str, bool, int, tuple[int, int]
     return zip(batch.shards, facts["unsettled"], facts["recordings"], edges, strict=True)
 
 
-def decide(job: Job, batches: Sequence[ShardBatch], strict: bool = True) -> list[str]:
-    """Apply the limits to the facts of all batches, and write the outcomes of each. Returns the
-    shards at which the next run looks again.
+def decide(
+    job: Job, batches: Sequence[ShardBatch], scratch: Path, strict: bool = True
+) -> tuple[list[ShardBatch], list[str]]:
+    """Apply the limits to the facts of all batches, and write the outcomes of each into `scratch`.
+    Returns the decided batches, and the shards at which the next run looks again.
 
     With `strict`, for versions, an utterance that the run did not finish has failed: its file
     changed meanwhile. Without it, such an utterance is pending.
     """
-    changed: list[str] = []
+    decided, changed = list[ShardBatch](), list[str]()
     with limits.asking(job) as ask:
         for batch in batches:
             outcomes = ask(batch.table(LIMITS))
@@ -265,9 +270,11 @@ def decide(job: Job, batches: Sequence[ShardBatch], strict: bool = True) -> list
                 outcomes = stopped(outcomes)
             again = _checked_again(outcomes).to_numpy(zero_copy_only=False)
             changed += [n for n, flag, _, (a, b) in _shards(batch) if flag or again[a:b].any()]
-            assert batch.decided is not None
-            storage.of(batch.decided.parent).write(batch.decided, arrow_bytes(outcomes))
-    return changed
+            path = scratch / DECIDED / f"{batch.home.name}.arrow"
+            storage.of(path.parent).write(path, arrow_bytes(outcomes))
+            waiting = pc.sum(pc.is_in(outcomes["outcome"], WAITING)).as_py() or 0
+            decided.append(replace(batch, decided=path, count=waiting))
+    return decided, changed
 
 
 def _clips(job: Job, rows: pa.Table) -> pa.Table:

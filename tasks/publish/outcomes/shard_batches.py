@@ -21,7 +21,7 @@ import hashlib
 import io
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -121,6 +121,7 @@ class ShardBatch:
     home: Path
     shards: tuple[str, ...]
     decided: Path | None = None
+    count: int = 0  # utterances that may be packaged, if it is decided
 
     @cached_property
     def facts(self) -> BatchFacts:
@@ -190,12 +191,6 @@ class ShardBatch:
         """The outcomes (`limits.OUTCOME_COLUMNS`) of all utterances of a decided batch."""
         assert self.decided is not None
         return _table(storage.read(self.decided), columns)
-
-    @property
-    def count(self) -> int:
-        """The number of utterances of a decided batch that may be packaged."""
-        packaged = pc.is_in(self.outcomes(("outcome",))["outcome"], WAITING)
-        return int(pc.sum(packaged).as_py() or 0)
 
     def seconds(self) -> pa.ChunkedArray:
         """The length of every utterance."""
@@ -279,12 +274,6 @@ def missing(job: Job, some: Sequence[ShardBatch]) -> list[ShardBatch]:
     """The batches of `some` whose facts are not stored, or not for the job's limits."""
     kept = set(kept_in(job.out))
     return [batch for batch in some if batch.home.name not in kept or not batch.holds(job)]
-
-
-def to_decide(scratch: Path, some: Sequence[ShardBatch]) -> list[ShardBatch]:
-    """The batches, with files for their outcomes in `scratch`."""
-    folder = scratch / DECIDED
-    return [replace(batch, decided=folder / f"{batch.home.name}.arrow") for batch in some]
 
 
 def forget(out: Path, kept: Sequence[ShardBatch], changed: Collection[str]) -> None:

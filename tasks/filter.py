@@ -61,8 +61,7 @@ class Unit(OfRecording):
 
     @property
     def spared(self) -> bool:
-        """Whether only costly measures are missing, which are unnecessary because a threshold
-        rejects it."""
+        """Whether only costly measures are missing, which a threshold makes unnecessary."""
         lacking = [plugin for _, missing in self.spans or () for plugin in missing]
         return self.spans is not None and all(map(chosen_rules.costly, lacking))
 
@@ -126,8 +125,7 @@ def _lacking(
 
 
 def compute(units: list[Unit], job: Job) -> Iterator[list[CutRow | MadeAudio]]:
-    """Rows of each unit, in order, with those of the PCM that was made. A bad recording gives the
-    row of its failure."""
+    """Rows of each unit and of its PCM, in order; of a bad recording, that of its failure."""
     chosen, cut_again = Chosen.of(job), recuts.asked(decisions.of(job))
     for unit in units:
         try:
@@ -142,8 +140,7 @@ def compute(units: list[Unit], job: Job) -> Iterator[list[CutRow | MadeAudio]]:
 def _cut_again(
     unit: Unit, rows: list[CutRow | MadeAudio], job: Job, asked: Mapping[str, Decision]
 ) -> Unit | None:
-    """The clips that a person cut again, for a recording that was just cut; None if there are
-    none."""
+    """The clips that a person cut again, of a recording that was just cut; None: none."""
     if unit.spans is not None:
         return None
     by_recipe: dict[str, cuts.Cut] = {}
@@ -235,8 +232,7 @@ def _one_pass(
 def _span_rows(
     unit: Unit, pieces: Sequence[Piece], facts: StreamFacts, whole: WholeRecording
 ) -> list[CutRow]:
-    """The rows of all spans, with the measures that need the whole recording, which are added to
-    the pieces, too."""
+    """The rows of all spans; adds measures of the whole recording to the pieces, too."""
     rows = []
     for span, filters, measured in pieces:
         if span.kind == "utterance" and span.end > span.start:

@@ -48,10 +48,9 @@ TABLES = (LEDGER_FILE, UTTERANCES_FILE, splits.FILE, speakers.FILE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered(datacard.VersionFacts):
-    """The next version before its output shards are written. If it equals the newest version, `new`
-    is False."""
+    """The next version before its output shards are written."""
 
-    new: bool
+    new: bool  # whether it differs from the newest version
     changed: list[str]  # shards with recordings whose files changed during the run
     staging: str
     tables: Hashes = field(default_factory=dict)  # digests of the tables' files
@@ -129,8 +128,7 @@ def _same(newest: Path, home: Path, fingerprint: str, digests: Hashes) -> bool:
 
 
 def _balance(job: Job, loads: dict[str, list[float]]) -> Balance:
-    """How evenly the tars' hours are spread over the trainer's readers. `loads`: see
-    `layout.loads_of`."""
+    """How evenly the tars' hours (`layout.loads_of`) are spread over the trainer's readers."""
     readers = job.package.readers
     seconds, fraction = max(layout.skew(tars, readers) for tars in loads.values())
     return {

@@ -92,8 +92,7 @@ def check_weights(settings: ModelFolder) -> None:
 
 
 def heard(clip: Clip, model: str) -> Float64s:
-    """The probability of each group in each window of a clip, that of its likeliest class, float64
-    [windows, groups]."""
+    """The probability of each group's likeliest class, float64 [windows, groups]."""
 
     def hear() -> Float64s:
         classes = tagger(model).classes(clip)
@@ -233,8 +232,7 @@ def with_data(model: str) -> list[Path]:
 
 
 def grouped(path: Path) -> tuple[dict[str, list[int]], int]:
-    """The places of each group's classes, and how many classes the list has. ConfigError if it is
-    not a list of AudioSet's."""
+    """The places of each group's classes, and their number. ConfigError if not AudioSet's."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -34,8 +34,7 @@ Listings = Mapping[str, Sequence[RecordingRow]]
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """The outcomes of all utterances of some shards. Valid inside `version`, which removes its
-    temporary folder."""
+    """The outcomes of all utterances of some shards; valid inside `version`."""
 
     job: Job
     batches: Sequence[ShardBatch]

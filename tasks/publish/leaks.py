@@ -49,8 +49,7 @@ def of_version(version: Path, splits: Iterable[str], memory: str, scratch: Path 
 
 
 def linked(version: Path, columns: Collection[str]) -> Speakers | None:
-    """The speakers across recordings, for the people in a version's turns; None: it has no
-    turns."""
+    """The speakers across recordings, if a version has turns; else None."""
     if TURNS not in columns:
         return None
     links = version / speakers.FILE

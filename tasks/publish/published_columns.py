@@ -72,8 +72,7 @@ PRESENT = {"word_times": WORDS, "turns": "turns"}
 
 
 def row_schema(job: Job) -> pa.Schema:
-    """The columns of a row before the layout: published ones, measures, and where its PCM is
-    stored."""
+    """The columns of a row before the layout, with those that say where its PCM is stored."""
     fields = [marked(job, field) for field in UTTERANCES if field.name not in LAYOUT_COLUMNS]
     for columns in (enhanced.measures(job), text_values.text_columns(job.transcribe.verdicts)):
         for column, (unit, doc) in columns.items():
@@ -147,8 +146,7 @@ def rows_of(view: ShardView, utterances: Sequence[FinalUtterance], strict: bool)
 
 
 class _Clips:
-    """Utterances of a shard, and what their columns are made from: of each an entry, for a pending
-    one None or empty."""
+    """What columns are made from: an entry for each utterance, None or empty if it is pending."""
 
     def __init__(self, view: ShardView, every: Sequence[FinalUtterance], strict: bool) -> None:
         self.view, self.job, self.every, self._strict = view, view.job, every, strict
@@ -441,8 +439,7 @@ def _metadata(kind: Annotation, published: bool) -> dict[str, str]:
 
 
 def _spoken(job: Job) -> list[str]:
-    """The names in `package.publish` that a diarizer's turns give. Clips of several turns have the
-    column `turns` anyway."""
+    """The names in `package.publish` that a diarizer's turns give."""
     kept = {"turns"} if turns_kept(job) else set()
     return [name for name in SPOKEN if name in job.package.publish and name not in kept]
 

@@ -16,8 +16,7 @@ from ..shard_store.text_values import text_columns
 
 
 def of(job: Job, names: Iterable[str]) -> dict[str, str]:
-    """By `<stage>.<reason>`, in words, never empty; a reason that only a user's own plug-in knows
-    is spelled out."""
+    """By `<stage>.<reason>`, in words; a reason of a user's own plug-in is spelled out."""
     measures = units(job)
     by_rule: dict[str, dict[str, None]] = {}
     for stage, rules in (

@@ -54,8 +54,7 @@ def check(
 
 
 def nothing_left_in_words(job: Job, reasons: Collection[str] = ()) -> str:
-    """Why a version without clips is refused, and the remedy. `reasons`: those of its outcomes, if
-    known."""
+    """Why a version without clips is refused, and the remedy. `reasons`: of its outcomes."""
     if clip_choice.restricts(job.package) and (
         not reasons or f"package.{clip_choice.REASON}" in reasons
     ):
@@ -103,8 +102,7 @@ def _check_removed(job: Job, ledger: LedgerFacts, newest: Path) -> None:
 
 
 def _moved(listings: Iterable[pa.Table], gone: set[str]) -> set[str]:
-    """Those of `gone` whose content a source still has under another name. `listings`: tables
-    (RECORDINGS)."""
+    """Those of `gone` whose content is listed (RECORDINGS) under another name."""
     present: set[str] = set()
     content_of: dict[str, str] = {}
     for table in listings:
@@ -322,8 +320,7 @@ def _sentence(
 
 
 def unreadable_in(listings: Iterable[pa.Table]) -> set[str]:
-    """Names of recordings and folders that a source lists but cannot read. `listings`: tables
-    (RECORDINGS)."""
+    """Names of recordings and folders that are listed (RECORDINGS) but cannot be read."""
     names = set[str]()
     for table in listings:
         fault = pc.is_in(table["error_code"], pa.array(UNLISTED))

@@ -16,6 +16,5 @@ def draws(head: str, names: Iterable[str]) -> UInt64s:
 
 
 def keys(head: str, names: Iterable[str]) -> UInt64s:
-    """The first sixteen bytes of the same hash, unique for each name in practice; uint64 [names,
-    2]."""
+    """The first sixteen bytes of that hash, in practice unique; uint64 [names, 2]."""
     return sorted_keys.hashes(names, f"{head}:")

@@ -89,8 +89,7 @@ def published(version: Path | None) -> VoiceTables:
 
 
 def voices_of(rows: pa.Table) -> UInt64s:
-    """The hash of each row's voice (columns dataset, speaker), by its name in the shard's
-    outcomes; uint64 [rows]."""
+    """The hash of each row's voice (columns dataset, speaker); uint64 [rows]."""
     names = pc.binary_join_element_wise(rows["dataset"], rows["speaker"], "/")
     words = long_columns.coded(names)
     hashes = np.r_[seeded_hash.draws(VOICE, words.dictionary.to_pylist()), np.uint64(0)]

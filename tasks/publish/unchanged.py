@@ -78,8 +78,7 @@ class UpToDate:
         self._looked = set(self._shards) - self._items.keys()
 
     def items(self, shard: str) -> Mapping[str, int] | None:
-        """The number of items of each stage, for a complete shard; None: the shard must be
-        checked."""
+        """The items of each stage, for a complete shard; None: it must be checked."""
         return None if shard in self._ran else self._items.get(shard)
 
     def record(self, dones: Iterable[Done]) -> None:

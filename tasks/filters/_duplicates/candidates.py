@@ -138,8 +138,7 @@ def _unique(codes: UInt64s) -> UInt64s:
 
 
 def quick_error(fingerprints: Fingerprints, pairs: Pairs, frames: int) -> Float64s:
-    """Bit error rate at `frames` places spread over each pair, up to 255; 1 if nothing sounds in
-    both."""
+    """Bit error rate at `frames` places (up to 255) of each pair; 1 if nothing sounds in both."""
     errors = np.empty(len(pairs.one))
     for low in range(0, len(errors), IN_CACHE):
         portion = Pairs(*(column[low : low + IN_CACHE] for column in pairs))

@@ -85,8 +85,7 @@ class Parsed(NamedTuple):
 
 
 def parsed(blob: pa.LargeBinaryArray) -> Parsed:
-    """Fingerprints without nulls, without copying their words. ValueError if one is damaged or of
-    another version."""
+    """Fingerprints without nulls. ValueError if one is damaged or of another version."""
     buffers = blob.buffers()
     offsets = np.frombuffer(buffers[1], np.int64)[blob.offset : blob.offset + len(blob) + 1]
     size = fingerprinting.HEADER.size

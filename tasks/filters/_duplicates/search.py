@@ -86,8 +86,7 @@ def find_copies(prints: StoredFingerprints, best_first: Int64s, thresholds: Thre
 
 
 class _Originals:
-    """For some clips, in order: the index of each one's original among them, or -1, and how the two
-    differ."""
+    """For some clips: the index of each one's original, or -1, and how the two differ."""
 
     def __init__(self, clips: Int64s) -> None:
         self.clips = clips

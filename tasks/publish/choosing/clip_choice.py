@@ -34,8 +34,7 @@ def restricts(package: PackageSettings) -> bool:
 
 
 def check(job: Job) -> None:
-    """Raises ConfigError for a dataset that is not among the sources, and for a label that no
-    source keeps."""
+    """Raises ConfigError for a dataset or a label that no source has."""
     labels = labels_kept(job)
     datasets = [dataset.name for dataset in plugins.datasets(job.sources)]
     for setting, kind, names in _wanted(job.package):
@@ -86,8 +85,7 @@ def chosen(package: PackageSettings, rows: pa.Table) -> Bools:
 
 
 class Named:
-    """Collects the clips' names of each kind in the settings, to report settings that match
-    none."""
+    """Collects the clips' names, to report settings that match none."""
 
     def __init__(self, package: PackageSettings) -> None:
         self._wanted = [wanted for wanted in _wanted(package) if wanted[1] != "dataset"]

@@ -156,14 +156,12 @@ class PublishedIds:
         return self.among(seeded_hash.keys(str(self._seed), ids.to_pylist()))
 
     def among(self, keys: UInt64s) -> Bools:
-        """Which of these hashes of ids (`seeded_hash.keys`) are in the newest version; bool
-        [keys]."""
+        """Which of these hashes of ids are in the newest version; bool [keys]."""
         return sorted_keys.places_of(keys[:, 0], keys[:, 1], *self._sorted) >= 0
 
 
 def warn_of_lost_splits(newest: Path | None) -> None:
-    """Warn that without `package.splits` all clips become train, if the newest version has
-    splits."""
+    """Warn that all clips become train, if the newest version has splits."""
     if newest is None or not storage.exists(newest / splits.FILE):
         return
     others = sorted(versions.described(newest)["splits"].keys() - {REST})

@@ -35,8 +35,7 @@ class MatchedList:
         self.called: dict[int, str] = {}  # by number of a matching clip: its id and recording
 
     def add(self, first: int, rows: pa.Table) -> None:
-        """Match the next clips (columns id, recording, source_id, dataset, speaker), numbered from
-        `first` on."""
+        """Match the next clips, numbered from `first` on."""
         columns = [rows[name] for name in ("id", "recording", "source_id", "speaker")]
         columns.append(pc.binary_join_element_wise(rows["dataset"], rows["speaker"], "/"))
         for column in columns:

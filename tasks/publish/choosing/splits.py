@@ -206,8 +206,7 @@ def _keep_disjoint(
 
 
 def kinds_apart(disjoint: Sequence[str] | None, read: bool) -> set[str]:
-    """Kinds that may not be in two splits, by `package.disjoint`. `read`: whether it is read
-    speech."""
+    """Kinds that may not be in two splits. `read`: whether it is read speech."""
     if disjoint is None:
         return {*DEFAULT, "text"} if read else {*DEFAULT}
     return {AUDIO.get(name, name) for name in disjoint}
@@ -286,8 +285,7 @@ def _allocate(
 
 
 def _known_texts(text: Int32s, of_node: Sides, parting: _Parting) -> _Texts:
-    """The texts of all clips, with the split of those whose published clips are all in one
-    split."""
+    """The texts of all clips, with the split of those that are published in one split."""
     nodes = np.unique(text[text >= 0])
     number = np.where(text >= 0, np.searchsorted(nodes, text), -1).astype(np.int32)
     of_text = of_node[nodes]

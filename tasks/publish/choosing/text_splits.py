@@ -82,8 +82,7 @@ def united(
 
 
 def _most_time(component: Int32s, split: Sides, length: Int64s, count: int) -> Sides:
-    """The split in which each component has most of its texts' time; -1: none of them has a
-    split."""
+    """The split in which each component has most of its texts' time; -1: none."""
     has_split = split >= 0
     if not has_split.any():
         return np.full(count, -1, np.int16)

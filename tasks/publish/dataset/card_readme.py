@@ -312,8 +312,7 @@ def _citation(facts: DatasetJson) -> Iterator[str]:
 
 
 def _reading(facts: DatasetJson, tars: Mapping[str, int]) -> Iterator[str]:
-    """For each format: the first paragraph and the paths from its plug-in's docstring, then a
-    snippet that reads it."""
+    """For each format, what its plug-in's docstring says, and a snippet that reads it."""
     yield "## How to read it"
     yield 'Texts, sources and measures: `pyarrow.parquet.read_table("utterances.parquet")`.'
     yield "Each snippet runs in this folder."
@@ -340,8 +339,7 @@ def _reading(facts: DatasetJson, tars: Mapping[str, int]) -> Iterator[str]:
 
 
 def _layout(name: str, docs: Iterable[str], options: Mapping[str, object]) -> Iterator[str]:
-    """The lines of a docstring that are paths. Paths after "With `NAME: true`" only if that option
-    is on."""
+    """The paths in a docstring; those after "With `NAME: true`" only if that is on."""
     is_on = True
     for paragraph in docs:
         if option := re.match(r"With `(\w+): true`", paragraph):

@@ -73,8 +73,7 @@ def formats_of(described: Mapping[str, Any]) -> dict[str, Plugin]:
 
 @cache
 def libraries() -> dict[str, str]:
-    """Versions of Python and LIBRARIES. Cached, because each look-up parses a package's
-    metadata."""
+    """Versions of Python and LIBRARIES. Cached: a look-up parses a package's metadata."""
     return {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
 
 
@@ -204,8 +203,7 @@ def _models(job: Job) -> list[ModelLicence]:
 
 
 def sealed(facts: Mapping[str, object]) -> bytes:
-    """The bytes of a dataset.json with its own hash in them, so that `verify` finds any changed
-    byte."""
+    """A dataset.json with its own hash in it, so that `verify` finds any changed byte."""
     data = {**facts, SEAL: NO_SEAL}
     text = (json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
     return text.replace(NO_SEAL.encode(), hashlib.sha256(text).hexdigest().encode(), 1)

@@ -24,8 +24,7 @@ MOST_SPEAKERS = 99
 
 
 def of_utterances(parts: Iterable[pa.Table]) -> Dialogues:
-    """The statistics. `parts`: the version's utterances (those of COLUMNS that it has), divided in
-    any way."""
+    """The statistics of utterances (those of COLUMNS that they have)."""
     lengths, offsets = (_steps(bounds, np.zeros(0)) for bounds in (LENGTHS, OFFSETS))
     speakers = np.zeros(MOST_SPEAKERS + 1, np.int64)
     windows = turns = backchannels = overlapping = transfers = 0
@@ -63,8 +62,7 @@ def of_utterances(parts: Iterable[pa.Table]) -> Dialogues:
 
 
 def silent_backchannels(parts: Iterable[pa.Table]) -> int:
-    """The number of backchannels without a recognised word. `parts`: tables with the column
-    `turns`."""
+    """The number of backchannels without a recognised word, in tables with `turns`."""
     count = 0
     for part in parts:
         flat = part["turns"].combine_chunks().flatten()

@@ -20,8 +20,7 @@ WIDE = 16_000  # Hz; voices in recordings of a lower rate do not match those in 
 
 
 def of_unknown(facts: DatasetJson) -> str | None:
-    """A warning with the remedy; None if the splits keep all speakers apart, or need not. `facts`:
-    dataset.json."""
+    """A warning with the remedy; None if the splits keep all speakers apart, or need not."""
     package = facts["settings"]["package"]
     unknown = facts["speakers"]["hours_unknown"]
     if not unknown or not keeps_speakers_apart(package["splits"], package.get("disjoint")):
@@ -43,8 +42,7 @@ def bands_matter(job: Job) -> bool:
 
 
 def of_bands(narrow: int, wide: int) -> str | None:
-    """A warning with the remedy, given the numbers of recordings below WIDE and of others; None if
-    either is 0."""
+    """A warning, by the numbers of recordings below WIDE and of others; None if one is 0."""
     if not narrow or not wide:
         return None
     have = "has" if narrow == 1 else "have"

@@ -183,8 +183,7 @@ def collect(
 
 
 def _extent(view: FactView) -> list[float] | None:
-    """The most hours and the largest expansion of a shard's recordings, about; None if one is
-    beyond a limit."""
+    """The most hours and largest expansion of recordings; None if one is beyond a limit."""
     most = [0.0, 0.0]
     for row in view.processed:
         cut = view.cut_of(row)
@@ -246,8 +245,7 @@ def complete(job: Job, batches: Sequence[ShardBatch]) -> dict[str, dict[str, int
 
 
 def _shards(batch: ShardBatch) -> Iterator[tuple[str, bool, int, tuple[int, int]]]:
-    """Each shard: its name, whether the next run looks at it whatever the limits, its number of
-    recordings, and its rows."""
+    """Each shard: name, whether the next run looks at it, number of recordings, rows."""
     edges = pairwise(np.cumsum([0, *batch.facts["utterances"]]).tolist())
     facts = batch.facts
     return zip(batch.shards, facts["unsettled"], facts["recordings"], edges, strict=True)

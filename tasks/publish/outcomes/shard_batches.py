@@ -205,8 +205,7 @@ class ShardBatch:
         return table
 
     def ledger(self, strict: bool = False) -> pa.Table:
-        """The ledger of a decided batch; `strict`: see `stopped`. The rows of a recording are
-        adjacent."""
+        """The ledger of a decided batch, recording by recording; `strict`: see `stopped`."""
         ledger = ledger_rows.decided(self.table(SPANS), self.outcomes(), AT, STATED)
         return stopped(ledger) if strict else ledger
 
@@ -218,8 +217,7 @@ class ShardBatch:
             return False
 
     def _damaged(self, name: str) -> CorruptManifest:
-        """An error that names facts.json as the damaged file: removing that decides the batch
-        again."""
+        """Names facts.json as the damaged file: removing that gathers the facts again."""
         return CorruptManifest(f"{self.home / name} is damaged", str(self.home / "facts.json"))
 
 

@@ -71,8 +71,7 @@ class PublishedShard(NamedTuple):
 
 
 def published_shards(portions: Iterable[pa.Table]) -> list[PublishedShard]:
-    """The output shards of a published table, from portions of its columns shard, split and
-    generation."""
+    """The output shards of a published table (columns shard, split and generation)."""
     published: list[PublishedShard] = []
     numbers = Counter[str]()
     begin, last = 0, None

@@ -132,8 +132,7 @@ def published_schema(job: Job) -> pa.Schema:
 
 
 def _in_order(schema: pa.Schema) -> pa.Schema:
-    """The columns of every version, then these others; some of the former may be marked as
-    published."""
+    """The columns of every version, then the others."""
     fields = {field.name: field for field in schema}
     every = [fields.pop(field.name, field) for field in UTTERANCES]
     return pa.schema([*every, *fields.values()])
@@ -195,8 +194,7 @@ def shard(staging: Path, number: int) -> OutputShard:
 
 
 def rows(staging: Path, number: int, one: OutputShard, *more: str) -> list[ClipRow]:
-    """The rows of an output shard as its format gets them, with `more` columns. `number`: the
-    shard's."""
+    """The rows of an output shard as its format gets them, with `more` columns."""
     with tables.arrow(staging / PLAN / part_and_index(number)[0] / ROWS) as file:
         batch = pa.ipc.open_file(file).get_batch(one.group)
     columns = format_shards.own_columns(one.format, batch)

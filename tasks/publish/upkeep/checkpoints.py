@@ -104,8 +104,7 @@ def _parts(out: Path, name: str, shard: str, checked: Checked) -> Iterator[Part]
 
 
 def _outcomes(out: Path, checked: Checked) -> None:
-    """Compare the files of shard batches with the hashes in facts.json; a batch without facts.json
-    is decided again anyway."""
+    """Compare the files of shard batches with the hashes in facts.json."""
     home = shard_batches.home(out)
     for name in shard_batches.kept_in(out):
         batch = shard_batches.ShardBatch(home / name, ())
@@ -125,8 +124,7 @@ def _outcomes(out: Path, checked: Checked) -> None:
 
 
 def _hashed(out: Path, path: Path, named: str, checked: Checked, whole: Path | None = None) -> bool:
-    """Whether a file has the hash `named`; records a fault if not. `whole`: folder to remove
-    instead of the file."""
+    """Whether a file has this hash; records a fault if not. `whole`: folder to remove instead."""
     try:
         digest, size = storage.hashed(path)
     except FileNotFoundError:  # removed meanwhile
@@ -143,8 +141,7 @@ def _hashed(out: Path, path: Path, named: str, checked: Checked, whole: Path | N
 
 
 def _lacking_blobs(out: Path, shard: str, parts: list[Part]) -> list[str]:
-    """Faults of blobs that rows name and that are gone or too short, unless another blob has the
-    same PCM."""
+    """Faults of blobs that are gone or too short, unless another has the same PCM."""
     sizes = blobs.sizes(out, shard)
     present: set[str] = set()
     absent: dict[str, str] = {}

@@ -180,8 +180,7 @@ def carry_out(plan: Plan) -> None:
 
 
 def _live(kept: Iterable[Path]) -> set[str]:
-    """Names of the recordings in the kept versions, except removed ones. Raises RunError if a
-    ledger is damaged."""
+    """Names of the recordings in these versions. Raises RunError if a ledger is damaged."""
     recordings: set[str] = set()
     for version in kept:
         proved = Proved(version)

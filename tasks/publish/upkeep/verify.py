@@ -137,8 +137,7 @@ def _ids(version: Path) -> list[str]:
 
 
 def _channels(version: Path) -> list[str]:
-    """Faults of channels: if the ledger has a packaged clip's channel, the clip's row has the
-    same."""
+    """Clips whose channel in the ledger differs from that of their row."""
     of_ledger, of_clips = (
         _keys(_channel_keys(part, name) for part in tables.row_groups(version / file, columns))
         for file, name, columns in (
@@ -306,8 +305,7 @@ def _read_all(portions: Iterator[Portion], workers: int) -> Iterator[Read]:
 
 @lru_cache(maxsize=1)
 def _rows(version: Path, use: str) -> tables.Slices:
-    """The rows of a version with the columns that a format reads. Cached, because a process reads
-    adjacent portions."""
+    """The rows of a version that a format reads. Cached: a process reads adjacent portions."""
     path = version / UTTERANCES_FILE
     stored = tables.schema(path).empty_table()
     return tables.Slices(path, format_shards.seen(plugins.FORMATS.load(use), stored).column_names)

@@ -34,8 +34,7 @@ class Linked(NamedTuple):
 
 
 def link(job: Job, staging: Path, part: int) -> Linked:
-    """On a worker: link the output shards of a part that the newest version has with the same
-    rows."""
+    """On a worker: link those output shards of a part that the newest version has, too."""
     result = Linked([], [])
     newest = versions.newest(job.out)
     guards = previous_version.guards(job.out, newest) if newest else {}
@@ -48,8 +47,7 @@ def link(job: Job, staging: Path, part: int) -> Linked:
 
 
 def _linked(staging: Path, shard: OutputShard, newest: Path, guards: Mapping[str, str]) -> bool:
-    """Link the files of a shard; False if one differs from what was published. `guards`: of the
-    newest version's files."""
+    """Link the files of a shard; False if one differs from what was published."""
     for old, new in zip(shard.unchanged, shard.files, strict=True):
         name = old.path.removeprefix(f"{newest}/")
         guard = previous_version.guard(guards, newest, name)
@@ -102,8 +100,7 @@ def check(job: Job, staging: Path, number: int) -> None:
 
 
 def _faults(job: Job, staging: Path, number: int, shard: OutputShard) -> list[str]:
-    """Read a shard back and return its faults; if there are none, record the digests of its
-    files."""
+    """The faults of a shard; if there are none, the digests of its files are recorded."""
     module, settings = _format(job, shard)
     with storage.of(staging).reading(staging, shard.files) as home:
         out = Output(home, plan.load_hashes(staging, number))

@@ -84,10 +84,10 @@ def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
         if recording["error_code"]:
             continue
         name, cut = shard.cut_recipe(recording), shard.cut_of(recording)
-        speaks = shard.turned(recording)
+        turned, turns = shard.turned(recording)
         if cut is None or not cut.known:
             stored = frozenset(shard.audio) if stored is None else stored
-            units.append(Unit(recording, name, None, stored, 0, (), frozenset(), *speaks))
+            units.append(Unit(recording, name, None, stored, turned=turned, turns=turns))
             continue
         if cut.error_code:
             reused += 1
@@ -98,11 +98,11 @@ def todo(shard: shard_view.ShardView) -> tuple[list[Unit], int]:
                     recording,
                     name,
                     spans,
-                    frozenset(),
-                    cut.decoded,
-                    cut.faults,
-                    frozenset(cut.recut),
-                    *speaks,
+                    decoded=cut.decoded,
+                    faults=cut.faults,
+                    recut=frozenset(cut.recut),
+                    turned=turned,
+                    turns=turns,
                 )
             )
         else:

@@ -68,11 +68,6 @@ class Names(ExitStack):
         sql = f"SELECT {kind} FROM given JOIN clip_names USING (row) ORDER BY place"
         return queries.joined(self.database, wanted, sql)[kind]
 
-    def numbered(self, kind: str, rows: Int32s) -> Int32s:
-        """A number for the name of each of these rows, equal for equal names; -1: no name."""
-        numbers: Int32s = Nodes(self, [kind], rows).of_row[0]
-        return numbers
-
 
 class Nodes:
     """The distinct names of some rows: nodes, numbered kind by kind in the order of their first

@@ -28,7 +28,12 @@ def of(job: Job, names: Iterable[str]) -> dict[str, str]:
             for reason, limit in _limits(rule):
                 words = f"{rule.column} {limit}{_doc(measures, rule.column)}"
                 by_rule.setdefault(f"{stage}.{reason}", {})[words] = None
-    return {name: " or ".join(by_rule.get(name, ())) or _of_code(name) for name in names}
+    meanings = dict[str, str]()
+    for name in names:
+        code = name.partition(".")[2]
+        spelled = MEANINGS.get(code, code.replace("_", " "))
+        meanings[name] = " or ".join(by_rule.get(name, ())) or spelled
+    return meanings
 
 
 def units(job: Job) -> dict[str, tuple[str, str]]:
@@ -39,11 +44,6 @@ def units(job: Job) -> dict[str, tuple[str, str]]:
     about["cer"] = ("", "character errors / characters of the reference")
     about["seconds"] = ("s", "length of the utterance")
     return {**about, **enhanced.measures(job), **text_columns(job.transcribe.verdicts)}
-
-
-def _of_code(name: str) -> str:
-    code = name.partition(".")[2]
-    return MEANINGS.get(code, code.replace("_", " "))
 
 
 def _limits(rule: Rule) -> Iterator[tuple[str, str]]:

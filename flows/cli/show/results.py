@@ -164,13 +164,11 @@ def _difference(name: str, pair: list[float | None]) -> str:
 def _leaks(now: JsonObject, then: JsonObject) -> Iterator[Line]:
     """Clips of dev, test … that share something with train, under both settings."""
     names = ("text", "speaker", "recording", "audio")
-    nothing = dict.fromkeys(names, "-")
-
-    def known(count: int | str | None) -> int | str:
-        return "unknown" if count is None else count
-
     rows = [
-        (f"{split}, {when}", *(known(side.get(split, nothing)[name]) for name in names))
+        (
+            f"{split}, {when}",
+            *(_number(name, side[split][name]) if split in side else "-" for name in names),
+        )
         for split in sorted({*now, *then})
         for when, side in (("now", now), ("then", then))
     ]

@@ -24,7 +24,7 @@ from ...settings.job import Job
 from ...settings.package import REST
 from ...storage import sorted_keys, versions
 from .. import previous_version, seeded_hash
-from ..name_table import SPEAKER
+from ..name_table import SPEAKER, Nodes
 from . import clip_choice, splits, weights
 from .components import KINDS, RECORDING, Sides, SplitTable
 from .split_by_list import ListDescriptions
@@ -72,7 +72,7 @@ def select(job: Job, clips: Candidates, newest: Path | None) -> Selection:
     if package.max_hours_per_speaker is not None:
         most = package.max_hours_per_speaker
         out, hours = weights.over_hours(
-            clips.names.numbered("speaker", rows),
+            Nodes(clips.names, [SPEAKER], rows).of_row[0],
             clips.turn[rows],
             clips.length[rows],
             clips.published[rows],

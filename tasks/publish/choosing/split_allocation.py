@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from ...base.arrays import Bools, Int32s, Int64s
 from ...settings import PackageSettings, Split
@@ -21,11 +20,7 @@ BATCH = 1 << 18  # names hashed together
 
 def microseconds(rows: pa.Table) -> Int64s:
     """µs of each row (columns num_samples, sample_rate)."""
-    return lengths_of(rows["num_samples"].to_numpy(), rows["sample_rate"].to_numpy())
-
-
-def lengths_of(samples: NDArray[np.integer], rates: NDArray[np.integer]) -> Int64s:
-    """µs of each clip, from its samples and its rate in Hz."""
+    samples, rates = rows["num_samples"].to_numpy(), rows["sample_rate"].to_numpy()
     return np.rint(samples.astype(np.float64) * 1e6 / rates).astype(np.int64)
 
 

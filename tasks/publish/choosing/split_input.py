@@ -101,10 +101,11 @@ class Candidates(ExitStack):
 
 
 def columns_of(rows: pa.Table, texts: bool = True) -> dict[str, pa.ChunkedArray | pa.Array]:
-    """The names of each row's nodes (columns NODES), by kind (KINDS). Without `texts`, the names of
-    texts are null."""
-    text = texts_in(rows) if texts else pa.nulls(len(rows), pa.string())
-    names = speakers_in(rows), _files_in(rows), rows["sha256"], text
+    """The names of each row's nodes (columns NODES), by kind (KINDS). Names of texts are the sha256
+    of their normalised form; null without `texts`."""
+    words = words_of(rows).to_pylist() if texts else [None] * len(rows)
+    hashes = [hashlib.sha256(text.encode()).hexdigest() if text else None for text in words]
+    names = speakers_in(rows), _files_in(rows), rows["sha256"], pa.array(hashes, pa.string())
     return dict(zip(KINDS, names, strict=True))
 
 
@@ -142,10 +143,3 @@ def words_of(rows: pa.Table) -> pa.ChunkedArray | pa.Array:
     if "normalised" not in rows.column_names:
         return pa.nulls(len(rows), pa.string())
     return rows["normalised"]
-
-
-def texts_in(rows: pa.Table) -> pa.Array:
-    """The sha256 of each row's normalised text; null without a text."""
-    texts = words_of(rows).to_pylist()
-    hashes = [hashlib.sha256(t.encode()).hexdigest() if t else None for t in texts]
-    return pa.array(hashes, pa.string())

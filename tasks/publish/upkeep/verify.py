@@ -5,11 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import lru_cache, partial
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -289,13 +288,8 @@ def _read_all(portions: Iterator[Portion], workers: int) -> Iterator[Read]:
         environment.setting(environment.SAFE_PATH, "1"),
         ProcessPoolExecutor(workers, spawn) as pool,
     ):
-        waiting: list[Future[Read]] = []
         try:
-            # A few at a time, because portions hold derived columns.
-            waiting += [pool.submit(read, portion) for portion in islice(portions, 2 * workers)]
-            while waiting:
-                yield waiting.pop(0).result()
-                waiting += [pool.submit(read, portion) for portion in islice(portions, 1)]
+            yield from pool.map(read, portions)
         except BrokenProcessPool as error:
             raise RunError(
                 "a process that read the version back died, by a fault of a decoder or for want of "

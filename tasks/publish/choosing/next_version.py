@@ -13,17 +13,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ... import storage
+from ... import corpus, storage
 from ...base.arrays import Bools
 from ...base.json_types import HeldOutSet, JsonObject
 from ...base.logs import log
+from ...corpus import rejections
+from ...corpus.rejections import OfCorpus
 from ...settings.job import Job
 from ...settings.package import REST
 from ...storage import tables, versions
 from .. import speakers
 from ..outcomes.shard_batches import VOICE, ShardBatch
 from ..speakers import Speakers
-from . import corpus_clips, corpus_rejections, selection, split_input, splits
+from . import corpus_clips, selection, split_input, splits
 from .corpus_clips import Chosen
 from .selection import Parted
 from .split_by_list import ListDescriptions
@@ -52,7 +54,7 @@ def choose(job: Job, scratch: Path, batches: Sequence[ShardBatch]) -> Choice:
 
     linked = speakers.link(job, voices, newest, scratch)
     published = selection.PublishedIds(job, newest)
-    rejected, frozen, test_sets = corpus_rejections.corpus_wide(job, batches, newest, published)
+    rejected, frozen, test_sets = _corpus_wide(job, batches, newest, published)
     split = np.zeros(corpus_clips.first_rows(batches)[-1], np.int16)  # of all rows
     split[rejected["at"].to_numpy()] = -1
     names, lists, parted = [REST], ListDescriptions(), None
@@ -75,7 +77,7 @@ def choose(job: Job, scratch: Path, batches: Sequence[ShardBatch]) -> Choice:
         del is_open, open_rows, passed, selected, places
     else:
         selection.warn_of_lost_splits(newest)
-    outcomes = corpus_rejections.by_batch(batches, rejected)
+    outcomes = _by_batch(batches, rejected)
     del rejected
     clips = corpus_clips.load(batches, split, linked)
     clips = clips.take(clips.split >= 0)
@@ -112,3 +114,46 @@ def _add_open(
             published = published_ids.among(keys)
         clips.add(rows, published, linked)
     clips.finish()
+
+
+def _corpus_wide(
+    job: Job, batches: Sequence[ShardBatch], newest: Path | None, published: selection.PublishedIds
+) -> OfCorpus:
+    """Rejections over the whole corpus; `at` is the clip's place among all rows."""
+    frozen: JsonObject = versions.described(newest)["frozen"] if newest else {}
+    if not corpus.takes_part(job):
+        return OfCorpus(rejections.REJECTED.empty_table(), frozen, [])
+
+    def parts(columns: Sequence[str]) -> Iterator[pa.Table]:
+        return (batch.table("heard.arrow", columns).select(columns) for batch in batches)
+
+    rejected, frozen, test_sets = rejections.of_corpus(job, parts, published.holding, frozen)
+    heard = rejected["at"].to_numpy()
+    order, position = np.argsort(heard, kind="stable"), heard.copy()
+    rows, begin = corpus_clips.first_rows(batches), 0
+    for number, ids in enumerate(parts(["id"]) if len(order) else ()):
+        low, high = np.searchsorted(heard, [begin, begin + len(ids)], sorter=order)
+        some = order[low:high]
+        if len(some):
+            passed = batches[number].table("rows.arrow", ("id",))["id"]
+            place = pc.index_in(ids["id"].take(heard[some] - begin), passed).fill_null(-1)
+            position[some] = np.where(pc.less(place, 0), -1, rows[number] + place.to_numpy())
+        begin += len(ids)
+    rejected = rejected.set_column(0, "at", pa.array(position))
+    return OfCorpus(rejected.filter(pc.greater_equal(rejected["at"], 0)), frozen, test_sets)
+
+
+def _by_batch(batches: Sequence[ShardBatch], rejected: pa.Table) -> list[pa.Table | None]:
+    """The rejections (REJECTED) of each shard batch as OUTCOMES, or None if it has none."""
+    begins = corpus_clips.first_rows(batches)
+    rejected = rejected.take(np.argsort(rejected["at"].to_numpy(), kind="stable"))
+    place = rejected["at"].to_numpy()
+    edges = np.searchsorted(place, begins).tolist()
+    outcomes: list[pa.Table | None] = []
+    for batch, begin, low, high in zip(batches, begins[:-1], edges[:-1], edges[1:], strict=True):
+        if low == high:
+            outcomes.append(None)
+            continue
+        ids = batch.table("rows.arrow", ("id",))["id"].take(place[low:high] - begin)
+        outcomes.append(rejections.outcomes_of(ids, rejected.slice(low, high - low)))
+    return outcomes

@@ -452,7 +452,7 @@ def _of_annotations(job: Job) -> dict[str, _ColumnValues]:
             values[one.name] = _of_annotation(one)
         elif one.shelf == "text" and not one.kind.large:
             values[one.name] = _of_text(one.name)
-    by_turns = {"turns": _turns, "speaker_embedding": _embeddings}
+    by_turns: dict[str, _ColumnValues] = {"turns": _turns, "speaker_embedding": _embeddings}
     return values | {name: by_turns[name] for name in _spoken(job)}
 
 

@@ -21,7 +21,8 @@ BATCH = 1 << 18  # names hashed together
 def microseconds(rows: pa.Table) -> Int64s:
     """µs of each row (columns num_samples, sample_rate)."""
     samples, rates = rows["num_samples"].to_numpy(), rows["sample_rate"].to_numpy()
-    return np.rint(samples.astype(np.float64) * 1e6 / rates).astype(np.int64)
+    lengths: Int64s = np.rint(samples.astype(np.float64) * 1e6 / rates).astype(np.int64)
+    return lengths
 
 
 def targets(settings: PackageSettings, names: list[str], total: int) -> Int64s:

@@ -131,14 +131,13 @@ def request(job: Job, folder: Path) -> Request:
     settings = masking.value(run_folder.json_in(folder / SETTINGS))
     shown = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
     costs = folder / metrics.NAME
-    measured = storage.of(costs).local(costs) if storage.exists(costs) else None
     asked = partial(
         report.Request,
         job,
         run=folder.name,
         summary=facts,
         settings=shown,
-        metrics=measured,
+        metrics=costs if storage.exists(costs) else None,
         earlier=before(job.out, folder),
     )
     version = versions.newest(job.out)

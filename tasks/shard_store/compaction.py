@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from .. import storage
 from ..base.schema import EnhancedRow
+from ..storage.tables import replaced
 from . import blobs, manifest, passing
 from .manifest import HOLDS, Part
 
@@ -124,12 +125,9 @@ def _joined_blobs(out: Path, shard: str, tables: Sequence[pa.Table]) -> list[pa.
             kept.append(sound and row["audio"] not in seen)
             seen |= {row["audio"]} if sound else set()
         joined.insert(0, table.filter(pa.array(kept, pa.bool_())))
-    rows = [row for table in joined for row in table.select(PLACES).to_pylist()]
-    names = list(dict.fromkeys(row["blob"] for row in rows if row["blob"] is not None))
+    names = {name for table in joined for name in table["blob"].drop_null().to_pylist()}
     small = {name for name in names if sizes(name) < BLOB_BYTES}
-    if len(small) > 1:
-        _rewrite(out, shard, [row for row in rows if row["blob"] in small])
-    return _placed(joined, rows)
+    return _repacked(out, shard, joined, small if len(small) > 1 else ())
 
 
 def moved(
@@ -150,25 +148,24 @@ def moved(
         )
         for table in tables
     ]
-    rows = [row for table in sound for row in table.select(PLACES).to_pylist()]
+    return _repacked(out, shard, sound, names)
+
+
+def _repacked(
+    out: Path, shard: str, tables: Sequence[pa.Table], names: Collection[str]
+) -> list[pa.Table]:
+    """Copy the PCM in these blobs into one; returns the tables with the new places."""
+    rows = [row for table in tables for row in table.select(PLACES).to_pylist()]
     if some := [row for row in rows if row["blob"] in names]:
         _rewrite(out, shard, some)
-    return _placed(sound, rows)
-
-
-def _placed(tables: Sequence[pa.Table], rows: Sequence[EnhancedRow]) -> list[pa.Table]:
-    """The tables with the places of PCM that `rows` have, one for each row of all tables."""
     placed = []
     blob = pa.array([row["blob"] for row in rows], pa.string())
     offset = pa.array([row["offset"] for row in rows], pa.int64())
     first_row = 0
     for table in tables:
         for name, column in (("blob", blob), ("offset", offset)):
-            place = table.schema.get_field_index(name)
-            field = table.schema.field(place)
-            table = table.set_column(
-                place, field, column.slice(first_row, len(table)).cast(field.type)
-            )
+            kind = table.schema.field(name).type
+            table = replaced(table, name, column.slice(first_row, len(table)).cast(kind))
         placed.append(table)
         first_row += len(table)
     return placed

@@ -109,11 +109,6 @@ def heard(job: Job) -> bool:
     return recipe.enhancing(job) and job.transcribe.hear == "enhanced"
 
 
-def recipe_of(job: Job, audio: str) -> str:
-    """Recipe of an utterance's enhanced PCM; `audio`: recipe of its original PCM."""
-    return recipe.of_enhanced(job.enhance, scorer(job), audio)
-
-
 def beside(
     job: Job, utterance: HeardUtterance, row: EnhancedRow | None, limited: bool = True
 ) -> HeardUtterance:

@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import plugins
 from ..base.schema import WordRow
-from ..plugins.contracts.text import Hidden, Hide
+from ..plugins.contracts.text import Hidden, TextVerdict
 from ..settings import Plugin, StageSettings
 from ..settings.job import Job
 from . import hypotheses, muting
@@ -21,9 +21,10 @@ from .utterance import HeardUtterance
 
 
 @lru_cache(maxsize=8)
-def _chosen(verdicts: tuple[Plugin, ...]) -> tuple[tuple[Hide, StageSettings], ...]:
-    resolved = (plugins.TEXT.resolve(plugin) for plugin in verdicts)
-    return tuple((module.hide, settings) for module, settings in resolved if module.hide)
+def _chosen(verdicts: tuple[Plugin, ...]) -> tuple[tuple[TextVerdict, StageSettings], ...]:
+    """The plug-ins that hide something, with their settings."""
+    resolved = map(plugins.TEXT.resolve, verdicts)
+    return tuple((module, settings) for module, settings in resolved if module.hide)
 
 
 def hides(job: Job) -> bool:
@@ -33,8 +34,7 @@ def hides(job: Job) -> bool:
 
 def mutes(job: Job) -> bool:
     """Whether the audio of hidden words becomes silence."""
-    resolved = (plugins.TEXT.resolve(plugin) for plugin in job.transcribe.verdicts)
-    return any(module.hide is not None and module.mutes(settings) for module, settings in resolved)
+    return any(module.mutes(settings) for module, settings in _chosen(job.transcribe.verdicts))
 
 
 def places(job: Job, text: str, language: str | None, thorough: bool = False) -> list[Hidden]:
@@ -42,8 +42,9 @@ def places(job: Job, text: str, language: str | None, thorough: bool = False) ->
     text about words that are hidden in another text."""
     spots = [
         spot
-        for hide, settings in _chosen(job.transcribe.verdicts)
-        for spot in hide(text, language, settings, thorough)
+        for module, settings in _chosen(job.transcribe.verdicts)
+        if module.hide is not None
+        for spot in module.hide(text, language, settings, thorough)
     ]
     taken: list[Hidden] = []
     for spot in sorted(spots):

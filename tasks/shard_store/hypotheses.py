@@ -9,35 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import TypeGuard
 
 from .. import scoring
 from ..base.schema import AnyRow, MeasureValue, TranscriptRow
-from ..settings import Plugin, TranscribeSettings
+from ..settings import TranscribeSettings
 from ..settings.job import Job
 from ..settings.transcribe import Bounds
-from . import language_vote, recipe
+from . import language_vote
 from .language_vote import Vote
 from .utterance import HeardUtterance
 
 Lookup = Callable[[HeardUtterance], TranscriptRow | None]
-
-
-@lru_cache(maxsize=8)
-def further(recognisers: tuple[Plugin, ...]) -> tuple[TranscribeSettings, ...]:
-    """The settings of each further recogniser, as if it were the only one."""
-    return tuple(TranscribeSettings(backend=recogniser) for recogniser in recognisers[1:])
-
-
-def recipes(
-    settings: TranscribeSettings, weights: str, utterance: HeardUtterance
-) -> tuple[str, ...]:
-    """The recipe of each further transcript. `weights`: identities of all models, one on each
-    line."""
-    others = zip(further(settings.recognisers), weights.split("\n")[1:], strict=True)
-    audio, language = utterance.hears or utterance.cut.audio, utterance.forced
-    return tuple(recipe.of_transcript(s, w, audio, language) for s, w in others)
 
 
 def asked(
@@ -117,7 +100,7 @@ def first(
         clips = zip(rows, utterances, strict=True)
         vote = language_vote.count((row, u.cut.seconds) for row, u in clips if _sound(row))
     return [
-        utterance.with_transcript(row)
+        replace(utterance, transcript=row)
         if vote is None or not _sound(row)
         else _elected(utterance, row, vote, lookup)
         for utterance, row in zip(utterances, rows, strict=True)
@@ -132,10 +115,10 @@ def _elected(
     utterance: HeardUtterance, row: TranscriptRow, vote: Vote, lookup: Lookup
 ) -> HeardUtterance:
     if utterance.cut.language or not vote.overrules(row, utterance.cut.seconds):
-        return utterance.with_transcript(row, vote)
-    utterance = utterance.with_transcript(None, vote, vote.language)
+        return replace(utterance, transcript=row, vote=vote)
+    utterance = replace(utterance, vote=vote, voted=vote.language)
     row_in_it = _scored(utterance, lookup(utterance))
-    return utterance.with_transcript(row_in_it, vote, vote.language)
+    return replace(utterance, transcript=row_in_it)
 
 
 def _scored(utterance: HeardUtterance, row: TranscriptRow | None) -> TranscriptRow | None:

@@ -194,19 +194,17 @@ def of_enhanced(enhancer: Plugin, scorer: Plugin, audio: str) -> str:
     return digest("enhanced", *how, audio)
 
 
-def of_transcript(
-    settings: TranscribeSettings, weights: str, audio: str, language: str | None
-) -> str:
+def of_transcript(backend: Plugin, weights: str, audio: str, language: str | None) -> str:
     """Recipe of the transcript of an utterance that shares no window."""
-    return transcript_recipes(settings, weights)(audio, language, ())
+    return transcript_recipes(backend, weights)(audio, language, ())
 
 
 def transcript_recipes(
-    settings: TranscribeSettings, weights: str
+    backend: Plugin, weights: str
 ) -> Callable[[str, str | None, Sequence[str]], str]:
     """Recipes of transcripts: backend, model weights, the PCM, a forced language, and the PCM of
     all utterances in its window, if it shares one."""
-    head, model = _transcript_head(settings.backend), _quoted(weights)
+    head, model = _transcript_head(backend), _quoted(weights)
 
     def of(audio: str, language: str | None, members: Sequence[str]) -> str:
         return _digest_of(head, model, _canonical([audio, language, list(members)]))

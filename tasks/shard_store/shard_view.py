@@ -76,9 +76,6 @@ class ShardView(StoredShard):
         """The names under which the chosen filters store values of an utterance."""
         return cuts.filter_columns(self.job.filter.all_filters)
 
-    def _transcript(self, utterance: HeardUtterance) -> TranscriptRow | None:
-        return self.transcripts.get(self.transcript_recipe(utterance))
-
     def filtered(self) -> Iterator[CutUtterance]:
         """Utterances of all cut recordings, each with its outcome after the filter stage."""
         judge = Judge(filter_rules(self.job.filter.all_filters))
@@ -151,7 +148,7 @@ class ShardView(StoredShard):
             all_given and index is None and start == 0 and end == cut.decoded,
             self._part_text(recording, span, texts, rate),
             windows.get((start, end)) if segment is None and part is None else None,
-            enhanced.recipe_of(self.job, audio) if self._enhancing else None,
+            self._enhanced_recipe(audio),
             self._voice(recording, span),
         )
         if self.people:
@@ -227,9 +224,11 @@ class ShardView(StoredShard):
             stored.append(ChannelTurn(turn, wanted, language, *rows))
         return tuple(stored)
 
-    @cached_property
-    def _enhancing(self) -> bool:
-        return recipe.enhancing(self.job)
+    def _enhanced_recipe(self, audio: str) -> str | None:
+        """The recipe of the enhanced PCM; `audio`: recipe of the original one."""
+        if not recipe.enhancing(self.job):
+            return None
+        return recipe.of_enhanced(self.job.enhance, enhanced.scorer(self.job), audio)
 
     def _voice(self, recording: RecordingRow, span: CutRow) -> str | None:
         """The name of the speaker whose turn the utterance was cut from."""
@@ -330,6 +329,9 @@ class ShardView(StoredShard):
             for utterance in utterances:
                 one = next(heard) if utterance.outcome is UNHEARD else utterance
                 yield self._final(one, judge, spoken)
+
+    def _transcript(self, utterance: HeardUtterance) -> TranscriptRow | None:
+        return self.transcripts.get(self.transcript_recipe(utterance))
 
     @property
     def _by_vote(self) -> bool:

@@ -18,7 +18,6 @@ from . import (
     blobs,
     cuts,
     decisions,
-    hypotheses,
     manifest,
     passing,
     recipe,
@@ -210,7 +209,9 @@ class StoredShard:
 
     @cached_property
     def _transcript_recipes(self) -> Callable[[str, str | None, Sequence[str]], str]:
-        return recipe.transcript_recipes(self.job.transcribe, self.weights.partition("\n")[0])
+        return recipe.transcript_recipes(
+            self.job.transcribe.backend, self.weights.partition("\n")[0]
+        )
 
     def transcript_recipe(self, utterance: HeardUtterance) -> str:
         return self.text_recipe(utterance, utterance.hears or utterance.cut.audio)
@@ -222,10 +223,14 @@ class StoredShard:
         return self._transcript_recipes(audio, utterance.forced, members)
 
     def further_recipes(self, utterance: HeardUtterance) -> tuple[str, ...]:
-        """Recipes of the utterance's transcripts by further recognisers, if any are configured."""
-        if not self.job.transcribe.backends:
-            return ()
-        return hypotheses.recipes(self.job.transcribe, self.weights, utterance)
+        """Recipes of the utterance's transcripts by further recognisers, if any are configured, as
+        if each of them were the only one."""
+        others = self.job.transcribe.recognisers[1:], self.weights.split("\n")[1:]
+        audio, language = utterance.hears or utterance.cut.audio, utterance.forced
+        return tuple(
+            recipe.of_transcript(backend, weights, audio, language)
+            for backend, weights in zip(*others, strict=True)
+        )
 
 
 def tells_datasets_apart(job: Job) -> bool:

@@ -50,14 +50,8 @@ def failed(stage: str, row: EnhancedRow | TranscriptRow) -> Outcome:
     return Outcome("failed", stage, row["error_code"] or "", detail=row["error_detail"] or "")
 
 
-class _Remembering:
-    """Gives slotted dataclasses a `__dict__` for `cached_property`."""
-
-    __slots__ = ("__dict__",)
-
-
-@dataclass(frozen=True, slots=True)
-class CutUtterance(_Remembering):
+@dataclass(frozen=True)
+class CutUtterance:
     """An utterance after cutting: samples [start, end) of a recording at `rate` Hz, its native
     sample rate; `outcome` of the filters."""
 
@@ -174,14 +168,6 @@ class HeardUtterance:
     others: tuple[TranscriptRow, ...] = ()  # transcripts of further recognisers
     voted: str | None = None  # the recording's language, if it overrules the detected one
     vote: Vote | None = None  # of its recording
-
-    def with_transcript(
-        self, row: TranscriptRow | None, vote: Vote | None = None, voted: str | None = None
-    ) -> HeardUtterance:
-        """`replace`, at a third of its cost: each transcribed utterance takes this step."""
-        clips = self.pcm, self.packed, self.beside, self.hears
-        facts = self.cut, self.outcome, self.measures, self.for_window
-        return HeardUtterance(*facts, *clips, row, (), voted, vote)
 
     @property
     def forced(self) -> str | None:

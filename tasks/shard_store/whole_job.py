@@ -82,7 +82,7 @@ def of_stage(stage: str, job: Job, weights: str) -> str:
     if stage == "transcribe":
         chosen, llm = job.transcribe, job.transcribe.llm_text
         inputs += [
-            recipe.of_transcript(chosen, weights, "", None),
+            recipe.of_transcript(chosen.backend, weights, "", None),
             [recipe.of_plugin("asr", plugin) for plugin in chosen.recognisers[1:]],
             recipe.of_llm_answer(llm, "", "") if llm else None,
             chosen.reference_words,

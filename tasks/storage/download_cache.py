@@ -12,7 +12,6 @@ import tempfile
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, BinaryIO
 
 from .store_errors import FileSystem, protocols
@@ -41,7 +40,6 @@ class _Copy:
 
 
 _cached: OrderedDict[Key, _Copy] = OrderedDict()
-_kept: dict[Key, _Copy] = {}
 _lock = threading.Lock()
 
 
@@ -49,9 +47,8 @@ _lock = threading.Lock()
 def close_all() -> None:
     """Close, and so remove, all copies."""
     with _lock:
-        for copies in (_cached, _kept):
-            while copies:
-                copies.popitem()[1].file.close()
+        while _cached:
+            _cached.popitem()[1].file.close()
 
 
 def cached(
@@ -88,15 +85,6 @@ def cached(
         ):
             _cached.popitem(last=False)[1].file.close()
         return copy.opened()
-
-
-def kept(files: FileSystem, key: str, guard: str) -> Path:
-    """A path to a copy that lasts as long as the process, for libraries that need a path."""
-    name = (f"{protocols(files)[0]}://{key}", guard, None, None)
-    with _lock:
-        if name not in _kept:
-            _kept[name] = _fetch(files, key, None, None, None)
-        return Path(_kept[name].path)
 
 
 def fetched(files: FileSystem, key: str) -> BinaryIO:

@@ -229,10 +229,6 @@ class Local:
         there is none."""
         return place
 
-    def local(self, path: Path) -> Path:
-        """A local path; for an object, of a copy that lasts as long as this process."""
-        return path
-
     @contextmanager
     def reading(
         self, folder: Path, wanted: Iterable[str], scratch: Path | None = None

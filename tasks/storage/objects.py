@@ -199,10 +199,6 @@ class Objects:
     def mounted(self, place: Path) -> None:
         return None
 
-    def local(self, path: Path) -> Path:
-        with asking(path) as (files, key):
-            return download_cache.kept(files, key, state_of(files.info(key)).guard)
-
     @contextmanager
     def reading(
         self, folder: Path, wanted: Iterable[str], scratch: Path | None = None

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -71,19 +70,8 @@ def _folders(out: Path) -> list[str]:
 def described(version: Path) -> DatasetJson:
     """dataset.json of a version; ConfigError if the folder is not a version, RunError for
     damage."""
-    return _object(version, text_of(version))
-
-
-def files(version: Path) -> Mapping[str, PublishedEntry]:
-    """Hash and size of each file of a version, by name. Do not change the result: it is cached,
-    because it may hold many thousand files."""
-    entries: Mapping[str, PublishedEntry] = _parsed(version, text_of(version))["files"]
-    return entries
-
-
-def _object(version: Path, text: bytes) -> DatasetJson:
     try:
-        data: DatasetJson = parsed(text)
+        data: DatasetJson = parsed(text_of(version))
     except ValueError:
         raise RunError(differs(version, DATASET_FILE)) from None
     if not isinstance(data, dict) or not data.keys() >= NEEDED:
@@ -91,7 +79,9 @@ def _object(version: Path, text: bytes) -> DatasetJson:
     return data
 
 
-_parsed = lru_cache(maxsize=1)(_object)
+def files(version: Path) -> Mapping[str, PublishedEntry]:
+    """Hash and size of each file of a version, by name."""
+    return described(version)["files"]
 
 
 def text_of(version: Path) -> bytes:
@@ -153,8 +143,8 @@ def lost(version: Path) -> list[str]:
         file.path.relative_to(version).as_posix(): file.size
         for file in storage.of(version).files(version)
     }
-    named = (name for name in files(version) if _is_inside(version, name))
-    return sorted(n for n in named if sizes.get(n) != files(version)[n].get("bytes"))
+    named = (pair for pair in files(version).items() if _is_inside(version, pair[0]))
+    return sorted(name for name, entry in named if sizes.get(name) != entry.get("bytes"))
 
 
 def _is_inside(version: Path, name: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -137,21 +136,6 @@ def test_a_request_is_what_openai_wants(model: ChatServer, monkeypatch: pytest.M
     assert "temperature" not in model.bodies[1]
 
 
-def test_order_and_back_pressure(model: ChatServer) -> None:
-    first = threading.Barrier(3)
-
-    def slow(text: str) -> Answer:
-        if len(text) <= 3:
-            first.wait(30)  # all three are asked at once, however busy the machine is
-        time.sleep(0.03 if len(text) % 2 else 0.0)
-        return 200, text.upper()
-
-    model.answer = slow
-    texts = ["a" * n for n in range(1, 25)]
-    assert [found.text for found in write(model, *texts, parallel=3)] == [t.upper() for t in texts]
-    assert model.most == 3
-
-
 @pytest.mark.parametrize(
     "answer",
     [(500, {}), (503, b"<html>"), (429, {}, {"Retry-After": "0.01"}), (408, {}), (0, b""),
@@ -162,18 +146,6 @@ def test_a_failure_that_passes(model: ChatServer, answer: Any) -> None:
     model.answer = lambda text: answer if len(model.asked) < 3 else (200, text)
     assert write(model)[0].text == SAID
     assert model.asked == [SAID] * 3
-
-
-def test_a_timeout_that_passes(model: ChatServer) -> None:
-    again = threading.Event()
-
-    def answer(text: str) -> Answer:
-        again.wait(60) if len(model.asked) == 1 else again.set()
-        return 200, text
-
-    model.answer = answer
-    assert write(model, timeout=1.0)[0].text == SAID
-    assert len(model.asked) == 2
 
 
 def test_a_text_that_gets_no_answer_costs_itself(model: ChatServer) -> None:

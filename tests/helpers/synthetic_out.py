@@ -165,7 +165,9 @@ def _transcript(job: Job, audio: Row, chance: np.random.Generator) -> Transcript
     words = max(1, round(2.5 * audio["num_samples"] / RATE))
     text = " ".join(WORDS[n] for n in chance.integers(0, len(WORDS), words).tolist())
     row: TranscriptRow = {
-        "transcript": recipe.of_transcript(job.transcribe, weights_of(job), audio["audio"], None),
+        "transcript": recipe.of_transcript(
+            job.transcribe.backend, weights_of(job), audio["audio"], None
+        ),
         "audio": audio["audio"],
         "raw_text": text,
         "text": text,

@@ -4,7 +4,6 @@ published without it, however large the other sources are; and `plan` says the s
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from tests.cli.test_plan import planned
 from tests.helpers import corpus
 from uttermill.tasks.base.errors import RunError
 from uttermill.tasks.settings.job import Job
-from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.sources import folder
 
 SHARD = {"hours": 0.0001, "settle_seconds": 0.0}
@@ -58,30 +56,6 @@ def refusal(job: Job) -> str | None:
         corpus.run(job)
     assert str(caught.value) == foreseen
     return foreseen
-
-
-def counting(reads: Counter[str], real: Callable[..., Any]) -> Callable[..., Any]:
-    def reading(out: Path, shard: str, *rest: Any) -> Any:
-        reads[shard] += 1
-        return real(out, shard, *rest)
-
-    return reading
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("allowed", [0.2, 1.0], ids=["refused", "allowed"])
-def test_a_plan_reads_the_listing_of_each_shard_once(
-    home: Path, monkeypatch: pytest.MonkeyPatch, allowed: float
-) -> None:
-    """With a source gone it asks what left, when, and whether the bytes lie elsewhere."""
-    emptied(home)
-    reads = Counter[str]()
-    for name in ("listed", "recordings"):
-        monkeypatch.setattr(manifest, name, counting(reads, getattr(manifest, name)))
-    job = asked(home, max_removed_fraction=allowed)
-    plan = planned(job, job)[1]
-    assert (plan.removed, plan.refusal is None) == (SMALL, allowed == 1.0)
-    assert {*reads.values()} == {1}
 
 
 def test_an_empty_source_is_named(home: Path) -> None:

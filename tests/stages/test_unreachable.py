@@ -23,7 +23,6 @@ from uttermill.flows.cli.show import runs as shown
 from uttermill.flows.run import execute
 from uttermill.tasks import audio, pipeline
 from uttermill.tasks.base.errors import ItemError, RunError
-from uttermill.tasks.base.schema import CUTS, RECORDINGS
 from uttermill.tasks.recording import Locator, container, guard, unreachable
 from uttermill.tasks.runs.executor import Here, Observer
 from uttermill.tasks.settings.job import Job
@@ -300,49 +299,6 @@ def test_a_share_that_is_unmounted_while_recordings_are_cut_publishes_nothing(
             run(job)
     (tmp_path / "away").rename(tmp_path / "in")
     assert run(job)[0]["recordings"] == {"in": 10, "failed": 0}
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("code", "detail"),
-    [
-        ("unreadable", "it cannot be read (Input/output error)"),
-        ("unreadable", "Stale file handle"),
-        ("unreadable", "it cannot be read (Permission denied); let the account that runs this read "
-         "it"),
-    ],
-)  # fmt: skip
-def test_what_earlier_releases_stored_heals(tmp_path: Path, code: str, detail: str) -> None:
-    corpus.make(tmp_path / "in", 4)
-    job = corpus.job(tmp_path, **SPARED)
-    run(job)
-    spoil(job, "shard", RECORDINGS, {"error_code": code, "error_detail": detail, "content": None})
-    assert run(job)[1]["shard"] == (1, 3)
-    assert run(job)[0]["recordings"] == {"in": 4, "failed": 0}
-
-
-def test_what_earlier_releases_stored_while_cutting_heals(tmp_path: Path) -> None:
-    corpus.make(tmp_path / "in", 4)
-    job = corpus.job(tmp_path, **SPARED)
-    run(job)
-    detail = "Input/output error; get the file again from where it came from"
-    spoil(job, "filter", CUTS, {"error_code": "decode_error", "error_detail": detail})
-    result, counts = run(job)
-    assert counts["filter"] == (1, 3)
-    assert result["recordings"] == {"in": 4, "failed": 0}
-
-
-def spoil(job: Job, name: str, schema: pa.Schema, failure: dict[str, Any]) -> None:
-    """Store r01 as failed."""
-    part = manifest.read(job.out, name, "shard-000000")[-1]
-    rows = part.table.to_pylist()
-    mine = [
-        row for row in rows if row["recording"] == "c/r01.wav" and row.get("kind") != "utterance"
-    ]
-    mine[0].update(failure)
-    kept = [row for row in rows if row["recording"] != "c/r01.wav"]
-    part.path.unlink()
-    manifest.commit(job.out, name, "shard-000000", kept, schema, part.meta)
 
 
 def test_a_fault_of_the_file_stays(tmp_path: Path) -> None:

@@ -32,11 +32,6 @@ if TYPE_CHECKING:
     from faster_whisper import WhisperModel
     from faster_whisper.tokenizer import Tokenizer
 
-if TYPE_CHECKING:
-    from ctranslate2 import StorageView
-    from faster_whisper import WhisperModel
-
-
 SECONDS = 30
 #: Lengths of a window, and the least padding after the clip, s: Whisper was trained on windows of
 #: 30 s, and transcribes the end of a clip worse in a shorter window that ends soon after it.

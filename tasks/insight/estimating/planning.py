@@ -439,7 +439,7 @@ def copies_among(
     ):
         return {}
     hashed = list(filter(None, map(_hashed, sound)))
-    contents = fingerprints.contents(row["content"] for row in hashed)
+    contents = fingerprints.heads(row["content"] for row in hashed)
     numbers = shard_choice.with_bytes(had, contents)
     others: list[RecordingRow] = []
     for number in np.unique(numbers[numbers >= 0]):

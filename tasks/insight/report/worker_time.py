@@ -12,11 +12,11 @@ from typing import TypedDict
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ...accounting import metrics
 from ...base.arrays import Bools, Float64s, Int64s
 from ...stages.contract import STAGES
+from ...storage import tables
 
 SLOWEST = 12  # shards in the list
 BINS = 120  # steps of time
@@ -93,8 +93,7 @@ def of(path: Path | None) -> Work | None:
     if path is None:
         return None
     try:
-        with pq.ParquetFile(path) as file:
-            table = file.read()
+        table = tables.read(path)
     except (OSError, pa.ArrowException):  # there is none, or it is damaged
         return None
     calls = _calls(table)

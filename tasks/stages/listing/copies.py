@@ -4,8 +4,8 @@ A copy is in the shard of its original, so the shard accounts for its seconds by
 the original. A copy states no more than its original: the same spans, and the same text, speaker,
 language, turns and labels, or none. A recording that states anything else is processed itself.
 
-Only new recordings are marked, so that an earlier OUT keeps its clips; and marked ones once their
-original is gone: the first copy then becomes the original.
+Only new recordings are marked, so that clips stay; and marked ones once their original is gone: the
+first copy then becomes the original.
 """
 
 from __future__ import annotations
@@ -116,14 +116,5 @@ def _original(row: RecordingRow, originals: Iterable[RecordingRow]) -> str | Non
 
 def _covers(original: RecordingRow, row: RecordingRow) -> bool:
     """Whether `original` states everything that `row` states."""
-    spans = _spans(original) == _spans(row) and all(
-        original.get(name) == row.get(name) for name in ("length", "film_time")
-    )
-    return spans and all(row.get(name) in (None, original.get(name)) for name in STATED)
-
-
-def _spans(row: RecordingRow) -> list[dict[str, object]] | None:
-    """Its segments without null columns: earlier rows lack newer columns."""
-    if (segments := row["segments"]) is None:
-        return None
-    return [{n: value for n, value in span.items() if value is not None} for span in segments]
+    same = all(original.get(name) == row.get(name) for name in ("segments", "length", "film_time"))
+    return same and all(row.get(name) in (None, original.get(name)) for name in STATED)

@@ -25,17 +25,6 @@ from .skipped import Skipped, SkippedEntries
 ROWS = 10_000  # most in a batch, within `bounds.BATCH_BYTES`
 
 
-#: A batch as stored in a file.
-HASHED = pa.schema(
-    [
-        *RECORDINGS,
-        pa.field("_key", pa.binary(16)),
-        pa.field("_state", pa.uint64()),
-        pa.field("_head", pa.uint64()),
-    ]
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Some listed recordings: rows of RECORDINGS, and their hashes."""
@@ -51,22 +40,11 @@ class Batch:
         return Batch(rows, self.keys[chosen], self.states[chosen], self.heads[chosen])
 
 
-def hashed(batch: Batch) -> pa.Table:
-    """The batch as a table of HASHED."""
-    table = batch.rows.append_column("_key", fingerprints.stored(batch.keys))
-    for title, column in zip(HASHED.names[-2:], (batch.states, batch.heads), strict=True):
-        table = table.append_column(title, pa.array(column))
-    return table.cast(HASHED)
-
-
 def read(path: Path) -> Iterator[Batch]:
-    """The batches in a file of HASHED."""
+    """The batches in a file of RECORDINGS."""
     with tables.arrow(path) as file:
         for group in pq.ParquetFile(file).iter_batches(ROWS):
-            table = pa.Table.from_batches([group]).combine_chunks()
-            keys = fingerprints.loaded(table["_key"].chunk(0))
-            numbers = (table[name].to_numpy() for name in HASHED.names[-2:])
-            yield Batch(table.select(RECORDINGS.names), keys, *numbers)
+            yield of_table(pa.Table.from_batches([group]))
 
 
 def batches(
@@ -134,17 +112,14 @@ def _batch(
     turned = [turns.of(r) if turns is not None else (None, None) for r in recordings]
     errors = [r.error or (None, None) for r in recordings]
     spans = [r.segments for r in recordings]
-    names = [f"{name}/{path}" for path in paths]
-    guards = [r.guard for r in recordings]
-    locators = [r.locator.dumps() for r in recordings]
     columns: dict[str, Sequence[object]] = {
-        "recording": names,
+        "recording": [f"{name}/{path}" for path in paths],
         "dataset": [name] * len(paths),
         "path": paths,
         "source_path": [r.source_path for r in recordings],
-        "locator": locators,
+        "locator": [r.locator.dumps() for r in recordings],
         "size": [r.size for r in recordings],
-        "guard": guards,
+        "guard": [r.guard for r in recordings],
         "source_id": [_unsigned(r.source_id) for r in recordings],
         "text": [r.text for r in recordings],
         "speaker": [r.speaker or settings.one_speaker for r in recordings],
@@ -159,15 +134,10 @@ def _batch(
         "rttm": [turn for turn, _ in turned],
         "rttm_error": [fault for _, fault in turned],
     }
-    columns["listed"] = digests = fingerprints.listed_columns(columns)
+    columns["listed"] = fingerprints.listed_columns(columns)
     none = [None] * len(paths)
     arrays = [pa.array(columns.get(field.name) or none, field.type) for field in RECORDINGS]
-    return Batch(
-        pa.Table.from_arrays(arrays, schema=RECORDINGS),
-        fingerprints.keys(names),
-        fingerprints.states(guards, locators),
-        fingerprints.heads(digests),
-    )
+    return of_table(pa.Table.from_arrays(arrays, schema=RECORDINGS))
 
 
 def _chosen(r: Recording, settings: SourceSettings) -> Recording:

@@ -217,8 +217,6 @@ def channel_sentences(out: Path, datasets: Sequence[Dataset]) -> Iterator[str]:
     asked = [dataset.name for dataset in datasets if dataset.settings.channels == "auto"]
     by_verdict: dict[tuple[str, bool], list[str]] = {}
     for table in manifest.listings(out) if asked else ():
-        if "division" not in table.column_names:
-            continue
         rows = table.filter(pc.and_(table["present"], pc.is_valid(table["division"])))
         for row in rows.select(["dataset", "path", "parts", "division"]).to_pylist():
             apart = row["parts"] is not None

@@ -48,14 +48,9 @@ def states(guards: Iterable[str], locators: Iterable[str]) -> UInt64s:
     return np.frombuffer(joined, np.uint64)
 
 
-def heads(digests: Iterable[str]) -> UInt64s:
-    """The first 64 bits of each hexadecimal digest."""
-    return np.fromiter((int(digest[:16], 16) for digest in digests), np.uint64)
-
-
-def contents(digests: Iterable[str | None]) -> FixedBytes:
-    """The first 128 bits of each sha256; zero if there is none."""
-    return np.frombuffer(b"".join(bytes.fromhex((d or "0" * 32)[:32]) for d in digests), KEY)
+def heads(digests: Iterable[str | None]) -> UInt64s:
+    """The first 64 bits of each hexadecimal digest; 0 if there is none."""
+    return np.fromiter((int((digest or "0")[:16], 16) for digest in digests), np.uint64)
 
 
 def listed(row: AnyRow) -> str:
@@ -80,12 +75,6 @@ def listed_columns(columns: Mapping[str, Sequence[object]]) -> list[str]:
     ]
 
 
-def heads_of(keys: FixedBytes) -> UInt64s:
-    """The `heads` of digests, from their `contents`."""
-    first: UInt64s = np.ascontiguousarray(keys).view(">u8").reshape(-1, 2)[:, 0].astype(np.uint64)
-    return first
-
-
 class Seen:
     """Keys seen so far, in sorted runs that are merged once they have similar sizes."""
 
@@ -108,14 +97,3 @@ class Seen:
 
 def texts(table: pa.Table, column: str) -> list[str]:
     return table[column].to_pylist()  # type: ignore[no-any-return]
-
-
-def stored(keys: FixedBytes) -> pa.Array:
-    """Keys as a column of 16 bytes."""
-    raw = pa.py_buffer(np.ascontiguousarray(keys))
-    return pa.Array.from_buffers(pa.binary(16), len(keys), [None, raw])
-
-
-def loaded(column: pa.Array) -> FixedBytes:
-    """The keys in a column made by `stored`, without copying."""
-    return np.frombuffer(column.buffers()[1], KEY, len(column), 16 * column.offset)

@@ -102,13 +102,11 @@ def note(recordings: KnownRecordings, number: int, table: pa.Table) -> Columns:
     again = pc.is_in(table["error_code"], pa.array(sorted(MAY_PASS), pa.string())).to_numpy()
     flags = np.where(present, PRESENT, 0) | np.where(again, MAY_BE_TRIED, 0)
     flags |= np.where(passing.passing(table), PASSING, 0)
-    if "parts" in table.column_names:  # earlier rows have none
-        parts = table["parts"].fill_null(0).to_numpy()
-        flags |= np.minimum(parts, MOST_PARTS) << PARTS
+    flags |= np.minimum(table["parts"].fill_null(0).to_numpy(), MOST_PARTS) << PARTS
     batch = entries.of_table(table)
     shard = np.full(len(table), number, np.int32)
     sound = pc.if_else(pc.is_null(table["error_code"]), table["content"], None)
-    contents = fingerprints.heads(digest or "0" for digest in sound.to_pylist())
+    contents = fingerprints.heads(sound.to_pylist())
     hashes = batch.keys, batch.states, batch.heads
     return Columns(*hashes, shard, flags.astype(np.uint8), contents)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from ...base.schema import RECORDINGS
 from ...plugins import Dataset
 from ...recording import Recording
 from ...settings import Plugin, SourceSettings
@@ -51,9 +52,9 @@ class Listings:
                 return kept
         path = self._home / f"{len(self._all):03d}.parquet"
         skipped, count = SkippedEntries(), 0
-        with pq.ParquetWriter(path, entries.HASHED, compression="lz4") as writer:
+        with pq.ParquetWriter(path, RECORDINGS, compression="lz4") as writer:
             for batch in listed(job, dataset, skipped):
-                writer.write_table(entries.hashed(batch))
+                writer.write_table(batch.rows)
                 count += len(batch.rows)
         fields = (dataset.name, dataset.settings, job.speakers, path, skipped, count)
         self._all.append(kept := _Kept(*fields))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from itertools import compress
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from ... import audio
+from ...base.arrays import FixedBytes
 from ...base.errors import ItemError
 from ...base.schema import RECORDINGS, RecordingRow
 from ...recording import Locator
@@ -22,13 +22,6 @@ from . import fingerprints
 from .known_recordings import PRESENT
 from .row_files import LISTED, PLACE, merged, with_probed
 from .survey import Survey
-
-
-class _Left(NamedTuple):
-    """Names of recordings that have left their sources."""
-
-    lately: list[str]  # since the last listing
-    ever: list[str]
 
 
 class AsListed:
@@ -66,7 +59,6 @@ class AsListed:
         self.redescribed = {*self._redescribed["recording"].to_pylist()}
         self._leaving = np.unique(had.columns.shard[surveyed.gone])
         self._unlisted = np.sort(had.columns.keys[self._absent])
-        self._left: dict[str, _Left] = {}  # by shard, of those read
         touched = {*self._places.tolist(), *had.columns.shard[leaving].tolist()}
         touched |= {n for table in fresh for n in table[PLACE].to_pylist()}
         counts = np.bincount(had.columns.shard, minlength=len(had.shards))
@@ -86,7 +78,6 @@ class AsListed:
         if shard in self._vacated and not self._homeless:  # a whole source may be gone
             return []
         old = manifest.listed(self._out, shard).to_pylist()
-        self._note(shard, [row["recording"] for row in old])
         number = self._number[shard]
         low, high = np.searchsorted(self._places, [number, number + 1])
         listed = self._redescribed.slice(low, high - low)
@@ -105,8 +96,7 @@ class AsListed:
 
     def removed(self) -> set[str]:
         """Names of recordings that have left their sources since the last listing."""
-        shards = (self._had.shards[number] for number in self._leaving)
-        return {name for shard in shards for name in self.left(shard).lately}
+        return {name for number in self._leaving for name in self._among(number, self._gone)}
 
     @property
     def absent_count(self) -> int:
@@ -116,20 +106,12 @@ class AsListed:
     def absent(self) -> set[str]:
         """The names of these recordings."""
         numbers = np.unique(self._had.columns.shard[self._absent])
-        shards = (self._had.shards[number] for number in numbers)
-        return {name for shard in shards for name in self.left(shard).ever}
+        return {name for number in numbers for name in self._among(number, self._unlisted)}
 
-    def left(self, shard: str) -> _Left:
-        """The recordings of a shard that have left their sources."""
-        if shard not in self._left:
-            self._note(shard, manifest.recordings(self._out, shard))
-        return self._left[shard]
-
-    def _note(self, shard: str, names: Sequence[str]) -> None:
-        """Record which of a shard's recordings have left, so that its listing is read once."""
-        keys = fingerprints.keys(names)
-        gone = (sorted_keys.index_in(some, keys) >= 0 for some in (self._gone, self._unlisted))
-        self._left[shard] = _Left(*([*compress(names, flags)] for flags in gone))
+    def _among(self, number: int, keys: FixedBytes) -> Iterator[str]:
+        """The recordings of the shard with this number that have one of these sorted keys."""
+        names = manifest.recordings(self._out, self._had.shards[number])
+        return compress(names, sorted_keys.index_in(keys, fingerprints.keys(names)) >= 0)
 
     def faulty(self) -> Iterator[pa.Table]:
         """RECORDINGS of the shards with a recording known to be broken."""

@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...base.arrays import FixedBytes, Float64s, Int64s
+from ...base.arrays import Bools, FixedBytes, Float64s, Int64s, UInt64s
 from ...settings.job import Job
-from ...shard_store import manifest
 from ...storage import long_columns, sorted_keys, tables
 from ...storage.sorted_keys import Sorted
 from . import fingerprints, known_recordings, survey
@@ -40,7 +39,7 @@ def shards_of(job: Job, surveyed: Survey, results: Sequence[Path], gone: FixedBy
     given: list[Int64s] = [np.zeros(0, np.int64)]
     places: list[Int64s] = []  # indices of new recordings among all rows
     seconds: list[Float64s] = []
-    contents: list[FixedBytes] = []  # zero where the bytes could not be read
+    contents: list[UInt64s] = []  # 0 where the bytes could not be read
     names: list[pa.Table] = []
     begin = 0
     for table, probed in incoming(surveyed, results):
@@ -54,7 +53,7 @@ def shards_of(job: Job, surveyed: Survey, results: Sequence[Path], gone: FixedBy
             sound = pc.if_else(pc.is_null(new_rows["error_code"]), new_rows["content"], None)
             places.append(begin + np.flatnonzero(fresh))
             seconds.append(known_recordings.seconds_of(new_rows))
-            contents.append(fingerprints.contents(sound.to_pylist()))
+            contents.append(fingerprints.heads(sound.to_pylist()))
             names.append(new_rows.select(["recording"]))
         given.append(place)
         begin += len(table)
@@ -62,7 +61,7 @@ def shards_of(job: Job, surveyed: Survey, results: Sequence[Path], gone: FixedBy
     if places:
         new = np.concatenate(places)
         bytes_of = np.concatenate(contents)
-        numbers[new] = _known_bytes(job.out, surveyed.known, bytes_of, gone)
+        numbers[new] = _renamed(surveyed.known, bytes_of, gone)
         rest = np.flatnonzero(numbers[new] < 0)
         if job.filter.duplicate_files == "drop":
             numbers[new[rest]] = with_bytes(surveyed.known, bytes_of[rest])
@@ -74,26 +73,36 @@ def shards_of(job: Job, surveyed: Survey, results: Sequence[Path], gone: FixedBy
     return numbers
 
 
-def with_bytes(had: KnownRecordings, wanted: FixedBytes) -> Int64s:
+def with_bytes(had: KnownRecordings, wanted: UInt64s) -> Int64s:
     """For each content in `wanted`, the number of the first shard with a recording of the same
     bytes; -1: none."""
-    columns = had.columns.where(had.columns.flags & known_recordings.PRESENT > 0)
+    return _shards_with(had, had.columns.flags & known_recordings.PRESENT > 0, wanted)
+
+
+def _renamed(had: KnownRecordings, wanted: UInt64s, leaving: FixedBytes) -> Int64s:
+    """`with_bytes`, among recordings that are no longer in the sources. `leaving`: keys of those
+    missing from this listing."""
+    away = had.columns.flags & known_recordings.PRESENT == 0
+    away |= sorted_keys.index_in(leaving, had.columns.keys) >= 0
+    return _shards_with(had, away, wanted)
+
+
+def _shards_with(had: KnownRecordings, among: Bools, wanted: UInt64s) -> Int64s:
+    columns = had.columns.where(among)
     order = np.lexsort((columns.shard, columns.contents))
-    looked = fingerprints.heads_of(wanted)
-    shards = sorted_keys.value_of(columns.contents[order], columns.shard[order], looked)
-    return np.where(looked == 0, -1, shards).astype(np.int64)
+    shards = sorted_keys.value_of(columns.contents[order], columns.shard[order], wanted)
+    return np.where(wanted == 0, -1, shards).astype(np.int64)
 
 
-def _groups(job: Job, contents: FixedBytes) -> tuple[Int64s, Int64s]:
+def _groups(job: Job, contents: UInt64s) -> tuple[Int64s, Int64s]:
     """Groups recordings of the same bytes, which share a shard: the index of the first of each
     group, and for every recording the number of its group."""
     every = np.arange(len(contents))
     if job.filter.duplicate_files == "keep":
         return every, every
-    heads = fingerprints.heads_of(contents)
     alone = every.astype(np.uint64)  # unreadable ones
     _, first, group = np.unique(
-        np.where(heads == 0, alone, heads), return_index=True, return_inverse=True
+        np.where(contents == 0, alone, contents), return_index=True, return_inverse=True
     )
     order = np.argsort(first)
     return first[order], np.argsort(order)[group]
@@ -122,48 +131,6 @@ def _new_shards(
         had.seconds.append(0.0)
         had.counts.append({})
     return groups
-
-
-def _known_bytes(
-    out: Path, had: KnownRecordings, wanted: FixedBytes, leaving: FixedBytes
-) -> Int64s:
-    """For each content in `wanted`, the number of the shard with a recording of the same bytes that
-    is no longer in the sources (a renamed file); -1: none. `leaving`: keys of recordings missing
-    from this listing."""
-    home = np.full(len(wanted), -1, np.int64)
-    columns = had.columns
-    away = (columns.flags & known_recordings.PRESENT == 0) | (
-        sorted_keys.index_in(leaving, columns.keys) >= 0
-    )
-    content_keys: list[FixedBytes] = []
-    where: list[Int64s] = []
-    copy_keys: list[FixedBytes] = []  # last, as they have no results
-    copies_where: list[Int64s] = []
-    for number in np.unique(columns.shard[away]):
-        table = manifest.listed(out, had.shards[number], manifest.refuse)
-        names = fingerprints.keys(table["recording"].to_pylist())
-        stays = table["present"].to_numpy() & (sorted_keys.index_in(leaving, names) < 0)
-        sound = pc.is_null(table["error_code"]).to_numpy()
-        leaves = table.filter(pa.array(~stays & sound))
-        copied = np.zeros(len(leaves), bool)
-        if "copy_of" in leaves.column_names:
-            copied = leaves["copy_of"].is_valid().to_numpy()
-        for keys_of, shards_of_keys, chosen in (
-            (content_keys, where, ~copied),
-            (copy_keys, copies_where, copied),
-        ):
-            hashes = leaves.filter(pa.array(chosen))["content"].drop_null().to_pylist()
-            keys_of.append(fingerprints.contents(hashes))
-            shards_of_keys.append(np.full(len(hashes), number, np.int64))
-    if not content_keys:
-        return home
-    keys = np.concatenate([*content_keys, *copy_keys])
-    shards = np.concatenate([*where, *copies_where])
-    keys, first = np.unique(keys, return_index=True)  # the first shard that has it
-    match = sorted_keys.index_in(keys, wanted)
-    match[wanted == b""] = -1
-    home[match >= 0] = shards[first][match[match >= 0]]
-    return home
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """The command line: `uttermill <command>`."""
 
-# Nothing else is imported until the current folder is shut out.
+# Nothing else is imported until the current folder is shut out: it may be a stranger's, with a
+# `json.py` in it.
+import os
 import sys
 
 Words = list[str] | tuple[str, ...]
@@ -9,9 +11,7 @@ Words = list[str] | tuple[str, ...]
 def main(argv: Words | None = None) -> int:
     """Run a command, `sys.argv`'s by default, and return its exit code."""
     if argv is None:
-        from . import import_path
-
-        import_path.shut()
+        _shut_out_current_folder()
     from . import at_once
 
     if argv is None:
@@ -41,3 +41,22 @@ def _main(argv: Words | None) -> int:
         from .printing import Exit
 
         return Exit.INTERRUPTED
+
+
+def _shut_out_current_folder() -> None:
+    """Import modules from the installation and from absolute folders of PYTHONPATH alone, in this
+    process and in each Python that it starts."""
+    if not sys.flags.safe_path:
+        del sys.path[0]  # the current folder for `-m` and `-c`, and the script's own
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    absolute = [folder for folder in given if os.path.isabs(folder)]
+    # Python has made these absolute; an empty one is the current folder.
+    relative = {os.path.abspath(folder) for folder in given if folder not in absolute}
+    sys.path[:] = [
+        folder
+        for folder in sys.path
+        if os.path.isabs(folder) and (folder not in relative or folder in absolute)
+    ]
+    if "PYTHONPATH" in os.environ:
+        os.environ["PYTHONPATH"] = os.pathsep.join(absolute)
+    os.environ["PYTHONSAFEPATH"] = "1"

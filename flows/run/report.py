@@ -95,15 +95,16 @@ def write(job: Job, folder: Path) -> Path:
 
 def _same_as_before(out: Path, folder: Path) -> bool:
     """Link the previous run's report if that run had the same settings and result; else False."""
-    earlier = before(out, folder)
+    from . import run_folder
+
+    others = (run for run in run_folder.having(out, NAME) if run.name != folder.name)
+    earlier = next(others, None)
     if earlier is None:
         return False
     try:
-        same = all(
-            _facts(earlier.with_name(name)) == _facts(folder / name) for name in (SETTINGS, SUMMARY)
-        )
+        same = all(_facts(earlier / name) == _facts(folder / name) for name in (SETTINGS, SUMMARY))
         if same:
-            storage.of(out).fetch(earlier, folder / NAME)
+            storage.of(out).fetch(earlier / NAME, folder / NAME)
     except (OSError, ValueError):  # one of them is damaged
         return False
     return same
@@ -138,7 +139,6 @@ def request(job: Job, folder: Path) -> Request:
         summary=facts,
         settings=shown,
         metrics=costs if storage.exists(costs) else None,
-        earlier=before(job.out, folder),
     )
     version = versions.newest(job.out)
     if version is None or not facts:
@@ -154,14 +154,6 @@ def request(job: Job, folder: Path) -> Request:
         scores=summary.errors_of(version),
         libraries=described["libraries"],
     )
-
-
-def before(out: Path, folder: Path) -> Path | None:
-    """The newest report of another run than that in `folder`."""
-    from . import run_folder
-
-    others = (run for run in run_folder.having(out, NAME) if run.name != folder.name)
-    return next((run / NAME for run in others), None)
 
 
 def make(job: Job, folder: Path) -> None:

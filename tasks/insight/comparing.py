@@ -1,4 +1,5 @@
-"""Compares two versions, of one OUT or of two: totals, clips by id, reasons, leaks.
+"""Compares two versions, of one OUT or of two: totals, clips by id, reasons, leaks; and what is new
+or changed since an earlier one.
 
 Ids follow from dataset name, path and span, so versions of two OUTs on the same recordings have the
 same ids where both cut alike. Word and character errors are those of clips with references, as the
@@ -7,15 +8,19 @@ recogniser heard them.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow.compute as pc
 from jinja2 import Template
 
 from ..base.json_types import JsonObject
 from ..base.schema import UTTERANCES_FILE
 from ..published import Dataset
-from ..storage import queries, tables
+from ..storage import queries, tables, versions
 
 HOUR = 3600.0
 TEMPLATE = Path(__file__).with_name("compared.svg")
@@ -25,17 +30,19 @@ SELECT coalesce(sum(words), 0)::BIGINT, coalesce(sum(word_errors), 0)::BIGINT,
     coalesce(sum(chars), 0)::BIGINT, coalesce(sum(char_errors), 0)::BIGINT
 FROM {clips} WHERE words IS NOT NULL
 """
-_CLIPS = """
-SELECT count(*) FILTER (old.id IS NULL), count(*) FILTER (new.id IS NULL),
-    count(*) FILTER (old.id = new.id AND {changed}), count(*) FILTER (old.id = new.id)
+NEW, CHANGED, SAME, REMOVED = "new", "changed", "same", "removed"
+#: What became of each clip of either version; a trainer would see a difference in a changed one.
+_CLIPS = f"""
+SELECT coalesce(new.id, old.id) AS id, coalesce(new.split, old.split) AS split, CASE
+    WHEN old.id IS NULL THEN '{NEW}' WHEN new.id IS NULL THEN '{REMOVED}'
+    WHEN old.text IS DISTINCT FROM new.text OR old.sha256 <> new.sha256 OR old.split <> new.split
+    OR old.speaker IS DISTINCT FROM new.speaker OR old.language IS DISTINCT FROM new.language
+    THEN '{CHANGED}' ELSE '{SAME}' END AS became
 FROM old FULL JOIN new ON old.id = new.id
 """
-#: Whether a trainer would see a difference in a clip of both.
-CHANGED = """(old.text IS DISTINCT FROM new.text OR old.sha256 <> new.sha256
-    OR old.split <> new.split OR old.speaker IS DISTINCT FROM new.speaker
-    OR old.language IS DISTINCT FROM new.language)"""
-CLIP_COLUMNS = ("id", "split", "text", "sha256", "speaker", "language")
-_COLUMNS = (*CLIP_COLUMNS, "words", "word_errors", "chars", "char_errors")
+_CLIP_COLUMNS = ("id", "split", "text", "sha256", "speaker", "language")
+_COUNTS = ("words", "word_errors", "chars", "char_errors")
+_ID = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Pair(NamedTuple):
@@ -52,11 +59,15 @@ def compare(old: Dataset, new: Dataset) -> JsonObject:
     references."""
     both = (old, new)
     described = [version.description for version in both]
-    with queries.tables(readable=[version.path for version in both]) as database:
+    with queries.tables() as database:
         for name, version in zip(("old", "new"), both, strict=True):
-            database.register(name, tables.read(version.path / UTTERANCES_FILE, _COLUMNS))
+            clips = tables.read(version.path / UTTERANCES_FILE, (*_CLIP_COLUMNS, *_COUNTS))
+            database.register(name, clips)
         errors = [database.sql(_ERRORS.format(clips=name)).fetchall()[0] for name in ("old", "new")]
-        added, removed, changed, common = database.sql(_CLIPS.format(changed=CHANGED)).fetchall()[0]
+        counted = f"SELECT became, count(*) FROM ({_CLIPS}) GROUP BY became"
+        count = dict.fromkeys((NEW, CHANGED, SAME, REMOVED), 0) | dict(
+            database.sql(counted).fetchall()
+        )
     seconds = [facts["seconds"] for facts in described]
     totals = {
         "clips": Pair(*(facts["utterances"]["packaged"] for facts in described)),
@@ -71,7 +82,12 @@ def compare(old: Dataset, new: Dataset) -> JsonObject:
     return {
         "versions": [str(version.path) for version in both],
         "totals": {name: list(pair) for name, pair in totals.items()},
-        "clips": {"added": added, "removed": removed, "changed": changed, "common": common},
+        "clips": {
+            "added": count[NEW],
+            "removed": count[REMOVED],
+            "changed": count[CHANGED],
+            "common": count[SAME] + count[CHANGED],
+        },
         "reasons": _reasons(*(facts["reasons"] for facts in described)),
         "leaks": _leaks(*(facts.get("leaks", {}) for facts in described)),
     }
@@ -122,3 +138,66 @@ def _leaks(old: JsonObject, new: JsonObject) -> JsonObject:
         f"{split} {kind}": [side.get(split, {}).get(kind) for side in (old, new)]
         for split, kind in names
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """Clips of a split in either version, as (id, split, what became of it), by split and id."""
+
+    old: Path
+    new: Path
+    clips: list[tuple[str, str, str]]
+
+    def as_dict(self) -> JsonObject:
+        kinds = (NEW, CHANGED, REMOVED)
+        return {"since": self.old.name, **{kind: self._ids(kind) for kind in kinds}}
+
+    def lines(self) -> list[str]:
+        """`id<TAB>split<TAB>new|changed`, by split and id."""
+        return ["\t".join(clip) for clip in self.clips if clip[2] in (NEW, CHANGED)]
+
+    def of_list(self, lines: Iterable[str], head: str) -> list[str]:
+        """What a format's list says of these clips. A line names clips by id, or ends with a file
+        or folder below `head`, which counts if the old version has other bytes there; any other
+        line, such as a table's header, stays."""
+        ids = {clip[0] for clip in self.clips if clip[2] != REMOVED}
+        wanted = {*self._ids(NEW), *self._ids(CHANGED)}
+        changed = self._changed_files()
+        places = {*changed, *(str(parent) for name in changed for parent in Path(name).parents)}
+
+        def stays(line: str) -> bool:
+            if named := ids.intersection(_ID.findall(line.replace(f"{head}/", ""))):
+                return not wanted.isdisjoint(named)
+            _, below_head, place = line.partition(f"{head}/")
+            return not below_head or place in places
+
+        kept = [line for line in lines if stays(line)]
+        if kept[-1:] == ["}"]:  # one JSON object, an entry a line
+            kept[-2] = kept[-2].rstrip(",")
+        return kept
+
+    def files_of(self, use: str, split: str, head: str) -> list[str]:
+        """Paths of a format's files that the old version has not, or with other bytes; for a format
+        without a list. `split`: `*` for all."""
+        folder = f"{use}/" if split == "*" else f"{use}/{split}/"
+        return [f"{head}/{name}" for name in self._changed_files() if name.startswith(folder)]
+
+    def _ids(self, kind: str) -> list[str]:
+        return [clip[0] for clip in self.clips if clip[2] == kind]
+
+    def _changed_files(self) -> list[str]:
+        """Names of files that the old version lacks or has with other bytes, sorted."""
+        before = {name: entry["sha256"] for name, entry in versions.files(self.old).items()}
+        now = versions.files(self.new).items()
+        return sorted(name for name, entry in now if before.get(name) != entry["sha256"])
+
+
+def since(old: Path, new: Path, split: str | None) -> Since:
+    """`split` None: all splits. What moved from one split to another is new in the second, and
+    removed from the first."""
+    filters = None if split is None else pc.field("split") == split
+    with queries.tables() as database:
+        for name, version in (("old", old), ("new", new)):
+            clips = tables.read(version / UTTERANCES_FILE, _CLIP_COLUMNS, filters=filters)
+            database.register(name, clips)
+        return Since(old, new, database.sql(f"{_CLIPS} ORDER BY split, id").fetchall())

@@ -170,7 +170,7 @@ def test_the_path_of_a_command(tmp_path: Path, given: str, way: str) -> None:
     folder.mkdir()
     home.mkdir()
     code = (
-        "from uttermill.flows.cli import import_path; import_path.shut()\n"
+        "from uttermill.flows import cli; cli._shut_out_current_folder()\n"
         "import sys, os, json, subprocess\n"
         "show = 'import sys, json; print(json.dumps(sys.path))'\n"
         "child = json.loads(subprocess.check_output([sys.executable, '-c', show]))\n"

@@ -41,7 +41,7 @@ from uttermill.tasks.insight.report import (
     samples,
     worker_time,
 )
-from uttermill.tasks.insight.report.outcome_columns import Columns, quantiles
+from uttermill.tasks.insight.report.outcome_columns import Columns
 from uttermill.tasks.insight.report.samples import Sample
 from uttermill.tasks.publish import reason_meanings
 from uttermill.tasks.recording import Locator
@@ -242,34 +242,6 @@ def test_clips_give_way_to_the_limit(made: tuple[Job, Path], text: str) -> None:
     assert len(small) < limit
     assert 0 < len(Page(small.decode()).all("audio")) < players
     assert number_words.NO_ROOM in small.decode()
-
-
-@pytest.mark.full
-def test_what_an_earlier_report_plays_is_not_made_again(
-    made: tuple[Job, Path], text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job, folder = made
-    encoded: list[int] = []
-    encode = clips.media
-
-    def counted(mono: audio.Samples) -> clips.Media:
-        encoded.append(len(mono))
-        return encode(mono)
-
-    monkeypatch.setattr(clips, "media", counted)
-    page = tmp_path / "report.html"
-    page.write_text(text)
-    request = replace(report.request(job, folder), earlier=page)
-    assert making.build(request).decode() == text
-    assert not encoded
-    heard = Page(text).all("td")
-    (one, *_) = [str(cell["data-clip"]) for cell in heard if "data-clip" in cell]
-    page.write_text(text.replace(one, "0" * 32))
-    assert making.build(request).decode() == text
-    assert len(encoded) == text.count(f'data-clip="{one}"')
-    page.unlink()
-    assert making.build(request).decode() == text
-    assert len(encoded) > 8
 
 
 def test_players_hold_what_was_packaged(made: tuple[Job, Path]) -> None:
@@ -491,22 +463,6 @@ def test_an_axis_is_readable_and_shows_near_limits() -> None:
     assert high < 40
     assert measure_charts.axis(np.zeros(3), []) == (-0.5, 0.5)
     assert page._inert("</script>") == "\\u003c/script\\u003e"
-
-
-def test_steps_and_quantiles_are_numpys() -> None:
-    edges = np.unique([*np.linspace(-1.0, 3.0, 101), 0.9999, 1.0001, 1.00011])
-    draw = np.random.default_rng(0)
-    values = np.concatenate([edges, draw.normal(1, 2, 1000), [-np.inf, np.inf]])
-    at_or_below = measure_charts.Steps(edges, strict=False).below(values)
-    assert at_or_below.tolist() == np.searchsorted(edges, values, "right").tolist()
-    below = measure_charts.Steps(edges, strict=True).below(values)
-    assert below.tolist() == np.searchsorted(edges, values, "left").tolist()
-    alone = measure_charts.Steps(edges[:1], strict=False)  # sizes that differ in their 7th digit
-    assert alone.below(np.array([-2.0, -1.0, -0.5, np.inf])).tolist() == [0, 1, 1, 1]
-    for count in (1, 2, 7, 1000):
-        some = np.sort(draw.normal(size=count))
-        shares = (0.0, 0.005, 0.05, 0.5, 0.95, 1.0)
-        assert quantiles(some, shares) == np.quantile(some, shares).tolist()
 
 
 @pytest.mark.parametrize(

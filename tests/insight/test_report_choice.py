@@ -28,7 +28,6 @@ from uttermill.tasks.insight.report import (
     disagreement,
     measure_charts,
     number_words,
-    outcome_columns,
     samples,
     uncertain_clips,
 )
@@ -213,24 +212,6 @@ def test_packaged_ones_are_the_least_certain(hundred: Hundred) -> None:
     assert set(beyond) == {"u19", "u18"}
     assert set(ids("filter.too_short", "worst")) == {"u0", "u1", "u2", "u3"}
     assert len({row for row in found if any(w.group == "packaged" for w in found[row])}) >= 8
-
-
-def test_blocks_of_rows_make_no_difference(
-    hundred: Hundred, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger, columns = hundred.ledger, hundred.columns()
-    monkeypatch.setattr(outcome_columns, "BLOCK", 1)
-    batches = [pa.Table.from_batches([one]) for one in hundred.told.to_batches(max_chunksize=7)]
-    apart = Columns(hundred.job, hundred.told.schema, batches)
-    assert len(apart.blocks) > 10 > len(columns.blocks)
-    assert choose(ledger, apart, 0) == choose(ledger, columns, 0)
-    for name in measure_charts.shown(columns):
-        assert measure_charts.histogram_of(apart, name) == measure_charts.histogram_of(
-            columns, name
-        )
-        assert measure_charts.sliders(apart, name, 0.0, 10.0) == measure_charts.sliders(
-            columns, name, 0.0, 10.0
-        )
 
 
 def test_a_rule_may_be_named_twice(hundred: Hundred) -> None:

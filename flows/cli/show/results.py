@@ -301,3 +301,35 @@ def columns(result: JsonObject) -> Iterator[Line]:
     for name, entries in result.items():
         heads = ("column", "type", "unit", "meaning")
         yield table(name, heads, ([entry[head] for head in heads] for entry in entries))
+
+
+def models(result: JsonObject) -> Iterator[Line]:
+    for model in result["models"]:
+        licence = model["licence"] + ("" if model["commercial"] else " (no commercial use)")
+        state = f"{model['state']}, {model['bytes'] / 1e6:.1f} MB, {licence}"
+        yield Text(f"{model['name']}  {state}", "bold")
+        yield f"  {model['about']}"
+        yield f"  from {model['source']}; needed by {', '.join(model['needed_by'])}"
+        for text in model.get("texts", []):
+            yield f"  {text}"
+    if place := result.get("place"):
+        yield f"The files are in {place}, with the texts of their licences."
+    for model in result["models"]:
+        if model["state"] != "ok":
+            yield f"{model['name']} is {model['state']}: {model['get']}"
+
+
+def files(result: JsonObject) -> Iterator[Line]:
+    if "text" in result:
+        yield from result["text"].splitlines()
+        return
+    yield from result["files"]
+    yield "Print one by its name: `uttermill files dask.yaml > dask.yaml`"
+
+
+def test_set(result: JsonObject) -> Iterator[Line]:
+    yield (
+        f"{result['file']}: hashes of {result['texts']:,} texts and fingerprints of "
+        f"{result['sounds']:,} clips; package.exclude=[{{kind: hashes, path: {result['file']}}}] "
+        "keeps them out"
+    )

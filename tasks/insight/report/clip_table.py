@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NotRequired, TypedDict
 
-from ... import storage
 from ...base import masking
 from ...base.json_types import Summary
-from ...recording.guard import file_state
 from ...settings.job import Job
 from . import clips, disagreement, measure_charts, number_words
 from .samples import Sample
@@ -36,12 +31,6 @@ KINDS = {
     "near a limit": "kept, near a limit",
     "by chance": "by chance",
 }
-#: A player in a page; its key is a hash of everything that its bytes depend on.
-_CLIP = re.compile(
-    rb'<td data-clip="([0-9a-f]{32})" data-seconds="([0-9.]+)">'
-    rb'<img src="(data:image/png;base64,[A-Za-z0-9+/=]+)"[^>]*>'
-    rb'<audio [^>]*src="(data:audio/mpeg;base64,[A-Za-z0-9+/=]+)"'
-)
 
 
 class ClipRow(TypedDict):
@@ -63,7 +52,6 @@ class ClipRow(TypedDict):
     reference: str | None
     measures: list[tuple[str, str]]
     media: NotRequired[clips.Media]
-    clip: NotRequired[str]  # the key of its media
 
 
 class ClipSection(TypedDict):
@@ -76,34 +64,20 @@ class ClipSection(TypedDict):
     places: str  # rows of all these clips in the table, in order, as JSON
 
 
-def embed(
-    job: Job,
-    chosen: Sequence[Sample],
-    rows: Sequence[ClipRow],
-    room: int,
-    media_by_key: Mapping[str, clips.Media],
-) -> int:
-    """Set each row's `media` and its key `clip`, with at most `room` bytes in all. Media in
-    `media_by_key` are reused. Returns the number of clips without room.
+def embed(job: Job, chosen: Sequence[Sample], rows: Sequence[ClipRow], room: int) -> int:
+    """Set each row's `media`, with at most `room` bytes in all. Returns the number of clips without
+    room.
 
     The first clip of every group comes before the second of any, so that all groups lose their last
     clips if room runs out.
     """
     longest = max(room / LARGEST / clips.room(1.0), LEAST)
-    for sample, row in zip(chosen, rows, strict=True):
-        row["clip"] = _key(sample, job.resample.rate)
-    new = [
-        sample for sample, row in zip(chosen, rows, strict=True) if row["clip"] not in media_by_key
-    ]
-    maker = clips.ClipMaker(job.out, job.resample.rate, new, longest)
+    maker = clips.ClipMaker(job.out, job.resample.rate, chosen, longest)
     left_out = 0
     for index in sorted(range(len(chosen)), key=lambda i: (_place(chosen, i), i)):
         sample = chosen[index]
         fits = clips.room(sample.seconds) <= room or clips.lacking(sample)
-        if fits and rows[index]["clip"] in media_by_key:
-            media = media_by_key[rows[index]["clip"]]
-        else:
-            media = maker.make(sample) if fits else clips.Media(why=number_words.NO_ROOM)
+        media = maker.make(sample) if fits else clips.Media(why=number_words.NO_ROOM)
         if media.size > room:
             media = clips.Media(why=number_words.NO_ROOM)
         room -= media.size
@@ -202,29 +176,3 @@ def _shown(text: str | None, most: int) -> str | None:
         return None
     shown = masking.sentence(text)
     return shown if len(shown) <= most else f"{shown[:most]} … ({len(shown):,} characters)"
-
-
-def _key(sample: Sample, rate: int) -> str:
-    """The key of a sample's media, 32 hex digits; empty without audio. `rate`: of packaged samples,
-    Hz."""
-    if sample.pcm is not None:
-        played = [sample.pcm["sha256"], rate, *filter(None, [sample.muted])]
-    elif sample.locator is not None:
-        state = file_state(sample.locator.path)
-        played = [sample.locator.dumps(), state.size, state.guard, *clips.span(sample)]
-    else:
-        return ""
-    inputs = json.dumps([clips.RATE, clips.BIT_RATE, *played])
-    return hashlib.sha256(inputs.encode()).hexdigest()[:32]
-
-
-def earlier(page: Path | None) -> dict[str, clips.Media]:
-    """The media in an earlier page, by key; empty if it cannot be read."""
-    try:
-        data = storage.of(page).read(page) if page else b""
-    except OSError:
-        return {}
-    return {
-        match[1].decode(): clips.Media(match[4].decode(), match[3].decode(), float(match[2]))
-        for match in _CLIP.finditer(data)
-    }

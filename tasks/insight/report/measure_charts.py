@@ -15,22 +15,16 @@ from typing import Literal, NamedTuple, TypedDict
 
 import numpy as np
 
-from ...base.arrays import Bools, Float64s, Int32s, Int64s, UInt8s
+from ...base.arrays import Bools, Float64s, Int32s, UInt8s
 from ...corpus import limits
 from ...plugins.rules import Limit
-from .outcome_columns import (
-    BLOCK,
-    SPREAD,
-    Columns,
-    ShelfRule,
-    quantiles,
-)
+from .outcome_columns import Columns, ShelfRule
 
 BINS = 40
 NO_BAR = 2 * BINS  # bin of utterances without a value, after those of other and of kept ones
+SPREAD = (0.05, 0.5, 0.95)  # quantiles that are shown
 EDGES = (0.005, 0.995)  # quantiles at the ends of an axis; values beyond are in the end bins
 MOST_BEYOND = 1.0  # an axis grows by at most this multiple of its length to show a limit
-CELLS = 1000  # of `Steps`
 POSITIONS = 100  # intervals between a slider's positions, over the chart's axis
 Side = Literal["min", "max"]
 
@@ -96,11 +90,11 @@ def values_of(columns: Columns, name: str) -> Float64s:
     return np.divide(chars, seconds, out=np.full_like(chars, np.nan), where=seconds > 0)
 
 
-def axis(ordered: Float64s, limits: Iterable[float]) -> tuple[float, float]:
-    """(lowest, highest) of a readable axis over finite, sorted values and nearby limits."""
-    low, high = quantiles(ordered, EDGES)
+def axis(values: Float64s, limits: Iterable[float]) -> tuple[float, float]:
+    """(lowest, highest) of a readable axis over finite values and nearby limits."""
+    low, high = np.quantile(values, EDGES).tolist()
     if high <= low:
-        low, high = float(ordered[0]), float(ordered[-1])
+        low, high = float(values.min()), float(values.max())
     reach = MOST_BEYOND * (high - low or 1.0)
     near = [x for x in limits if low - reach <= x <= high + reach]
     low, high = min([low, *near]), max([high, *near])
@@ -125,32 +119,23 @@ def limits_on(columns: Columns, name: str) -> list[Limit]:
 def histogram_of(columns: Columns, name: str) -> Histogram | None:
     """Histogram and quantiles of one measure; None if no utterance has a value."""
     values = values_of(columns, name)
-    ordered = _ordered(values)
-    if not len(ordered):
+    finite = values[np.isfinite(values)]
+    if not len(finite):
         return None
     set_ = [x for rule in limits_on(columns, name) for x in (rule.min, rule.max) if x is not None]
-    low, high = axis(ordered, set_)
-    whole = spread_of(ordered, _ordered(values[columns.packaged]))
-    del ordered  # frees as much memory as all values take
-    bins = np.concatenate(
-        [_bins(values[rows], columns.packaged[rows], low, high) for rows in columns.blocks]
-    )
-    groups: list[GroupBars] = [
-        {"kind": "all", "name": "", **_bars(columns, bins, columns.blocks), **whole}
-    ]
-    for kind, group, rows in columns.groups:
-        some = values[rows]
-        about = spread_of(_ordered(some), _ordered(some[columns.packaged[rows]]))
-        if about["items"]:
-            blocks = np.array_split(rows, len(rows) // BLOCK + 1)
-            groups.append({"kind": kind, "name": group, **_bars(columns, bins, blocks), **about})
-    return {
-        "name": name,
-        "low": low,
-        "high": high,
-        "groups": groups,
-        "missing": len(values) - whole["items"],
-    }
+    low, high = axis(finite, set_)
+    bins = _bins(values, columns.packaged, low, high)
+    hours = columns.seconds / 3600
+    members: list[tuple[str, str | None, slice | Int32s]]
+    members = [("all", "", slice(None)), *columns.groups]
+    groups: list[GroupBars] = []
+    for kind, group, rows in members:
+        spread = spread_of(values[rows], columns.packaged[rows])
+        if spread["items"]:
+            bars = _bars(bins[rows], hours[rows])
+            groups.append({"kind": kind, "name": group, **bars, **spread})
+    missing = len(values) - len(finite)
+    return {"name": name, "low": low, "high": high, "groups": groups, "missing": missing}
 
 
 def _bins(values: Float64s, kept: Bools, low: float, high: float) -> UInt8s:
@@ -162,39 +147,20 @@ def _bins(values: Float64s, kept: Bools, low: float, high: float) -> UInt8s:
     return places
 
 
-def _bars(columns: Columns, bins: UInt8s, blocks: Iterable[slice] | Iterable[Int32s]) -> HourBars:
-    """Hours in each bar, of rows that are given in blocks."""
-    hours = np.zeros(NO_BAR + 1)
-    for rows in blocks:
-        hours = added(hours, bins[rows], columns.seconds[rows] / 3600)
-    return {"kept": short(hours[BINS:NO_BAR]), "other": short(hours[:BINS])}
+def _bars(bins: UInt8s, hours: Float64s) -> HourBars:
+    sums = np.bincount(bins, hours, NO_BAR + 1)
+    return {"kept": short(sums[BINS:NO_BAR]), "other": short(sums[:BINS])}
 
 
-def added(sums: Float64s, place: Int64s | UInt8s, numbers: Float64s) -> Float64s:
-    """`sums` with each number added at its place, in this order."""
-    places = np.concatenate([np.arange(len(sums)), place])
-    weights = np.concatenate([sums, numbers])
-    return np.bincount(places, weights, len(sums)).astype(np.float64, copy=False)
-
-
-def _ordered(values: Float64s) -> Float64s:
-    """The finite values, sorted."""
-    finite = values[np.isfinite(values)]
-    finite.sort()
-    return finite
-
-
-def spread_of(every: Float64s, kept: Float64s) -> Spread:
-    """Numbers and quantiles of sorted values, of all and of kept utterances."""
-
-    def three(ordered: Float64s) -> list[float] | None:
-        return quantiles(ordered, SPREAD) if len(ordered) else None
-
+def spread_of(values: Float64s, packaged: Bools) -> Spread:
+    """Numbers and quantiles of the finite values, of all and of packaged utterances."""
+    finite = np.isfinite(values)
+    every, kept = values[finite], values[finite & packaged]
     return {
         "items": len(every),
-        "spread": three(every),
+        "spread": np.quantile(every, SPREAD).tolist() if len(every) else None,
         "items_kept": len(kept),
-        "spread_kept": three(kept),
+        "spread_kept": np.quantile(kept, SPREAD).tolist() if len(kept) else None,
     }
 
 
@@ -252,17 +218,28 @@ def _curve(
     low: float,
     high: float,
 ) -> Curve:
-    steps = Steps(_steps(low, high, today), strict=side == "max")
-    # Utterances and their seconds by the number of positions that keep them; the last entry is for
-    # utterances to which the limit does not apply.
-    count, length = np.zeros(len(steps.edges) + 2, np.int64), np.zeros(len(steps.edges) + 2)
-    for number, rows in enumerate(columns.blocks):
-        kept, place = _places(columns, shelf_rule, side, steps, number)
-        count += np.bincount(place, minlength=len(count))
-        length = added(length, place, columns.seconds[rows][kept])
-    spared, spared_seconds = count[-1], length[-1]
+    rule = shelf_rule.rule
+    assert isinstance(rule, Limit)
+    edges = _steps(low, high, today)
+    values, kept = columns.values(rule.column), columns.only(shelf_rule)
+    spared = np.isnan(values)  # the limit does not apply to these
+    if shelf_rule.shelf == "text":
+        spared |= ~columns.heard
+    for within in rule.unless:
+        spared |= columns.inside(within)
+    other = rule.max if side == "min" else rule.min
+    if other is not None:  # rows beyond the rule's other limit are rejected anyway
+        kept &= spared | (values <= other if side == "min" else values >= other)
+    # Utterances and their seconds by the number of positions that their value has passed; the last
+    # entry is for those that every position keeps.
+    place = np.full(np.count_nonzero(kept), len(edges) + 1)
+    passed = np.searchsorted(edges, values[kept & ~spared], "right" if side == "min" else "left")
+    place[~spared[kept]] = passed
+    count = np.bincount(place, minlength=len(edges) + 2)
+    length = np.bincount(place, columns.seconds[kept], len(edges) + 2)
+    spared_count, spared_seconds = count[-1], length[-1]
     count, length = count[:-1], length[:-1]
-    positions: list[float | None] = [*steps.edges.tolist()]
+    positions: list[float | None] = [*edges.tolist()]
     if side == "min":  # kept: values >= position; without a limit, all
         items, lengths = count[::-1].cumsum()[::-1], length[::-1].cumsum()[::-1]
         positions.insert(0, None)
@@ -275,59 +252,8 @@ def _curve(
         "at": positions.index(today),
         "positions": positions,
         "hours": short((lengths + spared_seconds) / 3600, 9),
-        "items": (items + spared).tolist(),
+        "items": (items + spared_count).tolist(),
     }
-
-
-def _places(
-    columns: Columns, shelf_rule: ShelfRule, side: Side, steps: Steps, number: int
-) -> tuple[Bools, Int64s]:
-    """The rows of a block that some position keeps, and for each the number of positions that its
-    value has passed, or `len(steps.edges) + 1` if the limit does not apply to it."""
-    rule = shelf_rule.rule
-    assert isinstance(rule, Limit)
-    values, kept = columns.block(rule.column, number), columns.only(shelf_rule, number)
-    spared = np.isnan(values)
-    if shelf_rule.shelf == "text":
-        spared |= ~columns.heard[columns.blocks[number]]
-    for within in rule.unless:
-        spared |= columns.inside(within, number)
-    other = rule.max if side == "min" else rule.min
-    if other is not None:  # rows beyond the rule's other limit are rejected anyway
-        kept &= spared | (values <= other if side == "min" else values >= other)
-    place = np.full(np.count_nonzero(kept), len(steps.edges) + 1)
-    place[~spared[kept]] = steps.below(values[kept & ~spared])
-    return kept, place
-
-
-class Steps:
-    """Counts the positions below values: `np.searchsorted`, which takes five times as long.
-
-    The axis is divided into CELLS equal cells, of which most have no position. A value's cell gives
-    the number of positions in lower cells; those in the same cell are compared one by one.
-    """
-
-    def __init__(self, edges: Float64s, strict: bool) -> None:
-        self.edges = edges
-        self._passed = np.greater if strict else np.greater_equal  # (value, position)
-        self._scale = CELLS / (edges[-1] - edges[0] or 1.0)
-        cells = self._cells(edges)
-        self._below = np.searchsorted(cells, np.arange(CELLS + 1))
-        self._most = int(np.bincount(cells).max())  # positions in one cell
-        self._next = np.append(edges, np.full(self._most, np.nan))
-
-    def _cells(self, values: Float64s) -> Int64s:
-        """The cell of each value; monotonic in spite of rounding."""
-        cells: Int64s = ((values - self.edges[0]) * self._scale).clip(0, CELLS).astype(np.int64)
-        return cells
-
-    def below(self, values: Float64s) -> Int64s:
-        """The number of positions that each value has passed; int64 [values]."""
-        first = self._below[self._cells(values)]
-        place = first.copy()
-        for number in range(self._most):
-            place += self._passed(values, self._next[first + number])
-        return place
 
 
 def _steps(low: float, high: float, today: float | None) -> Float64s:

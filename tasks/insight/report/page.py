@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -13,14 +13,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...accounting import broken
 from ...accounting.broken import Broken
 from ...base import masking
-from ...base.arrays import Bools, Int64s
 from ...base.counting import counted
 from ...base.json_types import Dialogues, JsonObject, Summary
 from ...base.schema import UTTERANCES_FILE
@@ -69,7 +67,6 @@ class Request:
     settings: str = ""  # of the run, as text
     libraries: Mapping[str, str] = field(default_factory=dict)
     metrics: Path | None = None  # of the run; None: there are none
-    earlier: Path | None = None  # an earlier report, whose media are reused
 
 
 class Measure(measure_charts.Histogram):
@@ -157,10 +154,9 @@ def build(request: Request, limit: int = BYTES) -> bytes:
         "left_out": len(rows),
     }
     for row in rows:  # placeholders with the length of a player without its data
-        row["media"], row["clip"] = clips.Media(why="-" * PLAYER), ""
+        row["media"] = clips.Media(why="-" * PLAYER)
     bare = _render(context)
-    earlier = clip_table.earlier(request.earlier)
-    context["left_out"] = clip_table.embed(job, chosen, rows, limit - len(bare) - 1, earlier)
+    context["left_out"] = clip_table.embed(job, chosen, rows, limit - len(bare) - 1)
     return _render(context)
 
 
@@ -378,20 +374,21 @@ def texts_of_version(version: Path | None, memory: str = queries.MEMORY) -> Freq
         return tables.row_groups(place, columns, every=step)
 
     number = near_texts.groups((part["normalised"] for part in parts()), memory)
-    chosen = _most_frequent(number, map(_microseconds, parts()))
     first = 0
     with queries.tables(memory) as database:
         database.execute("CREATE TABLE clips (text VARCHAR, us BIGINT, number BIGINT)")
         for part in parts():
             some = number[first : first + len(part)]
             first += len(part)
-            shown = np.flatnonzero(chosen[some])  # -1, no text, takes the last flag: false
-            us = _microseconds(part)[shown]
-            clips = {"text": part["normalised"].take(shown), "us": us, "number": some[shown]}
+            seconds = pc.divide(pc.cast(part["num_samples"], pa.float64()), part["sample_rate"])
+            us = pc.cast(pc.round(pc.multiply(seconds, 1e6)), pa.int64())
+            clips = {"text": part["normalised"], "us": us, "number": some}
             queries.add(database, "clips", pa.table(clips))
         rows = database.execute(
-            "WITH distinct_texts AS (SELECT number, text, count(*) AS clips, sum(us) AS us "
-            "FROM clips GROUP BY number, text) "
+            "WITH several AS (SELECT number FROM clips WHERE number >= 0 GROUP BY number "
+            "HAVING count(*) > 1), "
+            "distinct_texts AS (SELECT number, text, count(*) AS clips, sum(us) AS us "
+            "FROM clips SEMI JOIN several USING (number) GROUP BY number, text) "
             "SELECT first(text ORDER BY clips DESC, text) AS most_frequent, sum(clips), sum(us), "
             "count(*) FROM distinct_texts GROUP BY number ORDER BY 2 DESC, 3 DESC, 1 "
             f"LIMIT {MOST_TEXTS}"
@@ -401,33 +398,6 @@ def texts_of_version(version: Path | None, memory: str = queries.MEMORY) -> Freq
         for text, clips, us, different in rows
     ]
     return FrequentTexts(texts, -(-count // step), count)
-
-
-def _microseconds(clips: pa.Table) -> Int64s:
-    seconds = pc.divide(pc.cast(clips["num_samples"], pa.float64()), clips["sample_rate"])
-    us: Int64s = pc.cast(pc.round(pc.multiply(seconds, 1e6)), pa.int64()).to_numpy()
-    return us
-
-
-def _most_frequent(number: Int64s, microseconds: Iterable[Int64s]) -> Bools:
-    """Whether each group is among the MOST_TEXTS with the most clips, then the most audio, or ties
-    with the last of these; false for groups of one clip. bool [groups + 1], the last for clips
-    without a text. `number`: the group of each clip, -1: no text; `microseconds`: of the clips, in
-    chunks."""
-    groups = int(number.max(initial=-1)) + 1
-    us, first = np.zeros(groups + 1, np.int64), 0
-    for some in microseconds:
-        np.add.at(us, number[first : first + len(some)], some)
-        first += len(some)
-    clips = np.bincount(number + 1, minlength=groups + 1)[1:]
-    order = np.flatnonzero(clips > 1)
-    order = order[np.lexsort((-us[order], -clips[order]))]
-    chosen = np.zeros(groups + 1, bool)
-    chosen[order[:MOST_TEXTS]] = True
-    if len(order) > MOST_TEXTS:
-        last = order[MOST_TEXTS - 1]
-        chosen[:-1] |= (clips == clips[last]) & (us[:-1] == us[last])
-    return chosen
 
 
 def _short(text: str) -> str:

@@ -23,7 +23,7 @@ from ...stages.stage import view_of
 from ...storage import long_columns
 from . import uncertain_clips
 from .ledger_facts import Ledger
-from .outcome_columns import Columns, flags_of, numbers_of
+from .outcome_columns import Columns
 from .uncertain_clips import DIFFERS, PACKAGED, Side, Why, least
 
 
@@ -197,9 +197,8 @@ def groups_of(ledger: Ledger, seed: int, most: int) -> dict[str, ReasonRows]:
     first_row = 0
     for part in ledger.batches(*COLUMNS):
         spans = _spans(part, first_row, draw)
-        failed, packaged = (
-            flags_of(pc.equal(part["outcome"], word)) for word in ("failed", PACKAGED)
-        )
+        outcome = pc.fill_null(part["outcome"], "")
+        failed, packaged = (pc.equal(outcome, word).to_numpy() for word in ("failed", PACKAGED))
         members = {PACKAGED: packaged}
         for name, rows in _reasons(part).items():
             members[name] = rows & ~packaged
@@ -223,8 +222,11 @@ def _spans(part: pa.Table, first: int, draw: np.random.Generator) -> Spans:
     spans = np.empty(part.num_rows, SPAN)
     spans["row"] = np.arange(first, first + part.num_rows)
     spans["chance"] = draw.random(part.num_rows)
-    spans["value"], spans["limit"] = numbers_of(part["value"]), numbers_of(part["threshold"])
-    spans["seconds"] = numbers_of(part["end"]) - numbers_of(part["start"])
+    value, limit, start, end = (
+        pc.cast(part[name], pa.float64()).to_numpy()  # NaN for null
+        for name in ("value", "threshold", "start", "end")
+    )
+    spans["value"], spans["limit"], spans["seconds"] = value, limit, end - start
     return spans
 
 

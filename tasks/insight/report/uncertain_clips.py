@@ -1,7 +1,4 @@
-"""Finds clips to check although no rule rejects them: near a limit, or with an uncertain text.
-
-Reads a block of a column at a time.
-"""
+"""Finds clips to check although no rule rejects them: near a limit, or with an uncertain text."""
 
 from __future__ import annotations
 
@@ -17,7 +14,8 @@ from .outcome_columns import Columns
 
 PACKAGED = "packaged"
 DIFFERS = "differs most"
-NEAR = 0.5  # largest distance that is near, as a share of the range of the middle 90 % of values
+MIDDLE = (0.05, 0.95)  # quantiles around the middle 90 % of values
+NEAR = 0.5  # largest distance that is near, as a share of the range between these
 #: Measures of a recogniser's certainty, and the end of each that means uncertain.
 CERTAINTY = (
     ("avg_logprob", "min"),
@@ -93,24 +91,10 @@ def ranked(
     measure from whose values `key` is computed; `members`: the rows to choose from, None: all;
     `largest`: a measure whose larger values come first among equal keys, else rows keep their
     order."""
-    rows = np.zeros(0, np.int64)
-    values, keys, ties = np.zeros((3, 0))
-    for number, some in enumerate(columns.blocks):
-        block = columns.block(name, number)
-        new = key(block) if members is None else np.where(members[some], key(block), np.nan)
-        last = keys[-1] if len(keys) == count else np.inf
-        better = np.flatnonzero(new <= last if largest else new < last)
-        if not len(better):
-            continue
-        tie = -np.nan_to_num(columns.block(largest, number)) if largest else np.zeros(len(new))
-        rows = np.append(rows, better + some.start)
-        values, keys, ties = (
-            np.append(numbers, more[better])
-            for numbers, more in ((values, block), (keys, new), (ties, tie))
-        )
-        first = least(keys, count, ties)
-        rows, values, keys, ties = rows[first], values[first], keys[first], ties[first]
-    return [*map(Ranked, rows.tolist(), values.tolist(), keys.tolist())]
+    values = columns.values(name)
+    keys = key(values) if members is None else np.where(members, key(values), np.nan)
+    rows = least(keys, count, -np.nan_to_num(columns.values(largest)) if largest else None)
+    return [*map(Ranked, rows, values[rows].tolist(), keys[rows].tolist())]
 
 
 def inside(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[int, Why]]:
@@ -132,10 +116,12 @@ def near(columns: Columns, sides: Sequence[Side], count: int) -> list[tuple[int,
     """Packaged rows nearest to any limit, at most two for each limit and `count` in all."""
     candidates = []
     for side in sides:
-        spread = columns.spread(side.column)
-        if spread is None:
+        values = columns.values(side.column)[columns.packaged]
+        finite = values[np.isfinite(values)]
+        if not len(finite):
             continue
-        unit = (spread[-1] - spread[0]) or abs(side.limit) or 1.0
+        lowest, highest = np.quantile(finite, MIDDLE).tolist()
+        unit = (highest - lowest) or abs(side.limit) or 1.0
 
         def away(values: Float64s, side: Side = side, unit: float = unit) -> Float64s:
             return np.abs(side.distances(values)) / unit

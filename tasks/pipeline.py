@@ -20,12 +20,13 @@ import pyarrow.compute as pc
 
 from . import plugins, shard, storage
 from .base.errors import MAY_PASS, CorruptManifest, NothingLeft
+from .base.json_types import JsonObject
 from .base.logs import log
 from .publish import safeguards
 from .publish.unchanged import UpToDate
 from .runs import publish, temporary_files
 from .runs.executor import Executor, Here, Observer
-from .runs.results import Published, Sharded, StageCounts, Totals
+from .runs.results import Published, Sharded, Totals
 from .runs.shard_chain import REPAIRS, chain
 from .settings.job import Done, Job
 from .shard_store import decisions, manifest
@@ -126,7 +127,7 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
     raise AssertionError("unreachable")
 
 
-def run_here(job: Job) -> tuple[Published, dict[str, StageCounts]]:
+def run_here(job: Job) -> tuple[Published, dict[str, JsonObject]]:
     """`run` in this process; returns the published version and the stages' counts."""
     ended = run(job, Here(), Observer())
     return ended.published, ended.totals.stages

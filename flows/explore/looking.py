@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 
 from ...tasks import audio, storage
 from ...tasks.base.errors import ConfigError, ItemError
+from ...tasks.base.json_types import JsonObject
 from ...tasks.base.schema import DATASET_FILE, LEDGER_FILE
 from ...tasks.plugins import resolve_source
 from ...tasks.recording import Ignored, Locator, Recording, Segment
@@ -42,14 +42,16 @@ class Looking(Corpus):
     read_only = True
 
     def __init__(self, folder: Path, home: Path) -> None:
-        self._folder, self._number, data = folder, 1, LookedAt()
+        self._folder, self._number = folder, 1
+        locators: dict[str, Locator] = {}
         if versions.is_version(folder):
             self._number = int(versions.described(folder).get("version", 1))
         else:
-            data, self._folder = looked_at(folder), home / "looked_at"
-            _write(data, self._folder)
+            rows, locators = looked_at(folder)
+            self._folder = home / "looked_at"
+            _write(rows, self._folder)
         super().__init__(folder, home, [folder, self._folder])
-        self.shards = _Places(data.locators)  # type: ignore[assignment]
+        self.shards = _Places(locators)  # type: ignore[assignment]
 
     def versions(self) -> list[int]:
         if not versions.is_version(self._folder):
@@ -65,16 +67,15 @@ class Looking(Corpus):
         """None: there are no runs."""
 
 
-def _write(data: LookedAt, folder: Path) -> None:
+def _write(rows: Sequence[JsonObject], folder: Path) -> None:
     """Write what the explorer reads of a version."""
     folder.mkdir()
-    (folder / LEDGER_FILE).write_bytes(tables.parquet(data.table()))
-    kept = [row for row in data.rows if row["outcome"] == "packaged"]
-    total = sum(float(row["seconds"] or 0) for row in data.rows)
-    packaged = sum(float(row["seconds"] or 0) for row in kept)
+    table = pa.Table.from_pylist([*rows], SCHEMA)
+    (folder / LEDGER_FILE).write_bytes(tables.parquet(table))
+    kept = [row["seconds"] for row in rows if row["outcome"] == "packaged"]
     described = {
-        "utterances": {"in": len(data.rows), "packaged": len(kept)},
-        "seconds": {"in": total, "packaged": packaged},
+        "utterances": {"in": len(rows), "packaged": len(kept)},
+        "seconds": {"in": sum(row["seconds"] for row in rows), "packaged": sum(kept)},
         "settings": {},
         "files": {},
     }
@@ -87,7 +88,8 @@ def alone(place: Path) -> bool:
         return True
     if storage.is_url(str(place)) or not place.is_dir():
         return False
-    return not any((place / part).exists() for part in ("runs", *OUT_FOLDERS)) and is_dataset(place)
+    is_out = any((place / part).exists() for part in ("runs", *OUT_FOLDERS))
+    return not is_out and bool(_sources(place))
 
 
 # Somebody else's dataset as a ledger, read-only: every clip that a source lists is packaged.
@@ -104,41 +106,24 @@ SCHEMA = pa.schema(
 )
 
 
-@dataclass
-class LookedAt:
-    """`rows`: of the ledger. `locators`: where each recording's bytes are. `more`: whether there
-    are further recordings."""
-
-    rows: list[dict[str, str | float | None]] = field(default_factory=list)
-    locators: dict[str, Locator] = field(default_factory=dict)
-    more: bool = False
-
-    def table(self) -> pa.Table:
-        return pa.Table.from_pylist(self.rows, SCHEMA)
-
-
-def looked_at(folder: Path) -> LookedAt:
+def looked_at(folder: Path) -> tuple[list[JsonObject], dict[str, Locator]]:
     """The first recordings of a folder of Parquet files with audio, as Hugging Face's `datasets`
-    writes them, or of lhotse's cuts."""
-    result = LookedAt()
+    writes them, or of lhotse's cuts: rows of a ledger, and where each recording's bytes are."""
+    rows, locators = list[JsonObject](), dict[str, Locator]()
     for source in _sources(folder):
         module, settings = resolve_source(source)
         for entry in module.recordings(settings):
             if isinstance(entry, Ignored):
                 continue
-            if len(result.locators) >= MOST_RECORDINGS:
-                result.more = True
-                return result
-            _add(result, entry, folder.name)
-    return result
-
-
-def is_dataset(folder: Path) -> bool:
-    """Whether a local folder holds what `looked_at` reads."""
-    return bool(_sources(folder))
+            if len(locators) >= MOST_RECORDINGS:
+                return rows, locators
+            locators[entry.path] = entry.locator
+            rows += _rows(entry, folder.name)
+    return rows, locators
 
 
 def _sources(folder: Path) -> list[Source]:
+    """What `looked_at` reads in a local folder."""
     if cuts := sorted(path for path in _files(folder, "*cuts*.jsonl*") if path.is_file()):
         return [Source.model_validate({"kind": "lhotse", "path": str(path)}) for path in cuts]
     if next(_files(folder, "*.parquet"), None):
@@ -151,8 +136,7 @@ def _files(folder: Path, pattern: str) -> Iterator[Path]:
     return chain.from_iterable(folder.glob(f"{above}{pattern}") for above in ("", "*/", "*/*/"))
 
 
-def _add(result: LookedAt, recording: Recording, dataset: str) -> None:
-    result.locators[recording.path] = recording.locator
+def _rows(recording: Recording, dataset: str) -> Iterator[JsonObject]:
     error, rate, length = recording.error, 0, 0.0
     if error is None:
         try:
@@ -162,25 +146,23 @@ def _add(result: LookedAt, recording: Recording, dataset: str) -> None:
             error = (wrong.code, wrong.detail)
     for number, segment in enumerate(_segments(recording, length)):
         end = length if segment.end is None else segment.end
-        result.rows.append(
-            {
-                "recording": recording.path,
-                "source_path": recording.source_path,
-                "dataset": dataset,
-                "utterance": f"{recording.path}#{number}" if number else recording.path,
-                "start": segment.start,
-                "end": end,
-                "seconds": end - segment.start,
-                "sample_rate": rate,
-                "outcome": "failed" if error else "packaged",
-                "stage": "shard" if error else "package",
-                "reason": error[0] if error else "packaged",
-                "detail": error[1] if error else None,
-                "text": segment.text,
-                "speaker": segment.speaker,
-                "language": segment.language,
-            }
-        )
+        yield {
+            "recording": recording.path,
+            "source_path": recording.source_path,
+            "dataset": dataset,
+            "utterance": f"{recording.path}#{number}" if number else recording.path,
+            "start": segment.start,
+            "end": end,
+            "seconds": end - segment.start,
+            "sample_rate": rate,
+            "outcome": "failed" if error else "packaged",
+            "stage": "shard" if error else "package",
+            "reason": error[0] if error else "packaged",
+            "detail": error[1] if error else None,
+            "text": segment.text,
+            "speaker": segment.speaker,
+            "language": segment.language,
+        }
 
 
 def _segments(recording: Recording, length: float) -> Iterator[Segment]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,14 +49,11 @@ def keep(job: Job, folder: Path, result: JsonObject, costs: Costs) -> None:
 
 def newest(job: Job) -> JsonObject | None:
     """The newest estimate of these settings, if there is one."""
-    wanted = key(job)
     for folder in run_folder.having(job.out, NAME):
-        try:
+        with suppress(OSError, ConfigError):
             estimate = run_folder.json_in(folder / NAME)
-        except (OSError, ConfigError):
-            continue
-        if estimate.get("key") == wanted:
-            return estimate
+            if estimate.get("key") == key(job):
+                return estimate
     return None
 
 

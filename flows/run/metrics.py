@@ -79,7 +79,7 @@ class Metrics:
             last[row["worker"]] = begin + row["wall_seconds"]
         return median(gaps) if gaps else 0.0
 
-    def stragglers(self) -> list[metrics.Straggler]:
+    def stragglers(self) -> list[JsonObject]:
         return metrics.stragglers(self.table())
 
 
@@ -97,7 +97,7 @@ def recorded(folder: Path, measured: Metrics | None = None) -> Iterator[Metrics]
             log.warning("no %s was written: %s", metrics.NAME, owners.told(error, folder))
 
 
-def lines(stragglers: list[metrics.Straggler]) -> list[str]:
+def lines(stragglers: list[JsonObject]) -> list[str]:
     """A sentence for each of at most SHOWN stragglers, and one for how many more there are."""
     sentences = [
         f"Straggler: {s['stage']} of {s['shard']} took {s['times_median']:.1f} × the median, "

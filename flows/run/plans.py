@@ -97,7 +97,19 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
     hours_again = stages["filter"]["hours"] if layout else round(plan.again / 3600, 6)
     refusal = plan.refusal or _too_much(settings, stages, hours_again)
     changes = plan.stages["package"].compute or plan.removed or now != then
-    notes = None if brief else source_languages.notes(job)  # the run shows them at its end
+    unusable = {"items": plan.unusable, "first": masking.text(plan.first_unusable or "")}
+    optional = {
+        "layout": layout,
+        "lost": versions.lost(version) if version else None,
+        "sources": None if brief else source_languages.notes(job),  # the run shows them at its end
+        "unread_bytes": plan.unread,
+        "unusable": unusable if plan.unusable else None,
+        "redescribed": plan.redescribed,
+        "unjudged": plan.unjudged,
+        "refusal": refusal,
+        "stated": [masking.text(sentence) for sentence in plan.stated],
+        "shared": [_shared(job, overlap) for overlap in plan.shared],
+    }
     return {
         "stages": stages,
         "changes": [masking.value(change._asdict()) for change in plan.changes],
@@ -109,25 +121,11 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
             "clips_then": then,
             "new": bool(plan.other_inputs or plan.redescribed or changes),
         },
-        **({"layout": layout} if layout else {}),
         "removed": plan.removed,
         "ignored": plan.ignored,
         "shards": plan.shards,
-        **({"lost": lost} if version and (lost := versions.lost(version)) else {}),
-        **({"sources": notes} if notes else {}),
-        **({"unread_bytes": plan.unread} if plan.unread else {}),
-        **({"unusable": _unusable(plan)} if plan.unusable else {}),
-        **({"redescribed": plan.redescribed} if plan.redescribed else {}),
-        **({"unjudged": plan.unjudged} if plan.unjudged else {}),
-        **({"refusal": refusal} if refusal else {}),
-        **({"stated": [masking.text(overlap) for overlap in plan.stated]} if plan.stated else {}),
-        **({"shared": [_shared(job, overlap) for overlap in plan.shared]} if plan.shared else {}),
+        **{name: value for name, value in optional.items() if value},
     }
-
-
-def _unusable(plan: planning.Plan) -> JsonObject:
-    """Recordings that will fail, by their sources or headers."""
-    return {"items": plan.unusable, "first": masking.text(plan.first_unusable or "")}
 
 
 def _shared(job: Job, overlap: Shared) -> JsonObject:

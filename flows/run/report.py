@@ -34,8 +34,6 @@ if TYPE_CHECKING:  # imports Dask, which a run with nothing to do avoids
 
 NAME = "report.html"  # in the run's folder
 TIMEOUT = 900.0  # s; a million utterances take about 20 s
-#: What the separate process runs.
-PROGRAM = "from uttermill.flows.run.report import main; main()"
 
 
 def of_run(job: Job, folder: Path, new: bool, executor: ClusterExecutor | None = None) -> None:
@@ -79,7 +77,7 @@ def write(job: Job, folder: Path) -> Path:
     """Make the report of the run in `folder` in another process; RunError with its last line."""
     try:
         done = subprocess.run(
-            environment.python("-c", PROGRAM, str(os.getpid())),
+            environment.python("-m", __name__, str(os.getpid())),
             input=pickle.dumps((job, folder)),
             env=environment.of_child(),
             capture_output=True,
@@ -183,3 +181,7 @@ def main() -> None:
     except (MillError, OSError) as error:
         print(owners.words(error, folder), file=sys.stderr, flush=True)
         os._exit(1)  # on a normal exit, libraries may print what is not freed after this line
+
+
+if __name__ == "__main__":
+    main()

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..base.json_types import JsonObject
 from ..base.schema import MetricRow
 from ..settings.job import Cost
 from ..storage import tables, write_atomic
@@ -122,22 +122,9 @@ def rates(table: pa.Table) -> pa.Table:
     return done.append_column("times", pa.array(times, from_pandas=True))  # NaN: null
 
 
-class Straggler(TypedDict):
-    """A slow call, for `run --json`."""
-
-    stage: str
-    shard: str
-    seconds_per_audio_second: float
-    times_median: float
-    wall_seconds: float
-    worker: str
-    host: str
-    deaths: int
-
-
-def stragglers(table: pa.Table) -> list[Straggler]:
-    """Shards with more than TIMES the median time per second of audio of their stage, slowest
-    first. Calls shorter than LEAST_WALL are left out, because they delayed nothing."""
+def stragglers(table: pa.Table) -> list[JsonObject]:
+    """Calls with more than TIMES the median time per second of audio of their stage, slowest first,
+    for `run --json`. Those shorter than LEAST_WALL are left out, because they delayed nothing."""
     calls = rates(table)
     is_slow = pc.and_(
         pc.greater(calls["times"], TIMES), pc.greater_equal(calls["wall_seconds"], LEAST_WALL)

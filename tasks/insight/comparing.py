@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow.compute as pc
 from jinja2 import Template
@@ -45,13 +44,6 @@ _COUNTS = ("words", "word_errors", "chars", "char_errors")
 _ID = re.compile(r"[A-Za-z0-9_-]+")
 
 
-class Pair(NamedTuple):
-    """A number of the old version and of the new one; None: unknown."""
-
-    old: float | None
-    new: float | None
-
-
 def compare(old: Dataset, new: Dataset) -> JsonObject:
     """What `uttermill compare --json` prints: `versions`; `totals` and `leaks`, by name; `reasons`,
     by name, with items and seconds; `clips`: added, removed, changed (text, samples, split, speaker
@@ -69,19 +61,19 @@ def compare(old: Dataset, new: Dataset) -> JsonObject:
             database.sql(counted).fetchall()
         )
     seconds = [facts["seconds"] for facts in described]
-    totals = {
-        "clips": Pair(*(facts["utterances"]["packaged"] for facts in described)),
-        "hours": Pair(*(parts["packaged"] / HOUR for parts in seconds)),
-        "hours in": Pair(*(parts["in"] / HOUR for parts in seconds)),
-        "recordings in": Pair(*(facts["recordings"]["in"] for facts in described)),
-        "recordings failed": Pair(*(facts["recordings"]["failed"] for facts in described)),
-        "speakers": Pair(*(facts["speakers"]["count"] or None for facts in described)),
-        "WER": Pair(*(_rate(wrong, words) for words, wrong, _, _ in errors)),
-        "CER": Pair(*(_rate(wrong, chars) for _, _, chars, wrong in errors)),
+    totals: dict[str, list[float | None]] = {
+        "clips": [facts["utterances"]["packaged"] for facts in described],
+        "hours": [parts["packaged"] / HOUR for parts in seconds],
+        "hours in": [parts["in"] / HOUR for parts in seconds],
+        "recordings in": [facts["recordings"]["in"] for facts in described],
+        "recordings failed": [facts["recordings"]["failed"] for facts in described],
+        "speakers": [facts["speakers"]["count"] or None for facts in described],
+        "WER": [wrong / words if words else None for words, wrong, _, _ in errors],
+        "CER": [wrong / chars if chars else None for _, _, chars, wrong in errors],
     }
     return {
         "versions": [str(version.path) for version in both],
-        "totals": {name: list(pair) for name, pair in totals.items()},
+        "totals": totals,
         "clips": {
             "added": count[NEW],
             "removed": count[REMOVED],
@@ -115,10 +107,6 @@ def picture(result: JsonObject) -> str:
     most = max(max(hours) for _, hours in bars) or 1.0
     drawn: str = template.render(bars=bars, old=old, new=new, most=most)
     return drawn + "\n"
-
-
-def _rate(wrong: int, count: int) -> float | None:
-    return wrong / count if count else None
 
 
 def _reasons(old: JsonObject, new: JsonObject) -> JsonObject:

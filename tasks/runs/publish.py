@@ -20,7 +20,7 @@ from ..publish.unchanged import UpToDate, Version
 from ..publish.writing import shards as output_shards
 from ..settings.job import Done, Job
 from ..shard_store import manifest
-from ..stages.call import Call, Limits, of_shards
+from ..stages.call import Call, Deadline, Limits, of_shards
 from ..storage import publication, versions
 from .executor import Executor
 from .results import Published
@@ -34,20 +34,15 @@ def _of_batch(limits: Limits, isolated: bool, args: tuple[Any, ...]) -> float:
     return of_shards(len(batch.shards))(limits, isolated, args)
 
 
-def _of_tar(limits: Limits, isolated: bool, args: tuple[Any, ...]) -> float:
-    job: Job = args[0]
-    return limits.of_audio(job.package.tar_hours * HOUR)
-
-
-def _of_link(limits: Limits, isolated: bool, args: tuple[Any, ...]) -> float:
-    job: Job = args[0]
-    return limits.of_audio(job.package.tar_hours * HOUR * TARS_OF_LINK)
+def _of_tars(count: int) -> Deadline:
+    """For a call whose first argument is the job."""
+    return lambda limits, isolated, args: limits.of_audio(args[0].package.tar_hours * HOUR * count)
 
 
 COLLECT = Call("package", "facts", batch_outcomes.collect, _of_batch)
-LINK = Call("package", "link", output_shards.link, _of_link)
-WRITE = Call("package", "write", output_shards.write, _of_tar)
-CHECK = Call("package", "check", output_shards.check, _of_tar)
+LINK = Call("package", "link", output_shards.link, _of_tars(TARS_OF_LINK))
+WRITE = Call("package", "write", output_shards.write, _of_tars(1))
+CHECK = Call("package", "check", output_shards.check, _of_tars(1))
 
 
 def publish(

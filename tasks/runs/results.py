@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict
 
 from ..accounting.broken import BrokenCount, Unreachable
-from ..base.json_types import Arrived, Balance, Summary
+from ..base.json_types import Arrived, Balance, JsonObject, Summary
 from ..settings.job import Done
 from ..shard_store.index import Index
 from ..stages.contract import STAGES
 from ..stages.listing.skipped import SkippedEntries
+
+NONE = dict.fromkeys(("shards_run", "shards_reused", "items_computed", "items_reused"), 0)
 
 
 @dataclass(slots=True)
@@ -45,38 +46,20 @@ class Published:
     restored: list[str] = field(default_factory=list)  # lost files of it that were made again
 
 
-class StageCounts(TypedDict):
-    """What a stage did, for `run --json`."""
-
-    shards_run: int
-    shards_reused: int
-    items_computed: int
-    items_reused: int
-    seconds: float  # of wall clock
-
-
-def _no_counts(seconds: float) -> StageCounts:
-    return {
-        "shards_run": 0,
-        "shards_reused": 0,
-        "items_computed": 0,
-        "items_reused": 0,
-        "seconds": seconds,
-    }
-
-
 class Totals:
     """Counts of a run, stage by stage, as `run --json` gives them: each shard and item once,
     even if a repair makes the run begin anew."""
 
     def __init__(self) -> None:
-        self.stages = {name: _no_counts(0.0) for name in STAGES}
+        #: By stage: shards and items that ran or were reused, and seconds of wall clock.
+        self.stages: dict[str, JsonObject]
+        self.stages = {name: {**NONE, "seconds": 0.0} for name in STAGES}
         self._computed: dict[str, dict[str, int]] = {name: {} for name in STAGES}  # by shard
 
     def begin_again(self) -> None:
         """All shards are about to be added anew. What was computed stays so; so does its time."""
         for entry in self.stages.values():
-            entry.update(_no_counts(entry["seconds"]))
+            entry.update(NONE)
 
     def add(self, done: Done) -> None:
         computed = self._computed[done.stage]
@@ -84,10 +67,7 @@ class Totals:
         if done.computed:
             computed[done.shard] = done.computed
         entry = self.stages[done.stage]
-        if done.ran:
-            entry["shards_run"] += 1
-        else:
-            entry["shards_reused"] += 1
+        entry["shards_run" if done.ran else "shards_reused"] += 1
         entry["items_computed"] += done.computed
         entry["items_reused"] += done.reused
         entry["seconds"] = round(entry["seconds"] + done.wall, 3)

@@ -60,24 +60,24 @@ def _sketched(texts: pa.Array) -> Sketches:
     high, low = hashes.T.copy() if len(texts) else np.zeros((2, 0), np.uint64)
     long = np.bincount(distinct(text, pair) >> _BITS, minlength=len(texts)) >= FEWEST_PAIRS
     bands = np.zeros((len(texts), BANDS), np.uint64)
-    bands[long] = _bands(text[long[text]], pair[long[text]], 0, BANDS)
+    bands[long] = _bands(text[long[text]], pair[long[text]], BANDS)
     return Sketches(words, high, low, long, bands)
 
 
-def _bands(text: Int64s, pair: UInt64s, first: int, end: int) -> NDArray[np.uint64]:
-    """Bands `first` to `end` of texts, from their pairs; uint64 [texts, end - first]."""
+def _bands(text: Int64s, pair: UInt64s, count: int) -> NDArray[np.uint64]:
+    """The first bands of texts, from their pairs; uint64 [texts, count]."""
     starts = np.flatnonzero(np.diff(text, prepend=-1))
-    keys = np.empty((len(starts), end - first), np.uint64)
+    keys = np.empty((len(starts), count), np.uint64)
     if not len(starts):
         return keys
     hashes = np.empty_like(pair)
-    for number in range(first, end):
+    for number in range(count):
         key = np.full(len(starts), number, np.uint64)
         for row in range(ROWS):
             np.bitwise_xor(pair, _MASKS[number, row], out=hashes)
             np.multiply(hashes, _FACTORS[number, row], out=hashes)
             key = mixed(key * _EDGE + np.minimum.reduceat(hashes, starts))
-        keys[:, number - first] = key
+        keys[:, number] = key
     return keys
 
 
@@ -118,12 +118,12 @@ class Known:
         text, pair = word_pairs(texts.take(which))
         long = np.bincount(distinct(text, pair) >> _BITS, minlength=len(which)) >= FEWEST_PAIRS
         text, pair = text[long[text]], pair[long[text]]
-        one, other = self._proposed(np.flatnonzero(long), _bands(text, pair, 0, SEARCHED))
+        one, other = self._proposed(np.flatnonzero(long), _bands(text, pair, SEARCHED))
         if not len(one):
             return
         proposed, place = np.unique(one, return_inverse=True)
         some = np.isin(text, proposed)
-        equal = _bands(text[some], pair[some], 0, BANDS)[place] == self._bands[other]
+        equal = _bands(text[some], pair[some], BANDS)[place] == self._bands[other]
         count = equal.sum(axis=1)
         best = np.lexsort((other, -count, one))
         best = best[np.diff(one[best], prepend=-1) != 0]

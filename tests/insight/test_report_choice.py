@@ -364,11 +364,6 @@ def test_players_hold_whole_clips_and_rows_whole_texts(page: str) -> None:
     assert "left out" not in page
 
 
-def test_it_is_the_same_each_time(made: tuple[Job, Path], page: str) -> None:
-    job, folder = made
-    assert making.build(report.request(job, folder)).decode() == page
-
-
 @pytest.mark.full
 def test_what_is_left_out_is_counted_and_named(made: tuple[Job, Path], page: str) -> None:
     job, folder = made

@@ -271,7 +271,7 @@ def test_a_call_that_raises_leaves_its_row() -> None:
 
 
 def test_at_most_three_stragglers_are_told() -> None:
-    one: metrics.Straggler = {
+    one = {
         "stage": "filter",
         "shard": "shard-000001",
         "seconds_per_audio_second": 0.5,

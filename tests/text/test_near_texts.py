@@ -54,15 +54,6 @@ def test_one_word_in_eleven_may_differ(one: str, other: str, near: bool) -> None
     assert same(one, other) is near, "the same every time"
 
 
-def test_values_that_occur_several_times_are_found_as_they_come() -> None:
-    values = np.random.default_rng(0).integers(0, 1 << 63, 500, np.uint64)
-    values[[7, 300, 41]], values[[499, 2]] = values[7], values[2]
-    places = near_texts._repeated(values).tolist()
-    assert sorted(places) == [2, 7, 41, 300, 499]
-    assert places.index(7) < places.index(41) < places.index(300)
-    assert not len(near_texts._repeated(values[:1]))
-
-
 def test_near_is_off_where_it_is_not_asked_for() -> None:
     assert len({*groups(ADVERT, f"and {ADVERT}", near=False)}) == 2
 

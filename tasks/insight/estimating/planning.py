@@ -132,10 +132,8 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
             of_splits = safeguards.refusal_of_splits(job, version.choice.parted, newest)
     of_sources = gone or listed.fresh or (listed.redescribed and change.differing)
     clips = _package(scan, change, bool(of_sources))
-    removed = len(gone - {*listed.moved.values()})
     other = described is None or described["settings"] != whole_job.settings_of(job)
     other = other or bool(causes.people)
-    totals = (scan.stages, causes.all, removed, surveyed.ignored, len(shards), clips, other, unread)
     refusal = refusals.of_removals(job, listed, newest)
     unusable = [*_unusable(listed, header)]
     refusal = refusal or refusals.of_failures(job, surveyed, listed, newest, unusable) or of_splits
@@ -143,19 +141,39 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
         refusal = no_texts
     if refusal is None and not clips[1] and not any(scan.stages[name].compute for name in HEARD):
         refusal = safeguards.nothing_left_in_words(job)
-    datasets = plugins.datasets(job.sources)
-    divided = [*file_parts.channel_sentences(job.out, datasets)]
-    divided += new_files.channels(listed.fresh, datasets) if headers else ()
-    if headers and speaker_warnings.bands_matter(job):
-        divided += new_files.bands(listed.fresh, manifest.listings(job.out))
-    divided += [*_speakers_come(job, causes, newest), *refusals.without_texts(job, surveyed)]
-    same = copies.in_words([*copied.values()])
-    stated = [*surveyed.stated, *divided, *same, *surveyed.unknown_speakers]
-    from_sources = surveyed.shared, stated
-    first = next((str(broken) for _, broken in unusable), None)
+    said = [*_speakers_come(job, causes, newest), *refusals.without_texts(job, surveyed)]
     return Plan(
-        *totals, *from_sources, scan.unjudged, refusal, len(unusable), first, change.differing
+        stages=scan.stages,
+        changes=causes.all,
+        removed=len(gone - {*listed.moved.values()}),
+        ignored=surveyed.ignored,
+        shards=len(shards),
+        clips=clips,
+        other_inputs=other,
+        unread=unread,
+        shared=surveyed.shared,
+        stated=[*_stated(job, surveyed, listed, copied, headers), *said],
+        unjudged=scan.unjudged,
+        refusal=refusal,
+        unusable=len(unusable),
+        first_unusable=next((str(broken) for _, broken in unusable), None),
+        redescribed=change.differing,
     )
+
+
+def _stated(
+    job: Job, surveyed: Survey, listed: AsListed, copied: Mapping[str, NewCopy], headers: bool
+) -> Iterator[str]:
+    """Sentences about the sources."""
+    yield from surveyed.stated
+    datasets = plugins.datasets(job.sources)
+    yield from file_parts.channel_sentences(job.out, datasets)
+    if headers:
+        yield from new_files.channels(listed.fresh, datasets)
+        if speaker_warnings.bands_matter(job):
+            yield from new_files.bands(listed.fresh, manifest.listings(job.out))
+    yield from copies.in_words([*copied.values()])
+    yield from surveyed.unknown_speakers
 
 
 def _speakers_come(job: Job, causes: Causes, newest: Path | None) -> Iterator[str]:

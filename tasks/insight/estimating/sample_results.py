@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,7 @@ import pyarrow.compute as pc
 from ... import storage
 from ...accounting import summary
 from ...accounting.ledger import PENDING
-from ...base.json_types import Reason
+from ...base.json_types import JsonObject, Reason
 from ...publish import foreseen, published_columns
 from ...publish.choosing import clip_choice, weights
 from ...publish.outcomes import ledger_rows
@@ -49,24 +48,6 @@ class SampleResult:
     scored: int = 0  # transcribed utterances with a reference
     words: int = 0
     word_errors: int = 0
-
-
-class SampleOutcome(TypedDict):
-    """Results of the sample as a whole: rejections by reason, and the word error rate of kept
-    utterances (`scored`: those with a reference)."""
-
-    reasons: dict[str, Reason]
-    scored: int
-    wer: float | None
-
-
-class TrialPlan(TypedDict):
-    """Clips that are packaged on trial."""
-
-    shards: list[int]  # numbers of their output shards
-    clips: int
-    seconds: float
-    tables: int  # bytes of utterances.parquet
 
 
 def frame(out: Path, shards: Iterable[str]) -> tuple[list[Member], int]:
@@ -135,8 +116,9 @@ def _known(job: Job, batch: ShardBatch) -> dict[str, SampleResult]:
     return results
 
 
-def results_of(sampled: Iterable[SampleResult]) -> SampleOutcome:
-    """The sums over the sampled recordings."""
+def results_of(sampled: Iterable[SampleResult]) -> JsonObject:
+    """Results of the sample as a whole: rejections by reason, and the word error rate of kept
+    utterances (`scored`: those with a reference)."""
     lost: dict[str, Reason] = {}
     scored = words = errors = 0
     for seen in sampled:
@@ -176,9 +158,12 @@ def _parquet(table: pa.Table) -> int:
     )
 
 
-def plan(job: Job, shards: Sequence[str], staging: Path) -> TrialPlan:
+def plan(job: Job, shards: Sequence[str], staging: Path) -> JsonObject:
     """On a worker: lay out up to PACKAGED seconds of the sample's kept clips, in the order of their
     hashes, without splits and weights: splits only move clips, and `known` applies the weights.
+
+    Returns the numbers of their output `shards`, how many `clips` they are, their `seconds`, and
+    the bytes of their `tables`.
     """
     bare = job.package.model_copy(update={"splits": {}, "weights": {}})
     job = replace(job, package=bare)

@@ -69,8 +69,13 @@ def of_shards(job: Job, splitting: bool = False) -> KeptClips:
             for name in ("packaged", PENDING)
         )
         unmeasured = sum(batch.facts["unmeasured"] for batch in version.batches)
-        sums = len(packaged), math.fsum(packaged), len(waiting), math.fsum(waiting)
-        counts = _counted(*sums, unmeasured)
+        later = math.fsum(waiting)
+        counts: KeptClips = {
+            "items": len(packaged) + len(waiting),
+            "hours": round((math.fsum(packaged) + later) / 3600, 6),
+            "not_yet_transcribed": {"items": len(waiting), "hours": round(later / 3600, 6)},
+            "unmeasured": unmeasured,
+        }
         if recipe.across_recordings(job) is not None:
             spoken = components.speakers_in(version.clips(("dataset", "speaker")))
             counts["speakers"] = len(pc.unique(spoken.drop_null()))
@@ -80,17 +85,6 @@ def of_shards(job: Job, splitting: bool = False) -> KeptClips:
             memory, linked = (job.package.memory, job.scratch), version.choice.linked
             counts["leaks"] = leaks.of_utterances(names, [clips], *memory, linked)
         return counts
-
-
-def _counted(
-    items: int, seconds: float, waiting: int, later: float, unmeasured: int = 0
-) -> KeptClips:
-    return {
-        "items": items + waiting,
-        "hours": round((seconds + later) / 3600, 6),
-        "not_yet_transcribed": {"items": waiting, "hours": round(later / 3600, 6)},
-        "unmeasured": unmeasured,
-    }
 
 
 def explained(job: Job) -> list[str]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import NotRequired, TypedDict
 
 from ...base import masking
-from ...base.json_types import Summary
+from ...base.json_types import JsonObject, Summary
 from ...settings.job import Job
 from . import clips, disagreement, measure_charts, number_words
 from .samples import Sample
@@ -33,38 +32,7 @@ KINDS = {
 }
 
 
-class ClipRow(TypedDict):
-    """A sample's row in the table of clips; texts are shortened and masked."""
-
-    kept: bool
-    reason: str  # packaged, or stage.reason
-    whys: list[tuple[str, str]]  # kind, value and limit
-    file: str | None
-    detail: str | None
-    start: float
-    end: float
-    language: str | None
-    value: float | None
-    threshold: float | None
-    text: str | None
-    source: str | None  # of the text
-    heard: str | None
-    reference: str | None
-    measures: list[tuple[str, str]]
-    media: NotRequired[clips.Media]
-
-
-class ClipSection(TypedDict):
-    """A group of clips that a reader may choose."""
-
-    name: str
-    own: int  # its clips in the table
-    total: int | None  # its clips in the version
-    kept: int  # kept clips near its limit, in the table
-    places: str  # rows of all these clips in the table, in order, as JSON
-
-
-def embed(job: Job, chosen: Sequence[Sample], rows: Sequence[ClipRow], room: int) -> int:
+def embed(job: Job, chosen: Sequence[Sample], rows: Sequence[JsonObject], room: int) -> int:
     """Set each row's `media`, with at most `room` bytes in all. Returns the number of clips without
     room.
 
@@ -91,8 +59,9 @@ def _place(chosen: Sequence[Sample], index: int) -> int:
     return sum(other.name == chosen[index].name for other in chosen[:index])
 
 
-def row_of(sample: Sample, about: Mapping[str, tuple[str, str]]) -> ClipRow:
-    """The row of a sample; `about`: (unit, meaning) of measures."""
+def row_of(sample: Sample, about: Mapping[str, tuple[str, str]]) -> JsonObject:
+    """The row of a sample in the table of clips, with texts shortened and masked; `about`: (unit,
+    meaning) of measures."""
     row = sample.row
     names = dict.fromkeys((*measure_charts.FIRST, *(name for name, _ in CERTAINTY)))
     return {
@@ -143,9 +112,10 @@ def limit_text(why: Why, sample: Sample, about: Mapping[str, tuple[str, str]]) -
     return sentence if why.group in (PACKAGED, sample.name) else f"{sentence} ({why.group})"
 
 
-def groups(counts: Summary, chosen: Sequence[Sample]) -> list[ClipSection]:
-    """The groups to choose from: clips that differ most, by kind, then packaged ones, then
-    others."""
+def groups(counts: Summary, chosen: Sequence[Sample]) -> list[JsonObject]:
+    """The groups to choose from: clips that differ most, by kind, then packaged ones, then others.
+    Of each, its `own` clips in the table, its `total` in the version, `kept` clips near its limit,
+    and as JSON the `places` of all these rows."""
     places_by_name: dict[str, list[int]] = {}
     kept: dict[str, list[int]] = {}
     for index, sample in enumerate(chosen):
@@ -154,7 +124,7 @@ def groups(counts: Summary, chosen: Sequence[Sample]) -> list[ClipSection]:
             kept.setdefault(group, []).append(index)
     items = {name: entry["items"] for name, entry in counts["reasons"].items()}
     items[PACKAGED] = counts["utterances"]["packaged"]
-    differing: list[ClipSection] = [
+    differing: list[JsonObject] = [
         {"name": name, "own": len(places), "total": None, "kept": 0, "places": json.dumps(places)}
         for name, places in disagreement.sections(chosen)
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from ...accounting import summary
 from ...accounting.summary import REMOVED
-from ...base.json_types import Reason, Summary
+from ...base.json_types import JsonObject, Reason, Summary
 from ...base.schema import LedgerRow
 from ...storage import tables
 
@@ -45,11 +45,11 @@ class Ledger:
         wanted = pa.array(list(utterances), pa.string())
         row_by_id: dict[str, int] = {}
         first_row = 0
-        for part in self.batches("utterance", "outcome"):
-            rows = np.flatnonzero(pc.is_in(part["utterance"], wanted).to_numpy())
+        for part in self.portions("utterance", "outcome"):
+            is_wanted = pc.is_in(part["utterance"], wanted)
             kept = pc.equal(part["outcome"], "packaged").to_numpy()
-            names = part["utterance"].take(pa.array(rows)).to_pylist()
-            for name, row in zip(names, rows.tolist(), strict=True):
+            names = part["utterance"].filter(is_wanted).to_pylist()
+            for name, row in zip(names, np.flatnonzero(is_wanted.to_numpy()).tolist(), strict=True):
                 if name not in row_by_id or kept[row]:
                     row_by_id[name] = first_row + row
             first_row += part.num_rows
@@ -75,44 +75,14 @@ class Ledger:
         )
         return pa.concat_tables(sums)
 
-    def batches(self, *columns: str) -> Iterator[pa.Table]:
-        """These columns (all without names), a row group or a chunk at a time."""
-        names = list(columns) or None
-        if isinstance(self.source, pa.Table):
-            source = self.source.select(names) if names else self.source
-            yield from (pa.Table.from_batches([batch]) for batch in source.to_batches())
-            return
-        yield from tables.row_groups(self.source, names)
 
-
-class Step(TypedDict):
-    """A step of the funnel: the audio that a reason removes."""
-
-    stage: str
-    reason: str
-    name: str  # stage.reason
-    items: int
-    seconds: float
-    after: float  # s of audio that remain after this step
-    small: bool  # whether it is folded
-    share: float  # of all audio
-    gone: bool  # whether its recordings have left their source
-    meaning: str
-
-
-#: Input and packaged hours of a dataset or language, and its packaged `items`. If `names` is above
-#: 1, `name` is None, and it is the sum of that many small ones.
-Share = TypedDict(
-    "Share",
-    {"name": str | None, "in": float, "packaged": float, "items": int, "names": int},
-)
-
-
-def funnel(counts: Summary, meanings: Mapping[str, str]) -> list[Step]:
-    """The steps from all audio to the packaged part, small ones last; `counts`: as in
-    dataset.json; `meanings`: of each of its reasons."""
+def funnel(counts: Summary, meanings: Mapping[str, str]) -> list[JsonObject]:
+    """The steps from all audio to the packaged part, small ones, which are folded, last: `seconds`
+    that a reason removes, their `share` of all, what remains `after` it, and whether its recordings
+    are `gone` from their source. `counts`: as in dataset.json; `meanings`: of each of its
+    reasons."""
     whole = remaining = counts["seconds"]["in"]
-    steps: list[Step] = []
+    steps: list[JsonObject] = []
     large = _large(counts["reasons"])
     order = sorted(_in_order(counts["reasons"]), key=lambda entry: entry[0] not in large)
     for name, entry in order:
@@ -156,10 +126,11 @@ def _in_order(reasons: Mapping[str, Reason]) -> Iterable[tuple[str, Reason]]:
     return sorted(reasons.items(), key=key)
 
 
-def shares(sums: pa.Table, column: Literal["dataset", "language"]) -> list[Share]:
-    """Input and packaged hours of every dataset or language, the largest first, from a ledger's
-    sums; beyond ROWS, the smallest are summed in one row."""
-    by_name: dict[str | None, Share] = {}
+def shares(sums: pa.Table, column: Literal["dataset", "language"]) -> list[JsonObject]:
+    """Input and packaged hours of every dataset or language, and its packaged `items`, the largest
+    first, from a ledger's sums; beyond ROWS, the smallest are summed in one row without a name, of
+    so many `names`."""
+    by_name: dict[str | None, JsonObject] = {}
     for row in summary.hours_by(sums, column, "outcome"):
         entry = by_name.setdefault(
             row[column], {"name": row[column], "in": 0.0, "packaged": 0.0, "items": 0, "names": 1}
@@ -170,7 +141,7 @@ def shares(sums: pa.Table, column: Literal["dataset", "language"]) -> list[Share
     rows = sorted(by_name.values(), key=lambda r: (-r["in"], str(r["name"])))
     if len(rows) > ROWS:
         rest = rows[ROWS - 1 :]
-        summed: Share = {
+        summed = {
             "name": None,
             "in": sum(r["in"] for r in rest),
             "packaged": sum(r["packaged"] for r in rest),

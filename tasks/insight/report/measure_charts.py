@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Literal, NamedTuple, TypedDict
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from ...base.arrays import Bools, Float64s, Int32s, UInt8s
+from ...base.json_types import JsonObject
 from ...corpus import limits
 from ...plugins.rules import Limit
 from .outcome_columns import Columns, ShelfRule
@@ -36,39 +37,6 @@ FIRST = (
 )
 CHARS_PER_SECOND = ("1/s", "characters of the text a second")
 NOT_MEASURES = {*limits.TOLD} - {"seconds"}
-
-
-class Spread(TypedDict):
-    """Number and 5 %, 50 % and 95 % quantiles of all and of kept utterances."""
-
-    items: int
-    spread: list[float] | None
-    items_kept: int
-    spread_kept: list[float] | None
-
-
-class HourBars(TypedDict):
-    """Hours in each bin, [BINS]."""
-
-    kept: list[float]
-    other: list[float]
-
-
-class GroupBars(HourBars, Spread):
-    """The bars of all utterances, or of a dataset or language."""
-
-    kind: str  # all, dataset, language
-    name: str | None
-
-
-class Histogram(TypedDict):
-    """The axis of one measure, and its bars for all utterances and for each group."""
-
-    name: str
-    low: float
-    high: float
-    groups: list[GroupBars]
-    missing: int  # utterances without a value
 
 
 def shown(columns: Columns) -> list[str]:
@@ -116,8 +84,10 @@ def limits_on(columns: Columns, name: str) -> list[Limit]:
     return [rule for rule in rules if isinstance(rule, Limit) and rule.column == name]
 
 
-def histogram_of(columns: Columns, name: str) -> Histogram | None:
-    """Histogram and quantiles of one measure; None if no utterance has a value."""
+def histogram_of(columns: Columns, name: str) -> JsonObject | None:
+    """Histogram of one measure: `low`, `high`, the ends of its axis; `missing`, the utterances
+    without a value; `groups`: the bars and quantiles of all utterances, of datasets and of
+    languages. None if no utterance has a value."""
     values = values_of(columns, name)
     finite = values[np.isfinite(values)]
     if not len(finite):
@@ -128,7 +98,7 @@ def histogram_of(columns: Columns, name: str) -> Histogram | None:
     hours = columns.seconds / 3600
     members: list[tuple[str, str | None, slice | Int32s]]
     members = [("all", "", slice(None)), *columns.groups]
-    groups: list[GroupBars] = []
+    groups: list[JsonObject] = []
     for kind, group, rows in members:
         spread = spread_of(values[rows], columns.packaged[rows])
         if spread["items"]:
@@ -147,12 +117,13 @@ def _bins(values: Float64s, kept: Bools, low: float, high: float) -> UInt8s:
     return places
 
 
-def _bars(bins: UInt8s, hours: Float64s) -> HourBars:
+def _bars(bins: UInt8s, hours: Float64s) -> JsonObject:
+    """Hours in each bin, [BINS], of kept and of other utterances."""
     sums = np.bincount(bins, hours, NO_BAR + 1)
     return {"kept": short(sums[BINS:NO_BAR]), "other": short(sums[:BINS])}
 
 
-def spread_of(values: Float64s, packaged: Bools) -> Spread:
+def spread_of(values: Float64s, packaged: Bools) -> JsonObject:
     """Numbers and quantiles of the finite values, of all and of packaged utterances."""
     finite = np.isfinite(values)
     every, kept = values[finite], values[finite & packaged]
@@ -169,33 +140,16 @@ def short(numbers: Iterable[float], digits: int = 5) -> list[float]:
     return [float(f"{number:.{digits}g}") for number in numbers]
 
 
-class Kept(TypedDict):
-    """Hours and utterances that the current limits keep."""
-
-    hours: float
-    items: int
-
-
-class Curve(TypedDict):
-    """Hours and items that one limit keeps at every position of its slider."""
-
-    side: Side
-    today: float | None  # the current limit
-    at: int  # its index in `positions`
-    #: Sorted; None is "no limit", first for a lower and last for an upper limit.
-    positions: list[float | None]
-    hours: list[float]
-    items: list[int]
-
-
-def kept_now(columns: Columns) -> Kept:
+def kept_now(columns: Columns) -> JsonObject:
     """Hours and items that the current limits keep, counted as in `sliders`."""
     kept = ~columns.blocked & (columns.refusals == 0)
     return {"hours": float(columns.seconds[kept].sum() / 3600), "items": int(kept.sum())}
 
 
-def sliders(columns: Columns, name: str, low: float, high: float) -> list[Curve]:
-    """A curve for each limit on a measure. `low`, `high`: ends of the chart's axis."""
+def sliders(columns: Columns, name: str, low: float, high: float) -> list[JsonObject]:
+    """A curve for each limit on a measure: `hours` and `items` that it keeps at each of
+    `positions`, where None is "no limit", first for a lower and last for an upper one; `today`, the
+    current limit, is at index `at`. `low`, `high`: ends of the chart's axis."""
     drawn = []
     for shelf_rule in columns.rules:
         rule = shelf_rule.rule
@@ -217,7 +171,7 @@ def _curve(
     today: float | None,
     low: float,
     high: float,
-) -> Curve:
+) -> JsonObject:
     rule = shelf_rule.rule
     assert isinstance(rule, Limit)
     edges = _steps(low, high, today)
@@ -282,50 +236,10 @@ class Line(NamedTuple):
     wer: Float64s  # word error rate of those with a reference; NaN without any
 
 
-class ThinnedLine(TypedDict):
-    """At most POINTS points of a line."""
-
-    limit: list[float | None]
-    kept: list[float | None]
-    wer: list[float | None]
-
-
-class RankLine(ThinnedLine):
-    """A line of a chart."""
-
-    name: str
-    title: str
-    today: float | None  # the current limit
-
-
-class Cell(TypedDict):
-    """One point of a line."""
-
-    limit: float | None
-    kept: float | None
-    wer: float | None
-
-
-class RankRow(TypedDict):
-    """A line of the table: a cell for each of SHARES."""
-
-    title: str
-    cells: list[Cell]
-
-
-class Agreement(TypedDict):
-    """The charts and the table."""
-
-    lines: list[RankLine]
-    table: list[RankRow]
-    shares: tuple[float, ...]
-    items: int  # utterances with several hypotheses
-    hours: float  # of these
-    references: int  # how many of these have a reference
-
-
-def of_agreement(columns: Columns) -> Agreement | None:
-    """The curves and the table; None if no utterance has several hypotheses."""
+def of_agreement(columns: Columns) -> JsonObject | None:
+    """The `lines` of the charts, and a `table` with a cell for each of `shares`; `items`, `hours`:
+    utterances with several hypotheses; `references`: how many of these have one. None if no
+    utterance has several hypotheses."""
     if "agreement" not in columns.names:
         return None
     values = columns.values("agreement")
@@ -335,8 +249,7 @@ def of_agreement(columns: Columns) -> Agreement | None:
     seconds = columns.seconds[several]
     ranked = {name: columns.values(name)[several] for name, _ in RANKS if name in columns.names}
     errors, words = _errors(columns, several)
-    lines: list[RankLine] = []
-    table: list[RankRow] = []
+    lines, table = list[JsonObject](), list[JsonObject]()
     for name, title in RANKS:
         if name not in ranked or np.isnan(ranked[name]).all():
             continue
@@ -374,7 +287,7 @@ def _line(values: Float64s, seconds: Float64s, errors: Float64s, words: Float64s
     return Line(sorted_[ends], kept[ends] / kept[-1], rates[ends])
 
 
-def _thinned(line: Line) -> ThinnedLine:
+def _thinned(line: Line) -> JsonObject:
     """Up to POINTS points, evenly spaced by the share that is kept, with the first and the last."""
     wanted = np.linspace(0.0, 1.0, POINTS)
     places = np.unique(np.searchsorted(line.kept, wanted).clip(0, len(line.kept) - 1))
@@ -386,7 +299,7 @@ def _thinned(line: Line) -> ThinnedLine:
     return {"limit": points(line.limit), "kept": points(line.kept), "wer": points(line.wer)}
 
 
-def _at(line: Line, share: float) -> Cell:
+def _at(line: Line, share: float) -> JsonObject:
     """The point with the loosest limit that keeps at most this share; all None if the strictest
     keeps more."""
     place = int(np.searchsorted(line.kept, share + 1e-9, "right")) - 1

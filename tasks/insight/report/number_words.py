@@ -39,7 +39,6 @@ def number(value: float | None) -> str:
 
 
 def when(run: str) -> str:
-    """20261121T172700.123456Z as 2026-11-21 17:27 UTC; another name as it is."""
-    if len(run) >= 15 and run[8] == "T" and run[:8].isdigit():
-        return f"{run[:4]}-{run[4:6]}-{run[6:8]} {run[9:11]}:{run[11:13]} UTC"
-    return run
+    """The time in a run's name: r000012-20261121T172700.123456Z as 2026-11-21 17:27 UTC."""
+    time = run.rpartition("-")[2]
+    return f"{time[:4]}-{time[4:6]}-{time[6:8]} {time[9:11]}:{time[11:13]} UTC"

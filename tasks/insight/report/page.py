@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +19,7 @@ from ...accounting import broken
 from ...accounting.broken import Broken
 from ...base import masking
 from ...base.counting import counted
-from ...base.json_types import Dialogues, JsonObject, Summary
+from ...base.json_types import JsonObject, Summary
 from ...base.schema import UTTERANCES_FILE
 from ...corpus import limits
 from ...publish import foreseen, reason_meanings
@@ -69,59 +68,17 @@ class Request:
     metrics: Path | None = None  # of the run; None: there are none
 
 
-class Measure(measure_charts.Histogram):
-    """A measure's histogram, with its unit, meaning and sliders."""
-
-    unit: str
-    meaning: str
-    first: bool
-    curves: list[measure_charts.Curve]
-
-
-class Measured(TypedDict):
-    """The section of measures."""
-
-    measures: list[Measure]
-    now: measure_charts.Kept
-    groups: list[tuple[str, list[str | None]]]  # kind, names
-    same: bool  # whether `now` equals `packaged`
-    packaged: float  # h
-
-
-class Context(TypedDict):
-    """The variables of page.html."""
-
-    request: Request
-    steps: list[ledger_facts.Step]
-    tiles: list[tuple[str, str, str]]
-    words: ModuleType
-    broken: list[Broken]
-    shares: list[tuple[str, list[ledger_facts.Share]]]
-    languages: list[tuple[str, str]]  # (source, sentence about its languages)
-    speakers: object
-    dialogues: Dialogues | None
-    silent_backchannels: int
-    measured: Measured | None
-    labels: list[tuple[str, list[LabelHours]]]  # by name
-    agreeing: measure_charts.Agreement | None
-    frequent: FrequentTexts
-    settings: str
-    rows: list[clip_table.ClipRow]
-    reasons: list[clip_table.ClipSection]
-    work: worker_time.Work | None
-    kilobits: int
-    megabytes: int
-    left_out: int  # clips that did not fit
-
-
 def build(request: Request, limit: int = BYTES) -> bytes:
     """The HTML file, smaller than `limit` bytes: clips that do not fit are left out."""
+    job, ledger, version = request.job, Ledger(request.ledger), None
+    if request.version and isinstance(request.ledger, Path):
+        version = request.ledger.parent
+    described: JsonObject = {**versions.described(version)} if version else {}
     # First, while other steps hold no memory.
-    frequent = texts_of_version(_version(request), request.job.package.memory)
-    job, ledger = request.job, Ledger(request.ledger)
+    frequent = texts_of_version(version, job.package.memory)
     schema = limits.outcomes_schema(job)
-    with foreseen.version(job, manifest.shards(job.out)) as version:
-        columns = Columns(job, schema, version.utterances(schema.names))
+    with foreseen.version(job, manifest.shards(job.out)) as known:
+        columns = Columns(job, schema, known.utterances(schema.names))
     about = reason_meanings.units(job)
     chosen = samples.choose(ledger, job.package.seed, columns)
     samples.look_up(job, chosen)
@@ -130,7 +87,7 @@ def build(request: Request, limit: int = BYTES) -> bytes:
     steps = ledger_facts.funnel(request.counts, meanings)
     rows = [clip_table.row_of(sample, about) for sample in chosen]
     sums = ledger.sums()
-    context: Context = {
+    context: JsonObject = {  # the variables of page.html
         "request": request,
         "steps": steps,
         "tiles": _tiles(request),
@@ -139,10 +96,10 @@ def build(request: Request, limit: int = BYTES) -> bytes:
         "shares": [(kind, ledger_facts.shares(sums, kind)) for kind in ("dataset", "language")],
         "languages": [*source_languages.of_sources(job).items()],
         "speakers": request.counts.get("speakers", {}),
-        "dialogues": _dialogues(_version(request)),
-        "silent_backchannels": _silent_backchannels(_version(request)),
+        "dialogues": described.get("dialogues"),
+        "silent_backchannels": 0,
         "measured": _measured(columns, request, about) if len(columns.seconds) else None,
-        "labels": _labels(columns, _version(request)),
+        "labels": _labels(columns, described.get("annotations", {})),
         "agreeing": measure_charts.of_agreement(columns),
         "frequent": frequent,
         "settings": masking.text(request.settings)[:SETTINGS],
@@ -153,6 +110,9 @@ def build(request: Request, limit: int = BYTES) -> bytes:
         "megabytes": BYTES // 1_000_000,
         "left_out": len(rows),
     }
+    if version and context["dialogues"]:
+        turns = tables.row_groups(version / UTTERANCES_FILE, ("turns",))
+        context["silent_backchannels"] = dialogues.silent_backchannels(turns)
     for row in rows:  # placeholders with the length of a player without its data
         row["media"] = clips.Media(why="-" * PLAYER)
     bare = _render(context)
@@ -160,29 +120,13 @@ def build(request: Request, limit: int = BYTES) -> bytes:
     return _render(context)
 
 
-def _version(request: Request) -> Path | None:
-    """The folder of the version; None without one."""
-    return request.ledger.parent if request.version and isinstance(request.ledger, Path) else None
-
-
-def _dialogues(version: Path | None) -> Dialogues | None:
-    """The statistics on conversations in dataset.json; None if there are none."""
-    return None if version is None else versions.described(version).get("dialogues")
-
-
-def _silent_backchannels(version: Path | None) -> int:
-    """The number of the version's backchannels without a recognised word."""
-    if version is None or _dialogues(version) is None:
-        return 0
-    return dialogues.silent_backchannels(tables.row_groups(version / UTTERANCES_FILE, ("turns",)))
-
-
-def _labels(columns: Columns, version: Path | None) -> list[tuple[str, list[LabelHours]]]:
+def _labels(
+    columns: Columns, annotations: Mapping[str, JsonObject]
+) -> list[tuple[str, list[LabelHours]]]:
     """Hours by the values of each label; for labels by corpus-wide bounds, of packaged utterances
-    only."""
+    only, by the version's `annotations`."""
     labels = {name: columns.label_hours(name) for name in columns.labels}
-    declared = versions.described(version).get("annotations", {}) if version else {}
-    for name, about in declared.items():
+    for name, about in annotations.items():
         if name not in labels and "values" in about:
             labels[name] = [
                 LabelHours(row["value"], *(row["utterances"], row["hours"]) * 2)
@@ -238,10 +182,12 @@ def _tiles(request: Request) -> list[tuple[str, str, str]]:
     return tiles
 
 
-def _measured(columns: Columns, request: Request, about: Mapping[str, tuple[str, str]]) -> Measured:
+def _measured(
+    columns: Columns, request: Request, about: Mapping[str, tuple[str, str]]
+) -> JsonObject:
     """The section of measures; `about`: (unit, meaning) by measure."""
     about = {**about, "chars_per_second": measure_charts.CHARS_PER_SECOND}
-    measures: list[Measure] = []
+    measures: list[JsonObject] = []
     for name in measure_charts.shown(columns):
         histogram = measure_charts.histogram_of(columns, name)
         if histogram is None:
@@ -285,12 +231,13 @@ def _template() -> Template:
     return environment.get_template("page.html")
 
 
-def _render(context: Context) -> bytes:
+def _render(context: JsonObject) -> bytes:
     script = _file("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    measured = context["measured"]
-    charts = {**(_charts(measured) if measured else {}), **_work(context["work"])}
-    if (agreement := context["agreeing"]) is not None:
+    charts = _charts(context["measured"]) if context["measured"] else {}
+    if work := context["work"]:
+        charts["work"] = {name: work[name] for name in ("seconds", "busy", "lanes")}
+    if agreement := context["agreeing"]:
         charts["agreeing"] = agreement["lines"]
     data = json.dumps(charts, separators=(",", ":"))
     text = _template().render(
@@ -299,7 +246,7 @@ def _render(context: Context) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def _charts(measured: Measured) -> dict[str, object]:
+def _charts(measured: JsonObject) -> JsonObject:
     """The data for the script: numbers, and names as the only texts."""
     return {
         "now": measured["now"],
@@ -317,12 +264,6 @@ def _charts(measured: Measured) -> dict[str, object]:
             for m in measured["measures"]
         ],
     }
-
-
-def _work(work: worker_time.Work | None) -> dict[str, object]:
-    if work is None:
-        return {}
-    return {"work": {"seconds": work["seconds"], "busy": work["busy"], "lanes": work["lanes"]}}
 
 
 def _inert(data: str) -> str:

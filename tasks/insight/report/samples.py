@@ -195,7 +195,7 @@ def groups_of(ledger: Ledger, seed: int, most: int) -> dict[str, ReasonRows]:
     draw = np.random.default_rng(seed)
     groups: dict[str, ReasonRows] = {}
     first_row = 0
-    for part in ledger.batches(*COLUMNS):
+    for part in ledger.portions(*COLUMNS):
         spans = _spans(part, first_row, draw)
         outcome = pc.fill_null(part["outcome"], "")
         failed, packaged = (pc.equal(outcome, word).to_numpy() for word in ("failed", PACKAGED))

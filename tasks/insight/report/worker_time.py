@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -15,66 +14,13 @@ import pyarrow.compute as pc
 
 from ...accounting import metrics
 from ...base.arrays import Bools, Float64s, Int64s
+from ...base.json_types import JsonObject
 from ...stages.contract import STAGES
 from ...storage import tables
 
 SLOWEST = 12  # shards in the list
 BINS = 120  # steps of time
 LANES = 24  # workers, the busiest ones, with a line of their own
-
-
-class StageWork(TypedDict):
-    """The work of a stage."""
-
-    stage: str
-    calls: int
-    wall: float  # s, sum over the calls
-    cpu: float  # s, sum over the calls
-    busy: float  # mean number of workers at a time
-    memory: int  # bytes, largest of a call
-    wait: float  # s, median of the calls
-    gpu: float | None  # percent
-
-
-class Busy(TypedDict):
-    """The mean number of calls of a stage at once in each step of time, [BINS]."""
-
-    stage: str
-    mean: list[float]
-
-
-class Lane(TypedDict):
-    """A worker: its main stage in each step of time, and its share of busy time."""
-
-    worker: str
-    host: str
-    calls: int
-    share: float
-    spans: list[tuple[int, int, str]]  # first step, the one after the last, stage
-
-
-class Call(TypedDict):
-    """A call on a shard: a row of `metrics.rates`."""
-
-    stage: str
-    shard: str
-    audio_seconds: float
-    wall_seconds: float
-    worker: str
-    host: str
-    deaths: int
-    times: float | None  # of the median
-
-
-class Work(TypedDict):
-    """The section on workers."""
-
-    seconds: float  # from the first call's start to the last one's end
-    slowest: list[Call]
-    stages: list[StageWork]
-    busy: list[Busy]
-    lanes: list[Lane]
-    more: int  # workers without a lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +34,13 @@ class _Calls:
     names: list[tuple[str, str]]  # (worker, host)
 
 
-def of(path: Path | None) -> Work | None:
-    """The data for the page; None without metrics that can be read, or if no call returned."""
+def of(path: Path | None) -> JsonObject | None:
+    """The data for the page; None without metrics that can be read, or if no call returned.
+
+    `seconds`: from the first call's start to the last one's end; `slowest`: calls on shards;
+    `stages`: their work; `busy`: the mean number of calls of a stage at once in each step of time,
+    [BINS]; `lanes`: of the busiest workers; `more`: workers without a lane.
+    """
     if path is None:
         return None
     try:
@@ -156,9 +107,10 @@ def _spread(calls: _Calls, chosen: Bools, step: float) -> Float64s:
     return np.where(running < 1e-9, 0.0, running)
 
 
-def _lanes(calls: _Calls, step: float) -> list[Lane]:
-    """The lanes of all workers, the busiest first."""
-    lanes: list[Lane] = []
+def _lanes(calls: _Calls, step: float) -> list[JsonObject]:
+    """The lanes of all workers, the busiest first: the `share` of busy time, and `spans` (first
+    step, the one after the last, stage) with the main stage of each step."""
+    lanes: list[JsonObject] = []
     whole = float(calls.end.max())
     for number, (worker, host) in enumerate(calls.names):
         mine = calls.worker == number
@@ -186,7 +138,10 @@ def _lanes(calls: _Calls, step: float) -> list[Lane]:
     return sorted(lanes, key=lambda lane: (-lane["share"], lane["worker"]))
 
 
-def _stage(table: pa.Table, stage: str, whole: float) -> StageWork:
+def _stage(table: pa.Table, stage: str, whole: float) -> JsonObject:
+    """The work of a stage: its `calls`, and over all of them the sums of `wall` and `cpu` in s, the
+    mean number at a time (`busy`), the largest `memory` in bytes, the median `wait` in s, and
+    `gpu`, the mean percentage."""
     rows = table.filter(pc.equal(table["stage"], stage))
 
     def total(name: str) -> float:
@@ -206,11 +161,12 @@ def _stage(table: pa.Table, stage: str, whole: float) -> StageWork:
     }
 
 
-def _slowest(table: pa.Table) -> list[Call]:
-    """The SLOWEST shards, by their rate relative to the stage's median, then by wall time."""
+def _slowest(table: pa.Table) -> list[JsonObject]:
+    """Rows of `metrics.rates` of the SLOWEST shards, by their rate relative to the stage's median,
+    then by wall time."""
     rows = metrics.rates(table)
     sorting = rows.append_column("slow", pc.fill_null(rows["times"], 0.0))
     down, up = ("slow", "wall_seconds"), ("stage", "shard")
     keys = [*((key, "descending") for key in down), *((key, "ascending") for key in up)]
-    slowest: list[Call] = rows.take(pc.sort_indices(sorting, keys)[:SLOWEST]).to_pylist()
+    slowest: list[JsonObject] = rows.take(pc.sort_indices(sorting, keys)[:SLOWEST]).to_pylist()
     return slowest

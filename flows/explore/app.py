@@ -291,7 +291,9 @@ def store_selection(corpus: Corpus, items: Items, given: JsonObject) -> JsonObje
             raise ConfigError("items must be a list of numbers")
         where, values = "item IN (SELECT unnest(?))", list[SqlValue]([picked])
     else:
-        chosen = query.choice(items.columns, _filters(given))
+        # As an address holds them; an empty value is the one for null.
+        filters = parse_qsl(str(given.get("selection") or ""), keep_blank_values=True)
+        chosen = query.choice(items.columns, filters)
         where, values = chosen.sql, [*chosen.values]
     rows = corpus.rows(
         f"SELECT id FROM {items.name} WHERE id IS NOT NULL AND ({where}) ORDER BY item "
@@ -305,11 +307,6 @@ def store_selection(corpus: Corpus, items: Items, given: JsonObject) -> JsonObje
     one = {name: given.get(name) for name in ("decision", "note", "who", "text")}
     decisions = [decision_log.checked({**one, "id": row["id"]}, decision_log.now()) for row in rows]
     return {**_stored(corpus, decisions, given), "stored": len(decisions)}
-
-
-def _filters(given: JsonObject) -> query.Parameters:
-    """The filters `selection`, as an address holds them; an empty value is the one for null."""
-    return parse_qsl(str(given.get("selection") or ""), keep_blank_values=True)
 
 
 def _stored(

@@ -100,17 +100,13 @@ def _skipped(file: Skipped) -> JsonObject:
 
 
 def _detail(file: Skipped) -> str | None:
-    detail = file.detail or DETAILS.get(file.reason) or _without_header(file)
+    detail = file.detail or DETAILS.get(file.reason)
+    if detail is None and file.reason == OTHER_ENDING:
+        detail = file_kinds.rateless(file_kinds.headerless(file.source_path))
     if file.members == 1:
         return detail
     more = f"and {file.members - 1:,} more members of the archive"
     return f"{detail}; {more}" if detail else more
-
-
-def _without_header(file: Skipped) -> str | None:
-    if file.reason != OTHER_ENDING:
-        return None
-    return file_kinds.rateless(file_kinds.headerless(file.source_path))
 
 
 def write_csv(

@@ -291,6 +291,12 @@ def asking(job: Job) -> Iterator[Callable[[pa.Table], pa.Table]]:
         yield outcomes
 
 
+def spares(rule: Limit) -> str:
+    """SQL predicate: rows to which a rule does not apply, or that a person keeps."""
+    terms = (f"NOT ({term})" for term in _applies(rule, "language"))
+    return f"(coalesce({SPARED}, false) OR {' OR '.join([*terms, 'false'])})"
+
+
 def passes(applied: Iterable[Rule]) -> str:
     """SQL predicate: rows that none of the rules rejects, or that a person keeps."""
     refusals = (condition for rule in applied for condition, *_ in _refusals(rule, "language"))

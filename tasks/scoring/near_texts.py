@@ -9,11 +9,7 @@ MinHash (Broder 1997) in BANDS bands of ROWS values proposes pairs of texts, whi
 exactly: it proposes 98.8 % of those that share 70 %, and all but one in 4,000 of those that share
 80 %. Most proposals for texts of few distinct words are not near-equal: 64 marks of each text's
 pairs reject nearly all of these without looking texts up. Nothing depends on the order of texts.
-Beyond `memory`, tables lie in temporary files.
-
-Nothing is kept for the next run: a million texts take 15 CPU s, of which sketches are 8, and
-storing them (128 MB) would save no more. A stored group could not be trusted, as the text that
-joined it may be gone.
+Beyond `memory`, tables lie in temporary files. A million texts take 15 CPU s.
 """
 
 from __future__ import annotations

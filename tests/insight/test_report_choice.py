@@ -228,6 +228,14 @@ def test_a_rule_may_be_named_twice(hundred: Hundred) -> None:
     assert one["items"][one["at"]] == once["items"][once["at"]]
 
 
+def test_no_slider_drops_what_a_person_keeps(hundred: Hundred) -> None:
+    rows = hundred.told.to_pylist()
+    rows[0].update(outcome="packaged", stage="package", reason="packaged", spared=True)
+    columns = hundred.columns(pa.Table.from_pylist(rows, schema=hundred.told.schema))
+    lower, _ = measure_charts.sliders(columns, "duration", 0.0, 10.0)
+    assert lower["items"][lower["at"]] == measure_charts.kept_now(columns)["items"] == 101
+
+
 def test_music_and_applause_come_first(hundred: Hundred) -> None:
     ledger, rows = hundred.ledger, hundred.told.to_pylist()
     for row in rows:

@@ -141,7 +141,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
         refusal = no_texts
     if refusal is None and not clips[1] and not any(scan.stages[name].compute for name in HEARD):
         refusal = safeguards.nothing_left_in_words(job)
-    said = [*_speakers_come(job, causes, newest), *refusals.without_texts(job, surveyed)]
+    sentences = [*_speakers_come(job, causes, newest), *refusals.without_texts(job, surveyed)]
     return Plan(
         stages=scan.stages,
         changes=causes.all,
@@ -152,7 +152,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
         other_inputs=other,
         unread=unread,
         shared=surveyed.shared,
-        stated=[*_stated(job, surveyed, listed, copied, headers), *said],
+        stated=[*_stated(job, surveyed, listed, copied, headers), *sentences],
         unjudged=scan.unjudged,
         refusal=refusal,
         unusable=len(unusable),

@@ -19,7 +19,7 @@ from ...base.arrays import Bools, Float64s, Int32s, UInt8s
 from ...base.json_types import JsonObject
 from ...corpus import limits
 from ...plugins.rules import Limit
-from .outcome_columns import Columns, ShelfRule
+from .outcome_columns import Columns, StageRule
 
 BINS = 40
 NO_BAR = 2 * BINS  # bin of utterances without a value, after those of other and of kept ones
@@ -80,7 +80,7 @@ def _nice(step: float) -> float:
 
 def limits_on(columns: Columns, name: str) -> list[Limit]:
     """All rules that limit a measure."""
-    rules = [shelf_rule.rule for shelf_rule in columns.rules]
+    rules = [stage_rule.rule for stage_rule in columns.rules]
     return [rule for rule in rules if isinstance(rule, Limit) and rule.column == name]
 
 
@@ -151,13 +151,13 @@ def sliders(columns: Columns, name: str, low: float, high: float) -> list[JsonOb
     `positions`, where None is "no limit", first for a lower and last for an upper one; `today`, the
     current limit, is at index `at`. `low`, `high`: ends of the chart's axis."""
     drawn = []
-    for shelf_rule in columns.rules:
-        rule = shelf_rule.rule
+    for stage_rule in columns.rules:
+        rule = stage_rule.rule
         if isinstance(rule, Limit) and rule.column == name:
             sides: tuple[tuple[Side, float | None, str | None], ...]
             sides = (("min", rule.min, rule.low), ("max", rule.max, rule.high))
             drawn += [
-                _curve(columns, shelf_rule, side, today, low, high)
+                _curve(columns, stage_rule, side, today, low, high)
                 for side, today, reason in sides
                 if reason
             ]
@@ -166,21 +166,19 @@ def sliders(columns: Columns, name: str, low: float, high: float) -> list[JsonOb
 
 def _curve(
     columns: Columns,
-    shelf_rule: ShelfRule,
+    stage_rule: StageRule,
     side: Side,
     today: float | None,
     low: float,
     high: float,
 ) -> JsonObject:
-    rule = shelf_rule.rule
+    rule = stage_rule.rule
     assert isinstance(rule, Limit)
     edges = _steps(low, high, today)
-    values, kept = columns.values(rule.column), columns.only(shelf_rule)
-    spared = np.isnan(values)  # the limit does not apply to these
-    if shelf_rule.shelf == "text":
+    values, kept = columns.values(rule.column), columns.only(stage_rule)
+    spared = np.isnan(values) | columns.flags(limits.spares(rule))
+    if stage_rule.stage == "transcribe":
         spared |= ~columns.heard
-    for within in rule.unless:
-        spared |= columns.inside(within)
     other = rule.max if side == "min" else rule.min
     if other is not None:  # rows beyond the rule's other limit are rejected anyway
         kept &= spared | (values <= other if side == "min" else values >= other)
@@ -248,7 +246,8 @@ def of_agreement(columns: Columns) -> JsonObject | None:
         return None
     seconds = columns.seconds[several]
     ranked = {name: columns.values(name)[several] for name, _ in RANKS if name in columns.names}
-    errors, words = _errors(columns, several)
+    # Word errors of the first recogniser, and words of the reference; 0 without one.
+    errors, words = (np.nan_to_num(columns.values(n)[several]) for n in ("word_errors", "words"))
     lines, table = list[JsonObject](), list[JsonObject]()
     for name, title in RANKS:
         if name not in ranked or np.isnan(ranked[name]).all():
@@ -265,12 +264,6 @@ def of_agreement(columns: Columns) -> JsonObject | None:
         "hours": float(seconds.sum() / 3600),
         "references": int((words > 0).sum()),
     }
-
-
-def _errors(columns: Columns, rows: Bools) -> tuple[Float64s, Float64s]:
-    """Word errors of the first recogniser, and words of the reference; 0 without one."""
-    errors, words = (columns.values(name)[rows] for name in ("word_errors", "words"))
-    return np.nan_to_num(errors), np.nan_to_num(words)
 
 
 def _line(values: Float64s, seconds: Float64s, errors: Float64s, words: Float64s) -> Line:

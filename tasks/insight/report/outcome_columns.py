@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...base.arrays import Bools, Float64s, Int32s
 from ...corpus import limits
-from ...plugins.rules import Rule, Within
+from ...plugins.rules import Rule
 from ...settings.job import Job
 from ...shard_store import enhanced
 from ...shard_store.chosen_rules import rules_of
@@ -34,21 +34,21 @@ class LabelHours(NamedTuple):
     packaged_hours: float
 
 
-class ShelfRule(NamedTuple):
-    """A rule, and the kind of plug-in that it comes from."""
+class StageRule(NamedTuple):
+    """A rule, and the stage of its rejections."""
 
-    shelf: str
+    stage: str
     rule: Rule
 
 
-def shelf_rules(job: Job) -> list[ShelfRule]:
+def rules_by_stage(job: Job) -> list[StageRule]:
     """All rules of the job: on filters' measures, on texts, on scores of enhanced clips."""
-    by_shelf = {
-        "filters": rules_of("filters", job.filter.all_filters),
-        "text": rules_of("text", job.transcribe.verdicts),
+    by_stage = {
+        "filter": rules_of("filters", job.filter.all_filters),
+        "transcribe": rules_of("text", job.transcribe.verdicts),
         "enhance": enhanced.rules(job),
     }
-    return [ShelfRule(shelf, rule) for shelf, chosen in by_shelf.items() for rule in chosen]
+    return [StageRule(stage, rule) for stage, chosen in by_stage.items() for rule in chosen]
 
 
 class Columns:
@@ -57,11 +57,11 @@ class Columns:
 
     def __init__(self, job: Job, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
         self.job = job
-        own = [field for field in schema if field.name not in limits.TOLD]
+        fields = [field for field in schema if field.name not in limits.TOLD]
         #: Columns with labels of plug-ins; all other columns are in `names`.
-        self.labels = [field.name for field in own if field.type == pa.string()]
+        self.labels = [field.name for field in fields if field.type == pa.string()]
         self.names = [name for name in schema.names if name not in self.labels]
-        self.rules = shelf_rules(job)
+        self.rules = rules_by_stage(job)
         opened = ExitStack()
         self._outcomes = opened.enter_context(queries.tables(job.package.memory))
         weakref.finalize(self, opened.close)
@@ -70,14 +70,14 @@ class Columns:
         for part in parts:
             queries.add(self._outcomes, "outcomes", part)
         self.seconds = self.values("seconds")
-        self.packaged = self._flags("outcome = 'packaged'")
-        self.heard = self._flags("heard")  # whether each row has a transcript
+        self.packaged = self.flags("outcome = 'packaged'")
+        self.heard = self.flags("heard")  # whether each row has a transcript
         #: Rows that no limit would keep, or that `package.weights` drops.
-        self.blocked = self._flags(f"{BEYOND_LIMITS} OR ({_left_out_by_weight(job)} AND heard)")
+        self.blocked = self.flags(f"{BEYOND_LIMITS} OR ({_left_out_by_weight(job)} AND heard)")
         #: The number of rules that reject each row.
         self.refusals = np.zeros(len(self.seconds), np.uint8)
-        for shelf_rule in self.rules:
-            self.refusals += self._flags(_refuses(shelf_rule))
+        for stage_rule in self.rules:
+            self.refusals += self.flags(_refuses(stage_rule))
 
     def ids(self, rows: Sequence[int]) -> list[str]:
         """The ids of these rows, in their order."""
@@ -87,7 +87,7 @@ class Columns:
         names: list[str] = queries.joined(self._outcomes, wanted, sql)["id"].to_pylist()
         return names
 
-    def _flags(self, sql: str) -> Bools:
+    def flags(self, sql: str) -> Bools:
         """The value of an SQL predicate for each row; false for NULL. bool [rows]"""
         return np.asarray(self._column(f"coalesce({sql}, false)"), bool)
 
@@ -105,18 +105,11 @@ class Columns:
     def rejected(self, group: str) -> Bools:
         """Whether each row was rejected for the reason `group` (`stage.reason`); bool [rows]."""
         name = queries.literal(group)
-        return self._flags(f"stage || '.' || reason = {name} AND outcome <> 'packaged'")
+        return self.flags(f"stage || '.' || reason = {name} AND outcome <> 'packaged'")
 
-    def only(self, shelf_rule: ShelfRule) -> Bools:
+    def only(self, stage_rule: StageRule) -> Bools:
         """Which rows would be kept without this one rule; bool [rows]."""
-        flags: Bools = ~self.blocked & (self.refusals == self._flags(_refuses(shelf_rule)))
-        return flags
-
-    def inside(self, limit: Within) -> Bools:
-        """Which rows have a value within the limits; bool [rows]."""
-        values = self.values(limit.column)  # comparisons with NaN are false
-        flags: Bools = values >= (-np.inf if limit.min is None else limit.min)
-        flags &= values <= (np.inf if limit.max is None else limit.max)
+        flags: Bools = ~self.blocked & (self.refusals == self.flags(_refuses(stage_rule)))
         return flags
 
     def label_hours(self, name: str) -> list[LabelHours]:
@@ -143,9 +136,12 @@ class Columns:
         ).fetchall()
         if len(largest) < 2:
             return []
-        named = [f"{kind} IS NOT DISTINCT FROM {_literal(name)}" for name, _ in largest]
-        rows = (np.flatnonzero(self._flags(sql)).astype(np.int32) for sql in named)
-        return [(name, some) for (name, _), some in zip(largest, rows, strict=True)]
+        groups = []
+        for name, _ in largest:
+            value = "NULL" if name is None else queries.literal(name)
+            rows = np.flatnonzero(self.flags(f"{kind} IS NOT DISTINCT FROM {value}"))
+            groups.append((name, rows.astype(np.int32)))
+        return groups
 
 
 #: SQL predicate on outcome, stage and reason: rows whose outcome no limit can change, because they
@@ -169,11 +165,7 @@ def _left_out_by_weight(job: Job) -> str:
     return f"coalesce({' OR '.join(['false', *shares])}, false)"
 
 
-def _refuses(shelf_rule: ShelfRule) -> str:
+def _refuses(stage_rule: StageRule) -> str:
     """SQL predicate: rows that a rule rejects; a rule on texts rejects only transcribed ones."""
-    applies = "heard" if shelf_rule.shelf == "text" else "true"
-    return f"{applies} AND NOT {limits.passes([shelf_rule.rule])}"
-
-
-def _literal(name: str | None) -> str:
-    return "NULL" if name is None else queries.literal(name)
+    applies = "heard" if stage_rule.stage == "transcribe" else "true"
+    return f"{applies} AND NOT {limits.passes([stage_rule.rule])}"

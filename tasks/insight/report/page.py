@@ -77,8 +77,8 @@ def build(request: Request, limit: int = BYTES) -> bytes:
     # First, while other steps hold no memory.
     frequent = texts_of_version(version, job.package.memory)
     schema = limits.outcomes_schema(job)
-    with foreseen.version(job, manifest.shards(job.out)) as known:
-        columns = Columns(job, schema, known.utterances(schema.names))
+    with foreseen.version(job, manifest.shards(job.out)) as next_version:
+        columns = Columns(job, schema, next_version.utterances(schema.names))
     about = reason_meanings.units(job)
     chosen = samples.choose(ledger, job.package.seed, columns)
     samples.look_up(job, chosen)

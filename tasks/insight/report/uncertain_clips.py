@@ -26,7 +26,6 @@ CERTAINTY = (
 #: Measures of the share of a clip with sounds for which recognisers invent words.
 INVENTED = ("sounds_applause", "sounds_music", "sounds_singing", "music_share")
 LEAST_INVENTED = 0.05  # least share of a clip that counts
-_STAGES = {"filters": "filter", "enhance": "enhance", "text": "transcribe"}  # by kind of plug-in
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +61,8 @@ class Side:
 def sides_of(columns: Columns) -> list[Side]:
     """Every limit of every rule."""
     sides = []
-    for shelf_rule in columns.rules:
-        if isinstance(shelf_rule.rule, Limit):
-            rule, stage = shelf_rule.rule, _STAGES[shelf_rule.shelf]
+    for stage, rule in columns.rules:
+        if isinstance(rule, Limit):
             for side, reason, limit in (("min", rule.low, rule.min), ("max", rule.high, rule.max)):
                 if limit is not None:
                     sides.append(Side(f"{stage}.{reason}", rule.column, side, float(limit)))
@@ -142,18 +140,18 @@ def _first(candidates: list[tuple[float, int, Why]], count: int) -> list[tuple[i
 
 def invented(columns: Columns, count: int) -> list[tuple[int, Why]]:
     """Packaged rows with the most music, singing or applause, whose texts may be invented."""
+
+    def key(shares: Float64s) -> Float64s:
+        return np.where(shares < LEAST_INVENTED, np.nan, -shares)
+
     why_by_row: dict[int, tuple[float, Why]] = {}
     for name in INVENTED:
         if name not in columns.names:
             continue
-        for row, share, _ in ranked(columns, name, _invented, count, columns.packaged):
+        for row, share, _ in ranked(columns, name, key, count, columns.packaged):
             if row not in why_by_row or share > why_by_row[row][0]:
                 why_by_row[row] = share, Why(PACKAGED, "music or applause", name, share)
     return _first([(-share, row, why) for row, (share, why) in why_by_row.items()], count)
-
-
-def _invented(shares: Float64s) -> Float64s:
-    return np.where(shares < LEAST_INVENTED, np.nan, -shares)
 
 
 def uncertain(
@@ -191,12 +189,12 @@ def uncertain(
 def differing(columns: Columns, count: int) -> list[tuple[int, Why]]:
     """Rows with the highest word error rate against their reference, and among equals the most
     errors, whatever their outcome."""
-    first = ranked(columns, "wer", _wrong, count, largest="word_errors")
+
+    def key(rates: Float64s) -> Float64s:
+        return np.where(rates > 0, -rates, np.nan)
+
+    first = ranked(columns, "wer", key, count, largest="word_errors")
     return [(row, Why(DIFFERS, DIFFERS, "wer", rate)) for row, rate, _ in first]
-
-
-def _wrong(rates: Float64s) -> Float64s:
-    return np.where(rates > 0, -rates, np.nan)
 
 
 def least(values: Float64s, count: int, chance: Float64s | None = None) -> list[int]:

@@ -19,7 +19,7 @@ from ...base.arrays import Bools, Float64s, Int32s, UInt8s
 from ...base.json_types import JsonObject
 from ...corpus import limits
 from ...plugins.rules import Limit
-from .outcome_columns import Columns, StageRule
+from .outcome_columns import Columns
 
 BINS = 40
 NO_BAR = 2 * BINS  # bin of utterances without a value, after those of other and of kept ones
@@ -153,42 +153,38 @@ def sliders(columns: Columns, name: str, low: float, high: float) -> list[JsonOb
     drawn = []
     for stage_rule in columns.rules:
         rule = stage_rule.rule
-        if isinstance(rule, Limit) and rule.column == name:
-            sides: tuple[tuple[Side, float | None, str | None], ...]
-            sides = (("min", rule.min, rule.low), ("max", rule.max, rule.high))
-            drawn += [
-                _curve(columns, stage_rule, side, today, low, high)
-                for side, today, reason in sides
-                if reason
-            ]
+        if not isinstance(rule, Limit) or rule.column != name:
+            continue
+        values, candidates = columns.values(name), columns.only(stage_rule)
+        spared = np.isnan(values) | columns.flags(limits.spares(rule))
+        if stage_rule.stage == "transcribe":
+            spared |= ~columns.heard
+        sides: tuple[tuple[Side, float | None, str | None], ...]
+        sides = (("min", rule.min, rule.low), ("max", rule.max, rule.high))
+        for side, today, reason in sides:
+            rows = candidates.copy()
+            # Rows beyond the rule's other limit are rejected anyway.
+            if side == "min" and rule.max is not None:
+                rows &= spared | (values <= rule.max)
+            if side == "max" and rule.min is not None:
+                rows &= spared | (values >= rule.min)
+            if reason:
+                positions = _steps(low, high, today)
+                marked = np.where(spared[rows], np.nan, values[rows])
+                drawn.append(_curve(marked, columns.seconds[rows], side, positions, today))
     return drawn
 
 
 def _curve(
-    columns: Columns,
-    stage_rule: StageRule,
-    side: Side,
-    today: float | None,
-    low: float,
-    high: float,
+    values: Float64s, seconds: Float64s, side: Side, edges: Float64s, today: float | None
 ) -> JsonObject:
-    rule = stage_rule.rule
-    assert isinstance(rule, Limit)
-    edges = _steps(low, high, today)
-    values, kept = columns.values(rule.column), columns.only(stage_rule)
-    spared = np.isnan(values) | columns.flags(limits.spares(rule))
-    if stage_rule.stage == "transcribe":
-        spared |= ~columns.heard
-    other = rule.max if side == "min" else rule.min
-    if other is not None:  # rows beyond the rule's other limit are rejected anyway
-        kept &= spared | (values <= other if side == "min" else values >= other)
+    """The curve of a limit over these rows; NaN: no position drops the row."""
     # Utterances and their seconds by the number of positions that their value has passed; the last
     # entry is for those that every position keeps.
-    place = np.full(np.count_nonzero(kept), len(edges) + 1)
-    passed = np.searchsorted(edges, values[kept & ~spared], "right" if side == "min" else "left")
-    place[~spared[kept]] = passed
+    place = np.searchsorted(edges, values, "right" if side == "min" else "left")
+    place[np.isnan(values)] = len(edges) + 1
     count = np.bincount(place, minlength=len(edges) + 2)
-    length = np.bincount(place, columns.seconds[kept], len(edges) + 2)
+    length = np.bincount(place, seconds, len(edges) + 2)
     spared_count, spared_seconds = count[-1], length[-1]
     count, length = count[:-1], length[:-1]
     positions: list[float | None] = [*edges.tolist()]

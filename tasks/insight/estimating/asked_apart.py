@@ -8,18 +8,17 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import TypedDict, cast
+from typing import Any, TypedDict
 
 from ... import audio
 from ...base import environment
 from ...base.errors import ItemError
-from ...base.json_types import JsonValue
 from ...recording import Locator
 
 PATIENCE = 10.0  # s for all recordings of a call
 
 
-def answers(module: str, locators: Sequence[str]) -> list[JsonValue]:
+def answers(module: str, locators: Sequence[str]) -> list[Any]:
     """The answers of `serve` in a process of `module`, one for each recording, in order; fewer if
     the process died or took more than PATIENCE. `locators`: as `Locator.dumps` writes them."""
     if not locators:
@@ -60,7 +59,7 @@ class Header(TypedDict):
 
 def headers(locators: Sequence[str]) -> list[Header | None]:
     """The header of each recording, None if it cannot be read; fewer as for `answers`."""
-    return cast(list[Header | None], answers(__name__, locators))
+    return answers(__name__, locators)
 
 
 def _header(locator: Locator) -> Header | None:

@@ -4,7 +4,6 @@ decide, and whether the corpus mixes telephone and wideband audio."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypedDict, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +11,7 @@ import pyarrow.compute as pc
 from ... import audio
 from ...base.counting import counted
 from ...base.errors import ItemError
+from ...base.json_types import JsonObject
 from ...base.schema import RecordingRow
 from ...plugins import Dataset
 from ...publish.dataset import speaker_warnings
@@ -43,13 +43,6 @@ def bands(fresh: Sequence[RecordingRow], listings: Iterable[pa.Table]) -> Iterat
         yield scope + warning
 
 
-class Looked(TypedDict):
-    """The decision on a file."""
-
-    apart: bool | None  # whether its channels are read separately; None: it has only one
-    says: str  # why
-
-
 def channels(fresh: Sequence[RecordingRow], datasets: Sequence[Dataset]) -> Iterator[str]:
     """A sentence for each source with `channels: auto` and new files, about its sample."""
     names = [dataset.name for dataset in datasets if dataset.settings.channels == "auto"]
@@ -61,7 +54,7 @@ def channels(fresh: Sequence[RecordingRow], datasets: Sequence[Dataset]) -> Iter
     for name, rows in samples.items():
         looked = [(r["path"], a) for r in rows if (a := answers.get(r["recording"])) is not None]
         if rows:
-            yield _sentence(name, len(new[name]), cast(list[tuple[str, Looked]], looked))
+            yield _sentence(name, len(new[name]), looked)
 
 
 def _undecided(row: RecordingRow) -> bool:
@@ -71,7 +64,7 @@ def _undecided(row: RecordingRow) -> bool:
     return '"apart": "auto"' in row["locator"] and row["error_code"] is None and not described
 
 
-def _sentence(name: str, count: int, looked: Sequence[tuple[str, Looked]]) -> str:
+def _sentence(name: str, count: int, looked: Sequence[tuple[str, JsonObject]]) -> str:
     if not looked:
         return (
             f"Channels of {counted(count, 'new file')} of the source {name!r} are not looked at "
@@ -90,8 +83,9 @@ def _sentence(name: str, count: int, looked: Sequence[tuple[str, Looked]]) -> st
     )
 
 
-def look(locator: Locator) -> Looked | None:
-    """The decision on a file; None if it cannot be read."""
+def look(locator: Locator) -> JsonObject | None:
+    """The decision on a file: whether its channels are read `apart` (None: it has only one), and
+    why; None if it cannot be read."""
     try:
         header = audio.probe(locator)
         if header.channels < 2:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NotRequired, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,27 +12,12 @@ import pyarrow.compute as pc
 from ... import corpus
 from ...accounting.ledger import PENDING
 from ...base import logs
+from ...base.json_types import JsonObject
 from ...corpus import limits
 from ...publish import foreseen, leaks
 from ...publish.choosing import clip_choice, components
 from ...settings.job import Job
 from ...shard_store import manifest, recipe
-
-
-class Clips(TypedDict):
-    """A number of utterances, and their hours."""
-
-    items: int
-    hours: float
-
-
-class KeptClips(Clips):
-    """The utterances that settings keep, including those without a transcript."""
-
-    not_yet_transcribed: Clips
-    unmeasured: int  # recordings that lack a measure
-    speakers: NotRequired[int]  # if speakers are linked across recordings
-    leaks: NotRequired[leaks.Leaks]  # as in dataset.json, if settings of splits differ
 
 
 def with_same_texts(now: Job, then: Job) -> Job:
@@ -45,8 +29,9 @@ def with_same_texts(now: Job, then: Job) -> Job:
     return replace(then, resample=now.resample, transcribe=transcribe)
 
 
-def kept(now: Job, then: Job) -> tuple[KeptClips, KeptClips]:
-    """Items and hours under both settings; with `leaks` if settings of splits differ."""
+def kept(now: Job, then: Job) -> tuple[JsonObject, JsonObject]:
+    """What is kept under both settings, as by `of_shards`; with `leaks` if settings of splits
+    differ."""
     splitting = _splitting(now) != _splitting(then)
     with logs.silent():  # the run has logged these warnings already
         before = of_shards(now, splitting)
@@ -59,8 +44,10 @@ def _splitting(job: Job) -> tuple[object, ...]:
     return package.splits, package.disjoint, package.resplit, package.split_conflicts
 
 
-def of_shards(job: Job, splitting: bool = False) -> KeptClips:
-    """The same as `kept` for one job; `splitting`: with `leaks`."""
+def of_shards(job: Job, splitting: bool = False) -> JsonObject:
+    """The `items` and `hours` that a job keeps, including those `not_yet_transcribed`; how many
+    recordings lack a measure (`unmeasured`); the number of `speakers`, if they are linked across
+    recordings; with `splitting`, `leaks` as in dataset.json."""
     with foreseen.version(job, manifest.shards(job.out)) as version:
         nothing = limits.outcomes_schema(job).empty_table().select(["outcome", "seconds"])
         outcomes = pa.concat_tables([nothing, *version.utterances(nothing.column_names)])
@@ -70,7 +57,7 @@ def of_shards(job: Job, splitting: bool = False) -> KeptClips:
         )
         unmeasured = sum(batch.facts["unmeasured"] for batch in version.batches)
         later = math.fsum(waiting)
-        counts: KeptClips = {
+        counts: JsonObject = {
             "items": len(packaged) + len(waiting),
             "hours": round((math.fsum(packaged) + later) / 3600, 6),
             "not_yet_transcribed": {"items": len(waiting), "hours": round(later / 3600, 6)},

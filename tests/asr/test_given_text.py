@@ -111,7 +111,7 @@ def test_silence_belongs_to_no_word(
     assert again.start == pytest.approx(4 + seconds, abs=0.15)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_long_clip_is_aligned_in_pieces(backend: faster_whisper.Backend) -> None:
     """Sentences that differ: one that comes again and again is heard at each temperature."""
     sentences = STORY[:9]

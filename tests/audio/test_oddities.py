@@ -13,7 +13,7 @@ from tests.helpers import oddities
 KNOWN = ("avr/", "paf/", "pvf/", "svx/", "wav/ima_adpcm", "wav/ms_adpcm")
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_third_of_the_sweep() -> None:
     found = oddities.swept(every=3)
     assert len(found) > 300

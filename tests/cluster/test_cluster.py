@@ -356,6 +356,7 @@ def test_events_and_records_reach_the_parent(
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_workers_that_die_while_their_logs_are_connected_end_nothing(tmp_path: Path) -> None:
     def killed(client: Any) -> None:
         for pid in client.run(os.getpid).values():

@@ -92,6 +92,7 @@ def plug_in(home: Path, weights: str = "one", edited: str = "") -> Path:
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_each_worker_that_differs_is_named_and_refused_or_recorded(tmp_path: Path) -> None:
     here = plug_in(tmp_path / "here")
     machines = {

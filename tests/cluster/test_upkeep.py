@@ -124,6 +124,7 @@ def test_a_job_that_ends_is_replaced(queue: Path) -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_workers_in_a_range_follow_the_calls(queue: Path) -> None:
     calls = 0
     with opened(queue, workers={"min": 1, "max": 2}) as cluster:

@@ -67,6 +67,7 @@ def cut(kept: list[dict[str, Any]]) -> None:
     assert all(row["end"] - row["start"] <= 30.0 for row in kept)
 
 
+@pytest.mark.nightly
 def test_demo_without_a_recogniser(
     tmp_path: Path, prefect_server: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -270,6 +270,7 @@ def test_cancel(site: Site, worker: Service, workers: dict[str, Any], reference:
     assert differences(out, reference) == []
 
 
+@pytest.mark.nightly
 def test_a_second_run_waits_or_refuses(
     site: Site, worker: Service, workers: dict[str, Any], reference: Path
 ) -> None:

@@ -311,6 +311,7 @@ def test_the_run(page: Any, made: Made, pictures: Path) -> None:
     page.get_by_text("uttermill-progress").first.wait_for()
 
 
+@pytest.mark.nightly
 def test_the_artifact(page: Any, made: Made, pictures: Path) -> None:
     page.goto(f"{made.url}/artifacts/artifact/{made.artifact}")
     page.get_by_text("Done: published v0001").wait_for()

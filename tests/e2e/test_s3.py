@@ -126,6 +126,7 @@ def test_runs_from_s3_into_s3_and_every_command_on_them(
         assert look(capsys, "verify", out)["ok"]
 
 
+@pytest.mark.nightly
 def test_kill_of_the_whole_run_in_a_stage_and_while_publishing(
     site: Site, s3: S3, quiet: dict[str, bytes]
 ) -> None:

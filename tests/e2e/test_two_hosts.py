@@ -218,6 +218,7 @@ def test_the_whole_line_runs_there(cluster: Cluster, site: Site, asr: Stub, quie
     assert all(stage["items_computed"] == 0 for stage in again.result["stages"].values())
 
 
+@pytest.mark.nightly
 def test_workers_that_are_not_fit_are_refused(
     cluster: Cluster, site: Site, asr: Stub, quiet: Path
 ) -> None:

@@ -104,6 +104,7 @@ def test_one_death_of_a_worker_in_each_stage_and_three_in_a_tar(
     print("\nseven deaths:", ended.seconds, ended.result["deaths"])
 
 
+@pytest.mark.nightly
 def test_death_of_all_workers_at_their_start(site: Site, reference: Path) -> None:
     """As soon as they are seen, and when the first of the next ones has loaded everything."""
     with site.start("run", gated(replace(site, history="none"), "start"), "--json") as run:

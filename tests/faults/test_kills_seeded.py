@@ -337,6 +337,7 @@ def test_control_a_lost_second_is_seen(site: Site, reference: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("torn", ["replace", tiers.nightly("rename")])
+@pytest.mark.nightly
 def test_control_a_commit_that_is_not_atomic_is_seen(tmp_path: Path, torn: str) -> None:
     """With `os.replace` (a part) or `os.rename` (a version) as a copy, some kills show; with
     neither none does, as `test_laws.test_killed_anywhere` proves."""

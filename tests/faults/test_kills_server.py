@@ -98,6 +98,7 @@ def test_one_that_cannot_start_again_leaves_the_run_without(alone: Site, hold: P
     print(f"\n{took:.1f} s: {told}")
 
 
+@pytest.mark.nightly
 def test_a_run_outlives_the_server_of_the_user(alone: Site, hold: Path) -> None:
     """It publishes and ends, with one warning, when PREFECT_API_URL answers no more. Prefect would
     try to send what it has for minutes."""
@@ -165,6 +166,7 @@ def server(prefect_server: Server) -> Iterator[LocalServer]:
         yield own
 
 
+@pytest.mark.nightly
 def test_killed_twice_it_has_the_same_url_and_killed_while_it_is_stopped_stays_dead(
     server: LocalServer,
 ) -> None:

@@ -47,6 +47,7 @@ def test_a_header_that_hangs_costs_the_timeout_of_an_item(bare: Site) -> None:
     assert done.result["deaths"]["timeouts"] == 1
 
 
+@pytest.mark.nightly
 def test_a_header_that_kills_costs_one_item(bare: Site) -> None:
     corpus.make(bare.source, COUNT)
     bare.begin_with(FATAL)

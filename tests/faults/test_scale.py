@@ -26,6 +26,7 @@ SECONDS = 0.3
     ("most", "count"),
     [(12, 15), pytest.param(task_run_groups.MOST_GROUPS, 110, marks=pytest.mark.nightly)],
 )
+@pytest.mark.nightly
 def test_more_shards_than_a_flow_run_shows_share_task_runs(
     site: Site,
     shared_cluster: dict[str, Any],

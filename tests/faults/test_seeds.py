@@ -134,6 +134,7 @@ def proven(client: Any, workers: int, threads: int) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("workers", [2, tiers.nightly(1), tiers.nightly(4)])
+@pytest.mark.nightly
 def test_our_workers_resample_without_a_failure(workers: int, tmp_path: Path) -> None:
     with threadpool_limits(2):
         seeds.openmp()  # the parent has used OpenMP, as in (b)

@@ -318,7 +318,9 @@ def test_an_endless_list_ends_by_ctrl_c(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(1 << 40)
     code = (
-        "import sys; from tests.helpers import listed_apart; print('ready', flush=True)\n"
+        "import sys; from tests.helpers import listed_apart\n"
+        "from uttermill.tasks.storage import urls\n"
+        "urls.MOST_SKIPPED = 1 << 40; print('ready', flush=True)\n"
         "print(listed_apart.listed({'kind': 'jsonl', 'path': sys.argv[1]}))"
     )
     with subprocess.Popen(

@@ -275,7 +275,7 @@ def test_the_form_starts_a_run_that_ends_well(page: Any, serving: Serving) -> No
                       "names the module"),
         tiers.nightly({"sources": [{"kind": "folder", "path": "/etc", "name": "c"}]},
                       "--allow FOLDER"),
-        ({"out": "OUTSIDE"}, "--allow FOLDER"),
+        tiers.nightly({"out": "OUTSIDE"}, "--allow FOLDER"),
     ],
 )  # fmt: skip
 def test_who_knows_the_password_still_starts_no_other_program(

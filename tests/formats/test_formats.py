@@ -171,8 +171,8 @@ def test_growth_links_what_stayed(grown: tuple[Path, Path], use: str) -> None:
     assert verify(one) == []
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("kills", [6, tiers.nightly(40)])
+@pytest.mark.nightly
 def test_a_kill_leaves_half_of_no_format(made: Path, tmp_path: Path, kills: int) -> None:
     """SIGKILL amid writes of a run that publishes all formats; the next run has the same bytes."""
     asked = package(*FORMATS)

@@ -274,7 +274,7 @@ def test_another_licence_is_gathered_anew(home: Path, looks: Looks) -> None:
     assert (made.new, looks.gathered) == (True, 1)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_every_flip_of_the_note_is_noticed(home: Path, looks: Looks) -> None:
     whole = note(home).read_bytes()
     chance = random.Random(1)

@@ -62,8 +62,8 @@ def said(capsys: pytest.CaptureFixture[str], version: Path, *flags: str, code: i
     return "\n".join(answer["faults"])
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("harms", [1, tiers.nightly(3)])
+@pytest.mark.nightly
 def test_every_kind_of_file_of_a_version(
     out: Path, capsys: pytest.CaptureFixture[str], harms: int
 ) -> None:

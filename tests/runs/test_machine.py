@@ -118,6 +118,7 @@ def test_a_database_that_prefect_cannot_use(
 
 
 @pytest.mark.server
+@pytest.mark.nightly
 def test_a_full_home(place: Path) -> None:
     (place / "small").mkdir()
     mount = f'mount -t tmpfs -o size=1m tmpfs {place}/small && exec "$@"'

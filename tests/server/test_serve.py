@@ -239,6 +239,7 @@ def test_serve(serving: Serving) -> None:
 
 
 @pytest.mark.server
+@pytest.mark.nightly
 def test_a_pause_stays_when_it_starts_again(tmp_path: Path, prefect_server: Server) -> None:
     """It was active again: each start makes the schedule anew, and each end, which is a SIGTERM as
     at a terminal, pauses it and leaves nothing."""

@@ -81,6 +81,7 @@ def test_a_server_lives_in_its_context_and_its_history_is_complete_after() -> No
     assert rows == [("Completed", 60)]
 
 
+@pytest.mark.nightly
 def test_two_runs_may_make_the_same_new_database_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,7 +48,7 @@ def test_a_text_of_any_script_meets_itself_with_another_sign() -> None:
     assert met([one], [other, one]) == [0, 0]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_part_that_is_found_is_the_documented_one() -> None:
     """Two texts of 23 words, of which some are replaced: shares of pairs of 0.85, 0.71 and 0.5."""
     shares = {1: (0.99, 1.0), 2: (0.95, 1.0), 4: (0.0, 0.12)}

@@ -319,7 +319,7 @@ class Cluster:
         tls = self.settings.tls
         if tls == "auto" and self.settings.kind == "local":
             temporary: Any = distributed.Security.temporary
-            security: Security = temporary()  # its key is in memory only
+            security: Security = temporary()  # Dask keeps no file of its key
             return security
         return tls.security() if isinstance(tls, TlsSettings) else None
 

@@ -102,8 +102,8 @@ class Standing:
     finished: bool = False
     left_out: float = 0.0  # of `listed`: dropped or failed before this stage, or stored
     still: float = 0.0  # of `seconds`: since it last did something
-    began: float = field(default_factory=time.monotonic, compare=False)
-    moved: float = field(default_factory=time.monotonic, compare=False)  # when it last did
+    began: float = field(default_factory=lambda: time.monotonic(), compare=False)
+    moved: float = field(default_factory=lambda: time.monotonic(), compare=False)  # last did
     bar: TaskID | None = field(default=None, compare=False)
 
     @property

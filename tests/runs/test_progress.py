@@ -168,14 +168,19 @@ def test_a_stage_that_begins_again_after_a_repair_counts_anew() -> None:
         assert (standing.done, standing.total) == (3600 - left, 3600 - left)
 
 
-def test_what_was_dropped_before_a_stage_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The clock of the bars, in seconds; only a test that adds to it lets time pass."""
+    clock = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    return clock
+
+
+def test_what_was_dropped_before_a_stage_is_not_waited_for(now: list[float]) -> None:
     """A run on hours of sparse speech said that two hours were left, and took a minute."""
     bars = Progress(stream=io.StringIO())
     bars.start("transcribe", 7200.0)
-    now = [time.monotonic() + 60]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    now[0] += 60
     for _ in range(2):  # the second time after its worker's death
         bars.on_event((0.0, {"stage": "transcribe", "shard": "a", "left_out": 3540.0}))
     bars.on_event((0.0, {"stage": "transcribe", "shard": "a", "seconds": 60.0}))
@@ -189,16 +194,13 @@ def test_what_was_dropped_before_a_stage_is_not_waited_for(
     assert bars.standing()[0].total == 60.0
 
 
-def test_the_speed_of_a_stage_that_waits_for_others_does_not_fall(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_speed_of_a_stage_that_waits_for_others_does_not_fall(now: list[float]) -> None:
     """While others recognised, the filter's 24 x real time became 2 x, and 0:00 was left."""
     stream = io.StringIO()
     bars = Progress(stream=stream)
     for stage in ("filter", "transcribe"):
         bars.start(stage, 3600)
-    now = [time.monotonic() + 60]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    now[0] += 60
     bars.advance("filter", 3600)
     now[0] += 540
     bars.advance("transcribe", 600)
@@ -210,12 +212,8 @@ def test_the_speed_of_a_stage_that_waits_for_others_does_not_fall(
     assert stream.getvalue() == "filter: 1.00 h of audio in 1:00, 60 x real time\n"
 
 
-def test_the_time_left_of_a_stalled_stage_does_not_count_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_time_left_of_a_stalled_stage_does_not_count_up(now: list[float]) -> None:
     """It grew with the time since the last clip, as if the stage had become slower."""
-    now = [time.monotonic()]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     bars = Progress(stream=io.StringIO())
     bars.start("transcribe", 3600)
     now[0] += 60
@@ -231,12 +229,8 @@ def test_the_time_left_of_a_stalled_stage_does_not_count_up(
     assert bars.standing()[0].left == pytest.approx(2400 * 210 / 1200)
 
 
-def test_a_stage_that_waits_for_another_is_not_said_to_end_now(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_stage_that_waits_for_another_is_not_said_to_end_now(now: list[float]) -> None:
     """`0:00 left` stood for two minutes beside a filter that had a third of its audio left."""
-    now = [time.monotonic()]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     bars = Progress(stream=io.StringIO())
     bars.start("filter", 1200)
     now[0] += 10

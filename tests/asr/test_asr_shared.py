@@ -393,7 +393,7 @@ def said(version: Path) -> dict[float, str]:
     return {row["start"]: row["text"] for row in rows}
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_threshold_changes_no_text_of_neighbours(home: Path) -> None:
     loose, counts = corpus.run(job(home, "a"))
     assert counts["transcribe"] == (9, 0)

@@ -104,8 +104,8 @@ def test_words_are_where_they_were_said(mixed: list[SpeechClip], heard: list[Tra
     assert words[-1].end == pytest.approx(end - AFTER, abs=0.4)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("size", [1, 8])
+@pytest.mark.nightly
 def test_a_batch_changes_nothing(
     backend: faster_whisper.Backend, mixed: list[SpeechClip], heard: list[Transcript], size: int
 ) -> None:
@@ -115,7 +115,7 @@ def test_a_batch_changes_nothing(
     assert list(other.transcribe([mixed[i] for i in order])) == [heard[i] for i in order]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_long_clips_take_the_long_path(
     backend: faster_whisper.Backend, spoken: list[tuple[str, NDArray[np.float32]]]
 ) -> None:
@@ -143,7 +143,7 @@ def test_settings_that_the_engine_refuses() -> None:
         faster_whisper.Backend(faster_whisper.Settings(device="cpu", compute_type="int3"))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_text_of_the_first_sentence_alone_is_gone_on_with(
     backend: faster_whisper.Backend, spoken: list[tuple[str, NDArray[np.float32]]]
 ) -> None:
@@ -165,7 +165,7 @@ def test_a_text_of_the_first_sentence_alone_is_gone_on_with(
     assert times[-1] > start
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_sentences_of_one_window_are_told_apart(
     backend: faster_whisper.Backend, spoken: list[tuple[str, NDArray[np.float32]]]
 ) -> None:
@@ -183,8 +183,8 @@ def test_sentences_of_one_window_are_told_apart(
     assert list(backend.transcribe(clips[1:])) == heard[1:]
 
 
-@pytest.mark.full
 @pytest.mark.needs("corpus")
+@pytest.mark.nightly
 def test_a_sentence_in_another_language_than_its_window_is_heard_in_its_own(
     backend: faster_whisper.Backend,
 ) -> None:

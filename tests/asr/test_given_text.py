@@ -84,7 +84,7 @@ def test_chinese_is_timed_by_the_character(
     assert all(word.end > word.start for word in transcript.words)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_another_text_fits_worse(backend: faster_whisper.Backend, said: dict[str, Spoken]) -> None:
     right, wrong = (
         np.mean([w.probability for w in aligned(backend, wide(said["en"]), text, "en").words or ()])
@@ -171,7 +171,7 @@ def check(pieces: list[given_text.Piece], words: int, samples: int) -> None:
     )
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_cannot_be_aligned_is_said(
     backend: faster_whisper.Backend, said: dict[str, Spoken]
 ) -> None:

@@ -289,7 +289,7 @@ def test_the_text_stays_where_words_change(home: Path, model: ChatServer) -> Non
     assert len(model.asked) == asked  # a refused answer is an answer, too
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_asks_again(home: Path, model: ChatServer) -> None:
     corpus.run(job(home, model))
     for server, asks in (
@@ -308,7 +308,7 @@ def test_what_asks_again(home: Path, model: ChatServer) -> None:
         assert moved.asked == []  # the address is not part of the recipe
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_is_not_asked(home: Path, model: ChatServer) -> None:
     """What verdicts drop, what is empty, and all if there is no such setting."""
     corpus.run(job(home, None, "as_is"))

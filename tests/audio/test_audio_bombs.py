@@ -56,6 +56,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     return {row["name"]: row for row in map(json.loads, done.stdout.splitlines())}
 
 
+@pytest.mark.nightly
 def test_each_bomb_ends_with_its_reason(ended: dict[str, dict[str, Any]]) -> None:
     assert {name: row["code"] for name, row in ended.items()} == EXPECTED
     assert EXPECTED.keys() == bombs.ALL.keys()

@@ -42,6 +42,7 @@ def batch(seed: int, first: int, count: int, folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("part", range(2))
+@pytest.mark.nightly
 def test_damaged_files_cost_one_item_each(part: int, tmp_path: Path) -> None:
     count = fuzz.count(CASES // 2)
     found = batch(SEED, part * count, count, tmp_path)

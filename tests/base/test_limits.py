@@ -69,8 +69,8 @@ def test_what_shows_while_decoding_is_stopped_there(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("make", [mp3s, corpus.make])
+@pytest.mark.nightly
 def test_another_limit_decodes_what_was_refused_and_nothing_else(tmp_path: Path, make: Any) -> None:
     """Raised, lowered, and raised to where it was: always what a run from scratch publishes."""
     make(tmp_path / "in", 4)

@@ -97,7 +97,7 @@ def test_a_second_run_has_nothing_to_do(
     assert [p.name for p in sorted((prepared.out / "datasets").iterdir())] == ["latest", "v0001"]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_status_sees_what_is_new(prepared: Prepared, capsys: pytest.CaptureFixture[str]) -> None:
     before = told(capsys, "status", str(prepared.out))
     assert all(entry["items_to_compute"] == 0 for entry in before["stages"].values())
@@ -148,7 +148,7 @@ def test_every_item_is_named(prepared: Prepared, capsys: pytest.CaptureFixture[s
     assert listed.read_text().splitlines()[1] == f"in,{prepared.source}/notes.txt,extension,,1"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_if_ends_without_a_notice_of_duckdb(prepared: Prepared) -> None:
     """DuckDB's binding told of 27 leaked instances at the end of the process."""
     done = subprocess.run(

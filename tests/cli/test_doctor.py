@@ -262,6 +262,7 @@ def test_a_codec_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_doctor_proves_real_workers(capsys: pytest.CaptureFixture[str]) -> None:
     assert doctor.doctor(Namespace(json=True), ClusterSettings(workers=2), doctor.Places()) == 0
     out, table = capsys.readouterr()
@@ -302,5 +303,6 @@ def test_control_without_preload(tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_control_under_fork(tmp_path: Path) -> None:
     assert not control("fork", tmp_path)["start_method"]

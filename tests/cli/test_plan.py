@@ -37,7 +37,7 @@ def planned(job: Job, before: Job | None) -> tuple[dict[str, tuple[int, int]], p
     return {name: (a.compute, a.reuse) for name, a in plan.stages.items()}, plan
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_first_run_computes_everything(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in")
     (tmp_path / "in/page.wav").write_text("<html>not found</html>")
@@ -61,7 +61,6 @@ def test_nothing_to_do(home: Path) -> None:
     assert plan.clips == (10, 10)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("changes", "cause"),
     [
@@ -70,6 +69,7 @@ def test_nothing_to_do(home: Path) -> None:
     ],
     ids=["rate", "recogniser"],
 )
+@pytest.mark.nightly
 def test_settings_of_an_earlier_run_write_every_clip_again(
     home: Path, changes: dict[str, Any], cause: str
 ) -> None:
@@ -81,7 +81,7 @@ def test_settings_of_an_earlier_run_write_every_clip_again(
     assert told == corpus.run(asked(home))[1]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_recordings_that_left_before_a_refused_run(home: Path) -> None:
     for path in sorted((home / "in").glob("*.wav"))[:2]:
         path.unlink()
@@ -96,7 +96,6 @@ def test_recordings_that_left_before_a_refused_run(home: Path) -> None:
 SEVERAL = [{"use": "fake"}, {"use": "fake", "seed": 3}]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("changes", "causes"),
     [
@@ -110,6 +109,7 @@ SEVERAL = [{"use": "fake"}, {"use": "fake", "seed": 3}]
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )  # fmt: skip
+@pytest.mark.nightly
 def test_a_changed_setting_is_named_and_its_work_counted(
     home: Path, changes: dict[str, Any], causes: list[str]
 ) -> None:
@@ -157,7 +157,7 @@ def test_a_segment_without_an_end_lasts_to_the_recording_s(tmp_path: Path) -> No
     assert [each[2:] for each in expected.kept()] == [(2, 8.0)]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_loosened_limit_costs_what_it_lets_in(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in")
     tight = asked(tmp_path, filter=corpus.filters(max=1.1))
@@ -184,7 +184,7 @@ def test_new_changed_and_removed_recordings(home: Path) -> None:
     assert done == told
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_format_that_goes_writes_no_clip_again(home: Path) -> None:
     both = asked(home, package={"formats": ["nemo", "wenet"]})
     corpus.run(both)
@@ -197,7 +197,7 @@ def test_a_format_that_goes_writes_no_clip_again(home: Path) -> None:
     assert again["package"] == corpus.run(both)[1]["package"] == (10, 0), "control: one that comes"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_moved_recording_is_no_new_one(home: Path) -> None:
     """It is read again, and neither cut nor heard again; its clips have new names."""
     (home / "in/later").mkdir()
@@ -211,7 +211,7 @@ def test_a_moved_recording_is_no_new_one(home: Path) -> None:
     assert planned(asked(home), asked(home))[0] == dict.fromkeys(STAGES, (0, 11))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_moved_folder_is_read_again_only(home: Path) -> None:
     (home / "in").rename(home / "elsewhere")
     source = {"kind": "folder", "path": str(home / "elsewhere"), "name": "c"}
@@ -244,7 +244,7 @@ def test_other_code_of_a_filter_is_named(
     assert list(plan.stages["filter"].because) == ["filter.filters.duration"]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_change_and_new_recordings_are_both_named(home: Path) -> None:
     corpus.add(home / "in", 11)
     then = asked(home, resample={"rate": 8000})
@@ -271,7 +271,7 @@ def test_a_killed_run_is_finished_without_a_cause(home: Path) -> None:
     assert plan.stages["transcribe"].because == {}
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_plan_writes_nothing(home: Path) -> None:
     corpus.add(home / "in", 11)
     before = {p: p.stat().st_mtime_ns for p in (home / "out").rglob("*")}
@@ -287,7 +287,7 @@ def test_control_a_plan_with_a_wrong_recipe_is_seen(
     assert told["resample"] == (10, 0)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_removal_that_the_run_will_refuse_is_foreseen(home: Path) -> None:
     for path in sorted((home / "in").glob("*.wav"))[:2]:
         path.unlink()
@@ -305,7 +305,7 @@ def test_a_removal_that_the_run_will_refuse_is_foreseen(home: Path) -> None:
     assert "1 of the 8 recordings of v0002" in str(planned(asked(home), asked(home))[1].refusal)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_moved_recordings_are_not_taken_for_removed_ones(home: Path) -> None:
     (home / "in").rename(home / "there")
     (home / "in").mkdir()
@@ -314,7 +314,7 @@ def test_moved_recordings_are_not_taken_for_removed_ones(home: Path) -> None:
     corpus.run(asked(home))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_removed_copy_is_not_gone(home: Path) -> None:
     """The plan said that the run would refuse, and it published."""
     copied = home / "in/copied.wav"
@@ -327,7 +327,7 @@ def test_a_removed_copy_is_not_gone(home: Path) -> None:
     assert result.new
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_settings_of_a_diarizer_are_causes(home: Path) -> None:
     given = asked(home, speakers=Plugin(use="given"))
     told, plan = planned(given, asked(home))

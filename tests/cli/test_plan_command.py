@@ -117,7 +117,7 @@ def test_status_agrees(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status["transcribe"] == {"items_done": 10, "items_to_compute": 1}
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_an_out_without_its_sources_still_answers(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -141,7 +141,7 @@ def test_an_out_without_its_sources_still_answers(
     assert told(capsys, "plan", str(file), code=2)["error"].startswith(why)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_if_does_not_take_what_is_made_anew_for_new(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -172,8 +172,8 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(("answer", "started"), [("y\n", True), ("n\n", False), ("", False)])
+@pytest.mark.nightly
 def test_run_asks_before_it_computes_much_again(
     file: Path, monkeypatch: pytest.MonkeyPatch, answer: str, started: bool
 ) -> None:
@@ -233,7 +233,7 @@ def test_three_lines_before_the_first_run_read_no_header(
     ]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_changed_setting_that_changes_no_clip_makes_a_version_all_the_same(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,7 +288,7 @@ def test_settings_that_came_and_went_are_told_so() -> None:
     assert f"{because}1 recording has left its source." in [*shown.before_run(result)]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_ledger_says_what_became_of_a_recording_under_another_name(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -334,7 +334,7 @@ def test_what_its_source_calls_unusable_is_named_before_the_run(
     assert f"2 new recordings cannot be used: the first is {first}." in [*shown.plan(found)]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_refusal_is_told_before_the_run(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,7 +352,7 @@ def test_a_refusal_is_told_before_the_run(
     assert "unless new recordings are the same files under other names: 2 of the 10" in shown
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_broken_recordings_that_a_run_will_refuse_are_told_before_it(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -379,7 +379,7 @@ def test_broken_recordings_that_a_run_will_refuse_are_told_before_it(
     assert "refusal" not in told(capsys, "plan", str(file))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_night_of_broken_files_is_told_before_it(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -424,7 +424,7 @@ def test_what_the_checks_warn_of_is_said_once(file: Path, caplog: pytest.LogCapt
     assert len(said) == 1
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_plan_that_leaves_no_clip_says_that_the_run_will_refuse(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -447,7 +447,7 @@ def test_a_plan_that_leaves_no_clip_says_that_the_run_will_refuse(
     assert "refusal" not in told(capsys, "plan", str(file), "--set", "resample.rate=8000")
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_plan_without_a_recogniser_or_texts_says_that_the_run_will_refuse(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -525,7 +525,7 @@ def test_an_unknown_reason_is_answered_with_those_that_exist(
     assert known in capsys.readouterr().err
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_decisions_by_people_are_a_cause(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = file.parent / "out"
     short = ["filter.filters.duration.min=0.5"]
@@ -573,7 +573,7 @@ def runs_summary(out: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_plan_names_what_it_cannot_read_and_says_that_the_rest_is_unheard(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

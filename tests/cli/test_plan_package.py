@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.settings.job import Job
 
@@ -33,14 +33,18 @@ def home(tmp_path: Path) -> Path:
     ("before", "after", "written"),
     [
         ({}, {"package": {"weights": {"c": 0.5}}}, range(1, 10)),
-        ({"package": {"weights": {"c": 0.5}}}, {}, range(1, 11)),
-        ({"package": {"weights": {"c": 0.4}}}, {"package": {"weights": {"c": 0.7}}}, range(1, 10)),
+        tiers.nightly({"package": {"weights": {"c": 0.5}}}, {}, range(1, 11)),
+        tiers.nightly(
+            {"package": {"weights": {"c": 0.4}}}, {"package": {"weights": {"c": 0.7}}}, range(1, 10)
+        ),
         ({}, {"package": {"splits": {"dev": 0.2}}}, [10]),
-        ({"package": {"splits": {"dev": 0.2}}}, {"package": {"splits": {"dev": 0.3}}}, [0]),
-        ({}, {"package": {"text_form": "normalised"}}, [10]),
+        tiers.nightly(
+            {"package": {"splits": {"dev": 0.2}}}, {"package": {"splits": {"dev": 0.3}}}, [0]
+        ),
+        tiers.nightly({}, {"package": {"text_form": "normalised"}}, [10]),
         ({}, {"transcribe": {"text": "asr"}}, [10]),
         ({"filter": corpus.filters({"use": "peak"}), **HELD}, HELD, [10]),  # a format holds them
-        ({"filter": corpus.filters({"use": "peak"})}, {}, [0]),
+        tiers.nightly({"filter": corpus.filters({"use": "peak"})}, {}, [0]),
     ],
     ids=[
         *("weight", "no_weight", "more_weight", "splits", "fractions", "text_form", "text"),

@@ -66,8 +66,8 @@ def test_standard_output(case: tuple[str, str, int], buffered: bool) -> None:
         assert said.startswith("uttermill: no space left on standard output ("), said
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("state", [UNREAD, CLOSED, FULL])
+@pytest.mark.nightly
 def test_standard_error(state: str) -> None:
     code, said = command("plan nope.yaml --json", 2, state, buffered=True)
     assert (code, said.count("\n")) == (2, 1)

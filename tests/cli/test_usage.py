@@ -130,7 +130,7 @@ def test_a_run_goes_on_where_the_settings_of_the_last_one_are_damaged(home: Path
     assert run_folder.known_settings(home / "damaged") is None
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_report_that_cannot_be_written(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It named a temporary file."""
     page = run_folder.newest(home / "out") / "report.html"

@@ -123,6 +123,7 @@ def test_a_try_that_was_cut_short_is_made_again(error: BaseException) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("when", tiers.few(["in a call", "waiting for a worker"], "in a call"))
+@pytest.mark.nightly
 def test_a_scheduler_that_is_lost_is_one_sentence_and_loses_nothing(
     when: str, tmp_path: Path
 ) -> None:

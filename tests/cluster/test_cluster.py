@@ -300,6 +300,7 @@ def test_workers_are_capped_whatever_the_parent_has(
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_a_nanny_that_replaces_a_worker_leaves_no_variables_behind(tmp_path: Path) -> None:
     """The next cluster's workers would load what this one's were told to."""
     before = dict(os.environ)
@@ -314,6 +315,7 @@ def test_a_nanny_that_replaces_a_worker_leaves_no_variables_behind(tmp_path: Pat
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_workers_are_profiled_for_a_performance_report_only(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -401,6 +403,7 @@ def test_a_call_past_its_deadline_is_ended_with_its_process(cluster: Cluster) ->
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_close_is_quick_even_when_a_worker_holds_the_gil(tmp_path: Path) -> None:
     busy = Cluster(ClusterSettings(workers=1), tmp_path / "s", engines=NONE)
     pid = busy.submit(os.getpid).result()
@@ -487,6 +490,7 @@ with scratch() as home, Cluster(settings, home / "workers", engines={{}}) as clu
 @pytest.mark.parametrize(
     "ending", tiers.few([signal.SIGKILL, signal.SIGTERM, signal.SIGINT], signal.SIGKILL)
 )
+@pytest.mark.nightly
 def test_no_orphan_however_the_flow_ends(
     ending: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

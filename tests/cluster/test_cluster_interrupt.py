@@ -40,6 +40,7 @@ except KeyboardInterrupt:
 @pytest.mark.cluster
 @pytest.mark.parametrize("whole_group", [False, True])
 @pytest.mark.parametrize("after", [0.0, 0.4])
+@pytest.mark.nightly
 def test_an_interrupt_while_workers_start(tmp_path: Path, after: float, whole_group: bool) -> None:
     """A terminal sends it to the workers, too, at any moment of their start."""
     with signals.interruptible():

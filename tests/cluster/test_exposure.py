@@ -63,6 +63,7 @@ def test_the_runs_own_server_listens_on_the_loopback_only(prefect_server: Server
 
 
 @pytest.mark.server
+@pytest.mark.nightly
 def test_a_server_with_basic_auth_takes_who_knows_it(tmp_path: Path, empty_database: Path) -> None:
     corpus.make(tmp_path / "in", 1)
     prefect_database.give(empty_database, tmp_path / "prefect")

@@ -80,6 +80,7 @@ def test_each_worker_sees_its_gpu_and_no_other(cluster: Cluster) -> None:
     assert (cluster.live(GPU), cluster.live(CPU)) == (2, 1)
 
 
+@pytest.mark.nightly
 def test_the_successor_of_a_killed_worker_has_its_pin(cluster: Cluster) -> None:
     before = by_name(cluster)
     dying = [cluster.submit(on_worker.kill_me, 0.5, kind=kind) for kind in (GPU, GPU, CPU)]
@@ -151,6 +152,7 @@ def run(job: Any, cluster: Cluster, scratch: Path) -> tuple[Published, ClusterEx
     return publish.publish(job, found.shards, caller, scratch, state), caller
 
 
+@pytest.mark.nightly
 def test_stages_run_where_they_belong_and_overlap(
     cluster: Cluster, notes: Path, tmp_path: Path
 ) -> None:

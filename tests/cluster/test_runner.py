@@ -100,6 +100,7 @@ def test_a_hang_ends_at_the_deadline(cluster: Cluster, tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_what_kills_even_the_isolating_worker_ends_the_run(
     cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -100,6 +100,7 @@ def test_the_key_is_in_memory_alone(cluster: Cluster, scratch: Path) -> None:
     assert read > 1  # this process, and the cluster's
 
 
+@pytest.mark.nightly
 def test_without_tls_anybody_is_answered(tmp_path: Path) -> None:
     """The control, and what `tls: none` asks for."""
     settings = ClusterSettings(workers=1, tls="none")
@@ -109,6 +110,7 @@ def test_without_tls_anybody_is_answered(tmp_path: Path) -> None:
         assert cluster.client.security.tls_client_key is None
 
 
+@pytest.mark.nightly
 def test_a_cluster_takes_its_files_with_it(tmp_path: Path) -> None:
     with Cluster(ClusterSettings(workers=1), tmp_path / "s", engines={}) as cluster:
         assert cluster.submit(abs, -1).result() == 1

@@ -101,6 +101,7 @@ def test_a_queue_that_takes_no_job_is_a_failure_in_its_words(
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_a_queue_that_takes_jobs_late_is_waited_for(queue: Path) -> None:
     (queue / "refuse").touch()
     with opened(queue) as cluster:
@@ -110,6 +111,7 @@ def test_a_queue_that_takes_jobs_late_is_waited_for(queue: Path) -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_a_job_that_ends_is_replaced(queue: Path) -> None:
     with opened(queue) as cluster:
         dispatcher = Dispatcher(cluster)

@@ -114,7 +114,7 @@ def test_retry_is_advised_only_where_it_can_help() -> None:
     assert "Loosen" not in text, "the remedy is the sentence's"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_report_names_them(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 3)
     break_some(tmp_path / "in", 12)

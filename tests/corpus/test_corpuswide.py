@@ -69,7 +69,7 @@ def voices(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_copies_across_sources_the_best_stays(voices: Path) -> None:
     published, _ = corpus.run(job(voices, "a", "b"))
     found = copies(published.path)
@@ -97,7 +97,7 @@ def test_what_is_published_wins_over_a_better_newcomer(voices: Path) -> None:
     assert counts["transcribe"][0] == 0, "it was heard before"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_chain_of_copies_is_told_alike_by_the_next_run(tmp_path: Path) -> None:
     """x and y are not copies of each other, and b is one of both: b's original does not change when
     y is published."""
@@ -117,7 +117,7 @@ def test_a_chain_of_copies_is_told_alike_by_the_next_run(tmp_path: Path) -> None
     assert not again.new
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_thresholds_of_copies_are_free(voices: Path) -> None:
     corpus.run(job(voices, "a", "b"))
     exact = {"use": "duplicate", "max_error": 0}
@@ -133,7 +133,7 @@ def test_exact_copies(voices: Path) -> None:
     assert copies(published.path)["b/same.flac"].startswith("the samples of a-v2")
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_copy_that_fell_to_another_verdict_is_no_original(voices: Path) -> None:
     """Only what would be packaged can be the reason that something else is not."""
     sf.write(voices / "b" / "quiet.flac", np.tile(voice(0) * 0.2, 1), RATE, "PCM_24")
@@ -147,7 +147,7 @@ def test_a_copy_that_fell_to_another_verdict_is_no_original(voices: Path) -> Non
         pytest.fail("the quiet copy was meant to be dropped for its level")
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_frozen_bounds_stay(voices: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a plug-in freezes comes back to it with the next version, but for `refit`."""
     seen: list[dict[str, Any]] = []

@@ -143,7 +143,7 @@ def test_rules_over_no_rows() -> None:
     assert passing(table, (limit,)) == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_texts_from_before_a_limit_was_tightened_count_as_they_are(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 8)
     wide = corpus.job(tmp_path)

@@ -771,6 +771,7 @@ def test_a_page_stays_with_the_version_that_it_shows(pages: Pages, served: Serve
     assert all("version=" in url for url in asked if "/api/reviews" not in url), asked
 
 
+@pytest.mark.nightly
 def test_two_browsers_and_ten_tabs(pages: Pages, served: Served) -> None:
     """Both store; each sees what the other did with its next decision; ten tabs all draw."""
     one, two = (pages.page(served, "view=clips&in.outcome=packaged") for _ in range(2))
@@ -904,6 +905,7 @@ def test_a_million_rows(pages: Pages, tmp_path: Path) -> None:
             picture(page, f"million-{name.replace(' ', '-')}")
 
 
+@pytest.mark.nightly
 def test_names_and_texts_of_others_are_no_markup(whole: Path, tmp_path: Path, browser: Any) -> None:
     """In each view: nothing is asked for, said to the console, or made into an element."""
     names = [EVIL, "javascript:alert(1)", "__proto__", "{{7*7}}"]

@@ -84,7 +84,7 @@ def test_the_page_runs_in_a_project_with_its_own_flows_and_tasks(
     assert json.loads((project / "out/datasets/latest/dataset.json").read_text())["version"] == 1
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_result_and_its_tables(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     corpus.make(tmp_path / "in")
     given = {
@@ -115,6 +115,7 @@ def test_a_result_and_its_tables(tmp_path: Path, caplog: pytest.LogCaptureFixtur
 
 
 @pytest.mark.server
+@pytest.mark.nightly
 def test_the_pages_subflow_runs(
     prefect_api: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

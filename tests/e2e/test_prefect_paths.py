@@ -170,6 +170,7 @@ def retried(site: Site, run: UUID, reference: Path) -> None:
     assert differences(out, reference) == []
 
 
+@pytest.mark.nightly
 def test_all_deployments_are_accepted(deployments: None) -> None:
     """infra/prefect.yaml deploys what it says."""
     with get_client(sync_client=True) as client:
@@ -220,6 +221,7 @@ def test_retry_of_a_failed_run_through_a_work_pool(
 SERVE = "from uttermill.flows.prepare import prepare; prepare.serve('served')"
 
 
+@pytest.mark.nightly
 def test_retry_of_a_killed_run_through_serve(site: Site, reference: Path) -> None:
     """The new attempt closes what the dead one left open, and not itself."""
     hold = site.gate / f"{LAST}.hold"

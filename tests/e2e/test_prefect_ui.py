@@ -270,6 +270,7 @@ def settings_in(given: dict[str, Any], shown: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("pages", tiers.few(["", "/v2"], ""))
+@pytest.mark.nightly
 def test_what_the_form_sends_is_run(page: Any, made: Made, pages: str) -> None:
     """Nothing is changed in the form: it sends what the deployment has, and defaults beside it."""
     page.goto(f"{made.url}{pages}/deployments/deployment/{made.all_kinds}/run")

@@ -58,6 +58,7 @@ def prepared(
     return answer, pq.read_table(version / "utterances.parquet").to_pylist()
 
 
+@pytest.mark.nightly
 def test_times_of_words_are_published(
     spoken: Path, run: Callable[..., Any], tmp_path: Path
 ) -> None:

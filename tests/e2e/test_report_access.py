@@ -55,6 +55,7 @@ def test_no_violation(browser: Any, path: Path, scheme: str, width: int) -> None
     assert audited(browser, path, scheme, width) == []
 
 
+@pytest.mark.nightly
 def test_control_a_faint_text_is_found(browser: Any, path: Path) -> None:
     faint = "() => { document.querySelector('h2').style.color = '#eee'; }"
     assert [name for name, _ in audited(browser, path, "light", 1400, faint)] == ["color-contrast"]

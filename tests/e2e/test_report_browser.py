@@ -103,6 +103,7 @@ def wait(page: Any, condition: str) -> None:
     raise AssertionError(f"not within 100 s: {condition}")
 
 
+@pytest.mark.nightly
 def test_a_clip_plays(page: Any) -> None:
     page.locator("select:has(option[value=packaged])").first.select_option("packaged")
     audio = page.locator("tr[data-reason=packaged]:visible audio").first

@@ -276,6 +276,7 @@ def test_workers_that_are_not_fit_are_refused(
     assert f"{there['old']}: it has uttermill 9.9" in refused.error
 
 
+@pytest.mark.nightly
 def test_a_host_that_does_not_see_out_is_refused(
     cluster: Cluster, site: Site, asr: Stub, tmp_path: Path
 ) -> None:
@@ -292,6 +293,7 @@ def test_a_host_that_does_not_see_out_is_refused(
     assert "does not see" in findings(hidden.command("doctor", chosen))["folders"]
 
 
+@pytest.mark.nightly
 def test_a_host_that_is_lost_in_the_middle_loses_nothing(
     cluster: Cluster, site: Site, asr: Stub, quiet: Path
 ) -> None:

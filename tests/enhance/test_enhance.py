@@ -271,7 +271,7 @@ def test_the_limit_leaves_some_of_the_original(tmp_path: Path) -> None:
     assert not of_clip(samples, 16_000, job_of(tmp_path, gain=0.0))[0].any()
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_long_clip_lies_in_a_file_and_gives_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,7 +283,7 @@ def test_a_long_clip_lies_in_a_file_and_gives_the_same(
     assert long[1] == short[1]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_scores_before_and_after(tmp_path: Path) -> None:
     samples = noise(11, 20_000)
     _, scores = of_clip(samples, 16_000, job_of(tmp_path, gain=0.1))

@@ -68,8 +68,8 @@ def table(version: Path) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.full
 @pytest.mark.usefixtures("quick_scores")
+@pytest.mark.nightly
 def test_people_hear_what_is_packaged(base: Path, tmp_path: Path) -> None:
     """In the report and in the explorer, where the recogniser heard the original and no tar holds
     the clips."""
@@ -100,8 +100,8 @@ class Explored(Corpus):
         return self._last
 
 
-@pytest.mark.full
 @pytest.mark.usefixtures("quick_scores")
+@pytest.mark.nightly
 def test_a_run_with_it_and_back(base: Path, tmp_path: Path) -> None:
     """Only what follows from it is computed; without it, the bytes are those of before."""
     plain, _ = corpus.run(corpus.job(base, out=tmp_path / "out"))
@@ -129,8 +129,8 @@ def test_a_run_with_it_and_back(base: Path, tmp_path: Path) -> None:
             assert corpus.content(back.path)[name] == data, name
 
 
-@pytest.mark.full
 @pytest.mark.usefixtures("quick_scores")
+@pytest.mark.nightly
 def test_what_changes_cost(base: Path, out: Path) -> None:
     def cost(**options: Any) -> dict[str, int]:
         counts = corpus.run(enhancing_job(base, out, **options))[1]
@@ -145,7 +145,7 @@ def test_what_changes_cost(base: Path, out: Path) -> None:
     assert cost(gain=0.25, hear="enhanced") == {**nothing, "transcribe": 4}
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_better_clip_is_taken(base: Path, out: Path) -> None:
     always, _ = corpus.run(enhancing_job(base, out))
     better, _ = corpus.run(enhancing_job(base, out, keep_if_better=True))
@@ -158,7 +158,7 @@ def test_the_better_clip_is_taken(base: Path, out: Path) -> None:
         assert rows[0][key]["sha256"] != rows[2][key]["sha256"]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_min_ovrl_drops_what_neither_clip_reaches(base: Path, out: Path) -> None:
     rows = table(corpus.run(enhancing_job(base, out))[0].path)
     limit = float(np.median([row["dnsmos_ovrl_enhanced"] for row in rows]))
@@ -218,7 +218,7 @@ def entries(version: Path, use: str) -> dict[str, dict[str, Any]]:
     return {entry["id"]: entry for entry in found}
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_every_format_names_the_audio_that_it_holds(base: Path, out: Path) -> None:
     """And, where it has measures, those of that audio."""
     job = enhancing_job(base, out, keep_if_better=True, formats=[*NAMING, "wenet"])
@@ -256,9 +256,9 @@ BOTH: list[dict[str, Any]] = [{"use": use} for use in HOLDING]
 BOTH += [{"use": "lhotse_shar", "index": True}, {"use": "webdataset", "energon": True}]
 
 
-@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # lhotse leaves that to the GC
 @pytest.mark.parametrize("use", BOTH, ids=str)
+@pytest.mark.nightly
 def test_both_clips_in_one_row(base: Path, out: Path, use: dict[str, Any]) -> None:
     ways, versions = {}, {}
     for audio in ("original", "enhanced", "both"):
@@ -325,7 +325,7 @@ def test_growth_costs_what_is_new(base: Path, tmp_path: Path) -> None:
     assert len(heard.read_text().splitlines()) == 4
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_two_outs_are_equal(base: Path, tmp_path: Path) -> None:
     first, second = base / "out", tmp_path / "out"
     corpus.run(enhancing_job(base, second))
@@ -333,7 +333,7 @@ def test_two_outs_are_equal(base: Path, tmp_path: Path) -> None:
     assert versions[0] == versions[1]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_clip_that_kills_the_enhancer_falls_alone(tmp_path: Path) -> None:
     for number in (1, 2):
         corpus.add(tmp_path / "in", number)
@@ -367,10 +367,10 @@ def odd(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     "use", ["deepfilter", pytest.param("gtcrn", marks=pytest.mark.needs("gtcrn"))]
 )
+@pytest.mark.nightly
 def test_odd_recordings_fall_alone(
     tmp_path: Path, use: str, request: pytest.FixtureRequest
 ) -> None:
@@ -451,6 +451,7 @@ def read(base: Path, *sets: str) -> Job:
         (["enhance.use=deepfilter", "enhance.limit=3"], "limit_db"),
     ],
 )
+@pytest.mark.full
 def test_what_is_refused_before_a_worker_starts(base: Path, sets: list[str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         read(base, "transcribe.backend.use=fake", *sets)
@@ -471,7 +472,6 @@ def test_the_data_card_names_the_model(tmp_path: Path) -> None:
     assert enhanced.columns(corpus.job(tmp_path)) == {}
 
 
-@pytest.mark.full
 @pytest.mark.usefixtures("quick_scores")
 @pytest.mark.parametrize(
     ("before", "then", "cause"),
@@ -483,6 +483,7 @@ def test_the_data_card_names_the_model(tmp_path: Path) -> None:
     ],
     ids=["new", "heard", "otherwise", "original"],
 )
+@pytest.mark.nightly
 def test_a_plan_knows_which_clip_is_heard(
     base: Path, tmp_path: Path, before: dict[str, Any] | None, then: dict[str, Any], cause: str
 ) -> None:

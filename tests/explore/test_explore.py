@@ -508,7 +508,7 @@ def test_no_version_yet(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no dataset version yet" in capsys.readouterr().err
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_folder_that_is_no_out_costs_one_line(tmp_path: Path) -> None:
     """DuckDB's binding added fifty of its own."""
     command = [sys.executable, "-m", "uttermill.flows.cli", "explore", str(tmp_path)]
@@ -539,7 +539,7 @@ def served(out: Path) -> Iterator[dict[str, Any]]:
     child.stderr.close()
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_command_serves_and_ends(served: dict[str, Any]) -> None:
     import httpx
 

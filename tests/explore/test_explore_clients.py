@@ -235,7 +235,7 @@ def test_a_request_that_can_be_read_in_two_ways_is_refused(
     assert ended(connected(port, odd.encode())).split()[1] in (b"400", b"501")
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_two_hundred_requests_at_once(explorer: app.Explorer, serve: Serve) -> None:
     port = serve(app.make(explorer))
     paths = ["rows", "audio/2", "export/jsonl", "export/parquet", "recordings", "clip/2", "about",

@@ -105,7 +105,7 @@ def answered(client: TestClient, path: str) -> int:
     return answer.status_code
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_names_of_columns_are_no_sql(out: Path, tmp_path: Path) -> None:
     """All at once, of texts and of numbers."""
     texts, numbers = pa.array(["a"] * 5), pa.array([1.0, 2.0, 3.0, None, 5.0])
@@ -147,9 +147,9 @@ def test_names_in_other_tables_are_no_sql(out: Path, tmp_path: Path, where: str)
     assert not (tmp_path / "CANARY").exists()
 
 
-@pytest.mark.full
 @given(names=st.lists(st.text(max_size=30), min_size=1, max_size=8, unique=True))
 @fuzz.cases(8)
+@pytest.mark.nightly
 def test_any_names(whole: Path, tmp_path_factory: pytest.TempPathFactory, names: list[str]) -> None:
     tmp = tmp_path_factory.mktemp("any")
     shutil.copytree(whole, tmp / "out", symlinks=True)
@@ -182,7 +182,7 @@ VALUES: dict[str, pa.Array] = {
 }
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_columns_of_any_type(out: Path, tmp_path: Path) -> None:
     """Beside those that uttermill writes."""
     columns = {f"other {kind}": values for kind, values in VALUES.items()}
@@ -194,10 +194,10 @@ def test_columns_of_any_type(out: Path, tmp_path: Path) -> None:
             answered(client, asked)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     "kind", tiers.few(VALUES, "struct", "binary", "timestamp", "float", "null", "text")
 )
+@pytest.mark.nightly
 def test_values_of_any_type(out: Path, tmp_path: Path, kind: str) -> None:
     """In place of each column that uttermill writes."""
     path = table_of(out, "utterances")
@@ -209,8 +209,8 @@ def test_values_of_any_type(out: Path, tmp_path: Path, kind: str) -> None:
         answered(instead, asked)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("kind", tiers.few(["float", "text", "uint64"], "text"))
+@pytest.mark.nightly
 def test_a_ledger_of_any_type(out: Path, tmp_path: Path, kind: str) -> None:
     values = pa.concat_arrays([VALUES[kind], VALUES[kind].slice(0, 3)])
     for name in ("start", "end", "seconds", "sample_rate", "recording", "utterance", "outcome"):

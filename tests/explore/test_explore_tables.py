@@ -146,7 +146,7 @@ def test_a_text_is_found_as_it_is_written(many: TestClient, text: str) -> None:
     assert get(many, "/api/rows", q=text, **packaged)["total"] > 600
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_counted_word_has_its_clips(many: TestClient) -> None:
     """Words are those of the compared text; parts of words and of paths do not count."""
     for kind, column in (("words", "word"), ("characters", "character")):
@@ -218,7 +218,7 @@ def asked(client: TestClient, sql: str, status: int = 200) -> dict[str, Any]:
     return get(client, "/api/sql", status, sql=sql)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_select_on_the_version(client: TestClient) -> None:
     found = asked(client, "SELECT outcome, count(*) AS n FROM items GROUP BY 1 ORDER BY 1; -- all")
     assert [column["name"] for column in found["columns"]] == ["outcome", "n"]
@@ -264,7 +264,7 @@ def test_what_sql_may_not_do(client: TestClient, sql: str, said: str) -> None:
     assert not Path("/tmp/uttermill-copy.csv").exists()
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_query_ends(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "SECONDS", 3)
     begun = time.monotonic()

@@ -79,7 +79,7 @@ def test_a_clip_is_cut_again_alone(job: Job) -> None:
     assert all(computed == 0 for computed, _ in counts.values())
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_clip_is_cut_again_and_again(job: Job) -> None:
     corpus.run(job)
     recut(job, "r05", 0.2, 1.05)
@@ -139,7 +139,7 @@ def test_boundaries_beyond_the_recording_end_with_it(job: Job) -> None:
     published(job)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_lost_checkpoints_are_made_again_with_the_new_boundaries(job: Job) -> None:
     corpus.run(job)
     recut(job, "r05", 0.2, 1.05)

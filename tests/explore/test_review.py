@@ -115,7 +115,7 @@ def test_the_last_counts_and_the_earlier_stays(tmp: Path) -> None:
     assert [each.decision for each in kept] == ["keep", "drop", "drop", "undo"]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_undo_gives_the_bytes_back(tmp: Path) -> None:
     job = strict(tmp)
     before, _ = corpus.run(job)
@@ -134,7 +134,7 @@ def test_undo_gives_the_bytes_back(tmp: Path) -> None:
     assert then["ledger.parquet"] == corpus.content(after.path)["ledger.parquet"]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_equal_decisions_give_equal_bytes(
     tmp: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -153,7 +153,7 @@ def test_equal_decisions_give_equal_bytes(
     assert made[0] == made[1]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_it_survives_growth_thresholds_and_another_recogniser(tmp: Path) -> None:
     job = strict(tmp)
     corpus.run(job)
@@ -185,7 +185,7 @@ def test_corpus_wide_verdicts_spare_what_a_person_keeps(tmp: Path) -> None:
     assert ledger(job)[lost]["outcome"] == "packaged"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_if_and_the_shards_agree(tmp: Path) -> None:
     job = strict(tmp)
     corpus.run(job)
@@ -232,7 +232,7 @@ def bucket(s3: S3, request: pytest.FixtureRequest) -> Iterator[str]:
         yield f"s3://{BUCKET}/{request.node.name}"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_writers_at_once_lose_nothing_in_a_bucket(bucket: str) -> None:
     out = storage.place(bucket)
     decision_log.append(out, [Decision("first", "keep", when=WHEN)])
@@ -253,7 +253,7 @@ def test_writers_at_once_lose_nothing_in_a_bucket(bucket: str) -> None:
         assert mine == [f"u-{number}-{at}" for at in range(12)], "each writer's in their order"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_run_in_a_bucket_applies_them(
     tmp: Path, bucket: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,7 +36,7 @@ def test_how_a_process_ended() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_library_that_kills_is_found() -> None:
     told = libraries.fatal({"json": "loads", LIBRARY: "run", "csv": "reader"})
     assert told is not None
@@ -58,6 +58,7 @@ def test_a_run_names_the_library(bare: Site) -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_doctor_names_the_library(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,6 +92,7 @@ FAILING = {
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("name", tiers.few(BROKEN, "the filter tests.plugins.poison_weights"))
+@pytest.mark.nightly
 def test_a_model_that_crashes_on_a_good_clip_blames_no_item(bare: Site, name: str) -> None:
     corpus.make(bare.source, 3)
     broken = bare.run(bare.settings("out", **BROKEN[name]))
@@ -200,7 +202,7 @@ def test_what_hangs_or_takes_all_memory_is_named(
             next(isolate.results("transcribe", job, [unit]))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_rehearsal_says_what_ran_and_what_did_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,7 +81,7 @@ def ready(site: Site) -> bool:
     return any(site.temp.rglob("worker-*/tmp"))
 
 
-@pytest.mark.quick
+@pytest.mark.full
 def test_one_death_of_a_worker_in_each_stage_and_three_in_a_tar(
     site: Site, reference: Path
 ) -> None:
@@ -118,6 +118,7 @@ def test_death_of_all_workers_at_their_start(site: Site, reference: Path) -> Non
     print("\nstart:", ended.seconds, ended.result["deaths"])
 
 
+@pytest.mark.nightly
 def test_kill_of_the_whole_run_in_one_stage_after_the_other(site: Site, reference: Path) -> None:
     """In every other one and while it publishes; each by itself is for the night."""
     bare = replace(site, history="none")  # Prefect sees two of the four deaths

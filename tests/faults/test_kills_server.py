@@ -51,6 +51,7 @@ def hold(alone: Site) -> Path:
     return hold
 
 
+@pytest.mark.nightly
 def test_it_starts_again_and_the_history_is_whole(alone: Site, hold: Path) -> None:
     with closing(sqlite3.connect(database(alone))) as opened:  # what the tests did before
         before = dict(opened.execute("select id, 1 from task_run").fetchall())

@@ -36,6 +36,7 @@ def seconds_lost(out: Path) -> dict[str, float]:
     return {name: (max(at) - min(at)).total_seconds() for name, at in times.items()}
 
 
+@pytest.mark.nightly
 def test_poison_items_are_quarantined_and_all_others_packaged(site: Site) -> None:
     corpus.make(site.source, COUNT)
     settings = site.settings(

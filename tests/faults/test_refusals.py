@@ -90,7 +90,7 @@ def test_bad_settings(bare: Site, changes: dict[str, Any], words: tuple[str, ...
     assert nothing_began(bare)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_bad_settings_of_the_real_command(bare: Site) -> None:
     _, changes, words = BAD[0]
     ended = bare.apart("run", bare.settings("out", **changes))
@@ -141,6 +141,7 @@ def test_the_second_run_into_one_out_names_the_first(bare: Site) -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_all_broken_then_nothing_left_then_an_unmounted_source_then_damage(
     bare: Site, shared_cluster: dict[str, Any]
 ) -> None:
@@ -184,9 +185,9 @@ def test_all_broken_then_nothing_left_then_an_unmounted_source_then_damage(
     assert any(tar.name in fault for fault in damaged.result["faults"])
 
 
-@pytest.mark.quick
 @pytest.mark.cluster
 @pytest.mark.parametrize("own_server", tiers.few([False, True], True))
+@pytest.mark.full
 def test_ctrl_c(site: Site, own_server: bool) -> None:
     """130, no process left (its own server neither), and the next run goes on from there."""
     if own_server:

@@ -86,6 +86,7 @@ def test_control_forked_dask_workers_are_ended_by_openmp() -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_spawned_dask_workers_are_not() -> None:
     found, err = program("dask", "spawn")
     assert found["fault"] == "", err
@@ -152,6 +153,7 @@ def test_our_workers_resample_without_a_failure(workers: int, tmp_path: Path) ->
     ("workers", "threads"),
     [(1, 4), tiers.nightly(1, 2), tiers.nightly(1, 3), tiers.nightly(2, 2), tiers.nightly(4, 4)],
 )
+@pytest.mark.nightly
 def test_with_our_preload_threads_resample_without_a_failure(
     workers: int, threads: int, tmp_path: Path
 ) -> None:

@@ -104,7 +104,7 @@ def test_processes_of_multiprocessing_would_import_it(stranger: Stranger) -> Non
     assert "spawn_main" in stranger.marks()
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_looking(stranger: Stranger, out: Path) -> None:
     for word in ("status", "report"):
         done = stranger.command(word, str(out))
@@ -145,6 +145,7 @@ def test_workers_and_isolated_processes(stranger: Stranger, out: Path, tmp_path:
 
 @pytest.mark.cluster
 @pytest.mark.server
+@pytest.mark.nightly
 def test_a_run_with_prefect(stranger: Stranger, out: Path, tmp_path: Path) -> None:
     done = stranger.command("run", settings(out, tmp_path, history="own"))
     assert stranger.marks() == ""
@@ -195,7 +196,7 @@ def test_the_path_of_a_command(tmp_path: Path, given: str, way: str) -> None:
         assert all(map(os.path.isabs, paths))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_one_function_starts_python() -> None:
     """`environment.python`: no other makes the command line of a child."""
     also = {
@@ -274,7 +275,7 @@ def test_commands_do_not_start_beside_them(tmp_path: Path, out: Path) -> None:
     assert "from which numba would take" in stranger.command("status", str(out)).stderr
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_libraries_would_take_them(tmp_path: Path) -> None:
     """The control: what they do by themselves."""
     (tmp_path / ".numba_config.yaml").write_text("cache_dir: /of/a/stranger")

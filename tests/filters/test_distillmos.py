@@ -86,6 +86,7 @@ def test_a_window_and_a_quieter_one_look_alike() -> None:
 
 @pytest.mark.needs("corpus", "distillmos")
 @pytest.mark.parametrize("name", PACKAGE)
+@pytest.mark.nightly
 def test_scores_are_the_packages(name: str) -> None:
     from tests.helpers.corpus_speech import read
 

@@ -208,7 +208,7 @@ def test_a_chain_does_not_reach_what_is_no_copy_of_the_original(voices: list[Sam
     assert find(links, rank=[0, 1, 0, 0]).original.tolist() == [1, -1, 1, -1]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_long_chain_ends_alike() -> None:
     noise = speech(0, 30, 8000)
     links = [print_of(noise[: len(noise) - n * 1600], 8000) for n in range(100)]
@@ -342,6 +342,7 @@ def _mixed() -> list[bytes]:
 
 
 @pytest.mark.needs("corpus")
+@pytest.mark.nightly
 def test_the_corpus_has_these_copies_and_no_others() -> None:
     import json
 

@@ -43,6 +43,7 @@ def librispeech(count: int | None = None) -> list[Path]:
 
 
 @pytest.mark.parametrize("name", fetched.filters())
+@pytest.mark.nightly
 def test_no_librispeech_clip_falls_by_default(name: str) -> None:
     module = plugins.FILTERS.load(name)
     for path in librispeech(10 if name in ("dnsmos", "nmf_snr", "speaker_purity") else None):

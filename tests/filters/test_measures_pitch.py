@@ -66,7 +66,7 @@ def test_noise_has_no_voice() -> None:
     assert measures["pitch_median"] is None
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_long_clip_is_measured_as_in_one_pass() -> None:
     rng = np.random.default_rng(7)
     hertz = 120 * 2 ** (0.5 * np.sin(np.arange(70 * RATE) / RATE))

@@ -104,7 +104,6 @@ def plain(samples: Floats) -> float:
         return plain_quality.plain_nmf_snr(samples)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     "count",
     tiers.few(
@@ -112,6 +111,7 @@ def plain(samples: Floats) -> float:
         512, 1535, 2560, 70_000,
     ),
 )  # fmt: skip
+@pytest.mark.nightly
 def test_nmf_snr_is_data_juicers(count: int) -> None:
     samples = syllables(count, count / RATE, RATE)[:, 0].astype(np.float32)
     assert value(nmf_snr, samples) == pytest.approx(plain(samples), abs=0.01)
@@ -198,6 +198,7 @@ def test_snr_needs_no_pause(voices: list[Floats]) -> None:
 
 @pytest.mark.needs("corpus")
 @pytest.mark.parametrize("count", [100, tiers.nightly(400)])
+@pytest.mark.nightly
 def test_snr_of_real_clips_is_that_of_added_noise(count: int) -> None:
     clean = []
     for _, samples, rate in real(1.5, 40, count, "degraded", "formats"):
@@ -244,7 +245,7 @@ def test_dnsmos_is_the_references(voices: list[Floats], reference: Any, seconds:
     assert found == pytest.approx(plain_quality.plain_dnsmos(reference, samples), abs=1e-3)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_dnsmos_counts_the_windows_that_the_reference_loses(
     voices: list[Floats], reference: Any
 ) -> None:
@@ -280,6 +281,7 @@ def unlooped(samples: Floats, rate: int) -> Floats:
 
 @pytest.mark.needs("corpus")
 @pytest.mark.parametrize("count", [3, tiers.nightly(12)])
+@pytest.mark.nightly
 def test_dnsmos_of_real_clips_is_the_references(reference: Any, count: int) -> None:
     worst = 0.0
     clips = [(unlooped(samples, rate), rate) for _, samples, rate in real(0.5, 16, count)]
@@ -308,7 +310,7 @@ def test_dnsmos_does_not_depend_on_blocks_and_groups(voices: list[Floats]) -> No
     assert np.abs(cut_up - whole).max() < 1e-4
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_channels_that_are_left_out_change_nothing(
     voices: list[Floats], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,7 +345,7 @@ def test_channels_that_are_left_out_change_nothing(
     assert apart() > 0.01, "control: this channel fires"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_dnsmos_in_integers_is_nearly_the_same(voices: list[Floats]) -> None:
     pytest.importorskip("speechmos")
     exact, whole = dnsmos.Settings(), dnsmos.Settings(precision="int8")
@@ -399,7 +401,7 @@ class Stub:
         return np.ones((len(columns), 3), np.float32)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_dnsmos_of_a_long_stream_takes_the_memory_of_a_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

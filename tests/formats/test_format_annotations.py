@@ -145,7 +145,7 @@ def test_datasets_reads_them(
         assert {column: row[column] for column in PUBLISH} == wanted[row["id"]]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_night_writes_new_clips_only(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 3)
     one, _ = corpus.run(asked(tmp_path))
@@ -160,7 +160,7 @@ def test_a_night_writes_new_clips_only(tmp_path: Path) -> None:
     assert verify(two.path) == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_publishing_more_rewrites_only_formats_that_hold_it(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 2)
     formats = {"formats": [{"use": "wenet"}, {"use": "webdataset"}]}

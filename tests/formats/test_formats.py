@@ -119,7 +119,7 @@ def of_format(version: Path, use: str) -> list[str]:
     return [name for name in corpus.content(version) if name.split("/")[0] == folder(use)]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_all_formats_in_one_version(made: Path) -> None:
     version = made / "out/datasets/v0001"
     assert verify(version) == []
@@ -338,8 +338,9 @@ def faults(
 @pytest.mark.parametrize(
     "chosen",
     [
-        *({"use": use} for use in FORMATS if use not in (PLACED, *SILENT)),
         {"use": "emilia", "audio": "mp3"},
+        {"use": "wenet"},
+        *(tiers.nightly({"use": use}) for use in FORMATS if use not in ("wenet", PLACED, *SILENT)),
     ],
 )
 def test_a_damaged_blob_is_in_no_version(
@@ -381,7 +382,7 @@ def test_a_bad_read_of_a_sound_blob_costs_a_second_write(
     assert verify(made.path) == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_any_number_of_damaged_blobs_is_mended_at_once(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 6)
     small = {"settle_seconds": 0, "hours": 0.5 / 3600}
@@ -420,7 +421,10 @@ SETTINGS = [
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("use", "field", "value"), [*SETTINGS, (PLACED, "times", 2)])
+@pytest.mark.parametrize(
+    ("use", "field", "value"),
+    [(PLACED, "times", 2), *SETTINGS[:3], *(tiers.nightly(*one) for one in SETTINGS[3:])],
+)
 def test_another_setting_writes_that_format_anew(
     made: Path, tmp_path: Path, use: str, field: str, value: Any
 ) -> None:
@@ -436,7 +440,7 @@ def test_another_setting_writes_that_format_anew(
     }
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_renumbered_piece_is_linked_unless_its_number_is_in_it(
     made: Path, tmp_path: Path
 ) -> None:
@@ -461,7 +465,7 @@ def test_a_renumbered_piece_is_linked_unless_its_number_is_in_it(
     assert verify(two.path) == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_one_damaged_file_costs_its_piece_alone(made: Path, tmp_path: Path) -> None:
     shutil.copytree(made / "in", tmp_path / "in")
     one, _ = corpus.run(corpus.job(tmp_path, package=package("wenet_raw", "wenet")))

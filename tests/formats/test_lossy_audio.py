@@ -157,6 +157,7 @@ def test_a_version_is_verified_and_its_next_one_links_what_stays(
 
 
 @pytest.mark.parametrize("codec", ["opus", "mp3"])
+@pytest.mark.nightly
 def test_a_damaged_checkpoint_is_not_encoded(tmp_path: Path, codec: str) -> None:
     """Nobody could see it afterwards, as other samples are what a lossy codec gives."""
     corpus.make(tmp_path / "in", 4)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.formats import test_format_csv
-from tests.helpers import corpus, published, random_access
+from tests.helpers import corpus, published, random_access, tiers
 from tests.helpers.published import Row
 from uttermill.flows import checks
 from uttermill.flows.cli import queries
@@ -205,7 +205,7 @@ def settings(chosen: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("chosen", CHOICES, ids=label)
+@pytest.mark.parametrize("chosen", tiers.few(CHOICES, *CHOICES[:3]), ids=label)
 def test_a_version_may_lack_any_split(tmp_path: Path, chosen: dict[str, Any]) -> None:
     """One recording is on one side alone, and so may all be on the side that is not `train`."""
     published.publish(tmp_path / "dev", made_for(chosen), groups()[2:], **settings(chosen))

@@ -237,7 +237,7 @@ def shown(result: dict[str, Any]) -> str:
     return said(runs.run, result)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_run_warns_each_time(
     tmp_path: Path,
     prefect_api: Server,

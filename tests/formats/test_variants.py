@@ -73,6 +73,7 @@ def version(made: Path, look: int, name: str = "v0001") -> Path:
 
 
 @pytest.mark.parametrize("look", range(len(LOOKS)))
+@pytest.mark.nightly
 def test_versions_are_whole(made: Path, look: int) -> None:
     assert [verify(version(made, look, name)) for name in ("v0001", "v0002")] == [[], []]
 
@@ -90,6 +91,7 @@ def test_growth_links_what_stayed(made: Path, look: int, use: str) -> None:
 
 
 @pytest.mark.parametrize(("kills", "looks"), [(1, LOOKS[:3]), tiers.nightly(12, LOOKS)])
+@pytest.mark.nightly
 def test_a_kill_leaves_half_of_none(
     made: Path, tmp_path: Path, kills: int, looks: list[list[dict[str, Any]]]
 ) -> None:

@@ -119,6 +119,7 @@ def beyond(places: set[Place]) -> set[int]:
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_machines_by_hand(net: Network, tmp_path: Path) -> None:
     page = (ROOT / "infra/README.md").read_text()
     (openssl,) = re.findall(r"^openssl .*?[^\\]$", page, re.M | re.S)
@@ -184,6 +185,7 @@ def test_a_prefect_server(
 
 @pytest.mark.server
 @pytest.mark.parametrize("verb", ["serve", "explore"])
+@pytest.mark.nightly
 def test_what_stays_up_listens_on_the_loopback(
     verb: str, net: Network, tmp_path: Path, empty_database: Path
 ) -> None:

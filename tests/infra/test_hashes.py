@@ -186,7 +186,7 @@ def test_what_is_installed_by_it_starts(tmp_path: Path) -> None:
     assert done.stdout.startswith("uttermill ")
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_control_a_file_with_another_hash_is_refused(tmp_path: Path) -> None:
     wheel = tmp_path / "crest-1.0-py3-none-any.whl"
     wheel.write_bytes(b"another's")

@@ -140,7 +140,7 @@ def test_what_compose_stops_has_time_to_end() -> None:
         assert int(seconds) >= leaving.DRAIN_S + 12, name
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_every_command_knows_its_options() -> None:
     for where, command in commands():
         assert unknown(command) == [], where
@@ -540,7 +540,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> image.Image:
     return made
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_image_holds_the_whole_program(built: image.Image) -> None:
     code = "from uttermill import flows, tasks; print(flows.__path__[0]); print(tasks.__path__[0])"
     folders = [Path(line) for line in built.run(["python", "-c", code]).split()]
@@ -557,7 +557,7 @@ def test_the_image_holds_the_whole_program(built: image.Image) -> None:
     assert told == (INFRA / "dask.yaml").read_text()
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_image_starts(built: image.Image) -> None:
     assert "COMMAND" in built.run([*built.entrypoint, *built.command])
     assert "faster_whisper" in built.run([*built.entrypoint, "plugins"])
@@ -598,13 +598,13 @@ def test_the_base_is_a_digest_and_the_user_is_not_root() -> None:
     assert build["args"] == {"BASE": f"${{UTTERMILL_BASE:-{default.removeprefix('BASE=')}}}"}
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("imported", "kept"),
     [("uttermill.flows.cluster.settings.cluster_class('dask_jobqueue.SLURMCluster')", True),
      ("import dask_jobqueue", False)],
     ids=["ours", "control"],
 )  # fmt: skip
+@pytest.mark.nightly
 def test_a_cluster_class_does_not_take_ctrl_c(imported: str, kept: bool) -> None:
     code = (
         "import signal; import uttermill.flows.cluster.settings; "

@@ -85,6 +85,7 @@ def done(run: Started, seconds: float = 240) -> Ended:
     return ended
 
 
+@pytest.mark.nightly
 def test_a_job_that_is_told_to_end_ends_its_call_and_is_replaced(
     site: Site, cluster: Slurm
 ) -> None:
@@ -106,6 +107,7 @@ def test_a_job_that_is_told_to_end_ends_its_call_and_is_replaced(
     assert soon(lambda: not cluster.jobs()), "nothing is left in the queue"
 
 
+@pytest.mark.nightly
 def test_doctor_on_slurm(site: Site, cluster: Slurm) -> None:
     recordings(site, 1)
     with site.start("doctor", settings(site, 2), "--json") as run:

@@ -32,7 +32,7 @@ def compared(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_two_versions_of_an_out(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = json.loads(compared(capsys, home / "out", 1, 2, "--json"))
     assert [Path(path).name for path in result["versions"]] == ["v0001", "v0002"]

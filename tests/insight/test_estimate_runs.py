@@ -65,6 +65,7 @@ def both(prefect_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Bo
         return Both(home, home / "out", told, launch.run(chosen), data)
 
 
+@pytest.mark.nightly
 def test_the_sample_is_reused_to_the_item(both: Both) -> None:
     assert both.estimate["sample"]["recordings"] == 5
     assert both.estimate["sample"]["of"] == COUNT
@@ -172,6 +173,7 @@ def test_the_estimate_is_no_run(both: Both) -> None:
     assert run_folder.newest(both.out) != folder
 
 
+@pytest.mark.nightly
 def test_the_same_again_costs_nothing(
     both: Both, prefect_api: Server, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

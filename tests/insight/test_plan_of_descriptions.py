@@ -39,12 +39,12 @@ def planned(tmp_path: Path, use: str, **changed: str) -> tuple[planning.Plan, in
     return plan, counts["package"][0]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("changed", "seen"),
     [({"speaker": "ben"}, False), ({"speaker": ""}, False), ({"emotion": "sad"}, False),
      ({"emotion": ""}, False), ({"text": "so it is"}, True)],
 )  # fmt: skip
+@pytest.mark.nightly
 def test_another_description_is_foreseen(
     tmp_path: Path, changed: dict[str, str], seen: bool
 ) -> None:

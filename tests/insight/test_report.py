@@ -132,7 +132,7 @@ def charts(text: str) -> Any:
     return json.loads(found[1])
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_its_hours_are_those_of_the_dataset(made: tuple[Job, Path], text: str) -> None:
     job, _ = made
     described = json.loads((job.out / "datasets/latest/dataset.json").read_text())
@@ -180,7 +180,7 @@ def test_a_reason_names_each_limit_that_has_it(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_slider_says_what_what_if_says(made: tuple[Job, Path]) -> None:
     job, _ = made
     told = outcomes.table(job)
@@ -286,7 +286,7 @@ def test_a_recording_of_one_sample_has_no_player(tmp_path: Path) -> None:
     assert (made.audio, made.why) == (None, "it has no samples")
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_damaged_facts_are_gathered_again(made: tuple[Job, Path], tmp_path: Path) -> None:
     shutil.copytree(made[0].out, tmp_path / "out", symlinks=True)
     job = replace(made[0], out=tmp_path / "out")
@@ -480,7 +480,7 @@ def test_slow_shards_and_busy_workers(made: tuple[Job, Path], text: str) -> None
         assert all(0 <= a < b <= worker_time.BINS for a, b, _ in lane["spans"])
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_without_metrics_the_page_has_no_such_section(
     made: tuple[Job, Path], tmp_path: Path
 ) -> None:
@@ -497,7 +497,7 @@ def test_without_metrics_the_page_has_no_such_section(
         assert "work" not in charts(bare)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_hundred_thousand_shards_are_added_up(tmp_path: Path) -> None:
     one = work(600, 60)
     table = pa.concat_tables([one] * 170)

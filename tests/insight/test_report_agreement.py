@@ -99,8 +99,8 @@ def test_many_points_are_thinned_out(tmp_path: Path) -> None:
     assert len(kept) == len(line["kept"])
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("referenced", [True, False])
+@pytest.mark.nightly
 def test_the_page_has_the_section(tmp_path: Path, referenced: bool) -> None:
     corpus.make(tmp_path / "in", 6)
     erring_asr.HEARD.clear()

@@ -323,7 +323,7 @@ def page(made: tuple[Job, Path]) -> str:
     return making.build(report.request(job, folder)).decode()
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_worst_of_a_run_is_on_its_page_and_first(made: tuple[Job, Path], page: str) -> None:
     job, _ = made
     ledger = Ledger(job.out / "datasets/latest/ledger.parquet")
@@ -372,7 +372,7 @@ def test_players_hold_whole_clips_and_rows_whole_texts(page: str) -> None:
     assert "left out" not in page
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_is_left_out_is_counted_and_named(made: tuple[Job, Path], page: str) -> None:
     job, folder = made
     request = report.request(job, folder)

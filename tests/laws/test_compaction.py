@@ -140,7 +140,7 @@ def test_a_run_joins_what_a_killed_one_left(
     assert again.path == published.path
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_another_rate_stays_apart_so_that_prune_can_remove_it(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,7 +151,7 @@ def test_another_rate_stays_apart_so_that_prune_can_remove_it(
     assert files(out) == {"filter": 1, "resample": 2, "transcribe": 2, "audio": 2}
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_lower_limit_joins_what_it_lets_in(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,7 +167,7 @@ def test_a_lower_limit_joins_what_it_lets_in(
     assert checkpoints.verify(out).faults == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_flipped_bit_in_a_joined_file_is_found_and_made_again(
     small: Path, tmp_path: Path, quiet: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,8 +202,8 @@ def test_damage_is_not_copied_into_a_joined_blob(
     assert checkpoints.verify(out).faults == []
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("seed", tiers.few(range(3), 0))
+@pytest.mark.nightly
 def test_killed_anywhere_while_it_joins(
     small: Path,
     out: Path,

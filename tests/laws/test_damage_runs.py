@@ -45,7 +45,7 @@ def outcomes(version: Path, path: str) -> list[tuple[float, float, str]]:
     return sorted((r["start"], r["end"], f"{r['stage']}.{r['reason']}") for r in found)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_utterances_that_touch_a_hole_are_dropped(tmp_path: Path) -> None:
     holed(tmp_path / "in")
     published, _ = corpus.run(job(tmp_path))
@@ -83,7 +83,7 @@ def without(tmp: Path, **protecting: Any) -> Job:
     return corpus.job(tmp, filter=settings, transcribe=texts, package=package)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_list_of_filters_does_not_let_holes_in(tmp_path: Path) -> None:
     holed(tmp_path / "in")
     first, _ = corpus.run(without(tmp_path))

@@ -106,9 +106,9 @@ def test_a_damaged_tar_is_made_again(grown: Grown, caplog: pytest.LogCaptureFixt
     assert verify(two) == []
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("places", [SOME, tiers.nightly(WHERE)], ids=["some", "all"])
 @pytest.mark.parametrize("name", ["ledger.parquet", "utterances.parquet", "splits.parquet"])
+@pytest.mark.nightly
 def test_damage_that_cannot_be_made_good(
     grown: Grown, split: Grown, name: str, places: tuple[str, ...]
 ) -> None:

@@ -70,7 +70,7 @@ def seconds(version: Path) -> list[float]:
     return list(loads.values())
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_new_recordings_get_tars_of_their_own(own: Path) -> None:
     one = own / "out/datasets/v0001"
     before = tars(one)
@@ -134,7 +134,7 @@ def test_a_new_text_rewrites_its_tar_only(tmp_path: Path) -> None:
     assert verify(two.path) == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_damaged_old_tar_is_not_carried_on(own: Path, caplog: pytest.LogCaptureFixture) -> None:
     one = own / "out/datasets/v0001"
     victim = sorted(one.rglob("*.tar"))[0]
@@ -159,7 +159,6 @@ def test_without_hard_links_files_are_copied(own: Path, monkeypatch: pytest.Monk
     assert verify(two.path) == []
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     "change",
     [
@@ -169,6 +168,7 @@ def test_without_hard_links_files_are_copied(own: Path, monkeypatch: pytest.Monk
         {"readers": 3},
     ],
 )
+@pytest.mark.nightly
 def test_a_full_layout_deals_all_anew(own: Path, change: dict[str, Any]) -> None:
     corpus.add(own / "in", 12)
     package = {**TAR, **change}
@@ -183,7 +183,7 @@ def test_a_full_layout_deals_all_anew(own: Path, change: dict[str, Any]) -> None
     assert not corpus.run(corpus.job(own, package=package))[0].new
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_split_of_many_tars_has_larger_ones_from_there_on(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,7 +203,7 @@ def test_a_split_of_many_tars_has_larger_ones_from_there_on(
     assert len(seconds(fresh.path)) == layout.MOST_TARS
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_too_few_clips_for_the_readers_are_no_reason_to_write_all(own: Path) -> None:
     package = {**TAR, "readers": 16}
     corpus.run(corpus.job(own, package=package))
@@ -250,7 +250,7 @@ def test_a_piece_that_a_dead_worker_linked_is_made_again(
     assert verify(one) == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_uneven_readers_are_dealt_anew(own: Path) -> None:
     """Without the limit one reader would get nothing of what was added."""
     package = {**TAR, "readers": 2, "rebalance_above": 0.01}

@@ -65,7 +65,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
     return out, json.loads(ended.stdout.splitlines()[-1]), snapshot(home, out) == before
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_nothing_outside_out_is_touched(done: tuple[Path, dict[str, Any], bool]) -> None:
     out, report, untouched = done
     assert untouched
@@ -115,7 +115,7 @@ def test_no_listed_file_of_the_system_became_audio(
     assert reasons["s2/k7"] == "unreadable"  # /dev/zero
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_control_the_watch_sees(tmp_path: Path) -> None:
     code = (
         "import sys, pickle, os; from tests.helpers import hostile; from pathlib import Path\n"

@@ -177,7 +177,7 @@ def test_items_as_csv() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_name_that_the_locale_cannot_write(tmp_path: Path) -> None:
     """A list with other names in it would be wrong; the command says what to do."""
     corpus.make(tmp_path / "in", 1)

@@ -113,7 +113,7 @@ def test_rerun_computes_and_publishes_nothing(again: Callable[..., Job]) -> None
     assert os.readlink(job.out / "datasets" / "latest") == "v0001"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_thresholds_both_ways(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measured = tmp_path / "measured"
     monkeypatch.setenv("UTTERMILL_COUNT", str(measured))
@@ -135,7 +135,7 @@ def test_thresholds_both_ways(base: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert len(measured.read_text().splitlines()) == 10, "a clip was measured twice"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_added_filter_costs_its_measure_only(again: Callable[..., Job]) -> None:
     job = again(filter=corpus.filters(POISON))
     published, counts = corpus.run(job)
@@ -159,7 +159,7 @@ def test_changed_filter_is_measured_again(again: Callable[..., Job]) -> None:
     expect(counts, filter=(10, 0))  # new columns, the same tars
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_added_recordings_cost_themselves(own: Path, tmp_path: Path) -> None:
     for number in (10, 11, 12):
         corpus.add(own / "in", number)
@@ -224,7 +224,7 @@ def test_touched_file_is_hashed_and_nothing_else(own: Path) -> None:
     assert corpus.run(corpus.job(own))[1] == NOTHING
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_deleted_recording_leaves_with_a_reason(own: Path) -> None:
     (own / "in" / "r04.wav").unlink()
     published, counts = corpus.run(corpus.job(own))
@@ -268,7 +268,7 @@ def test_other_rate_converts_and_hears_again(again: Callable[..., Job]) -> None:
     assert {r["sample_rate"] for r in table(published, "utterances")} == {24000}
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_changed_reference_costs_no_audio(own: Path) -> None:
     listing = own / "list.jsonl"
     source = [{"kind": "jsonl", "path": str(listing), "name": "c"}]
@@ -459,7 +459,7 @@ def test_control_row_lost_from_published_ledger(base: Path, tmp_path: Path) -> N
     assert any("ledger" in fault for fault in verify(version))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_sums_do_not_depend_on_chunks() -> None:
     """Published counts are compared with those of the file: other chunks, the same numbers."""
     random_ = np.random.default_rng(5)
@@ -605,16 +605,16 @@ def break_everywhere(
     return count
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("most", [10, tiers.nightly(21)])
+@pytest.mark.nightly
 def test_a_failing_rename_is_mended_by_a_rerun(small: Path, tmp_path: Path, most: int) -> None:
     # layout, shard, index, filter, blob, resample, transcribe, five files of facts, data.list,
     # units.txt, data card, croissant.json, dataset.json, version, latest, guards.json, index
     assert break_everywhere(small, tmp_path, RENAMES, errno.EIO, most) == 21
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("most", [5, tiers.nightly(9)])
+@pytest.mark.nightly
 def test_a_failing_sync_is_mended_by_a_rerun(small: Path, tmp_path: Path, most: int) -> None:
     assert break_everywhere(small, tmp_path, SYNCS, errno.EIO, most) > 10
 
@@ -639,8 +639,8 @@ def with_memory(asked: dict[str, Any], memory: str) -> dict[str, Any]:
     return {**asked, "package": {**asked.get("package", {}), "memory": memory}}
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("which", ["out", "scratch"])
+@pytest.mark.nightly
 def test_a_really_full_disk(small: Path, tmp_path: Path, which: str) -> None:
     """A tmpfs of growing size, in a mount namespace of its own."""
     (tmp_path / "disk").mkdir()
@@ -649,8 +649,8 @@ def test_a_really_full_disk(small: Path, tmp_path: Path, which: str) -> None:
     assert told["faults"] == []
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("asked", SORTED, ids=[*SORTED_BY])
+@pytest.mark.nightly
 def test_too_little_memory_is_mended_by_a_rerun(
     small: Path, tmp_path: Path, asked: dict[str, Any]
 ) -> None:
@@ -775,7 +775,7 @@ def again_at(job: Job, out: Path) -> Job:
     return dataclasses.replace(job, out=out)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_disk_that_damages_everything_ends_the_run(
     again: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -792,7 +792,7 @@ def test_a_disk_that_damages_everything_ends_the_run(
         corpus.run(again(transcribe={"backend": {"use": "fake", "seed": 1}}))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_file_that_changes_under_the_run(own: Path) -> None:
     """Hashed by shard, other bytes when filter reads it: failed as `changed`, next run takes it."""
     corpus.add(own / "in", 10)

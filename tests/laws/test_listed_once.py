@@ -88,6 +88,7 @@ def ran(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_a_run_with_its_plan(
     file: Path, looks: Looks, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -105,8 +106,8 @@ def test_a_run_with_its_plan(
         assert looks.entries == {**ONCE, "folder": ONCE["folder"] + more}
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("command", ["plan", "run"])
+@pytest.mark.nightly
 def test_other_commands(
     file: Path, looks: Looks, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
@@ -117,7 +118,7 @@ def test_other_commands(
     assert looks.entries == ONCE
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_run_without_its_plan(file: Path, looks: Looks) -> None:
     """As a deployment starts it."""
     chosen = settings.read(str(file), [], None, [])
@@ -129,6 +130,7 @@ def test_a_run_without_its_plan(file: Path, looks: Looks) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.server
+@pytest.mark.nightly
 def test_a_run_and_an_estimate_in_prefect(file: Path, looks: Looks, prefect_api: Server) -> None:
     chosen = settings.read(str(file), [], None, ["history=server"])
     assert launch.estimate(chosen, settings.SampleSettings())["sample"]["of"] == 2 * COUNT
@@ -138,7 +140,7 @@ def test_a_run_and_an_estimate_in_prefect(file: Path, looks: Looks, prefect_api:
     assert looks.entries == ONCE
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_listings_end_with_the_run_and_with_a_question(
     file: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

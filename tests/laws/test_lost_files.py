@@ -65,7 +65,7 @@ def test_what_is_lost_is_made_again(
     assert (quiet.new, quiet.restored) == (False, [])
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_with_something_new_the_next_version_is_whole(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 12)
     corpus.run(corpus.job(tmp_path, package=TAR))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.bench import lost
+from tests.helpers import tiers
 
 pytestmark = [pytest.mark.full, pytest.mark.cluster]
 
@@ -26,10 +27,10 @@ def bench(
     [
         ("audio/shard-*/*.pcm", "removed", "told"),
         ("manifests/filter/shard-*/*-*.parquet", "removed", "told"),
-        ("manifests/package/facts/*/rows.arrow", "cut", "told"),
-        ("datasets/v0002/wenet/*.tar", "removed", "told"),
-        ("datasets/v0002/wenet/*.list", "flipped", "verify"),
-        ("runs/", "removed", "not read"),
+        tiers.nightly("manifests/package/facts/*/rows.arrow", "cut", "told"),
+        tiers.nightly("datasets/v0002/wenet/*.tar", "removed", "told"),
+        tiers.nightly("datasets/v0002/wenet/*.list", "flipped", "verify"),
+        tiers.nightly("runs/", "removed", "not read"),
     ],
 )
 def test_what_is_lost_changes_nothing_that_is_published(
@@ -41,6 +42,7 @@ def test_what_is_lost_changes_nothing_that_is_published(
     assert (cell.idle, cell.growth) == (0, 0)
 
 
+@pytest.mark.nightly
 def test_what_cannot_be_made_again_is_refused(bench: lost.Bench) -> None:
     cell = bench.cell("datasets/v0002/dataset.json", "flipped")
     assert cell is not None

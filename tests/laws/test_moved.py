@@ -51,7 +51,7 @@ def test_from_a_folder_to_a_list(tmp_path: Path, before: Path, relative: bool) -
     assert computed(job) == NOTHING
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_to_another_root_and_another_name(tmp_path: Path, before: Path) -> None:
     other = tmp_path / "elsewhere" / "deep"
     other.parent.mkdir()

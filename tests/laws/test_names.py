@@ -244,6 +244,7 @@ OTHER_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_names_and_ids_are_the_same_in_every_locale(tmp_path: Path) -> None:
     site = Site(tmp_path, api="", history="none")
     for number, name in enumerate((b"m\xc3\xbcll.wav", b"\xc3\x9f.wav", b"lat\xfc.wav")):

@@ -174,7 +174,6 @@ def answers(asked: Job, before: Job) -> dict[str, int]:
     return {**told, "run": pq.read_metadata(published.path / "utterances.parquet").num_rows}
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("changes", "count"),
     [
@@ -183,6 +182,7 @@ def answers(asked: Job, before: Job) -> dict[str, int]:
         ({"duplicate_files": "keep"}, 14),
     ],
 )
+@pytest.mark.nightly
 def test_limits_of_the_filter_stage(
     base: Path, tmp_path: Path, changes: dict[str, Any], count: int
 ) -> None:

@@ -63,7 +63,7 @@ def test_with_nothing_to_do(job: Job) -> None:
     assert set(found.values()) == {1}
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_on_a_night(job: Job, tmp_path: Path) -> None:
     settled = folders(job.out) - {*ROOTS}
     corpus.add(tmp_path / "in", 12)
@@ -73,7 +73,7 @@ def test_on_a_night(job: Job, tmp_path: Path) -> None:
     assert {found[root] for root in ROOTS} - {found[TWICE]} == {1}
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_shard_that_ran_is_listed_anew(job: Job, tmp_path: Path) -> None:
     index = Index(job.out)
     corpus.add(tmp_path / "in", 12)

@@ -125,6 +125,6 @@ def test_the_environment_is_read_in_three_folders_of_flows() -> None:
     assert {path.split("/")[0] for path in used} == {"cli", "cluster", "server"}
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_one_module_of_tasks_reads_the_environment() -> None:
     assert users_of_the_environment("tasks") == {"base/environment.py"}

@@ -92,7 +92,7 @@ def test_the_filter_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             del sys.modules[name]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_annotations_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [code] = re.findall(r"```python\n(.*?)```", FILTERS, re.DOTALL)
     package = tmp_path / "mypackage"

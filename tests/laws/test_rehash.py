@@ -35,7 +35,7 @@ def source(tmp_path: Path) -> Path:
     return corpus.make(tmp_path / "in", 6)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_file_that_changed_under_the_same_size_and_times(source: Path, tmp_path: Path) -> None:
     job = corpus.job(tmp_path)
     first, _ = corpus.run(job)
@@ -82,7 +82,7 @@ def test_all_shards_are_hashed_in_turn() -> None:
         assert rehash.due(shards, 0.0, 5) == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_share_is_hashed_again(
     source: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -80,7 +80,7 @@ def test_the_night_after(home: Path) -> None:
     assert refusal(asked(home)) is None
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_source_that_left_the_settings_counts_among_all(home: Path) -> None:
     job = asked(home)
     without = corpus.job(
@@ -101,15 +101,15 @@ def by_copying(source: Path) -> None:
     source.unlink()
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("rename", [in_place, by_copying])
+@pytest.mark.nightly
 def test_renamed_files_are_not_gone(home: Path, rename: Callable[[Path], None]) -> None:
     for source in sorted((home / "small").iterdir())[:1]:
         rename(source)
     assert refusal(asked(home)) is None
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_folder_that_cannot_be_listed_is_named(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,10 +48,10 @@ CHANGED: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("changed", "root", "how"), tiers.covering(CHANGED, DAMAGED, ["flip", "delete"])
 )
+@pytest.mark.nightly
 def test_every_shard_and_item_counts_once(home: Path, root: str, how: str, changed: str) -> None:
     """Whatever is damaged, and whatever changes with it: a blob that package or the recogniser
     finds damaged sends the run, or the chain of its shard, round again."""
@@ -70,7 +70,7 @@ def test_every_shard_and_item_counts_once(home: Path, root: str, how: str, chang
     assert not any(computed for computed, _ in counted(job)[0].values())
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_was_computed_before_the_repair_stays_computed(home: Path) -> None:
     """The chain of the shard measured and resampled; the recogniser found the damage."""
     more = corpus.filters({"use": "dc_offset"})
@@ -106,8 +106,8 @@ def all_at_once(folder: Path) -> None:
 CHANGES: list[Callable[[Path], None]] = [added, replaced, removed, renamed, all_at_once]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(("change", "root"), tiers.covering(CHANGES, DAMAGED))
+@pytest.mark.nightly
 def test_damage_together_with_a_change_of_the_source(
     home: Path, root: str, change: Callable[[Path], None]
 ) -> None:
@@ -134,7 +134,6 @@ def rot(path: Path) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("changed", "count"),
     [
@@ -146,6 +145,7 @@ def rot(path: Path) -> None:
     ],
     ids=["threshold", "filter", "transcribe", "resample", "package"],
 )
+@pytest.mark.nightly
 def test_a_damaged_listing_is_no_empty_shard(
     tmp_path: Path, changed: dict[str, Any], count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -170,7 +170,7 @@ def test_a_damaged_listing_is_no_empty_shard(
     assert not corpus.run(job)[0].new
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_damaged_listing_that_the_rehash_meets_is_made_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -194,8 +194,8 @@ class Bars(Observer):
         self.start, self.advance, self.finish = bars.start, bars.advance, bars.finish  # type: ignore[method-assign]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("changed", [{"package": {"seed": 1}}, {"transcribe": OTHER_ASR}])
+@pytest.mark.nightly
 def test_progress_shows_no_audio_twice(home: Path, changed: dict[str, Any]) -> None:
     job = corpus.job(home, shard=SHARDS, **changed)
     damage(corpus.parts(job.out, "audio")[0], "flip")

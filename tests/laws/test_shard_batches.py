@@ -90,8 +90,8 @@ class Counted(Here):
         return super().map(call, args)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("again", [False, True])
+@pytest.mark.nightly
 def test_what_is_foreseen_is_what_a_run_publishes(home: Path, tmp_path: Path, again: bool) -> None:
     """From the outcomes that a run left, and from those decided again; nothing is written."""
     job = corpus.job(home, out=tmp_path / "out", **chosen())
@@ -118,7 +118,7 @@ def test_what_is_foreseen_is_what_a_run_publishes(home: Path, tmp_path: Path, ag
     assert sorted(packaged["id"].to_pylist()) == sorted(rows["id"].to_pylist())
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_damaged_outcome_is_decided_again_and_stays_for_the_run(job: Job) -> None:
     shards = sorted(manifest.shards(job.out))
     sound = pa.concat_tables(foreseen.Unpublished(job, shards).ledger())
@@ -129,7 +129,7 @@ def test_a_damaged_outcome_is_decided_again_and_stays_for_the_run(job: Job) -> N
     assert path.read_bytes() == flipped
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_versions_do_not_tell_how_they_were_grouped(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,7 +162,6 @@ def test_only_shards_that_changed_are_judged_again(
     assert counted.names.count("collect") == 1, "weights are drawn after it"
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "how"),
     [
@@ -174,6 +173,7 @@ def test_only_shards_that_changed_are_judged_again(
         ("facts.json", '{"files": {}}'),
     ],
 )
+@pytest.mark.nightly
 def test_damaged_outcomes_are_made_again(
     job: Job, undamaged: dict[str, bytes], name: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,7 +192,7 @@ def test_damaged_outcomes_are_made_again(
     assert counted.names.count("collect") == 1, "those of one group, and no others"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_too_little_memory_loses_nothing(home: Path, tmp_path: Path) -> None:
     """One sentence names the setting; with more, the next run decides and transcribes nothing."""
     job = corpus.job(home, out=tmp_path / "out", **chosen())

@@ -51,7 +51,7 @@ def row_groups(path: Path) -> list[pa.Table]:
         return [file.read_row_group(number) for number in range(file.num_row_groups)]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_row_group_has_whole_tars_or_recordings(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,7 +73,7 @@ def test_a_row_group_has_whole_tars_or_recordings(
         assert described[0][name] == described[1][name]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_bytes_do_not_depend_on_work_shards_or_memory(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,10 +87,10 @@ def test_bytes_do_not_depend_on_work_shards_or_memory(
     assert left == right
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     "package", [tiers.nightly({}), {"splits": {"test": 0.3}, "weights": {"c": 0.8}}]
 )
+@pytest.mark.nightly
 def test_growing_and_shrinking_in_all_formats(
     home: Path, monkeypatch: pytest.MonkeyPatch, package: dict[str, Any]
 ) -> None:
@@ -118,7 +118,7 @@ def test_growing_and_shrinking_in_all_formats(
         assert left == right
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_ledger_continues_the_one_before(home: Path) -> None:
     """Recordings come, change, leave and come back; the ledger is that of a first version, and a
     row for each recording that has left."""

@@ -26,8 +26,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("kills", [5, tiers.nightly(20)])
+@pytest.mark.nightly
 def test_killed_anywhere(
     home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, kills: int
 ) -> None:
@@ -47,7 +47,7 @@ def rows(version: Path) -> dict[str, dict[str, Any]]:
     return {row["id"]: row for row in table}
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_night_computes_what_is_new_and_limits_are_free(own: Path) -> None:
     before, texts = rows(own / "out/datasets/v0001"), len(doubting_asr.ALIGNED)
     talks.add(own, COUNT)

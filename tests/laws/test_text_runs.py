@@ -119,6 +119,7 @@ def test_a_rule_on_other_columns_is_answered_from_the_shards(base: Path) -> None
 
 
 @pytest.mark.needs("corpus")
+@pytest.mark.nightly
 def test_a_wrong_transcript_is_found_and_right_ones_stay(tmp_path: Path) -> None:
     """Three clips of two to three seconds through Whisper base and the default verdicts."""
     lines = (CORPUS / "manifest.jsonl").read_text().splitlines()

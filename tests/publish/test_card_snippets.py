@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 from uttermill.tasks import plugins
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.settings import Plugin
@@ -25,6 +25,7 @@ FORMATS = (
 )  # fmt: skip
 
 LISTED = ("wenet", "wenet_raw", "metadata_csv", "chat_jsonl")
+PYTHON = [name for name in FORMATS if name not in (*LISTED, "nemo")]
 
 
 @pytest.fixture(scope="module", params=["flac"])
@@ -52,7 +53,7 @@ def train(version: Path) -> list[str]:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", [f for f in FORMATS if f not in (*LISTED, "nemo")])
+@pytest.mark.parametrize("name", tiers.few(PYTHON, "webdataset", "lhotse_shar"))
 def test_python_finds_every_clip_of_train(version: Path, name: str, tmp_path: Path) -> None:
     language, code = snippet(version, name)
     assert language == "python"

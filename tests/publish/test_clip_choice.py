@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.faults.command import Site
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 from uttermill.tasks.base.errors import ConfigError, NothingLeft
 from uttermill.tasks.insight.estimating import planning, what_if
 from uttermill.tasks.publish.choosing import clip_choice, selection
@@ -56,7 +56,9 @@ CHOICES: list[tuple[dict[str, Any], int]] = [
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("package", "count"), CHOICES, ids=str)
+@pytest.mark.parametrize(
+    ("package", "count"), [*CHOICES[:2], *(tiers.nightly(*one) for one in CHOICES[2:])], ids=str
+)
 def test_what_is_chosen_is_packaged_and_nothing_is_computed(
     base: Path, package: dict[str, Any], count: int
 ) -> None:
@@ -106,7 +108,7 @@ def test_languages_are_written_as_sources_may_write_them(
         assert clip_choice.chosen(settings, rows).tolist() == [good]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_name_that_no_clip_has_is_told(base: Path, caplog: pytest.LogCaptureFixture) -> None:
     corpus.run(asked(base))
     missing = {"language": ["German", "Klingon"], "speaker": ["anna", "dave", "two/cleo"]}
@@ -124,7 +126,7 @@ def test_a_name_that_no_clip_has_is_told(base: Path, caplog: pytest.LogCaptureFi
     corpus.run(asked(base))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_command(tmp_path: Path) -> None:
     site = Site(tmp_path, "", history="none")
     for name in ("anna", "bob"):

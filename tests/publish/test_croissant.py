@@ -38,7 +38,7 @@ def described(version: Path) -> dict[str, Any]:
     return content
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_it_is_a_file_of_the_version(version: Path) -> None:
     files = json.loads((version / "dataset.json").read_text())["files"]
     assert files["croissant.json"]["bytes"] == (version / "croissant.json").stat().st_size

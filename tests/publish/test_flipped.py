@@ -98,7 +98,7 @@ def test_every_kind_of_file_of_a_version(
     assert said(capsys, version, code=0) == ""
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_checkpoints_are_verified_on_request(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     version = out / "datasets/v0001"
     assert said(capsys, version, "--deep", code=0) == ""
@@ -147,7 +147,7 @@ def test_what_runs_and_prunes_take_away_is_no_fault(
     assert said(capsys, out / "datasets/latest", "--deep", code=0) == ""
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_is_removed_as_the_remedy_says_is_made_again(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

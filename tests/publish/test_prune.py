@@ -169,11 +169,11 @@ def test_settings_of_kept_versions_on_request(base: Path, out: Path) -> None:
     assert again(base, out, **HISTORY[2])["filter"] == 0, "v0003 has these measures"
 
 
-@pytest.mark.full
 @pytest.mark.usefixtures("quick_scores")
 @pytest.mark.parametrize(
     ("step", "plugin"), [("speakers", "tests.plugins.halves"), ("enhance", "tests.plugins.quieter")]
 )
+@pytest.mark.nightly
 def test_steps_of_kept_versions_on_request(
     base: Path, tmp_path: Path, step: str, plugin: str
 ) -> None:
@@ -202,7 +202,7 @@ def test_the_version_that_latest_names_stays(out: Path) -> None:
     assert (latest / "dataset.json").is_file()
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_recordings_that_left_their_source(base: Path, tmp_path: Path) -> None:
     """Theirs stays while a kept version holds them; a source that is not mounted costs nothing."""
     source, out = tmp_path / "in", tmp_path / "out"
@@ -349,7 +349,7 @@ def test_a_damaged_ledger_is_said_before_anything_goes(
     assert len(versions.all_of(out)) == 4
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_kill_at_any_point_loses_nothing(base: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.helpers.pruned", str(base / "out"), str(tmp_path), "5"]
     home = Path(__file__).parents[2]
@@ -371,7 +371,7 @@ def test_a_kill_at_any_point_loses_nothing(base: Path, tmp_path: Path) -> None:
         ]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_shards_that_the_last_run_left_complete_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -399,7 +399,7 @@ def test_shards_that_the_last_run_left_complete_are_not_read(
     assert len(looked) == 5
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_clock_that_was_ahead_once_misleads_nobody(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,9 +104,9 @@ def assigned(table: pa.Table, settings: PackageSettings, before: pa.Table) -> tu
     return whole, repr(what)
 
 
-@pytest.mark.full
 @fuzz.cases(60)
 @given(st.lists(st.none() | st.text("ab/é\0", max_size=11), max_size=60), st.randoms())
+@pytest.mark.nightly
 def test_names_in_files_are_numbered_as_they_come(texts: list[str | None], chance: Any) -> None:
     order = [*range(len(texts))]
     chance.shuffle(order)

@@ -51,9 +51,9 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.publish.test_splits.table", lambda clips, texts: with_turns(clips))
 
 
-@pytest.mark.full
 @pytest.mark.usefixtures("windows")
 @pytest.mark.parametrize("disjoint", [None, ["speaker"]])
+@pytest.mark.nightly
 def test_all_who_talk_together_are_on_one_side(disjoint: list[str] | None) -> None:
     for seed in range(4):
         where, assigned = sides(CLIPS, splits={"dev": 0.3}, disjoint=disjoint, seed=seed)
@@ -127,7 +127,7 @@ def test_verify_names_whoever_talks_on_two_sides() -> None:
     assert faults_of(apart, stated, ["speaker"]) == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_whole_line(tmp_path: Path) -> None:
     """Recordings of two people each, of whom the second is in the next one, too."""
     lines = []

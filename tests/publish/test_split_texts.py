@@ -84,7 +84,7 @@ def test_where_everybody_reads_everything_each_text_has_one_split(
     assert all(len(each) == 1 for each in who.values()), "speakers stay apart, too"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_speech_that_is_not_read_loses_nothing_unless_asked() -> None:
     """Some of it is `yes`, everywhere: left out of dev alone when texts shall be apart."""
     clips: list[Clip] = [
@@ -108,7 +108,7 @@ def test_one_wake_word_is_no_prompt() -> None:
     assert {*where.values()} == {"train", "dev"}
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_newcomers_follow_their_text() -> None:
     clips, texts = prompts(6, 20, named=False)
     where, found = sides(clips, texts=texts, splits={"dev": 0.2})
@@ -202,9 +202,9 @@ GRID = st.sets(
 )
 
 
-@pytest.mark.full
 @fuzz.cases(20)
 @given(GRID, GRID, st.randoms(use_true_random=False))
+@pytest.mark.nightly
 def test_random_texts(first: set[Any], more: set[Any], random: Any) -> None:
     """Whoever reads what: no text on two sides, the order of rows does not matter, and what was
     published stays."""
@@ -274,7 +274,7 @@ def spoken(tmp: Path, readers: int, count: int, named: bool) -> list[dict[str, A
     return [{"kind": "jsonl", "path": str(tmp / "list.jsonl"), "name": "c"}]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_if_says_once_what_stricter_rules_leave_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -348,7 +348,7 @@ def test_the_whole_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Non
     assert "Clips that share with train" in shown
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_card_and_a_night_know_near_equal_texts(tmp_path: Path) -> None:
     text = "the quick brown fox of our street jumps over the lazy dog of hers"
     rows = [
@@ -386,7 +386,7 @@ def test_the_card_and_a_night_know_near_equal_texts(tmp_path: Path) -> None:
     assert leaking(night) == 0
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_night_adds_readers_who_follow(tmp_path: Path) -> None:
     """Unchanged clips are not assigned again, and their texts hold all the same."""
     package = {"splits": {"dev": 0.2}, "tar_hours": 3 / 3600}

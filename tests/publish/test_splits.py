@@ -123,7 +123,7 @@ def hours(clips: list[Clip], where: dict[str, str]) -> dict[str, float]:
     return found
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_fractions_and_hours_are_met() -> None:
     clips = singles(2000)
     where, found = sides(clips, splits={"dev": 0.05, "test": {"hours": 0.5}})
@@ -222,7 +222,7 @@ def test_a_newcomer_that_joins_two_sides_is_dropped() -> None:
     assert sides([*clips, *new], again.table, splits={"dev": 0.3})[0] == then
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_other_fractions_move_nothing_that_is_published() -> None:
     clips = singles(100)
     where, first = sides(clips, splits={"dev": 0.1})
@@ -252,9 +252,9 @@ def clip_of(recording: int, speaker: int, samples: int) -> Clip:
     )  # fmt: skip
 
 
-@pytest.mark.full
 @fuzz.cases(15)
 @given(GROWTH, st.integers(0, 3), st.randoms(use_true_random=False))
+@pytest.mark.nightly
 def test_random_growth(versions: list[set[tuple[int, int, int]]], seed: int, random: Any) -> None:
     """Nobody on two sides within a version, no id in two splits over all versions, and a clip that
     was published is never dropped for the splits' sake."""
@@ -493,7 +493,7 @@ def test_the_whole_line(tmp_path: Path) -> None:
     assert verify(five.path) == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_shards_and_earlier_versions_do_not_show_through(tmp_path: Path) -> None:
     sources = spoken(tmp_path, 6, 6)
     corpus.run(corpus.job(tmp_path, sources=sources))  # without splits: says nothing
@@ -508,7 +508,7 @@ def test_shards_and_earlier_versions_do_not_show_through(tmp_path: Path) -> None
         assert (late_.path / name).read_bytes() == (fresh.path / name).read_bytes()
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_content_of_a_list_makes_the_version_not_its_place(tmp_path: Path) -> None:
     sources = spoken(tmp_path, 6, 6)
     (tmp_path / "other").mkdir()
@@ -573,7 +573,7 @@ def test_the_share_is_in_the_order_of_ids(tmp_path: Path) -> None:
     assert ids == sorted(ids)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_late_verdicts_are_as_if_all_were_judged_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,7 +41,7 @@ def told(site: Site, settings: Path, out: str) -> list[str]:
     return [name for name, text in places.items() if WORDS in text]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_unknown_speakers_are_told_where_splits_are_asked_for(site: Site) -> None:
     splits = {"splits": {"dev": 0.3}}
     everywhere = ["plan", "run", "card", "report"]
@@ -58,7 +58,7 @@ def test_unknown_speakers_are_told_where_splits_are_asked_for(site: Site) -> Non
     assert told(site, site.settings("loose", sources=source(site), package=loose), "loose") == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_named_speakers_are_kept_apart(site: Site) -> None:
     pattern = {"pattern": "^(?P<speaker>[^/]+)/"}
     package = {"splits": {"dev": 0.3}}

@@ -208,7 +208,7 @@ def test_what_readers_put_beside_the_data_is_named_and_no_fault(
     assert verify(version) == ["wenet/train/other.tar is there, but dataset.json does not name it"]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_many_processes_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each reads some output shards; faults stand in the same order."""
     corpus.make(tmp_path / "in", 12)
@@ -227,7 +227,7 @@ def test_many_processes_find_the_same(tmp_path: Path, monkeypatch: pytest.Monkey
     assert verify(path) == alone
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_process_that_dies_is_no_fault_of_the_version(
     version: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -141,7 +141,7 @@ def test_a_cell_is_read_without_its_neighbours(tmp_path: Path, told: Told) -> No
     assert found["took"] < MEMORY
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_cell_that_expands_too_far_is_refused(tmp_path: Path, told: Told) -> None:
     path = parquet(tmp_path / "x.parquet", cells(alike(bytes(300 * MEGABYTE), 1)), {})
     found = told({"locator": {"path": str(path), "row": 0, "column": "audio"}})
@@ -312,7 +312,7 @@ def test_tar(tmp_path: Path, told: Told) -> None:
     assert time.process_time() - begun < 10
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_an_endless_list_ends_by_ctrl_c(tmp_path: Path) -> None:
     path = tmp_path / "list.jsonl"
     with path.open("wb") as file:
@@ -420,8 +420,8 @@ def deep(path: Path) -> Path:
     return path
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("make", [big, deep])
+@pytest.mark.nightly
 def test_json_in_an_out(tmp_path: Path, make: Callable[[Path], Path]) -> None:
     make(tmp_path / "runs/2026-01-01T00-00-00/settings.json")
     with pytest.raises(ConfigError, match="is damaged"):

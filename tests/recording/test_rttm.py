@@ -105,7 +105,7 @@ def rows(version: Path) -> list[tuple[str, float, float, str | None]]:
     )
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_changed_damaged_and_mended(tmp_path: Path) -> None:
     corpus.make(tmp_path / "in", 4)
     (tmp_path / "in" / "r01.rttm").write_text(

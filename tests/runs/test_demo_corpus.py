@@ -69,7 +69,7 @@ def test_a_second_call_touches_nothing(corpus: Path) -> None:
     assert {p: p.stat().st_mtime_ns for p in corpus.rglob("*")} == before
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_an_unfinished_corpus_is_finished_with_the_same_bytes(corpus: Path) -> None:
     """Also: the bytes depend neither on the clock nor on chance, since all are made again."""
     want = digests(corpus)
@@ -98,6 +98,7 @@ def test_no_voice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not (tmp_path / demo.MARKER).exists()
 
 
+@pytest.mark.full
 def test_settings_are_understood(corpus: Path) -> None:
     listed = []
     for source in demo.make_corpus(corpus):

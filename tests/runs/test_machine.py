@@ -106,6 +106,7 @@ def of_the_future(database: Path) -> None:
         (of_the_future, "a release of Prefect newer than"),
     ],
 )
+@pytest.mark.nightly
 def test_a_database_that_prefect_cannot_use(
     place: Path, spoil: Callable[[Path], None], sentence: str
 ) -> None:
@@ -130,6 +131,7 @@ def test_a_full_home(place: Path) -> None:
 
 @needs_root
 @pytest.mark.server
+@pytest.mark.nightly
 def test_a_user_without_a_home(place: Path) -> None:
     """HOME is not set, and no list has this user: `/` is the home, and cannot be written."""
     done = ran(place, within=nobody(), home=None)
@@ -226,15 +228,14 @@ def test_a_login_is_kept_without_hard_links(
 # --- loopback and threads ----------------------------------------------------------------------
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("sets", [(), ("history=none",)])
+@pytest.mark.nightly
 def test_a_loopback_that_is_down(place: Path, sets: tuple[str, ...]) -> None:
     said = refusal(ran(place, *sets, within=unshared("-rn")))
     assert "does not reach itself at 127.0.0.1" in said
     assert "(Network is unreachable): bring its loopback up (`ip link set lo up`)" in said
 
 
-@pytest.mark.full
 @needs_root
 @pytest.mark.parametrize(
     ("sets", "what"),
@@ -243,6 +244,7 @@ def test_a_loopback_that_is_down(place: Path, sets: tuple[str, ...]) -> None:
         (("history=none",), "a cluster of 1 worker needs"),
     ],
 )
+@pytest.mark.nightly
 def test_a_limit_of_threads(place: Path, sets: tuple[str, ...], what: str) -> None:
     said = refusal(ran(place, *sets, within=nobody("prlimit", "--nproc=10")))
     assert said.startswith("this user may start only ")

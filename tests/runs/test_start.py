@@ -126,6 +126,7 @@ ALONE = CLIENT - {"dask", "distributed", "jinja2"}
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_what_needs_no_worker_starts_none(
     first: tuple[Path, dict[str, Any], set[str]],
 ) -> None:
@@ -170,6 +171,7 @@ def test_a_server_that_is_not_there(tmp_path: Path, no_flow: list[str]) -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_what_was_listed_is_not_listed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

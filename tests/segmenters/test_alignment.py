@@ -348,7 +348,7 @@ def job_of(folder: Path, path: Path, text: str, least: float = 0.7) -> Job:
     )  # fmt: skip
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_book_and_its_recording(tmp_path: Path) -> None:
     path, said = recorded(tmp_path)
     lost = "Nobody ever reads this long sentence aloud in any recording."

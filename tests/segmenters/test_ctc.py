@@ -138,7 +138,7 @@ def test_another_text_is_not_found() -> None:
     assert found(emissions[:0], text(2, 30)) == {}
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_an_hour_needs_little_memory() -> None:
     """At 12.5 frames a second; the scores of all states would take 5 GB, the choices 1 GB."""
     sentences = text(700, 120, longest=40)

@@ -127,8 +127,8 @@ def talk() -> Dialogue:
     return dialogues.made(Asked(3, 200, seed=2), dialogues.synthetic())
 
 
-@pytest.mark.full
 @needs_voices
+@pytest.mark.nightly
 def test_nobody_is_cut(talk: Dialogue) -> None:
     voices = Voices(true_turns(talk))
     spans = spans_of(dialogue.at_turns(dialogue.Settings(), RATE, (), voices), talk.mix, 16_000)
@@ -369,8 +369,8 @@ def bytes_of(version: Path) -> dict[str, bytes]:
     return {path.relative_to(version).as_posix(): path.read_bytes() for path in files}
 
 
-@pytest.mark.full
 @needs_voices
+@pytest.mark.nightly
 def test_another_recording_moves_no_window(tmp_path: Path, talk: Dialogue) -> None:
     path = tmp_path / "in" / "talk.wav"
     write(talk, path)

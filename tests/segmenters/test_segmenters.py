@@ -231,7 +231,6 @@ def test_a_scrap_goes_along_with_the_long_speech_after_it() -> None:
     assert "unsegmented" not in {s.kind for s in spans}
 
 
-@pytest.mark.full
 @pytest.mark.usefixtures("scripted")
 @fuzz.cases(60)
 @given(
@@ -244,6 +243,7 @@ def test_a_scrap_goes_along_with_the_long_speech_after_it() -> None:
     st.sampled_from([0.3, 1.0, 3.0]),
     st.sampled_from([5.0, 10.0, 30.0]),
 )  # fmt: skip
+@pytest.mark.nightly
 def test_any_speech_is_partitioned_within_limits(
     parts: list[tuple[float, float]], odd: int, block: int, least: float, target: float
 ) -> None:

@@ -91,13 +91,13 @@ def test_where_a_sentence_ends(word: str, following: str, rank: int) -> None:
     assert _sentences.rank(word, following) == rank
 
 
-@pytest.mark.full
 @settings(max_examples=200, deadline=None)
 @given(
     gaps=st.lists(st.tuples(st.floats(0, 3), st.floats(0.05, 2)), min_size=1, max_size=80),
     ends=st.lists(st.sampled_from([".", ",", "", "?"]), min_size=80, max_size=80),
     target=st.floats(1, 12),
 )
+@pytest.mark.nightly
 def test_pieces_are_short_and_lose_nothing(
     gaps: list[tuple[float, float]], ends: list[str], target: float
 ) -> None:

@@ -203,7 +203,7 @@ def test_sources_have_kind_name_and_licence() -> None:
         assert each["required"] == ["path"]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_server_takes_what_a_settings_file_may_hold() -> None:
     """Prefect refuses parameters that the schema refuses, before the flow is asked."""
     given = {

@@ -49,6 +49,7 @@ def rows(url: str, query: str) -> list[tuple[str, ...]]:
     return asyncio.run(ask())
 
 
+@pytest.mark.nightly
 def test_a_run_leaves_its_history_there(database: str, tmp_path: Path) -> None:
     """As the README says it: one variable. The second run has one recording more."""
     environment = {

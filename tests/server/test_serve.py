@@ -172,9 +172,9 @@ def nights() -> list[DeploymentScheduleCreate]:
     ]
 
 
-@pytest.mark.quick
 @pytest.mark.server
 @pytest.mark.cluster
+@pytest.mark.full
 def test_serve(serving: Serving) -> None:
     site = serving.site
     told = serving.told

@@ -110,6 +110,7 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize("moment", ["starting", "ready"])
+@pytest.mark.nightly
 def test_it_dies_with_a_killed_parent(moment: str) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, moment], stdout=subprocess.PIPE, text=True
@@ -194,7 +195,7 @@ RUNNING = {("flow", "Running"): 1, ("task", "Running"): 2}
 CRASHED = {("flow", "Crashed"): 1, ("task", "Crashed"): 2}
 
 
-@pytest.mark.quick
+@pytest.mark.full
 def test_the_next_run_closes_what_a_killed_one_left_open(
     prefect_api: Server, tmp_path: Path
 ) -> None:

@@ -317,6 +317,7 @@ PROXIES = {
     ],
     ids=["both, and proxies", "the password of another server", "one for all own servers"],
 )  # fmt: skip
+@pytest.mark.nightly
 def test_a_run_records_itself_whatever_the_environment_says(
     tmp_path: Path, empty_database: Path, environment: dict[str, str]
 ) -> None:

@@ -333,7 +333,7 @@ def test_a_new_text_is_the_files_unless_it_is_marked() -> None:
 # The flow that `serve` hands to the runner
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_guarded_flow_looks_before_it_runs(data: Data) -> None:
     chosen = parse(copy.deepcopy(data))
     served = ServedSettings("settings.yaml", (), chosen)

@@ -155,6 +155,7 @@ def licensed(tmp_path: Path, shared_cluster: dict[str, Any]) -> Iterator[dict[st
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_a_run_with_such_links_leaves_none_of_it(
     licensed: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -140,11 +140,11 @@ DOTTED = st.lists(KEYS | st.sampled_from(["0", "9", "", "duration", "-1"]), max_
 )
 
 
-@pytest.mark.full
 @fuzz.cases(400)
 @given(
     st.lists(st.tuples(DOTTED, TEXTS | WORDS | st.just("fake")).map("=".join) | TEXTS, max_size=4)
 )
+@pytest.mark.nightly
 def test_any_assignments(folder: str, sets: list[str]) -> None:
     sets = [each for each in sets if not each.startswith("out")]
     one_sentence(lambda: settings.read(None, [folder], f"{folder}/out", sets))

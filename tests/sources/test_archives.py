@@ -282,7 +282,7 @@ def test_names_that_are_no_utf_8_stay_apart(tmp_path: Path) -> None:
     assert all(content(r) == WAVS["a.wav"] for r in items)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_large_archives_have_64_bit_places(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -314,7 +314,7 @@ def test_parquet_files_are_taken_alone_or_in_a_folder_without_audio(tmp_path: Pa
     assert table.suggested(str(tmp_path / "set")) is None
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_corpus_in_one_object_is_read_entry_by_entry(tmp_path: Path) -> None:
     """A file that is far larger than what is held of it, and one that breaks off."""
     entry = {"path": "{}.wav", "segments": [{"sid": "s", "begin_time": 0, "end_time": 1,

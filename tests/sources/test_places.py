@@ -127,7 +127,7 @@ def test_a_source_that_was_there_and_is_gone_is_not_called_empty(tmp_path: Path)
     assert asked(tmp_path / "in", tmp_path / "out"), "max_removed_fraction refuses it, exit 1"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_folder_in_place_of_the_link_to_the_newest_version_is_refused(tmp_path: Path) -> None:
     """A copy of OUT by a program that follows links: `latest` would stay at the old version."""
     corpus.make(tmp_path / "in", 2)

@@ -84,9 +84,9 @@ WORDS = st.sampled_from(
 LINES = st.lists(WORDS | st.binary(max_size=8), max_size=40).map(b" ".join)
 
 
-@pytest.mark.full
 @FUZZ
 @given(LINES, LINES, LINES, LINES)
+@pytest.mark.nightly
 def test_kaldi(scp: bytes, text: bytes, segments: bytes, speakers: bytes) -> None:
     files = {"wav.scp": scp, "text": text, "segments": segments, "utt2spk": speakers}
     check("kaldi", files, "")
@@ -105,23 +105,23 @@ OBJECTS = st.dictionaries(KEYS, VALUES, max_size=6).map(lambda v: json.dumps(v).
 JSONL = st.lists(OBJECTS | st.binary(max_size=30), max_size=12).map(b"\n".join)
 
 
-@pytest.mark.full
 @OBJECTS_FUZZ
 @given(JSONL)
+@pytest.mark.nightly
 def test_jsonl(data: bytes) -> None:
     check("jsonl", {"list": data}, "list")
 
 
-@pytest.mark.full
 @OBJECTS_FUZZ
 @given(JSONL, st.dictionaries(st.sampled_from(ROLES), KEYS, max_size=6), KEYS)
+@pytest.mark.nightly
 def test_jsonl_with_columns(data: bytes, columns: dict[str, str], audio: str) -> None:
     check("jsonl", {"list": data}, "list", columns={**columns, "audio": audio})
 
 
-@pytest.mark.full
 @OBJECTS_FUZZ
 @given(JSONL, KEYS, KEYS)
+@pytest.mark.nightly
 def test_datajuicer_with_keys(data: bytes, text: str, audio: str) -> None:
     check("datajuicer", {"list": data}, "list", text_key=text, audio_key=audio)
 
@@ -164,16 +164,16 @@ def blocks(draw: Any) -> bytes:
     return bytes(header) + bytes.ljust(body, -(-len(body) // 512) * 512, b"\0")
 
 
-@pytest.mark.full
 @FUZZ
 @given(st.lists(blocks(), max_size=6).map(b"".join), st.binary(max_size=1100))
+@pytest.mark.nightly
 def test_tar_headers(data: bytes, tail: bytes) -> None:
     check("tar", {"x.tar": data + tail}, "x.tar")
 
 
-@pytest.mark.full
 @FUZZ
 @given(st.lists(st.tuples(st.integers(0, 5119), st.integers(0, 255)), max_size=20), st.data())
+@pytest.mark.nightly
 def test_tar_with_flipped_bytes(flips: list[tuple[int, int]], data: Any) -> None:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
@@ -246,12 +246,12 @@ def tables(draw: Any) -> bytes:
     return buffer.getvalue()
 
 
-@pytest.mark.full
 @FUZZ
 @given(tables(), st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 255)), max_size=2),
        st.dictionaries(st.sampled_from(["audio_column", "text_column", "id_column",
                                         "speaker_column", "language_column"]),
                        st.sampled_from(COLUMNS), max_size=2))  # fmt: skip
+@pytest.mark.nightly
 def test_parquet_of_any_types(
     data: bytes, flips: list[tuple[int, int]], named: dict[str, str]
 ) -> None:

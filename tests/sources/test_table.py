@@ -339,7 +339,7 @@ def test_quotes(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_cell_of_50_megabytes_costs_only_its_row(tmp_path: Path) -> None:
     """In one line, and in many within quotes; in little memory."""
     for name in AB:
@@ -442,11 +442,11 @@ HEADS = st.sampled_from(
 )
 
 
-@pytest.mark.full
 @fuzz.cases(300)
 @given(
     HEADS, st.lists(st.lists(CELLS, max_size=6).map("".join), max_size=20), st.binary(max_size=9)
 )
+@pytest.mark.nightly
 def test_any_table(head: str, rows: list[str], tail: bytes) -> None:
     check("table", {"x.csv": "\n".join([head, *rows]).encode() + tail}, "x.csv")
 

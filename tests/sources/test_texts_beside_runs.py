@@ -96,7 +96,7 @@ def test_words_beyond_the_end_are_not_packaged_with_the_others(tmp_path: Path) -
     assert reasons["filter.segment_outside_audio"]["items"] == 1
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_text_that_is_mended_or_changed_costs_no_audio(tmp_path: Path) -> None:
     make(tmp_path / "in")
     sources = source(tmp_path / "in")
@@ -113,7 +113,7 @@ def test_a_text_that_is_mended_or_changed_costs_no_audio(tmp_path: Path) -> None
     assert {r["text_source"] for r in utterances(published)} == {"asr"}
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_plan_tells_of_a_new_version_where_only_a_text_changed(tmp_path: Path) -> None:
     make(tmp_path / "in")
     job = corpus.job(tmp_path, sources=source(tmp_path / "in"), filter=AUTO)
@@ -169,7 +169,7 @@ def test_texts_in_a_language_are_named_with_what_reads_them(tmp_path: Path) -> N
     ]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_broken_recordings_count_nowhere(tmp_path: Path) -> None:
     """A broken file has no text and no speaker that would be missed: before the first run, at its
     end, and after it."""

@@ -342,7 +342,7 @@ def test_one_speaker_over_all_recordings_from_night_to_night(tmp_path: Path) -> 
     assert verify.verify(grown.path) == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_threshold_is_free(tmp_path: Path) -> None:
     for number, people in PEOPLE.items():
         recording(tmp_path / "in", number, people)
@@ -391,7 +391,7 @@ def test_a_source_that_names_speakers_is_believed(tmp_path: Path) -> None:
     assert verify.verify(named.path) == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_plan_knows_the_most_hours_of_a_speaker(tmp_path: Path) -> None:
     for number in range(12):
         recording(tmp_path / "in", number, (number % 5, number % 5))
@@ -407,7 +407,7 @@ def test_a_plan_knows_the_most_hours_of_a_speaker(tmp_path: Path) -> None:
         before = asked
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_splits_and_hours_go_by_speakers_over_all_recordings(tmp_path: Path) -> None:
     for number in range(12):
         recording(tmp_path / "in", number, (number % 5, number % 5))

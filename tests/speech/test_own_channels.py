@@ -117,7 +117,7 @@ def test_a_turn_has_the_words_of_its_own_channel(home: Path) -> None:
     assert verify(published.path) == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_each_turn_is_heard_once(home: Path) -> None:
     published, counts = corpus.run(job(home))
     heard = len(oracle_asr.HEARD)
@@ -136,7 +136,7 @@ def test_each_turn_is_heard_once(home: Path) -> None:
     assert len(oracle_asr.HEARD) == heard
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_plan_counts_turns_that_nobody_heard(home: Path) -> None:
     before, asked = job(home, turns_by="window"), job(home)
     corpus.run(before)
@@ -172,7 +172,7 @@ def test_turns_of_before_stay_as_they_are(home: Path, monkeypatch: pytest.Monkey
     assert two.path == one.path
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_turns_without_a_channel_keep_to_the_window(home: Path) -> None:
     published, counts = corpus.run(job(home, tells_channels=False))
     assert counts["resample"][0] == counts["transcribe"][0] == len(oracle_asr.HEARD) == 1

@@ -104,7 +104,7 @@ def test_the_answer_does_not_depend_on_the_blocks() -> None:
     assert judged(samples, 1000) == judged(samples)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_run_says_what_it_found(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     sf.write(tmp_path / "in/call.wav", CALLS["cross_talk"](), RATE)

@@ -482,6 +482,7 @@ def diarized(samples: NDArray[np.float32], rate: int, block: int) -> tuple[Turn,
 
 
 @pytest.mark.needs("speakers", "corpus")
+@pytest.mark.nightly
 def test_a_conversation_and_its_blocks() -> None:
     voices = conversations.load(CORPUS, limit=4)
     made = conversations.made(conversations.Asked(2, 30, 0.1, seed=1), voices, [])
@@ -523,6 +524,7 @@ def test_nobody_speaks(samples: NDArray[np.float32]) -> None:
 
 
 @pytest.mark.needs("speakers", "corpus")
+@pytest.mark.nightly
 def test_little_speech() -> None:
     """Two seconds, one word, and a word in a long silence: one speaker, wherever it speaks."""
     [first, *_] = conversations.load(CORPUS, limit=1).values()
@@ -539,6 +541,7 @@ def test_little_speech() -> None:
 
 
 @pytest.mark.needs("speakers", "corpus")
+@pytest.mark.nightly
 def test_eight_people_and_eight_channels() -> None:
     voices = conversations.load(CORPUS, limit=8)
     made = conversations.made(conversations.Asked(8, 90, seed=3), voices, [])
@@ -559,6 +562,7 @@ def test_eight_people_and_eight_channels() -> None:
 
 
 @pytest.mark.needs("speakers", "corpus")
+@pytest.mark.nightly
 def test_emilias_recipe_from_raw_podcasts(tmp_path: Path) -> None:
     """A podcast of two people with music between: clips of one of them each, rightly told apart."""
     voices = conversations.load(CORPUS, limit=4)

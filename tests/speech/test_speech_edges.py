@@ -237,6 +237,7 @@ def test_clips_seldom_begin_or_end_amid_sound(librispeech: NDArray[np.float32]) 
 
 @pytest.mark.needs("corpus")
 @pytest.mark.parametrize("name", ["aishell_S0150.m4a", "kerstin_de.opus"])
+@pytest.mark.nightly
 def test_real_segments_keep_their_speech(name: str) -> None:
     """The segments are known; speech is what stands out in them."""
     from tests.helpers import cut_scores, cut_ways, real_recordings

@@ -52,6 +52,7 @@ def told(site: Site, out: str, **settings: Any) -> list[str]:
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_both_bands_are_told_where_splits_go_by_voices(site: Site) -> None:
     everywhere = ["plan", "run", "json", "report", "plan after"]
     assert told(site, "both", speakers=VOICES, package=SPLITS) == everywhere

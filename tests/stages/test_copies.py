@@ -73,7 +73,7 @@ def test_a_further_copy_changes_nothing(tmp_path: Path, folder: Path) -> None:
     assert outcomes(job)["a.wav"] == outcomes(job)["b.wav"] == same_as(folder, "r01.wav")
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_copy_takes_the_place_of_its_original(tmp_path: Path, folder: Path) -> None:
     copied(folder, 1, "z.wav", "y.wav")
     job = corpus.job(tmp_path, package={"max_removed_fraction": 1})
@@ -98,7 +98,7 @@ def test_a_setting_turns_it_off(tmp_path: Path, folder: Path) -> None:
     assert outcomes(job)["z.wav"][0] == "packaged"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_an_out_of_before_keeps_both(tmp_path: Path, folder: Path) -> None:
     copied(folder, 1, "z.wav")
     kept = corpus.job(tmp_path, filter={"duplicate_files": "keep"})
@@ -173,7 +173,7 @@ def test_what_has_come_back_is_a_copy_of_what_took_its_place_alone() -> None:
     assert marks([row("a"), row("b")], [row("a", present=False), row("b")]) == {"a": "b"}
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_plan_and_run_say_so(tmp_path: Path, folder: Path) -> None:
     copied(folder, 1, "z.wav")
     job = corpus.job(tmp_path)
@@ -193,7 +193,7 @@ def test_plan_and_run_say_so(tmp_path: Path, folder: Path) -> None:
     assert planned.stages["filter"].compute == 0
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_plan_takes_no_file_for_a_copy_of_one_that_is_gone(tmp_path: Path, folder: Path) -> None:
     """As one that was renamed is."""
     job = corpus.job(tmp_path)

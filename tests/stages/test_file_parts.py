@@ -55,7 +55,7 @@ def test_channels_apart(tmp_path: Path) -> None:
     assert (again, computed) == (rows, NOTHING)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_mixed_recordings_stay_as_they_are(tmp_path: Path) -> None:
     sides(tmp_path / "in/call.wav", 1, 2)
     sides(tmp_path / "in/mono.wav", 3)
@@ -87,7 +87,7 @@ def test_one_channel(tmp_path: Path, value: str | int, name: str) -> None:
     assert apart[f"c/call.wav#{channel}"]["sha256"] == rows[f"c/{name}"]["sha256"]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_file_that_changed_is_divided_anew(tmp_path: Path) -> None:
     sides(tmp_path / "in/call.wav", 1, 2)
     sides(tmp_path / "in/mono.wav", 3)
@@ -207,7 +207,7 @@ def test_a_recording_that_cannot_be_probed_is_of_the_channel_that_was_asked_for(
     assert {row["outcome"]: row["channel"] for row in rows} == {"failed": 1, "packaged": 1}
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_text_that_comes_or_goes_decides_anew(tmp_path: Path) -> None:
     sides(tmp_path / "in/call.wav", 1, 2)
     sides(tmp_path / "in/mono.wav", 3)

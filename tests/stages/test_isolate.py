@@ -71,8 +71,8 @@ def failures(job: Job, name: str) -> list[str | None]:
     return [row["error_code"] for row in rows if row["error_code"]]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(("where", "how"), tiers.covering(["filter", "transcribe"], CODES))
+@pytest.mark.nightly
 def test_the_culprit_is_quarantined(
     source: Path, tmp_path: Path, where: str, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -99,8 +99,8 @@ def test_the_culprit_is_quarantined(
     assert corpus.run(job)[1] == {n: (0, COUNT - (n in left)) for n in corpus.STAGES}
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("how", tiers.few(["segv", "memory_error", "hang"], "segv"))
+@pytest.mark.nightly
 def test_a_diarizer_whose_runtime_dies(source: Path, tmp_path: Path, how: str) -> None:
     speakers: dict[str, Any] = {"use": "tests.plugins.fatal_diarizer", "how": how}
     speakers |= {"seconds": corpus.seconds_of(BAD)}
@@ -136,7 +136,7 @@ def test_an_added_filter_that_crashes(source: Path, tmp_path: Path) -> None:
     assert counts["filter"] == (0, COUNT)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_isolated_and_ordinary_run_publish_the_same(source: Path, tmp_path: Path) -> None:
     quiet, _ = corpus.run(corpus.job(source))
     job = corpus.job(source, out=tmp_path / "out")
@@ -170,7 +170,7 @@ def alone(job: Job) -> int:
 BAD_SECONDS = corpus.seconds_of(BAD)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_kill_from_outside_is_no_fault_of_the_item(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,7 +184,7 @@ def test_a_kill_from_outside_is_no_fault_of_the_item(
     assert failures(job, "filter") == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_an_item_that_dies_alone_with_memory_to_spare_is_blamed(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,8 +194,8 @@ def test_an_item_that_dies_alone_with_memory_to_spare_is_blamed(
     assert stage.pending("filter", job, SHARD) == (0, COUNT), "it stays so until somebody asks"
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("why", ["the kernel killed", "most of its limit"])
+@pytest.mark.nightly
 def test_an_item_that_dies_for_want_of_memory_is_not_blamed(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
@@ -208,7 +208,7 @@ def test_an_item_that_dies_for_want_of_memory_is_not_blamed(
     assert failures(job, "filter") == [KILLED]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_where_nothing_lives_the_caller_decides(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,7 +224,7 @@ def test_where_nothing_lives_the_caller_decides(
     assert failures(job, "filter") == [KILLED]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_kills_item_after_item_ends_the_run_and_blames_none(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,7 +296,7 @@ def _fake_child(answers: int, cut: int = 0) -> isolate._Child:
     return child
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_control_without_isolation_the_process_dies(source: Path, tmp_path: Path) -> None:
     """Else the tests above would show nothing."""
     code = (

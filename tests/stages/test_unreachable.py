@@ -165,7 +165,7 @@ def test_two_recordings_heal_by_themselves(
 CLOCK: dict[str, Any] = {"wall_seconds": 1.0, "deaths": {}}
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_recording_that_fails_only_while_it_is_cut(share: Share, tmp_path: Path) -> None:
     """It is opened for its digest, its header and its samples, in this order."""
     corpus.make(tmp_path / "in", 6)
@@ -188,7 +188,7 @@ def test_a_recording_that_fails_only_while_it_is_cut(share: Share, tmp_path: Pat
     assert sum(len(part.table) for part in parts) == 12, "failures that were made good are gone"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_resampling_goes_on_where_it_was_when_a_share_blinks(
     share: Share, tmp_path: Path, pauses: list[float]
 ) -> None:
@@ -373,10 +373,10 @@ def test_a_container_is_read_again_while_it_is_listed(
     assert pauses == [0.5, 1.0]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "number"), tiers.covering(["tar", "hf_parquet"], [errno.EIO, errno.EACCES])
 )
+@pytest.mark.nightly
 def test_a_container_that_cannot_be_listed_heals_by_itself(
     listing: Share, tmp_path: Path, kind: str, number: int
 ) -> None:

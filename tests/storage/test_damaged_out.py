@@ -170,7 +170,7 @@ def test_a_damaged_summary(out: Path) -> None:
     assert queries.status(out)["dataset"]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_damaged_metrics_cost_only_what_they_tell(out: Path) -> None:
     """The times of a plan, and the section on workers."""
     folder = run_folder.newest(out)

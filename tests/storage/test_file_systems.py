@@ -57,8 +57,8 @@ def reads_latest(out: Path, capsys: pytest.CaptureFixture[str], number: str) -> 
     capsys.readouterr()
 
 
-@pytest.mark.full
 @pytest.mark.usefixtures("linkless")
+@pytest.mark.nightly
 def test_latest_is_a_small_file_without_links(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

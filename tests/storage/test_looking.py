@@ -44,8 +44,8 @@ KINDS = {
 }
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.nightly
 def test_damage_is_told_and_repaired_by_a_run(
     out: Path, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -154,7 +154,7 @@ else:
 """
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_read_only_out_with_damage(out: Path) -> None:
     if not shutil.which("unshare") or subprocess.run(["unshare", "-rm", "true"]).returncode:
         pytest.skip("no mount namespaces here")
@@ -176,7 +176,7 @@ def test_a_read_only_out_with_damage(out: Path) -> None:
     assert tampered.tree(out) == before
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_report_writes_the_report_alone(out: Path) -> None:
     path = next((out / "manifests/transcribe" / SHARD).iterdir())
     corpus.flip(path, path.stat().st_size // 2)

@@ -30,7 +30,7 @@ def names(memory: str, scratch: Path) -> list[int]:
         return [*rows[:9].tolist(), *Nodes(table, ["id"], rows).of_row[0, :9].tolist()]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_more_names_than_memory_lie_in_the_folder_and_nothing_stays_there(tmp_path: Path) -> None:
     whole = names("1GB", tmp_path)
     assert names("30MB", tmp_path) == whole

@@ -109,7 +109,7 @@ def test_without_the_extra_the_sentence_names_it(monkeypatch: pytest.MonkeyPatch
         storage.place("s3://bucket/out")
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_local_work_imports_nothing_remote() -> None:
     code = (
         "import sys, uttermill.tasks.pipeline, uttermill.flows.cli.command_line; "
@@ -215,7 +215,7 @@ def test_a_copy_is_of_what_is_there_now_and_leaves_no_file(
 # A whole line
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_version_is_byte_for_byte_that_of_a_folder(s3: S3, url: str, job: Job) -> None:
     """All formats; then nothing to do; then one recording more."""
     chosen = {"formats": FORMATS, "splits": {"dev": 0.3}}
@@ -259,7 +259,7 @@ def test_verify_names_every_fault(s3: S3, url: str, job: Job) -> None:
     assert verify(place) == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_tar_that_was_written_over_is_not_copied_on(s3: S3, url: str, job: Job) -> None:
     there = remote(job, url)
     first = corpus.run(there)[0].path
@@ -273,10 +273,10 @@ def test_a_tar_that_was_written_over_is_not_copied_on(s3: S3, url: str, job: Job
     assert verify(second.path) == []
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     "what", tiers.few(["manifests/filter", "manifests/resample", "audio"], "audio")
 )
+@pytest.mark.nightly
 def test_a_damaged_checkpoint_is_made_again(s3: S3, url: str, job: Job, what: str) -> None:
     there = remote(job, url)
     corpus.run(there)
@@ -296,7 +296,7 @@ def test_a_damaged_checkpoint_is_made_again(s3: S3, url: str, job: Job, what: st
     assert checkpoints.verify(there.out).faults == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_a_dead_run_left_of_a_version_is_no_version(s3: S3, url: str, job: Job) -> None:
     there = remote(job, url)
     left = there.out / "datasets" / "v0001"
@@ -309,7 +309,7 @@ def test_what_a_dead_run_left_of_a_version_is_no_version(s3: S3, url: str, job: 
     assert version(s3, url) == corpus.content(job.out / "datasets/v0001")
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_prune_takes_versions_and_what_was_left(s3: S3, url: str, job: Job) -> None:
     there = remote(job, url)
     for number in (10, 11, 12):
@@ -330,7 +330,7 @@ def test_prune_takes_versions_and_what_was_left(s3: S3, url: str, job: Job) -> N
     assert verify(versions.named(there.out)) == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_workers_judge_and_what_is_settled_lies_in_the_bucket(
     s3: S3, url: str, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -362,7 +362,7 @@ def test_what_workers_judge_and_what_is_settled_lies_in_the_bucket(
 # Two runs
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_of_two_runs_that_race_one_publishes_and_the_version_is_whole(
     s3: S3, url: str, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -410,7 +410,7 @@ def test_of_two_runs_that_race_one_publishes_and_the_version_is_whole(
     assert verify(corpus.run(jobs[0])[0].path) == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_number_that_is_published_meanwhile_is_not_written_over(
     s3: S3, url: str, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,7 +108,7 @@ def test_settings_in_out_import_nothing(
     assert imported() == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_name_in_the_settings_of_a_plug_in_imports_nothing(
     out: Path, imported: Callable[[], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -245,6 +245,7 @@ def test_a_call_carries_what_is_trusted_to_a_worker_elsewhere(
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_a_real_run_loads_it_on_its_workers_and_leaves_it_alone_later(
     out: Path, imported: Callable[[], list[str]], tmp_path: Path
 ) -> None:

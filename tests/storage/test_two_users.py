@@ -73,7 +73,7 @@ def modes(out: Path) -> dict[str, set[int]]:
     return found
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_group_shares_an_out(home: Path) -> None:
     for number, user in enumerate((ANN, BOB, ANN), 1):
         corpus.add(home / "in", 4 + number)
@@ -87,6 +87,7 @@ def test_a_group_shares_an_out(home: Path) -> None:
     assert modes(out) == {"file": {0o664}, "folder": {0o2775}}
 
 
+@pytest.mark.full
 def test_a_umask_holds_for_everything(home: Path) -> None:
     umask = 0o077
     (home / "out").chmod(0o755)
@@ -95,7 +96,7 @@ def test_a_umask_holds_for_everything(home: Path) -> None:
     assert modes(home / "out") == {"file": {0o666 & ~umask}, "folder": {0o777 & ~umask}}
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_who_may_not_write_is_told_who_owns_what(home: Path) -> None:
     assert run(home, ANN, 0o022).returncode == 0
     assert decide(home, ANN, 0o022).returncode == 0

@@ -206,7 +206,7 @@ def test_a_further_one_hears_only_what_is_doubtful(home: Path) -> None:
     assert all(row["agreement"] is not None for row in rows(home))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_further_one_hears_what_a_filter_suspects(home: Path) -> None:
     """In music or applause, recognisers invent words that they are sure of."""
     free = [{"use": "agreement", "min": 0.0}]

@@ -78,6 +78,7 @@ def test_what_is_dropped(
 
 
 @pytest.mark.needs("corpus")
+@pytest.mark.nightly
 def test_speech_under_loud_noise_is_dropped_and_under_soft_noise_kept() -> None:
     """Three languages through Whisper base and all the defaults, without a reference."""
     from tests.helpers import verdict_listening as listening

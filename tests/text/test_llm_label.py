@@ -103,7 +103,7 @@ def test_each_question_is_a_label_that_is_asked_once(home: Path, model: ChatServ
     assert not again.new
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_server_may_be_told_to_allow_the_answers_alone(home: Path, model: ChatServer) -> None:
     """As JSON, which the schema asks for; a server that takes no notice of it is understood too."""
     corpus.run(job(home, model))
@@ -124,7 +124,7 @@ def test_a_server_may_be_told_to_allow_the_answers_alone(home: Path, model: Chat
     assert topics(home) == [None] * 4
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_allowed_is_taken_again_for_free(home: Path, model: ChatServer) -> None:
     corpus.run(job(home, model))
     some = job(home, model, allowed={"topic": ["news"]})
@@ -138,7 +138,7 @@ def test_allowed_is_taken_again_for_free(home: Path, model: ChatServer) -> None:
     assert len(model.asked) == 4
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_asks_again(home: Path, model: ChatServer) -> None:
     corpus.run(job(home, model))
     for change, asks in (
@@ -213,7 +213,7 @@ def test_a_dead_server_ends_the_run_which_goes_on_later(home: Path, model: ChatS
     assert topics(home) == ["news", "sport", "other", "news"]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_two_models_agree_or_do_not(home: Path, model: ChatServer) -> None:
     both = {"topic": TOPIC, "length": LENGTH}
 
@@ -237,7 +237,7 @@ def test_two_models_agree_or_do_not(home: Path, model: ChatServer) -> None:
         assert len(other.asked) == 8, "the new question"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_model_hears_each_clip_once(home: Path, model: ChatServer) -> None:
     same = {f"r0{n}": "one text for all 0" for n in range(4)}
     corpus.listed(home / "in", 4, home / "list.jsonl", **same)

@@ -144,7 +144,7 @@ def test_no_file_of_a_version_or_a_run_holds_a_hidden_text(made: tuple[Job, Path
     assert "call <PHONE> now" in first
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_no_command_prints_it(made: tuple[Job, Path], capsys: pytest.CaptureFixture[str]) -> None:
     job, _ = made
     out, version = str(job.out), str(version_of(job))

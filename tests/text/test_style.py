@@ -110,7 +110,7 @@ def test_bounds_stay_and_a_refit_moves_them(home: Path) -> None:
     assert verify(two.path) == verify(three.path) == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_what_is_said_stays_over_nights(tmp_path: Path) -> None:
     """Night by night, clips get louder, and a second language grows to `min_group`."""
     nights = [(8, 1), (4, 2), (5, 3), (3, 4)]  # recordings in English and German

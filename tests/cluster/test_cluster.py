@@ -389,8 +389,8 @@ def test_a_killed_worker_fails_its_call_only_and_its_replacement_is_proven(
     assert not any(fact["daemon"] for fact in seen.values())
 
 
-@pytest.mark.quick
 @pytest.mark.cluster
+@pytest.mark.full
 def test_a_call_past_its_deadline_is_ended_with_its_process(cluster: Cluster) -> None:
     future = cluster.submit(hold_the_gil)
     assert soon(lambda: any(cluster.client.processing().values()))

@@ -44,8 +44,8 @@ def test_the_library_that_kills_is_found() -> None:
     assert libraries.fatal({"json": "loads", "no_such_module": "x"}) is None, "that is told so"
 
 
-@pytest.mark.quick
 @pytest.mark.cluster
+@pytest.mark.full
 def test_a_run_names_the_library(bare: Site) -> None:
     corpus.make(bare.source, 2)
     broken = bare.run(

@@ -142,6 +142,7 @@ def test_nmf_snr_of_real_clips_is_data_juicers(count: int) -> None:
     assert differences[worst] < 0.01
 
 
+@pytest.mark.full
 def test_nmf_snr_is_null_beyond_ten_minutes() -> None:
     assert value(nmf_snr, np.ones(601_000, np.float32), 1000) is None
     noise = np.random.default_rng(0).standard_normal(599_000).astype(np.float32)

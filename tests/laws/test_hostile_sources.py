@@ -90,6 +90,7 @@ def test_memory_stays_bounded(done: tuple[Path, dict[str, Any], bool]) -> None:
     assert done[1]["peak"] < MEMORY
 
 
+@pytest.mark.full
 def test_the_books_balance_and_the_good_clips_are_there(
     done: tuple[Path, dict[str, Any], bool],
 ) -> None:

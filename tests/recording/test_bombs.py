@@ -431,6 +431,7 @@ def test_json_in_an_out(tmp_path: Path, make: Callable[[Path], Path]) -> None:
         versions.described(tmp_path)
 
 
+@pytest.mark.full
 def test_lists_of_names_and_decisions(tmp_path: Path) -> None:
     file = big(tmp_path / "names.txt")
     package = PackageSettings(splits={"test": {"list": str(file)}})

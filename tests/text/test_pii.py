@@ -81,6 +81,7 @@ def test_ordinary_numbers_are_left_alone(language: str, text: str) -> None:
     "text",
     ["one two at dot com a.b@ " * 10_000, "a." * 125_000, "1 " * 125_000, "١" * 250_000],
 )
+@pytest.mark.full
 def test_long_texts_take_time_in_proportion(text: str) -> None:
     _personal_data.hits(text, "en")
 

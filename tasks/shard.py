@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from .accounting.broken import FIRST, Broken, BrokenCount, Unreachable
 from .base.arrays import FixedBytes
@@ -36,7 +35,7 @@ from .stages.listing import (
     row_files,
 )
 from .stages.listing.known_recordings import Columns
-from .stages.listing.row_files import LISTED, PLACE, merged
+from .stages.listing.row_files import LISTED, merged
 from .stages.listing.shard_choice import in_shards, shards_of
 from .stages.listing.survey import Survey as Survey
 from .stages.listing.survey import as_known as as_known
@@ -110,12 +109,10 @@ def commit(job: Job, surveyed: Survey, results: Sequence[Path], index: Index) ->
     touched = {int(n) for n in np.unique(had.columns.shard[leaving])}
     numbers = shards_of(job, surveyed, results, gone)
     changed: dict[int, Columns] = {}
-    with in_shards(job, surveyed, results, numbers) as buckets:
-        for rows in buckets:
-            for number in np.unique(rows[PLACE].to_numpy()):
-                shard_rows = rows.filter(pc.equal(rows[PLACE], pa.scalar(number, pa.int32())))
-                touched.discard(int(number))
-                changed[int(number)] = _commit(job, surveyed, int(number), shard_rows, gone)
+    with in_shards(job, surveyed, results, numbers) as incoming:
+        for number, rows in incoming:
+            touched.discard(number)
+            changed[number] = _commit(job, surveyed, number, rows, gone)
     for number in sorted(touched):
         changed[number] = _commit(job, surveyed, number, None, gone)
     if changed:

@@ -22,6 +22,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count as counting
+from pathlib import Path
 from typing import IO, NamedTuple
 
 import numpy as np
@@ -33,14 +34,12 @@ from ..base.schema import SPEAKERS
 from ..recording import ids
 from ..speech.embedding import SIZE
 from ..speech.linkage import linked
-from ..storage import long_columns, sorted_keys, tables
-from ..storage.sorted_keys import Sorted
+from ..storage import long_columns, queries, sorted_keys, tables
 from .voices import BYTES
 
 FILE = "speakers.parquet"
 ENOUGH_S = 30.0  # of speech; an embedding does not improve with more
 HOW = b"linked"  # key of the table's metadata for the threshold and the diarizer's recipe
-SAMPLED = np.uint64(1023)  # mask: one voice in 1024 is sampled for the ranges of names
 VoiceTables = Callable[[], Iterable[pa.Table]]  # VOICES, or SPEAKERS
 
 
@@ -66,14 +65,20 @@ class Before(NamedTuple):
 
 
 def link(
-    parts: VoiceTables, before: VoiceTables, least: float, recipe: str, refit: bool
+    parts: VoiceTables,
+    before: VoiceTables,
+    least: float,
+    recipe: str,
+    refit: bool,
+    memory: str = queries.MEMORY,
+    scratch: Path | None = None,
 ) -> Iterator[pa.Table]:
     """Tables (SPEAKERS), sorted by recording and number: the voices of `parts` (VOICES) with their
     speakers, and those voices of `before` (the newest version's SPEAKERS) whose recordings are
     gone. `least`: least mean cosine between the voices of one speaker; `recipe`: the diarizer's;
-    `refit`: cluster all voices anew."""
+    `refit`: cluster all voices anew; beyond `memory`, rows are sorted in `scratch`."""
     how = json.dumps([least, recipe]).encode()
-    hashes, number, first, seconds, sample = _voices(parts)
+    hashes, number, first, seconds = _voices(parts)
     earlier = _before(before, hashes)
     known_voices = KnownVoices(hashes[0], number, first, seconds, earlier.old, earlier.names)
     del hashes  # frees the second half
@@ -83,18 +88,23 @@ def link(
     group = group[number]
     del known_voices, first, seconds, number
     called = pa.array(names, pa.string())
-    schema = SPEAKERS.with_metadata({HOW: how})
-    ranges = sorted_keys.bounds(sample, len(group))
-    with Sorted(schema, ("recording", "number"), ranges, sorted_keys.AT_ONCE) as rows:
+
+    def rows() -> Iterator[pa.Table]:
         begin = 0
         for part in parts():
             group_numbers = pa.array(group[begin : begin + part.num_rows])
-            rows.add(part.append_column("speaker", called.take(group_numbers)))
+            yield part.append_column("speaker", called.take(group_numbers)).select(SPEAKERS.names)
             begin += part.num_rows
         for part in _gone(before, earlier.gone):
             gone_names = [renamed.get(name, name) for name in part["speaker"].to_pylist()]
-            rows.add(tables.replaced(part, "speaker", pa.array(gone_names, pa.string())))
-        yield from rows.tables()
+            yield tables.replaced(part, "speaker", pa.array(gone_names, pa.string()))
+
+    schema = SPEAKERS.with_metadata({HOW: how})
+    yield schema.empty_table()  # there may be no voices
+    by = ("recording", "number")
+    with queries.ordered(rows(), len(group), SPEAKERS, by, memory, scratch) as batches:
+        for batch in batches:
+            yield pa.Table.from_batches([batch]).cast(schema)
 
 
 def _hashes(table: pa.Table) -> tuple[UInt64s, UInt64s]:
@@ -105,25 +115,22 @@ def _hashes(table: pa.Table) -> tuple[UInt64s, UInt64s]:
 
 def _voices(
     parts: VoiceTables,
-) -> tuple[tuple[UInt64s, UInt64s], Int32s, Int32s, Float64s, list[str]]:
-    """The sorted hashes of the distinct voices, the voice of each row, the first row and the
-    seconds of each voice, and a sample of the names of recordings."""
+) -> tuple[tuple[UInt64s, UInt64s], Int32s, Int32s, Float64s]:
+    """The sorted hashes of the distinct voices, the voice of each row, and the first row and the
+    seconds of each voice."""
     highs, lows, lengths = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)], [np.zeros(0)]
-    sample = []
     for part in parts():
         high, low = _hashes(part)
         highs.append(high)
         lows.append(low)
         lengths.append(part["seconds"].to_numpy())
-        sampled = np.flatnonzero((high & SAMPLED) == 0)
-        sample += part["recording"].take(pa.array(sampled)).to_pylist()
     high, low = (long_columns.joined(column) for column in (highs, lows))
     order = np.lexsort((low, high)).astype(np.int32)  # stable: copies keep the order of their rows
     begins = sorted_keys.first_of_runs(high[order], low[order])
     number = np.empty(len(order), np.int32)
     number[order] = np.cumsum(begins, dtype=np.int32) - 1
     first = order[begins]
-    return (high[first], low[first]), number, first, long_columns.joined(lengths)[first], sample
+    return (high[first], low[first]), number, first, long_columns.joined(lengths)[first]
 
 
 def _before(before: VoiceTables, hashes: tuple[UInt64s, UInt64s]) -> Before:

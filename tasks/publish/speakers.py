@@ -59,8 +59,9 @@ def link(job: Job, parts: VoiceTables, newest: Path | None, scratch: Path) -> Sp
         return None
     how = recipe.of_plugin("diarizers", job.speakers)
     gone, before = forgotten.of(job.out), published(newest)
+    former, package = partial(map, gone.without), job.package
     linked = identities.link(
-        parts, lambda: map(gone.without, before()), least, how, job.package.refit
+        parts, lambda: former(before()), least, how, package.refit, package.memory, job.scratch
     )
     with storage.of(scratch).writing(scratch) as home:
         tables.write_arrow(home / FILE, linked)

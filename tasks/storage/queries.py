@@ -9,22 +9,25 @@ them are quoted. Should one become SQL all the same, it reaches no other file.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..base.arrays import Int64s
 from ..base.errors import ConfigError, RunError
+from . import long_columns
 
 if TYPE_CHECKING:  # it takes tens of MB; only some processes need it
     from duckdb import DuckDBPyConnection
 
 MEMORY = "1GB"
 AT_ONCE = 1 << 14  # rows of a record batch of a result
+FEW = 50_000  # rows that `ordered` sorts in memory
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
@@ -163,6 +166,27 @@ def streamed(
         raise
     finally:
         database.unregister("given")
+
+
+@contextmanager
+def ordered(
+    rows: Iterable[pa.Table],
+    count: int,
+    schema: pa.Schema,
+    by: Sequence[str],
+    memory: str = MEMORY,
+    scratch: Path | None = None,
+) -> Iterator[Iterator[pa.RecordBatch]]:
+    """About `count` rows (tables of this schema), sorted by columns; beyond `memory`, they lie in
+    `scratch`. Few are sorted without DuckDB, which takes half a second to load."""
+    if count <= FEW:
+        whole = pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in rows)])
+        order = pc.sort_indices(whole, [(name, "ascending") for name in by])
+        yield iter(long_columns.take(whole, order.to_numpy()).to_batches())
+        return
+    sql = f"SELECT * FROM given ORDER BY {', '.join(map(identifier, by))}"
+    with tables(memory, scratch) as database, streamed(database, rows, schema, sql) as batches:
+        yield batches
 
 
 def column(database: DuckDBPyConnection, sql: str, *values: object) -> Int64s:

@@ -27,7 +27,7 @@ from uttermill.tasks.publish.choosing.components import speakers_in
 from uttermill.tasks.publish.upkeep import verify
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.speech import linkage as linking
-from uttermill.tasks.storage import sorted_keys, tables
+from uttermill.tasks.storage import queries, tables
 
 NOTHING = SPEAKERS.empty_table()
 
@@ -212,8 +212,8 @@ def test_nothing_depends_on_how_much_is_in_memory(
     first, more = night(0, 80), night(40, 40)
     whole = linked(first, NOTHING, 0.5, False)
     later = linked([*first[1:], *more], whole, 0.5, False)
-    monkeypatch.setattr(sorted_keys, "AT_ONCE", 7)
-    monkeypatch.setattr(identities, "SAMPLED", np.uint64(3))
+    monkeypatch.setattr(queries, "AT_ONCE", 7)
+    monkeypatch.setattr(queries, "FEW", 0)
     assert linked(first, NOTHING, 0.5, False).equals(whole, check_metadata=True)
     again = linked([*first[1:], *more], whole, 0.5, False)
     assert again.equals(later, check_metadata=True)

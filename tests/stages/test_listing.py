@@ -10,11 +10,12 @@ import pyarrow as pa
 import pytest
 
 from tests.helpers import corpus
-from uttermill.tasks import pipeline
+from uttermill.tasks import pipeline, plugins
 from uttermill.tasks.runs.executor import Here, Observer
 from uttermill.tasks.shard_store import manifest
-from uttermill.tasks.stages.listing import balance, fingerprints, row_files, shard_choice
+from uttermill.tasks.stages.listing import balance, fingerprints, row_files
 from uttermill.tasks.stages.listing.skipped import Skipped, SkippedEntries
+from uttermill.tasks.storage import queries
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,8 @@ def test_left_aside_is_a_list() -> None:
 def batched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also rows of small OUTs go by several files."""
     monkeypatch.setattr(row_files, "ROWS", 4)
-    monkeypatch.setattr(shard_choice, "BUCKET", 5)
+    monkeypatch.setattr(queries, "AT_ONCE", 5)
+    monkeypatch.setattr(queries, "FEW", 0)
 
 
 def sharded(tmp: Path) -> Any:
@@ -205,12 +207,13 @@ def test_what_changes_touches_its_own_shards_alone(tmp_path: Path, batched: None
 def test_many_rows_go_to_their_shards_by_way_of_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same shards, whether all rows are sorted at once or some at a time."""
+    """The same shards, whether all sorted rows come at once or some at a time."""
     corpus.make(tmp_path / "in", 23)
     _, whole = sharded(tmp_path)
     at_once = rows(tmp_path / "out")
     (tmp_path / "out").rename(tmp_path / "out1")
-    monkeypatch.setattr(shard_choice, "BUCKET", 5)
+    monkeypatch.setattr(queries, "AT_ONCE", 5)
+    monkeypatch.setattr(queries, "FEW", 0)
     monkeypatch.setattr(row_files, "ROWS", 4)
     _, parted = sharded(tmp_path)
     assert rows(tmp_path / "out") == at_once
@@ -220,9 +223,8 @@ def test_many_rows_go_to_their_shards_by_way_of_the_disk(
 def test_a_recording_that_is_listed_twice_is_left_aside_once(
     tmp_path: Path, batched: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from uttermill.tasks.sources import folder
-
     corpus.make(tmp_path / "in", 3)
+    folder = plugins.SOURCES.load("folder")
     real = folder.recordings
 
     def twice(settings: Any) -> Any:

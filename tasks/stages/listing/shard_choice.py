@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +15,12 @@ import pyarrow.compute as pc
 
 from ...base.arrays import Bools, FixedBytes, Float64s, Int64s, UInt64s
 from ...settings.job import Job
-from ...storage import long_columns, sorted_keys, tables
-from ...storage.sorted_keys import Sorted
+from ...storage import long_columns, queries, sorted_keys, tables
 from . import fingerprints, known_recordings, survey
 from .balance import assigned, least
 from .known_recordings import KnownRecordings
 from .row_files import LISTED, PLACE
 from .survey import Survey
-
-BUCKET = 50_000  # rows sorted by shard at once
 
 
 def incoming(surveyed: Survey, results: Sequence[Path]) -> Iterator[tuple[pa.Table, bool]]:
@@ -136,20 +134,37 @@ def _new_shards(
 @contextmanager
 def in_shards(
     job: Job, surveyed: Survey, results: Sequence[Path], numbers: Int64s
-) -> Iterator[Iterator[pa.Table]]:
-    """Incoming rows sorted by shard and name, some shards at a time; the column PLACE is the
-    shard's number, and `probed` whether a row was just probed."""
-    count = -(-len(numbers) // BUCKET)
-    shards = len(surveyed.known.shards)
-    step = max(-(-shards // max(count, 1)), 1)
-    bounds = np.arange(step, shards, step) if count > 1 else np.zeros(0)
+) -> Iterator[Iterator[tuple[int, pa.Table]]]:
+    """(number of a shard, its incoming rows by name), in the order of shards; the column `probed`
+    says whether a row was just probed."""
     schema = LISTED.append(pa.field("probed", pa.bool_()))
-    with Sorted(schema, (PLACE, "recording"), bounds, BUCKET // 10, job.scratch) as rows:
+
+    def rows() -> Iterator[pa.Table]:
         begin = 0
         for table, probed in incoming(surveyed, results):
             mine = numbers[begin : begin + len(table)]
             begin += len(table)
             table = table.drop_columns([PLACE]).append_column(PLACE, pa.array(mine, pa.int32()))
             table = table.append_column("probed", pa.array(np.full(len(table), probed)))
-            rows.add(table.filter(pa.array(mine >= 0)))
-        yield rows.tables()
+            yield table.filter(pa.array(mine >= 0)).select(schema.names)
+
+    by, package = (PLACE, "recording"), job.package
+    with queries.ordered(rows(), len(numbers), schema, by, package.memory, job.scratch) as batches:
+        yield _by_shard(batches, schema)
+
+
+def _by_shard(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema
+) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each shard, from batches in the order of shards."""
+    waiting = schema.empty_table()
+    for batch in chain(batches, [None]):
+        if batch is not None:
+            rows = pa.Table.from_batches([batch]).cast(schema)
+            waiting = pa.concat_tables([waiting, rows])
+        shards = waiting[PLACE].to_numpy()
+        begins = np.flatnonzero(np.diff(shards, prepend=-1)).tolist()
+        ends = [*begins[1:], len(shards)] if batch is None else begins[1:]
+        for begin, end in zip(begins, ends, strict=False):  # the last one may go on
+            yield int(shards[begin]), waiting.slice(begin, end - begin)
+        waiting = waiting.slice(ends[-1] if ends else 0)

@@ -29,7 +29,7 @@ from ..base.arrays import Float64s
 from ..settings import StageSettings, Threshold
 from . import _derived as derived
 from . import bandwidth
-from ._bands import BAND, FRAME_SECONDS, band_powers
+from .bandwidth import BAND, FRAME_SECONDS, band_powers
 
 VERSION = 1
 COLUMNS = {"effective_rate": ("Hz", "sample rate that the sound needs, the recording's at most")}

@@ -1,6 +1,6 @@
 """libsoxr, very high quality: for targets above 16 bits; slower than `soxr_hq`."""
 
-from ._soxr import Quality, Settings
+from .soxr_hq import Quality, Settings
 
 __all__ = ["VERSION", "Settings", "resample", "stream"]
 

@@ -20,7 +20,6 @@ from ..tasks.insight.estimating import forecast, sample, sample_results
 from ..tasks.insight.estimating.forecast import Costs, Forecast, Sizes
 from ..tasks.insight.estimating.sample import Member
 from ..tasks.plugins import trusted
-from ..tasks.runs import shard_chain
 from ..tasks.runs.executor import Executor, Observer
 from ..tasks.runs.publish import CHECK, WRITE
 from ..tasks.settings.job import Done, Job, Spent
@@ -160,7 +159,7 @@ def _sampled(
 
     def chain(shard: str) -> list[Done]:
         only = frozenset(m.recording for m in sampled[shard])
-        return shard_chain.chain(replace(job, only=only), shard, seconds[shard], executor, observer)
+        return pipeline.chain(replace(job, only=only), shard, seconds[shard], executor, observer)
 
     order = sorted(sampled, key=lambda shard: (-seconds[shard], shard))
     with observer.chains({shard: seconds[shard] for shard in order}) as begun:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -19,18 +19,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from . import plugins, shard, storage
-from .base.errors import MAY_PASS, CorruptManifest, NothingLeft
+from .base.errors import MAY_PASS, CorruptManifest, NothingLeft, RunError
 from .base.json_types import JsonObject
 from .base.logs import log
 from .publish import safeguards
 from .publish.unchanged import UpToDate
-from .runs import publish, temporary_files
+from .runs import publish
 from .runs.executor import Executor, Here, Observer
 from .runs.results import Published, Sharded, Totals
-from .runs.shard_chain import REPAIRS, chain
 from .settings.job import Done, Job
-from .shard_store import decisions, manifest
-from .shard_store.index import Index
+from .shard_store import compaction, decisions, manifest
+from .shard_store.index import ROOTS, Index
 from .shard_store.manifest import Part
 from .stages import contract, stage
 from .stages.listing import (
@@ -42,6 +41,91 @@ from .stages.listing import (
     source_notes,
 )
 from .storage import containment, out_layout, versions
+
+REPAIRS = 3  # rounds of making damaged audio again before the disk is called bad
+
+
+def chain(
+    job: Job,
+    shard: str,
+    seconds: float,
+    executor: Executor,
+    observer: Observer,
+) -> list[Done]:
+    """Filter, resample and transcribe one shard as observed steps; damaged audio is made again.
+    CorruptManifest if the shard's listing is damaged: its source has to be listed again."""
+    ended: dict[str, Done] = {}
+    for attempt in range(REPAIRS):
+        try:
+            sure = False
+            for name in stage.PER_SHARD:
+                before = ended.get(name)
+                work = partial(run_stage, job, shard, seconds, executor, name, sure, before)
+                done = observer.step(name, work, shard, seconds)
+                if before is None and not done.ran:
+                    observer.advance(name, seconds, reused=True)
+                ended[name], sure = done, done.ran
+                if done.converted:  # items of resample, made in the same pass
+                    before = ended.get("resample") or Done("resample", shard)
+                    ended["resample"] = replace(before, computed=before.computed + done.converted)
+                    observer.advance("resample", done.converted_seconds)
+            return [*ended.values()]
+        except CorruptManifest as fault:
+            if manifest.is_listing(job.out, fault):
+                raise
+            manifest.repair(job.out, fault)
+            if attempt == REPAIRS - 1:
+                raise RunError(
+                    f"{fault}; it is damaged again after {REPAIRS} repairs: check the disk"
+                ) from None
+    raise AssertionError("unreachable")
+
+
+def run_stage(
+    job: Job,
+    shard: str,
+    seconds: float,
+    executor: Executor,
+    name: str,
+    sure: bool = False,
+    before: Done | None = None,
+) -> Done:
+    """Run one stage for one shard; a complete shard is not sent to a worker.
+
+    `sure`: the stage before it computed something, so something is missing. `before`: what the
+    stage did before a repair, which the result counts, too.
+    """
+    missing, reused = (True, 0) if sure else stage.pending(name, job, shard)
+    if missing or compaction.due(job.out, name, shard):
+        done = executor.stage(name, job, shard, seconds)
+    else:
+        done = Done(name, shard, 0, reused)
+    return done if before is None else done.after(before)
+
+
+def sweep(out: Path, index: Index | None = None) -> int:
+    """Remove the temporary files that a dead run left in an OUT; returns how many. Only while
+    holding OUT's lock.
+
+    `index`: has just listed the checkpoints. Of the versions only the newest is looked through: a
+    late worker can only have written into an older one before its publication, and the next run
+    swept that.
+    """
+    store = storage.of(out)
+    if store.remote:  # nothing has a temporary name there
+        return 0
+    paths = [out / name for name in (index or Index(out)).temporaries]
+    home = out / "manifests"
+    listed = {Path(root).name for root in ROOTS}
+    others = [home / name for name in store.folders(home) if name not in listed]
+    newest = versions.newest(out)
+    for folder in (*others, *([newest] if newest else [])):
+        paths += store.temporaries(folder)
+    for folder in (home, versions.home(out)):
+        paths += [path for path in store.names(folder, ".tmp") if path.name.startswith(".")]
+    for path in paths:
+        store.remove(path)
+    return len(paths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +329,7 @@ def probe_batch(recordings: int) -> int:
 def _listed(job: Job, scratch: Path) -> Listing:
     """List OUT and the sources."""
     index = Index(job.out)
-    temporary_files.sweep(job.out, index)
+    sweep(job.out, index)
     index.warn_of_foreign()
     index.warn_of_gone()
     doubted = rehash.doubted(job, index)

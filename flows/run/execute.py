@@ -30,7 +30,6 @@ from ...tasks.insight import source_languages
 from ...tasks.plugins import trusted
 from ...tasks.publish.dataset import reader_drops, speaker_warnings
 from ...tasks.recording import unreachable
-from ...tasks.runs import temporary_files
 from ...tasks.runs.executor import Alone, LastBegun, WorkersNeeded
 from ...tasks.runs.results import Published
 from ...tasks.settings.job import Job
@@ -121,7 +120,7 @@ class Body:
                 ended = pipeline.run(job, executor, observer, self._begun)
             losses = vars(executor.dispatcher.losses)
             if any(losses.values()):
-                temporary_files.sweep(self.job.out)  # files that a worker was writing when it died
+                pipeline.sweep(self.job.out)  # files that a worker was writing when it died
             return self._finished(ended, measured, losses, live, observer.task_runs, executor)
 
     def _finished(

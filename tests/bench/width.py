@@ -145,8 +145,8 @@ def measured(
     from uttermill.flows.run.metrics import Metrics
     from uttermill.flows.run.task_run_groups import TaskRunObserver
     from uttermill.flows.server import history
+    from uttermill.tasks import pipeline
     from uttermill.tasks.base.schema import RECORDINGS
-    from uttermill.tasks.runs import shard_chain
     from uttermill.tasks.settings.job import Done, Job
     from uttermill.tasks.shard_store import manifest
     from uttermill.tasks.stages.call import Call
@@ -181,7 +181,7 @@ def measured(
             used.from_here()
 
             def chain(shard: str) -> list[Done]:
-                shard_chain.chain(job, shard, AUDIO, executor, observer)
+                pipeline.chain(job, shard, AUDIO, executor, observer)
                 ended.append(time.monotonic())
                 if len(ended) == round(0.4 * shards):
                     for pid in to_kill:

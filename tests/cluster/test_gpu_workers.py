@@ -27,7 +27,7 @@ from uttermill.flows.cluster.worker_counts import CPU, GPU
 from uttermill.flows.run.cluster_executor import ClusterExecutor
 from uttermill.tasks import pipeline
 from uttermill.tasks.publish.unchanged import UpToDate
-from uttermill.tasks.runs import publish, shard_chain
+from uttermill.tasks.runs import publish
 from uttermill.tasks.runs.executor import Observer
 from uttermill.tasks.runs.results import Published
 from uttermill.tasks.settings.job import Done
@@ -145,7 +145,7 @@ def run(job: Any, cluster: Cluster, scratch: Path) -> tuple[Published, ClusterEx
     state = UpToDate(job, found.shards, found.index)
 
     def chain(shard: str) -> list[Done]:
-        return shard_chain.chain(job, shard, found.seconds[shard], caller, Observer())
+        return pipeline.chain(job, shard, found.seconds[shard], caller, Observer())
 
     for dones in map_chains(found.shards, chain, 2 * cluster.size):
         state.record(dones)

@@ -26,14 +26,13 @@ import pytest
 from tests.helpers import corpus, published, tiers
 from tests.laws.test_setting_roles import SHELVES
 from tests.publish.test_verify import reseal
-from uttermill.tasks import plugins, storage
+from uttermill.tasks import pipeline, plugins, storage
 from uttermill.tasks.base import shelves
 from uttermill.tasks.base.schema import ClipRow
 from uttermill.tasks.formats import Hashes, Output, OutputShard, _clips, _tars, nemo
 from uttermill.tasks.publish.dataset import datacard
 from uttermill.tasks.publish.output_shards import format_shards, layout
 from uttermill.tasks.publish.upkeep.verify import verify
-from uttermill.tasks.runs import shard_chain
 from uttermill.tasks.runs.results import Published
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.shard_store import blobs
@@ -388,7 +387,7 @@ def test_any_number_of_damaged_blobs_is_mended_at_once(tmp_path: Path) -> None:
     small = {"settle_seconds": 0, "hours": 0.5 / 3600}
     corpus.run(corpus.job(tmp_path, shard=small))
     found = sorted((tmp_path / "out/audio").rglob("*.pcm"))
-    assert len(found) > shard_chain.REPAIRS
+    assert len(found) > pipeline.REPAIRS
     for blob in found:
         corpus.flip(blob, 0)
     made = corpus.run(corpus.job(tmp_path, shard=small, package={"formats": ["kaldi"]}))[0]

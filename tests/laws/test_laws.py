@@ -26,13 +26,13 @@ from hypothesis import strategies as st
 
 from tests.helpers import corpus, killed_runs, own_mounts, tiers
 from tests.helpers.corpus import STAGES
-from uttermill.tasks import pipeline, scoring
+from uttermill.tasks import pipeline, plugins, scoring
 from uttermill.tasks.accounting import ledger, summary
 from uttermill.tasks.base.errors import ConservationError, CorruptManifest, MillError, RunError
 from uttermill.tasks.formats import _tars
 from uttermill.tasks.publish.unchanged import UpToDate
 from uttermill.tasks.publish.upkeep.verify import verify
-from uttermill.tasks.runs import publish, shard_chain, temporary_files
+from uttermill.tasks.runs import publish
 from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.runs.results import Published
 from uttermill.tasks.settings.job import Job
@@ -488,8 +488,7 @@ def test_sums_do_not_depend_on_chunks() -> None:
 
 
 def _reversed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from uttermill.tasks.sources import folder
-
+    folder = plugins.SOURCES.load("folder")
     listed = folder.recordings
     monkeypatch.setattr(folder, "recordings", lambda s: iter(list(listed(s))[::-1]))
 
@@ -693,7 +692,7 @@ def test_control_leftovers_are_noticed(
     shutil.copytree(small / "out", tmp_path / "out", symlinks=True)
     job = corpus.job(small, out=tmp_path / "out")
     _litter(job.out)
-    monkeypatch.setattr(temporary_files, "sweep", lambda out, index=None: 0)
+    monkeypatch.setattr(pipeline, "sweep", lambda out, index=None: 0)
     monkeypatch.setattr(versions, "clean", lambda out: None)
     corpus.run(job)
     assert len(corpus.temps(job.out)) == 4
@@ -803,7 +802,7 @@ def test_file_that_changes_under_the_run(own: Path) -> None:
     state = UpToDate(job, sharded.shards, sharded.index)
     for name in sharded.shards:
         for step in stage.PER_SHARD:
-            state.record([shard_chain.run_stage(job, name, 0.0, here, step)])
+            state.record([pipeline.run_stage(job, name, 0.0, here, step)])
     published = publish.publish(job, sharded.shards, here, job.out / "scratch", state)
     told = [r for r in table(published) if r["recording"] == "c/r10.wav"]
     assert [(r["outcome"], r["reason"], r["samples"]) for r in told] == [("failed", "changed", 0)]

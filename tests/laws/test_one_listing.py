@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.helpers import corpus
+from uttermill.tasks import pipeline
 from uttermill.tasks.publish.outcomes import shard_batches
-from uttermill.tasks.runs import temporary_files
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store.index import ROOTS, Index
 
@@ -103,7 +103,7 @@ def test_what_a_dead_run_was_writing_is_removed(job: Job) -> None:
         path.write_bytes(b"x")
     kept = job.out / "manifests/filter/shard-000001/abc.tmp"
     kept.write_bytes(b"x")
-    assert temporary_files.sweep(job.out, Index(job.out)) == len(left)
+    assert pipeline.sweep(job.out, Index(job.out)) == len(left)
     assert not any(path.exists() for path in left)
     assert kept.exists()
-    assert temporary_files.sweep(job.out, Index(job.out)) == 0
+    assert pipeline.sweep(job.out, Index(job.out)) == 0

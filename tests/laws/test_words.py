@@ -30,7 +30,7 @@ NO_NOUNS = {"found", "each", "at", "known", "held", "own", "told", "said", "here
 NAMES = {
     "callers": "executor",
     "lean": "process_memory",
-    "sweeping": "temporary_files",
+    "sweeping": "sweep",
     "left_aside": "skipped",
     "LeftAside": "Skipped",
     "up_to_date": "unchanged",

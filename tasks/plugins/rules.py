@@ -91,25 +91,15 @@ def columns(rule: Rule) -> set[str]:
 
 def judge(values: Values, rules: Iterable[Rule]) -> Rejection | None:
     """The rejection by the first rule that rejects a row; None if none does."""
-    return Judge(rules)(values)
-
-
-class Judge:
-    """`judge` with the same rules for many rows."""
-
-    def __init__(self, rules: Iterable[Rule]) -> None:
-        self._rules = tuple(rules)
-
-    def __call__(self, values: Values) -> Rejection | None:
-        for rule in self._rules:
-            value = values.get(rule.column)
-            if isinstance(rule, Allowed):
-                no = _not_allowed(value, rule)
-            else:
-                no = None if value is None else _beyond(value, rule, values)
-            if no is not None:
-                return no
-        return None
+    for rule in rules:
+        value = values.get(rule.column)
+        if isinstance(rule, Allowed):
+            no = _not_allowed(value, rule)
+        else:
+            no = None if value is None else _beyond(value, rule, values)
+        if no is not None:
+            return no
+    return None
 
 
 def _not_allowed(value: str | None, rule: Allowed) -> Rejection | None:

@@ -15,7 +15,7 @@ from itertools import groupby
 from .. import plugins
 from ..base.errors import shortened
 from ..base.schema import AnyRow, CutRow, EnhancedRow, RecordingRow, TranscriptRow
-from ..plugins.rules import Judge
+from ..plugins.rules import Rule, judge
 from ..recording import Segment, conversation, faults, turns
 from ..recording.part_texts import PartTexts
 from . import (
@@ -76,9 +76,16 @@ class ShardView(StoredShard):
         """The names under which the chosen filters store values of an utterance."""
         return cuts.filter_columns(self.job.filter.all_filters)
 
+    @cached_property
+    def _filter_rules(self) -> tuple[Rule, ...]:
+        return filter_rules(self.job.filter.all_filters)
+
+    @cached_property
+    def _text_rules(self) -> tuple[Rule, ...]:
+        return rules_of("text", self.job.transcribe.verdicts)
+
     def filtered(self) -> Iterator[CutUtterance]:
         """Utterances of all cut recordings, each with its outcome after the filter stage."""
-        judge = Judge(filter_rules(self.job.filter.all_filters))
         for recording in self.processed:
             cut = self.cut_of(recording)
             if cut is None or cut.error_code:
@@ -91,7 +98,7 @@ class ShardView(StoredShard):
             for span in cut.spans:
                 if span["kind"] == "utterance":
                     utterance = self._utterance(recording, cut, span, given, texts, windows, audio)
-                    outcome = self._filter_outcome(utterance, cut, judge)
+                    outcome = self._filter_outcome(utterance, cut)
                     if given:
                         # All segments that begin beyond the end are the same empty span.
                         if utterance.id in seen and utterance.start < utterance.end:
@@ -237,7 +244,7 @@ class ShardView(StoredShard):
             return None
         return turns.name_of(self.turned(recording)[1] or (), number, recording["path"])
 
-    def _filter_outcome(self, utterance: CutUtterance, cut: Cut, judge: Judge) -> Outcome:
+    def _filter_outcome(self, utterance: CutUtterance, cut: Cut) -> Outcome:
         start, end = utterance.start, utterance.end
         if start >= end and utterance.given is None:  # a sentence of a text
             lost = utterance.segment.text if utterance.segment else None
@@ -251,7 +258,8 @@ class ShardView(StoredShard):
             if beyond > MOST_BEYOND:  # the text has words that are not in the audio
                 detail = f"it ends {beyond:.2f} s beyond the end of the recording"
                 return Outcome("failed", "filter", OUTSIDE, beyond, MOST_BEYOND, detail)
-        if not utterance.spared and (rejection := judge(utterance.measures)):
+        rejection = None if utterance.spared else judge(utterance.measures, self._filter_rules)
+        if rejection:
             reason, detail = rejection.reason, rejection.detail
             if reason == "damaged":
                 detail = self.damage(utterance, cut)
@@ -319,7 +327,6 @@ class ShardView(StoredShard):
     def transcribed(self) -> Iterator[FinalUtterance]:
         """`resampled`, with transcripts looked up, then rules on text and decisions by people
         applied. Utterances that lack a result are pending."""
-        judge = Judge(rules_of("text", self.job.transcribe.verdicts))
         by_recording = groupby(self.resampled(), key=lambda u: u.cut.recording["recording"])
         for _, group in by_recording:
             utterances = list(group)
@@ -328,7 +335,7 @@ class ShardView(StoredShard):
             heard = iter(first)
             for utterance in utterances:
                 one = next(heard) if utterance.outcome is UNHEARD else utterance
-                yield self._final(one, judge, spoken)
+                yield self._final(one, spoken)
 
     def _transcript(self, utterance: HeardUtterance) -> TranscriptRow | None:
         return self.transcripts.get(self.transcript_recipe(utterance))
@@ -357,9 +364,7 @@ class ShardView(StoredShard):
             seconds += row["speech_seconds"] or 0.0 if row["text"] else 0.0
         return seconds
 
-    def _final(
-        self, utterance: HeardUtterance, judge: Judge, spoken: float | None
-    ) -> FinalUtterance:
+    def _final(self, utterance: HeardUtterance, spoken: float | None) -> FinalUtterance:
         cut, row = utterance.cut, utterance.transcript
         if row is None:
             first = self._recognition(utterance) if utterance.outcome is UNHEARD else ()
@@ -375,7 +380,7 @@ class ShardView(StoredShard):
         questions = self.questions(utterance)
         answers = model_answers.answers(questions, self.transcripts)
         texts = self._text_values.of(utterance, row, spoken, answers)
-        outcome = self._outcome_by_text(cut, texts, judge)
+        outcome = self._outcome_by_text(cut, texts)
         kept = _is_kept(outcome)
         if kept and (missing := self._missing(utterance, questions)):  # an answer may drop it
             return FinalUtterance(cut, utterance, UNHEARD, texts, missing=missing)
@@ -386,7 +391,7 @@ class ShardView(StoredShard):
             if missing := self._missing(utterance, alignments):  # a rule may drop it
                 return FinalUtterance(cut, utterance, UNHEARD, texts, missing=missing)
             texts = self._text_values.of(utterance, row, spoken, answers, aligned)
-            outcome = self._outcome_by_text(cut, texts, judge)
+            outcome = self._outcome_by_text(cut, texts)
             kept = _is_kept(outcome)
 
         turns = self.channel_turns(utterance) if kept else ()
@@ -472,9 +477,9 @@ class ShardView(StoredShard):
     def _judges_alignment(self) -> bool:
         return bool(reference_words.rules_on_fit(self.job.transcribe))
 
-    def _outcome_by_text(self, utterance: CutUtterance, texts: AnyRow, judge: Judge) -> Outcome:
+    def _outcome_by_text(self, utterance: CutUtterance, texts: AnyRow) -> Outcome:
         person = utterance.person
-        rejection = None if utterance.spared else judge(texts)
+        rejection = None if utterance.spared else judge(texts, self._text_rules)
         if rejection:
             detail = rejection.detail or (utterance.decided if utterance.moved else "")
             limit = rejection.value, rejection.threshold

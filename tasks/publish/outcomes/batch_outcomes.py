@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -22,10 +23,11 @@ from ...base.errors import PASSING, CorruptManifest
 from ...base.schema import LEDGER, AnyRow, EnhancedRow, RecordingRow
 from ...corpus import limits, voices
 from ...filter import todo as cuts_lacking
-from ...plugins.rules import Judge
+from ...plugins.rules import Rule, judge
 from ...recording.limits import FREE_SECONDS, REFUSED, WIDTH
 from ...settings.job import Job
 from ...shard_store import enhanced, hypotheses, manifest, recipe
+from ...shard_store.chosen_rules import filter_rules
 from ...shard_store.cuts import Cut
 from ...shard_store.language_vote import LEAST_CLIPS
 from ...shard_store.shard_view import DUPLICATE_SEGMENT, LONG_S, ShardView
@@ -55,7 +57,6 @@ from .shard_batches import (
 
 LEDGER_FACTS = pa.schema([*LEDGER, pa.field(AT, pa.int32()), pa.field(STATED, pa.string())])
 UNCUT = Outcome(ledger.PENDING, "filter", ledger.PENDING)  # of a recording without cuts
-NO_RULES = Judge(())
 MARGIN = 1.001  # of an extent, so that rounding does not matter
 
 
@@ -306,14 +307,19 @@ class FactView(ShardView):
         # Costly measures count as missing whether or not a cheap one rejects the utterance now.
         measuring = job.filter.model_copy(update={"measure_all": True})
         super().__init__(replace(job, filter=measuring), shard, weights, damaged, listed, again)
-        self._rejected = set[tuple[str, int, int, int | None]]()  # by limits on measures
+        self._applied_later = filter_rules(self.job.filter.all_filters)
+        self._rejected = set[tuple[str, int, int, int | None]]()  # by these limits
         #: Whether a clip's values depend on which clips of its recording pass the filters.
         self.by_passing = False
 
-    def _filter_outcome(self, utterance: CutUtterance, cut: Cut, judge: Judge) -> Outcome:
-        if not utterance.spared and judge(utterance.measures):
+    @cached_property
+    def _filter_rules(self) -> tuple[Rule, ...]:
+        return ()
+
+    def _filter_outcome(self, utterance: CutUtterance, cut: Cut) -> Outcome:
+        if not utterance.spared and judge(utterance.measures, self._applied_later):
             self._rejected.add(_key(utterance))
-        return super()._filter_outcome(utterance, cut, NO_RULES)
+        return super()._filter_outcome(utterance, cut)
 
     def _beside(self, utterance: HeardUtterance, row: EnhancedRow | None) -> HeardUtterance:
         heard = enhanced.beside(self.job, utterance, row)
@@ -344,7 +350,7 @@ class FactView(ShardView):
         votes = (u.transcript and u.transcript.get("detected_language") for u in heard)
         return self._by_vote and len(heard) >= LEAST_CLIPS and any(votes)
 
-    def _outcome_by_text(self, utterance: CutUtterance, texts: AnyRow, judge: Judge) -> Outcome:
+    def _outcome_by_text(self, utterance: CutUtterance, texts: AnyRow) -> Outcome:
         return Outcome("packaged", "package", "packaged", detail=utterance.decided)
 
 

@@ -24,7 +24,6 @@ from typing import Final, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from .. import storage
 from ..base.errors import CorruptManifest
@@ -154,12 +153,11 @@ def commit(
     footer = {b"uttermill": json.dumps({"stage": stage, "shard": shard, **meta}).encode()}
     schema = schema.with_metadata(footer)
     table = rows.cast(schema) if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows, schema)
-    with storage.of(home).staged(home) as (handle, publish):
-        # Small tables, read whole: dictionaries and statistics would only cost time.
-        pq.write_table(
-            table, handle, compression="lz4", use_dictionary=False, write_statistics=False
-        )
-        return publish(lambda name: f"{number:06d}-{name}.parquet")
+    # Small tables, read whole: dictionaries and statistics would only cost time.
+    data = tables.parquet(table, compression="lz4", use_dictionary=False, write_statistics=False)
+    path = home / f"{number:06d}-{hashlib.sha256(data).hexdigest()[:16]}.parquet"
+    storage.write_atomic(path, data)
+    return path
 
 
 def read(out: Path, stage: str, shard: str, damaged: OnDamage = leave) -> list[Part]:

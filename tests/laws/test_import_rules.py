@@ -126,7 +126,8 @@ def test_flows_write_no_parquet() -> None:
 
 
 def test_control_parquet_writes_are_seen() -> None:
-    assert parquet_writes((ROOT / "tasks/shard_store/manifest.py").read_text()) == {"write_table"}
+    seen = parquet_writes((ROOT / "tasks/storage/tables.py").read_text())
+    assert seen == {"write_table", "ParquetWriter"}
     assert parquet_writes("from pyarrow.parquet import ParquetWriter as W") == {"ParquetWriter"}
 
 

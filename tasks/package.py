@@ -26,7 +26,7 @@ from pathlib import Path
 from . import storage
 from .accounting import summary
 from .base.errors import RunError
-from .base.json_types import Arrived, Balance, DatasetJson
+from .base.json_types import Arrived, Balance, DatasetJson, JsonObject
 from .base.schema import LEDGER_FILE, UTTERANCES_FILE
 from .formats import Hashes
 from .publish import previous_version, safeguards, speakers
@@ -91,12 +91,14 @@ def gather(
             if storage.exists(scratch / name):
                 tables.write_parquet(home / name, tables.arrow_batches(scratch / name))
         digests = {name: storage.hashed(home / name) for name in TABLES if (home / name).exists()}
-        fingerprint = _fingerprint(job, chosen)
+        settings = whole_job.settings_of(job)
+        fingerprint = _fingerprint(job, settings, chosen)
         new = newest is None or not _same(newest, home, fingerprint, digests)
     loads = layout.loads_of(shards, clips.clips.seconds)
     return Gathered(
         version=versions.next_number(job.out) - (not new),
         fingerprint=fingerprint,
+        settings=settings,
         summary=summary.of_totals(totals),
         totals=totals,
         balance=_balance(job, loads),
@@ -155,9 +157,10 @@ def laid_out(
     return layout.lay_out_clips(clips, job.package, generation, before, settings)
 
 
-def _fingerprint(job: Job, chosen: Choice) -> str:
+def _fingerprint(job: Job, settings: JsonObject, chosen: Choice) -> str:
     """Hash of everything that a version is made from besides its tables and the versions before."""
-    inputs = [*whole_job.of_version(job), chosen.frozen, chosen.split_lists, chosen.test_sets]
+    inputs = whole_job.of_version(job, settings)
+    inputs += [chosen.frozen, chosen.split_lists, chosen.test_sets]
     if gone := forgotten.of(job.out):
         inputs.append(sorted(gone.recordings | gone.speakers))
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()

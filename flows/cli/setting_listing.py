@@ -275,7 +275,7 @@ def _whole(shelf: str, name: str) -> JsonObject:
     if shelf in plugins.MEASURING:
         measuring: Measuring = "filters" if shelf == "filters" else "text"
         columns = plugins.columns(measuring, name)
-        declared = plugins.annotated(measuring, name)
+        declared = plugins.MEASURING[measuring].load(name).ANNOTATIONS
     fields = {key: f for key, f in module.Settings.model_fields.items() if key != "kind"}
     abilities = plugins.ASR.load(name).abilities(module.Settings()) if shelf == "asr" else None
     return {

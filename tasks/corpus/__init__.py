@@ -51,7 +51,7 @@ def needed_measures(job: Job) -> list[str]:
     """Names of the measures that corpus-wide plug-ins read, without repetition."""
     names: dict[str, None] = {}
     for shelf, plugin in chosen(job):
-        module, settings = plugins.measuring(shelf).resolve(plugin)
+        module, settings = plugins.MEASURING[shelf].resolve(plugin)
         names |= dict.fromkeys(module.asks(settings))
     return [*names]
 

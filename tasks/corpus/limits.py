@@ -98,7 +98,7 @@ def facts_of(
     transcribed: Sequence[bool],
 ) -> pa.Table:
     """A row (`schema_of`) for each utterance of a `FactView`; for the others see KNOWN."""
-    schema = values_schema(job)
+    schema = schema_of(job)
     rows = [_fixed(u) for u in utterances]
     columns = [
         pa.array([row[field.name] for row in rows], field.type)
@@ -107,7 +107,7 @@ def facts_of(
     values = [(u.texts, u.heard.measures) for u in utterances]
     columns += (
         pa.array([texts[n] if n in texts else measures.get(n) for texts, measures in values], kind)
-        for n, kind in zip(schema.names[MEASURES_FROM:], schema.types[MEASURES_FROM:], strict=True)
+        for n, kind in [(field.name, field.type) for field in schema][MEASURES_FROM : -len(KNOWN)]
     )
     facts = [_known(u, words) for u, words in zip(utterances, damage, strict=True)]
     stored: dict[str, Sequence[object]] = {"converted": converted, "transcribed": transcribed}
@@ -115,7 +115,7 @@ def facts_of(
         pa.array(stored.get(field.name) or [row[field.name] for row in facts], field.type)
         for field in KNOWN
     ]
-    return pa.table(columns, schema=schema_of(job))
+    return pa.table(columns, schema=schema)
 
 
 def _fixed(u: FinalUtterance) -> AnyRow:

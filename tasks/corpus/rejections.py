@@ -181,7 +181,7 @@ def of_corpus(
     kept_frozen = {} if job.package.refit else dict(frozen)
     for shelf, plugin in corpus.chosen(job):
         name = f"{shelf}.{plugin.use}"
-        module, settings = plugins.measuring(shelf).resolve(plugin)
+        module, settings = plugins.MEASURING[shelf].resolve(plugin)
         before = kept_frozen.get(name, {})
         assert module.reject is not None  # by `corpus.chosen`
         rejected_rows, state = module.reject(rows, settings, before)

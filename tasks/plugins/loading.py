@@ -27,11 +27,8 @@ from ..base.shelves import names
 from ..settings import Plugin, SourceSettings, StageSettings
 from ..settings.base import Shelf as ShelfMark
 from . import annotation_kinds, contracts, explaining, trusted
-from .annotation_kinds import Annotations
 from .contracts import members
 from .trusted import PLACES
-
-MEASURING: tuple[contracts.Measuring, ...] = ("filters", "text")
 
 Model = TypeVar("Model", bound=BaseModel)
 Kind = TypeVar("Kind", covariant=True)
@@ -43,13 +40,26 @@ class Shelf(Generic[Kind]):
 
     name: str
 
+    @cache  # noqa: B019 - kinds are few; listing their folder takes a fifth of a millisecond
     def load(self, use: str) -> Kind:
         """A plug-in, with defaults for the members that its module omits.
 
         ConfigError if it is unknown (lists the known ones), cannot be imported, or lacks a member
         of its kind's contract.
         """
-        return cast(Kind, _loaded(self.name, use))
+        code = module(self.name, use)
+        noun, contract = contracts.CONTRACTS[self.name]
+        if missing := members.lacking(code, contract):
+            raise ConfigError(
+                f"{self.name}: the module {use!r} is not a {noun}: it lacks {'; '.join(missing)} "
+                f"(tasks/plugins/contracts/{self.name}.py says what each of them is)"
+            )
+        plugin = members.filled(code, contract)
+        if self.name in ("filters", "text"):
+            _refuse_bad_names(self.name, use, plugin)
+        if self.name == "filters":
+            _refuse_idle_limits(use, code, plugin)
+        return cast(Kind, plugin)
 
     def resolve(self, plugin: Plugin) -> tuple[Kind, StageSettings]:
         """A plug-in and its checked settings; ConfigError as by `load` and `checked`."""
@@ -70,38 +80,23 @@ TEXT: Shelf[contracts.TextVerdict] = Shelf("text")
 FORMATS: Shelf[contracts.Format] = Shelf("formats")
 
 
-def measuring(shelf: contracts.Measuring) -> Shelf[contracts.Filter | contracts.TextVerdict]:
-    """The `Shelf` of one of the kinds with columns and rules."""
-    return FILTERS if shelf == "filters" else TEXT
-
-
-def load(shelf: str, use: str) -> contracts.LoadedPlugin:
-    """A plug-in of a kind whose name is data; see `Shelf.load`."""
-    named: Shelf[contracts.LoadedPlugin] = Shelf(shelf)
-    return named.load(use)
+#: The kinds whose plug-ins have columns and rules.
+MEASURING: dict[contracts.Measuring, Shelf[contracts.Filter | contracts.TextVerdict]] = {
+    "filters": FILTERS,
+    "text": TEXT,
+}
 
 
 def resolve(shelf: str, plugin: Plugin) -> tuple[contracts.LoadedPlugin, StageSettings]:
-    """A plug-in of such a kind and its checked settings."""
+    """`Shelf.resolve` for a kind whose name is data."""
     named: Shelf[contracts.LoadedPlugin] = Shelf(shelf)
     return named.resolve(plugin)
 
 
-@cache  # listing the folder takes a fifth of a millisecond
-def _loaded(shelf: str, use: str) -> members.Filled:
-    code = module(shelf, use)
-    noun, contract = contracts.CONTRACTS[shelf]
-    if missing := members.lacking(code, contract):
-        raise ConfigError(
-            f"{shelf}: the module {use!r} is not a {noun}: it lacks {'; '.join(missing)} "
-            f"(tasks/plugins/contracts/{shelf}.py says what each of them is)"
-        )
-    filled = members.Filled(code, contract)
-    if shelf in MEASURING:
-        _refuse_bad_names(shelf, use, cast(contracts.Filter, filled))
-    if shelf == "filters":
-        _refuse_idle_limits(use, code, cast(contracts.Filter, filled))
-    return filled
+def load(shelf: str, use: str) -> contracts.LoadedPlugin:
+    """`Shelf.load` for such a kind."""
+    named: Shelf[contracts.LoadedPlugin] = Shelf(shelf)
+    return named.load(use)
 
 
 def _refuse_bad_names(shelf: str, use: str, plugin: contracts.Filter) -> None:
@@ -179,7 +174,7 @@ def module(shelf: str, use: str) -> ModuleType:
 def columns(shelf: contracts.Measuring, use: str) -> contracts.Columns:
     """(unit, meaning) of each column of numbers of a filter or a rule on text, including the shares
     of its events' labels."""
-    plugin = measuring(shelf).load(use)
+    plugin = MEASURING[shelf].load(use)
     if not plugin.ANNOTATIONS:
         return plugin.COLUMNS
     shares = annotation_kinds.shares(plugin.ANNOTATIONS).items()
@@ -188,19 +183,6 @@ def columns(shelf: contracts.Measuring, use: str) -> contracts.Columns:
         for column, (name, label) in shares
     }
     return {**plugin.COLUMNS, **of_events}
-
-
-def annotated(shelf: contracts.Measuring, use: str) -> Annotations:
-    """The annotations of a filter or a rule on text, by name."""
-    return measuring(shelf).load(use).ANNOTATIONS
-
-
-def annotates(shelf: contracts.Measuring, plugin: Plugin) -> Annotations:
-    """The annotations of a chosen plug-in, which may depend on its settings."""
-    if shelf == "filters":
-        return annotated(shelf, plugin.use)
-    module, settings = TEXT.resolve(plugin)
-    return module.annotates(settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class UpToDate:
         settings = whole_job.settings_of(job)
         rules = *limits.measured_rules(job), *limits.text_rules(job)
         self._facts = digest(
-            whole_job.of_rows(job),
+            whole_job.of_rows(job, settings),
             source_code.of_own_plugins(job),
             limits.schema_of(job).names,
             corpus.takes_part(job) and [corpus.compares_texts(job), *corpus.needed_measures(job)],
@@ -68,6 +68,11 @@ class UpToDate:
             decisions.identity(decisions.of(job)),
             tells_datasets_apart(job),
         )
+        self._inputs = [
+            whole_job.of_version(job, settings),
+            job.package.model_dump(mode="json"),
+            [source.model_dump(mode="json") for source in job.sources],
+        ]
         self._code = digest(datacard.libraries(), source_code.of_package())
         self._lists: list[str] = []
         self._keys = self._now(self._shards)
@@ -143,16 +148,13 @@ class UpToDate:
     def _version_key(self) -> str:
         newest = versions.newest(self._job.out)
         described = versions.described(newest) if newest else None
-        package = self._job.package
         return digest(
             [self._keys[shard] for shard in self._shards],
             self._code,
             self._settings,
-            whole_job.of_version(self._job),
-            package.model_dump(mode="json"),
+            self._inputs,
             self._lists,
             sorted(forgotten.of(self._job.out).recordings),
-            [source.model_dump(mode="json") for source in self._job.sources],
             newest.name if newest else None,
             described.get(datacard.SEAL) if described else None,
         )

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import json
 import re
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -92,8 +92,13 @@ class Masked(BaseModel):
 
     @model_serializer(mode="wrap")
     def _masked(self, plain: SerializerFunctionWrapHandler) -> JsonObject:
-        masked: JsonObject = masking.value(plain(self))
-        return masked
+        given: JsonObject = plain(self)
+        for name, value in given.items():
+            inner = getattr(self, name, None)
+            first = inner[0] if isinstance(inner, tuple) and inner else inner
+            if not isinstance(first, Masked):  # models in it are masked already
+                given[name] = masking.value(value, name)
+        return given
 
 
 class StageSettings(Masked):
@@ -141,7 +146,7 @@ class Plugin(Masked):
 
     use: str = Field(description="Its file name, or the dotted name of a module of your own.")
 
-    @property
+    @cached_property
     def options(self) -> JsonObject:
         return dict(self.model_extra or {})
 

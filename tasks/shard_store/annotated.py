@@ -3,7 +3,6 @@ shard."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -38,10 +37,15 @@ class Declared(NamedTuple):
 
 def of_job(job: Job) -> list[Declared]:
     """All annotations of the chosen filters and plug-ins on text, in the order of the settings."""
+    filters = [(p.use, plugins.FILTERS.load(p.use).ANNOTATIONS) for p in job.filter.all_filters]
+    texts = [(p.use, *plugins.TEXT.resolve(p)) for p in job.transcribe.verdicts]
     return [
-        Declared(shelf, plugin.use, name, kind)
-        for shelf, plugin in _chosen(job)
-        for name, kind in plugins.annotates(shelf, plugin).items()
+        *(Declared("filters", use, n, kind) for use, given in filters for n, kind in given.items()),
+        *(
+            Declared("text", use, name, kind)
+            for use, module, settings in texts
+            for name, kind in module.annotates(settings).items()
+        ),
     ]
 
 
@@ -78,7 +82,7 @@ def _check_needed(job: Job) -> None:
     for shelf, plugin in chosen:
         measured |= {*plugins.columns(shelf, plugin.use)}
     for shelf, plugin in chosen:
-        module, settings = plugins.measuring(shelf).resolve(plugin)
+        module, settings = plugins.MEASURING[shelf].resolve(plugin)
         if missing := [name for name in module.asks(settings) if name not in measured]:
             raise ConfigError(
                 f"{shelf}: {plugin.use} goes by {missing[0]}, which nothing measures; add the "
@@ -88,7 +92,7 @@ def _check_needed(job: Job) -> None:
 
 def _check_suspects(job: Job) -> None:
     """Raises ConfigError if `transcribe.also_when` uses a measure that no filter takes."""
-    measured = {c for plugin in job.filter.all_filters for c in values_of(plugin.use)}
+    measured = {c for plugin in job.filter.all_filters for c in stored_by(plugin.use).measures}
     if missing := [name for name in job.transcribe.also_when if name not in measured]:
         raise ConfigError(
             f"transcribe.also_when: no filter measures {missing[0]!r}; add the filter that does, "
@@ -102,7 +106,7 @@ def on_shelves() -> dict[str, Annotation]:
         name: kind
         for shelf in plugins.MEASURING
         for use in shelves.names(shelf)
-        for name, kind in plugins.annotated(shelf, use).items()
+        for name, kind in plugins.MEASURING[shelf].load(use).ANNOTATIONS.items()
     }
     return {**declared, **SPOKEN}
 
@@ -117,7 +121,7 @@ def label_fields(job: Job) -> list[pa.Field]:
     """Columns of the labels that rules can use; labels of corpus-wide plug-ins are made after all
     rules."""
     early = [
-        one for one in of_job(job) if plugins.measuring(one.shelf).load(one.use).labelled is None
+        one for one in of_job(job) if plugins.MEASURING[one.shelf].load(one.use).labelled is None
     ]
     return [pa.field(one.name, one.kind.type) for one in early if isinstance(one.kind, Label)]
 
@@ -133,34 +137,23 @@ def value_of(one: Declared, utterance: FinalUtterance) -> Any:
     return None if data is None else one.kind.decoded(data)
 
 
-def _of_filter(use: str) -> Iterator[Declared]:
-    """The annotations that a filter's `measure` gives; not those that need the whole corpus."""
-    if plugins.FILTERS.load(use).labelled is None:
-        for name, kind in plugins.annotated("filters", use).items():
-            yield Declared("filters", use, name, kind)
+class StoredNames(NamedTuple):
+    """The names under which parts hold a filter's values of an utterance."""
+
+    columns: frozenset[str]  # of numbers
+    labels: dict[str, tuple[str, Label]]  # by key
+    kept: frozenset[str]  # keys of values stored as bytes: large annotations, its fingerprint
+    measures: frozenset[str]  # of numbers and labels
 
 
-def values_of(use: str) -> list[str]:
-    """A filter's columns of numbers and labels."""
-    named = [one.name for one in _of_filter(use) if not one.kind.large]
-    return [*plugins.columns("filters", use), *named]
-
-
-def labels_of(use: str) -> dict[str, tuple[str, Label]]:
-    """The labels of a filter, by their keys in a part."""
-    return {
-        key(use, one.name): (one.name, one.kind)
-        for one in _of_filter(use)
-        if isinstance(one.kind, Label)
-    }
-
-
-def kept_of(use: str) -> list[str]:
-    """The keys of a filter's values stored as bytes: large annotations, and its fingerprint."""
-    fingerprint = [use] if plugins.FILTERS.load(use).fingerprint is not None else []
-    return [*fingerprint, *(key(use, one.name) for one in _of_filter(use) if one.kind.large)]
-
-
-def stored_of(use: str) -> set[str]:
-    """All names under which a part may hold values of a filter."""
-    return {use, *plugins.columns("filters", use), *kept_of(use), *labels_of(use)}
+def stored_by(use: str) -> StoredNames:
+    """The names of a filter's values; without labels that need the whole corpus."""
+    plugin, columns = plugins.FILTERS.load(use), plugins.columns("filters", use)
+    declared = plugin.ANNOTATIONS if plugin.labelled is None else {}
+    large = {key(use, name) for name, kind in declared.items() if kind.large}
+    return StoredNames(
+        frozenset(columns),
+        {key(use, n): (n, kind) for n, kind in declared.items() if isinstance(kind, Label)},
+        frozenset(large if plugin.fingerprint is None else {use, *large}),
+        frozenset((*columns, *(name for name, kind in declared.items() if not kind.large))),
+    )

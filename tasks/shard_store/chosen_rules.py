@@ -30,6 +30,6 @@ def rules_of(shelf: Measuring, chosen: tuple[Plugin, ...]) -> tuple[Rule, ...]:
     """Rules of all chosen plug-ins of a kind, in the order of the settings."""
     rules: list[Rule] = []
     for plugin in chosen:
-        module, settings = plugins.measuring(shelf).resolve(plugin)
+        module, settings = plugins.MEASURING[shelf].resolve(plugin)
         rules.extend(module.verdict(settings))
     return tuple(rules)

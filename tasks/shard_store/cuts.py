@@ -9,7 +9,6 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .. import plugins
 from ..base.schema import CutRow, MeasureValue, RecordingRow, SegmentRow
 from ..plugins.rules import judge
 from ..recording import Segment, TimedWord
@@ -38,18 +37,17 @@ class FilterColumns(NamedTuple):
     utterances."""
 
     filters: tuple[Plugin, ...]
-    columns: tuple[frozenset[str], ...]  # of each filter: numbers and labels
-    kept: tuple[frozenset[str], ...]  # of each filter: keys of values stored as bytes
-    every: frozenset[str]  # columns of all filters
-    every_kept: frozenset[str]
+    names: tuple[annotated.StoredNames, ...]  # of each filter
+    measures: frozenset[str]  # of all filters
+    kept: frozenset[str]
 
 
 def filter_columns(filters: Sequence[Plugin]) -> FilterColumns:
     """The names under which these filters store values."""
-    columns = tuple(frozenset(annotated.values_of(plugin.use)) for plugin in filters)
-    kept = tuple(frozenset(annotated.kept_of(plugin.use)) for plugin in filters)
-    every = frozenset[str]().union(*columns), frozenset[str]().union(*kept)
-    return FilterColumns(tuple(filters), columns, kept, *every)
+    names = tuple([annotated.stored_by(plugin.use) for plugin in filters])
+    measures = frozenset[str]().union(*[one.measures for one in names])
+    kept = frozenset[str]().union(*[one.kept for one in names])
+    return FilterColumns(tuple(filters), names, measures, kept)
 
 
 @dataclass(slots=True)
@@ -99,15 +97,15 @@ class Cut:
     def lacks(self, key: Key, filters: FilterColumns, measure_all: bool) -> tuple[Plugin, ...]:
         """Filters that have not measured the utterance yet. Once a cheap one rejects it, costly
         ones are skipped, unless `measure_all`."""
-        chosen, columns, kept, every, every_kept = filters
+        chosen = filters.filters
         measures = self.measures.get(key, {})
         stored = self.annotations.get(key, {})
-        if every <= measures.keys() and every_kept <= stored.keys():  # true for most utterances
+        if filters.measures <= measures.keys() and filters.kept <= stored.keys():  # mostly true
             return ()
         missing = [
             plugin
-            for plugin, values, beside in zip(chosen, columns, kept, strict=True)
-            if not (values <= measures.keys() and beside <= stored.keys())
+            for plugin, names in zip(chosen, filters.names, strict=True)
+            if not (names.measures <= measures.keys() and names.kept <= stored.keys())
         ]
         if (
             measure_all
@@ -214,9 +212,10 @@ def merge(
     `usable`: filters whose stored measures have the current recipe; `failures_stand`: whether
     failed rows count.
     """
-    columns = {c for use in usable for c in plugins.columns("filters", use)}
-    labels = {key: kind for use in usable for key, kind in annotated.labels_of(use).items()}
-    kept = {key for use in usable for key in annotated.kept_of(use)}
+    stored_names = [annotated.stored_by(use) for use in usable]
+    columns = {column for names in stored_names for column in names.columns}
+    labels = {key: kind for names in stored_names for key, kind in names.labels.items()}
+    kept = {key for names in stored_names for key in names.kept}
     within = columns.issuperset
     every: list[CutRow] = table.drop_columns(["measures"]).to_pylist()
     rows = [

@@ -33,12 +33,12 @@ class Asking(NamedTuple):
 
 def asking(settings: TranscribeSettings) -> tuple[Asking, ...]:
     """The chosen plug-ins on text that have questions."""
-    resolved = ((plugin, *plugins.TEXT.resolve(plugin)) for plugin in settings.verdicts)
-    all_chosen = (
-        Asking(plugin, module.VERSION, module.questions(chosen))
-        for plugin, module, chosen in resolved
-    )
-    return tuple(one for one in all_chosen if one.questions)
+    chosen = []
+    for plugin in settings.verdicts:
+        module, plugin_settings = plugins.TEXT.resolve(plugin)
+        if questions := module.questions(plugin_settings):
+            chosen.append(Asking(plugin, module.VERSION, questions))
+    return tuple(chosen)
 
 
 def identities(chosen: Sequence[Asking]) -> list[str]:

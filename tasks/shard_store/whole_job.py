@@ -91,9 +91,9 @@ def of_stage(stage: str, job: Job, weights: str) -> str:
     return recipe.digest(stage, inputs)
 
 
-def of_rows(job: Job) -> JsonObject:
-    """The recipes and settings that can change what is stored or published of a clip; no limits."""
-    settings = settings_of(job)
+def of_rows(job: Job, settings: JsonObject) -> JsonObject:
+    """The recipes and settings that can change what is stored or published of a clip; no limits.
+    `settings`: `settings_of` the job."""
     changing = {}
     for stage in ("filter", "resample", "transcribe", "package"):
         model = getattr(job, stage)
@@ -116,12 +116,12 @@ def _are_plugins(value: object) -> bool:
     )
 
 
-def of_version(job: Job) -> list[object]:
+def of_version(job: Job, settings: JsonObject) -> list[object]:
     """What a version is made from besides its tables, the bounds that it freezes and the lists of
-    its splits: settings, formats and decisions by people."""
+    its splits: `settings_of` the job, formats and decisions by people."""
     formats = {plugin.use: format_version(plugin) for plugin in job.package.formats}
     people = decisions.identity(decisions.of(job))
-    return [out_layout.LAYOUT, settings_of(job), formats, people]
+    return [out_layout.LAYOUT, settings, formats, people]
 
 
 def settings_of(job: Job) -> JsonObject:

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar, cast
 import pyarrow as pa
 
 from ..base.schema import AnyRow, RecordingRow
-from ..plugins.contracts.members import Filled
+from ..plugins.contracts.members import filled
 from ..settings.job import Job
 from ..shard_store.manifest import Footer
 from ..shard_store.shard_view import ShardView
@@ -112,7 +112,7 @@ class Stage(StageModule[U], Protocol[U]):
 @cache
 def find(stage: str) -> Stage[Unit]:
     """filter, resample or transcribe, with defaults for members that the module omits."""
-    return cast(Stage[Unit], Filled(import_module(f"uttermill.tasks.{stage}"), Stage))
+    return cast(Stage[Unit], filled(import_module(f"uttermill.tasks.{stage}"), Stage))
 
 
 def worker(name: str) -> Worker[Work]:

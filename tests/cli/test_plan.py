@@ -11,6 +11,7 @@ import pytest
 import soundfile as sf
 
 from tests.helpers import corpus
+from uttermill.tasks import plugins
 from uttermill.tasks.base.errors import RunError
 from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.insight.estimating.expected import Expected
@@ -225,7 +226,7 @@ def test_other_weights_under_equal_settings_are_named(
     home: Path, monkeypatch: pytest.MonkeyPatch, no_recipe_kept: None
 ) -> None:
     """A folder of a model whose files were replaced."""
-    monkeypatch.setattr("uttermill.tasks.asr.fake.weights", lambda settings: "0123456789abcdef")
+    monkeypatch.setattr(plugins.ASR.load("fake"), "weights", lambda settings: "0123456789abcdef")
     told, plan = planned(asked(home), asked(home))
     assert told["transcribe"] == (10, 0)
     assert told["resample"] == (0, 10)
@@ -237,7 +238,7 @@ def test_other_weights_under_equal_settings_are_named(
 def test_other_code_of_a_filter_is_named(
     home: Path, monkeypatch: pytest.MonkeyPatch, no_recipe_kept: None
 ) -> None:
-    monkeypatch.setattr("uttermill.tasks.filters.duration.VERSION", 99)
+    monkeypatch.setattr(plugins.FILTERS.load("duration"), "VERSION", 99)
     told, plan = planned(asked(home), asked(home))
     assert told["filter"] == (10, 0)
     assert [change.setting for change in plan.changes] == ["filter.filters.duration"]
@@ -282,7 +283,7 @@ def test_a_plan_writes_nothing(home: Path) -> None:
 def test_control_a_plan_with_a_wrong_recipe_is_seen(
     home: Path, monkeypatch: pytest.MonkeyPatch, no_recipe_kept: None
 ) -> None:
-    monkeypatch.setattr("uttermill.tasks.resamplers.soxr_hq.VERSION", 99)
+    monkeypatch.setattr(plugins.RESAMPLERS.load("soxr_hq"), "VERSION", 99)
     told, _ = planned(dataclasses.replace(asked(home)), asked(home))
     assert told["resample"] == (10, 0)
 

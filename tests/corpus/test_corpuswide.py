@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers import corpus, fuzz
+from uttermill.tasks import plugins
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.storage import queries
 
@@ -156,7 +157,7 @@ def test_frozen_bounds_stay(voices: Path, monkeypatch: pytest.MonkeyPatch) -> No
         seen.append(frozen)
         return [], frozen or {"bound": len(rows)}
 
-    monkeypatch.setattr("uttermill.tasks.filters.duplicate.reject", reject)
+    monkeypatch.setattr(plugins.FILTERS.load("duplicate"), "reject", reject)
     first, _ = corpus.run(job(voices, "a"))
     second, _ = corpus.run(job(voices, "a", "b"))
     third, _ = corpus.run(job(voices, "a", "b", package={"refit": True}))

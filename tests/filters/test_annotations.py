@@ -225,12 +225,12 @@ def test_annotations_have_names_of_their_own(
     declared: dict[str, Label], word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tagging, "ANNOTATIONS", declared)
-    plugins.loading._loaded.cache_clear()
+    plugins.Shelf.load.cache_clear()
     try:
         with pytest.raises(ConfigError, match=word):
             plugins.FILTERS.load(USE)
     finally:
-        plugins.loading._loaded.cache_clear()
+        plugins.Shelf.load.cache_clear()
 
 
 def names(declared: Sequence[str], use: str) -> dict[str, tuple[str, ...]]:

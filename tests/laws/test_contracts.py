@@ -20,7 +20,7 @@ from uttermill.tasks.base import schema, shelves
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.plugins.annotation_kinds import Events, Label
 from uttermill.tasks.plugins.contracts import CONTRACTS
-from uttermill.tasks.plugins.contracts.members import Filled, lacking, members, misspelt
+from uttermill.tasks.plugins.contracts.members import filled, lacking, members, misspelt
 from uttermill.tasks.plugins.rules import Limit
 from uttermill.tasks.publish.published_columns import LAYOUT_COLUMNS
 from uttermill.tasks.settings import StageSettings, Threshold, roles
@@ -154,9 +154,9 @@ def test_a_filter_is_limited_by_its_settings_alone(monkeypatch: pytest.MonkeyPat
     rest = Limit("loud_rest", 3, None, "low_loud_rest", "high_loud_rest")
     chosen = Settings(min_rest=3)
     assert loaded.verdict(chosen) == (Limit("loud", None, 2.0, "low_loud", "high_loud"), rest)
-    vars(module)["REASONS"] = {"loud": ("", "too_loud")}
+    vars(loaded)["REASONS"] = {"loud": ("", "too_loud")}
     assert loaded.verdict(chosen) == (Limit("loud", None, 2.0, "", "too_loud"), rest)
-    vars(module)["verdict"] = lambda settings: (rest,)
+    vars(loaded)["verdict"] = lambda settings: (rest,)
     assert loaded.verdict(chosen) == (rest,)
 
 
@@ -298,4 +298,4 @@ def test_control_a_stage_without_failures_is_seen() -> None:
     broken = ModuleType("broken")
     vars(broken).update({k: v for k, v in vars(filter).items() if k != "failure"})
     assert absent(broken) == ["failure"]
-    assert Filled(broken, Stage).rounds(Job(Path("out"))) == 1
+    assert filled(broken, Stage).rounds(Job(Path("out"))) == 1

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tests.helpers import corpus, tiers
 from tests.helpers.published import laid_out
-from uttermill.tasks import pipeline
+from uttermill.tasks import pipeline, plugins
 from uttermill.tasks.accounting.summary import seconds_of
 from uttermill.tasks.publish.output_shards import format_shards, layout
 from uttermill.tasks.publish.output_shards.format_shards import PreviousVersion
@@ -272,7 +272,7 @@ def test_uneven_readers_are_dealt_anew(own: Path) -> None:
 def test_another_release_of_a_format_is_written_anew(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("uttermill.tasks.formats.wenet.VERSION", 99)
+    monkeypatch.setattr(plugins.FORMATS.load("wenet"), "VERSION", 99)
     two, counts = corpus.run(corpus.job(own, package=TAR))
     assert two.new
     assert counts["package"] == (12, 0)

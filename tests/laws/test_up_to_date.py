@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from tests.helpers import corpus, tiers
-from uttermill.tasks import package, pipeline
-from uttermill.tasks.asr import fake
+from uttermill.tasks import package, pipeline, plugins
 from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.plugins import source_code
 from uttermill.tasks.publish.dataset import datacard
@@ -240,7 +239,7 @@ def test_after_an_upgrade_with_other_recipes_they_open_all(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = opened(monkeypatch)
-    monkeypatch.setattr(fake, "VERSION", 99)
+    monkeypatch.setattr(plugins.ASR.load("fake"), "VERSION", 99)
     recipe.of_plugin.cache_clear()
     recipe._transcript_head.cache_clear()
     foreseen(asked(home))

@@ -9,9 +9,8 @@ import pytest
 from tests.helpers import corpus
 from uttermill.flows import settings
 from uttermill.flows.run import execute, plans, run_folder
-from uttermill.tasks import pipeline
+from uttermill.tasks import pipeline, plugins
 from uttermill.tasks.base.errors import ConfigError
-from uttermill.tasks.resamplers import soxr_hq
 from uttermill.tasks.shard_store import recipe
 
 
@@ -45,7 +44,8 @@ def test_a_run_over_the_limit_does_not_start(
     for spared in ("cluster.max_recompute_hours=null", "cluster.max_recompute_hours=1"):
         with execute.opened(asked(spared, changed)):
             pass
-    monkeypatch.setattr(soxr_hq, "VERSION", 99)  # an upgrade, which made PCM again unasked
+    # An upgrade, which made PCM again unasked.
+    monkeypatch.setattr(plugins.RESAMPLERS.load("soxr_hq"), "VERSION", 99)
     kept = [each for each in vars(recipe).values() if hasattr(each, "cache_clear")]
     for each in kept:
         each.cache_clear()

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from uttermill.tasks import plugins
 from uttermill.tasks.audio import Clip, channels
 from uttermill.tasks.base.errors import ItemError
 from uttermill.tasks.settings import ResampleSettings
@@ -162,8 +163,7 @@ def test_a_long_clip_is_streamed_to_the_same_length_and_wave(
 
 
 def test_a_plug_in_of_the_wrong_length_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
-    from uttermill.tasks.resamplers import soxr_hq
-
+    soxr_hq = plugins.RESAMPLERS.load("soxr_hq")
     monkeypatch.setattr(soxr_hq, "resample", lambda x, src, dst, s: x)
     with pytest.raises(AssertionError, match="soxr_hq gave 4410 samples where 1600 are due"):
         pcm.of_clip(Clip.of(np.zeros((4410, 1), np.float32), 44100), settings())

@@ -1,4 +1,4 @@
-"""Reads a contract at run time: its members, and a module with the defaults filled in."""
+"""Reads a contract at run time: its members, and an instance of it that a module's members make."""
 
 from __future__ import annotations
 import __future__
@@ -7,7 +7,7 @@ import inspect
 from abc import ABCMeta
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
-from types import FunctionType, MethodType, ModuleType
+from types import FunctionType, ModuleType, new_class
 from typing import Any
 
 
@@ -60,28 +60,15 @@ def misspelt(module: ModuleType, contract: type) -> Iterator[tuple[str, str]]:
             yield name, unused[near]
 
 
-class Filled:
-    """A module as callers see it: its own members, and the contract's defaults for the others.
-
-    The module's members are looked up at each access, so that a test can replace them.
-    """
-
-    def __init__(self, module: ModuleType, contract: type) -> None:
-        self._module, self._contract, self.__name__ = module, contract, module.__name__
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        member = getattr(self._module, name, _MISSING)
-        if member is not _MISSING:
-            return member
-        default = getattr(self._contract, name)
-        if isinstance(default, property):
-            return default.__get__(self)
-        return MethodType(default, self) if isinstance(default, FunctionType) else default
-
-    def __repr__(self) -> str:
-        return f"<plug-in {self._module.__name__}>"
-
-
-_MISSING = object()
+def filled(module: ModuleType, contract: type) -> Any:
+    """The plug-in that a module is: an instance of its contract with the module's members, and the
+    contract's defaults for the others."""
+    namespace: dict[str, object] = {"__name__": module.__name__, "__module__": module.__name__}
+    for name in members(contract):
+        if hasattr(module, name):
+            value = getattr(module, name)
+            plain = isinstance(value, type) or not callable(value)
+            namespace[name] = value if plain else staticmethod(value)
+    return new_class(
+        module.__name__, (contract,), exec_body=lambda names: names.update(namespace)
+    )()

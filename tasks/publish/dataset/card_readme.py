@@ -16,6 +16,7 @@ import yaml
 
 from ... import plugins
 from ...base import masking
+from ...base.control_characters import escaped
 from ...base.counting import counted
 from ...base.json_types import (
     DatasetJson,
@@ -363,5 +364,5 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def cell(words: str) -> str:
     """A text from outside uttermill on one line, escaped for Markdown and HTML."""
-    flat = masking.sentence(" ".join(words.split()))
+    flat = escaped(" ".join(words.split()))
     return re.sub(r"([\\`*\[\]|])", r"\\\1", flat).replace("<", "&lt;")

@@ -12,7 +12,6 @@ from pathlib import PurePosixPath
 
 import pyarrow as pa
 
-from ...base import masking
 from ...base.json_types import DatasetJson, JsonObject, PublishedEntry
 from ...base.schema import UTTERANCES_FILE, about
 from . import card_header
@@ -74,7 +73,7 @@ def text(facts: DatasetJson, columns: pa.Schema, files: Mapping[str, PublishedEn
         ],
         "recordSet": [_records(columns)],
     }
-    line = json.dumps(masking.value(described), ensure_ascii=False, allow_nan=False, indent=1)
+    line = json.dumps(described, ensure_ascii=False, allow_nan=False, indent=1)
     return f"{line}\n".encode()
 
 

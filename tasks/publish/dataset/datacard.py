@@ -56,6 +56,7 @@ class VersionFacts:
 
     version: int
     fingerprint: str
+    settings: JsonObject  # `whole_job.settings_of`
     summary: Summary
     totals: Totals
     balance: Balance
@@ -134,7 +135,7 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
         "licences": masking.value({d.name: d.settings.licence for d in datasets}),
         "citations": masking.value({d.name: d.settings.citation for d in datasets}),
         "weights_licences": recipe.weights_licences(job.transcribe),
-        "settings": whole_job.settings_of(job),
+        "settings": gathered.settings,
         "recipes": {**whole_job.recipes_of(job)},
         "libraries": libraries(),
     }

@@ -25,7 +25,7 @@ from ...base.schema import UTTERANCES, ClipRow
 from ...formats import Hashes, OutputShard, PublishedFile
 from ...settings.job import Job
 from ...storage import tables
-from ..published_columns import PCM_COLUMNS, row_schema, sources_of
+from ..published_columns import PCM_COLUMNS, sources_of
 from . import format_shards
 from .format_shards import PreviousVersion
 from .layout import ShardClips
@@ -119,19 +119,12 @@ def _laid_out(
         "generation": pa.array(generations, pa.int32()),
         "offset": pa.array(np.concatenate(offsets)) if offsets else pa.nulls(begin, pa.int64()),
     }
-    schema = _in_order(table.schema)
+    schema = in_order(table.schema)
     columns = [places[n] if n in places else table[n] for n in schema.names]
     return pa.table(columns, schema=schema)
 
 
-def published_schema(job: Job) -> pa.Schema:
-    """The columns of `utterances.parquet`."""
-    sources = sources_of(job)
-    schema = row_schema(job)
-    return _in_order(pa.schema([field for field in schema if field.name not in sources]))
-
-
-def _in_order(schema: pa.Schema) -> pa.Schema:
+def in_order(schema: pa.Schema) -> pa.Schema:
     """The columns of every version, then the others."""
     fields = {field.name: field for field in schema}
     every = [fields.pop(field.name, field) for field in UTTERANCES]

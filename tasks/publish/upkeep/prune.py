@@ -393,7 +393,8 @@ def _cuts(view: _View, parts: Sequence[Part]) -> list[Path]:
 
 def _of(filters: Collection[str]) -> set[str]:
     """The filters' columns, and the keys of their annotations and fingerprints."""
-    return {name for use in filters for name in annotated.stored_of(use)}
+    names = {use: annotated.stored_by(use) for use in filters}
+    return {n for use, of in names.items() for n in (use, *of.columns, *of.kept, *of.labels)}
 
 
 def _measured(part: Part) -> set[str]:

@@ -85,14 +85,16 @@ def write(
     clips = np.concatenate([shard.rows for shard in shards])  # in the order of the version
     place_of_row = np.full(int(corpus_clips.first_rows(batches)[-1]), -1, np.int32)
     place_of_row[chosen.clips.row[clips]] = np.arange(len(clips), dtype=np.int32)
-    derived = _derived(job, batches, chosen, clips)
     schema = row_schema(job)
+    sources = sources_of(job)
+    published = pa.schema([field for field in schema if field.name not in sources])
+    derived = _derived(job, batches, chosen, clips, published)
     placed = pa.schema([*schema, (PLACE, pa.int32())])
     sql = f"SELECT * EXCLUDE ({PLACE}) FROM given ORDER BY {PLACE}"
     with (
         queries.tables(job.package.memory, job.scratch) as database,
         queries.streamed(database, _placed(batches, place_of_row), placed, sql) as ordered,
-        tables.row_group_writer(home / UTTERANCES_FILE, plan.published_schema(job)) as write_rows,
+        tables.row_group_writer(home / UTTERANCES_FILE, plan.in_order(published)) as write_rows,
     ):
         first = 0
         for part, (some, rows) in enumerate(_of_whole_shards(ordered, shards, schema)):
@@ -106,17 +108,15 @@ def write(
 
 
 def _derived(
-    job: Job, batches: Sequence[ShardBatch], chosen: Chosen, clips: Int64s
+    job: Job, batches: Sequence[ShardBatch], chosen: Chosen, clips: Int64s, published: pa.Schema
 ) -> Mapping[str, pa.Array]:
     """The columns that formats derive, for all clips in the order of the version. If there are any,
     the columns from which they are derived are in memory for all rows."""
-    sources = sources_of(job)
-    fields = [field for field in row_schema(job) if field.name not in sources]
 
     def read(names: list[str]) -> pa.Table:
         return _named(corpus_clips.rows_of(batches, chosen.clips.row[clips], names), chosen, clips)
 
-    return format_shards.all_derived(job, pa.schema(fields), read)
+    return format_shards.all_derived(job, published, read)
 
 
 def _placed(batches: Sequence[ShardBatch], place_of_row: np.ndarray) -> Iterator[pa.Table]:
@@ -160,7 +160,7 @@ def _labelled(job: Job, rows: pa.Table, frozen: JsonObject) -> pa.Table:
     """The rows with the labels that plug-ins derive from their frozen bounds over the corpus; no
     rule reads these labels."""
     for shelf, plugin in corpus.chosen(job):
-        module, settings = plugins.measuring(shelf).resolve(plugin)
+        module, settings = plugins.MEASURING[shelf].resolve(plugin)
         if module.labelled is None:
             continue
         inputs = rows.select(["language", *module.asks(settings)])

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import groupby, islice
 
 from rapidfuzz.distance import Levenshtein
 
@@ -50,6 +51,8 @@ _THOUSANDS = re.compile(r"\d{1,3}(?:[.,]\d{3})+")
 #: (ZWNJ) marks one word; a plain space does not: ما در, مادر.
 _PERSIAN = ("fa", "pes", "prs")
 _HALF_SPACED = re.compile(f"{CHAR}+(?:\u200c{CHAR}+)+")
+_FIGURES = re.compile(r"\d+")
+LEAST_OF_TELEPHONE = 6  # figures
 LEAST_OF_GROUPS = 4  # figures: "3, 20" are two numbers, "138 0013" is one read digit by digit
 
 
@@ -143,31 +146,45 @@ def _read_nearer(text: str, normal: str, other: str, language: str) -> str:
     best = Levenshtein.distance(normal, other)
     numbers = [
         Forms(*match.span(), tuple(_read_out(match[0], language)))
-        for match in _NUMBER.finditer(text)
+        for number in _NUMBER.finditer(text)
+        for match in (number, *_groups(number))
         if _may_be_read_out(match[0])
     ]
+    parts = groupby(sorted([*numbers, *forms(text, language)]), key=lambda part: part.start)
     shift, done = 0, 0
-    for start, end, phrases in sorted([*numbers, *forms(text, language)])[:MOST_NUMBERS]:
+    for start, several in islice(parts, MOST_NUMBERS):
         if not best:
             break
         if start < done:  # a part of a phrase that was replaced
             continue
-        before, behind = text[: start + shift], text[end + shift :]
-        tried = [f"{before} {form} {behind}" for form in phrases]
-        readings = [(normalise(whole, language), whole) for whole in tried]
+        tried = [
+            (f"{text[: start + shift]} {phrase} {text[part.end + shift :]}", part.end)
+            for part in several
+            for phrase in part.phrases
+        ]
+        readings = [(normalise(whole, language), whole, end) for whole, end in tried]
         nearest = min(
-            ((Levenshtein.distance(form, other), form, whole) for form, whole in readings),
-            default=(best, normal, text),
+            (
+                (Levenshtein.distance(form, other), form, whole, end)
+                for form, whole, end in readings
+            ),
+            default=(best, normal, text, start),
         )
         if nearest[0] < best:
             shift += len(nearest[2]) - len(text)
-            best, normal, text = nearest
-            done = end
+            best, normal, text, done = nearest
     return normal
 
 
+def _groups(number: re.Match[str]) -> Iterator[re.Match[str]]:
+    """The groups of a telephone number: "555 01 42" may be read in part figure by figure."""
+    groups = [*_FIGURES.finditer(number.string, *number.span())]
+    figures = sum(len(group[0]) for group in groups)
+    return iter(groups if len(groups) > 1 and figures >= LEAST_OF_TELEPHONE else ())
+
+
 def _may_be_read_out(number: str) -> bool:
-    groups = re.findall(r"\d+", number)
+    groups = _FIGURES.findall(number)
     figures = sum(map(len, groups))
     if len(groups) == 1:
         return figures > 1

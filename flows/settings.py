@@ -111,7 +111,7 @@ class PrepareSettings(StageSettings):
             sources=tuple(map(_rooted, self.sources)),
             speakers=self.speakers,
             shard=self.shard,
-            filter=_with_fingerprints(self.filter, self.package),
+            filter=_with_needed(self.filter, self.package),
             enhance=self.enhance,
             resample=self.resample,
             transcribe=self.transcribe,
@@ -139,6 +139,18 @@ def _rooted(source: AnyOf) -> AnyOf:
     return source.model_copy(update={k: os.path.abspath(v) for k, v in local.items()})
 
 
+def _with_needed(chosen: FilterSettings, package: PackageSettings) -> FilterSettings:
+    """The filters, and those that settings of `package` need."""
+    chosen = _with_voices(_with_fingerprints(chosen, package), package)
+    own = any(
+        plugin.use == "duplex" and plugin.options.get("tracks", "own") == "own"
+        for plugin in package.formats
+    )
+    if not own or any(plugin.use == "tracks" for plugin in chosen.filters):
+        return chosen
+    return chosen.model_copy(update={"filters": (*chosen.filters, Plugin(use="tracks"))})
+
+
 def _with_fingerprints(chosen: FilterSettings, package: PackageSettings) -> FilterSettings:
     """The filters with fingerprints of clips, if their sound is compared with test sets."""
     wanted = any(one.compares("audio") for one in package.exclude)
@@ -146,6 +158,22 @@ def _with_fingerprints(chosen: FilterSettings, package: PackageSettings) -> Filt
         return chosen
     only_taken = Plugin.model_validate({"use": "duplicate", "drop": False})
     return chosen.model_copy(update={"filters": (*chosen.filters, only_taken)})
+
+
+def _with_voices(chosen: FilterSettings, package: PackageSettings) -> FilterSettings:
+    """The filters with the one that measures voices, if clips are chosen by an example."""
+    options: JsonObject = {}
+    for choice, examples, limit in (
+        (package.only, "like", "min_like"),
+        (package.without, "unlike", "max_unlike"),
+    ):
+        if choice is not None and choice.voice:
+            options[examples] = [*map(os.path.abspath, choice.voice)]
+            options[limit] = choice.voice_cosine
+    if not options:
+        return chosen
+    by_voice = Plugin.model_validate({"use": "voice", **options})
+    return chosen.model_copy(update={"filters": (*chosen.filters, by_voice)})
 
 
 def _with_rooted_lists(package: PackageSettings) -> PackageSettings:

@@ -26,7 +26,7 @@ from .recording.turns import Turn
 from .segmenters import KnownSpans, Segmenter, Span
 from .settings import Plugin
 from .settings.job import Job
-from .shard_store import chosen_rules, cuts, decisions, recipe, recuts, shard_view
+from .shard_store import chosen_rules, clip_choice, cuts, decisions, recipe, recuts, shard_view
 from .shard_store.blobs import MadeAudio
 from .shard_store.decision_log import Decision
 from .shard_store.manifest import Footer
@@ -205,6 +205,7 @@ def _one_pass(
     turns, new = recording_turns.turns_of(unit.turned, unit.turns, recording, job)
     known_spans = None if unit.spans is None else dict(unit.spans)
     pieces: list[Piece] = []
+    may_choose = clip_choice.of_uncut(job, recording)
     begin = _segmenter(unit, locator, chosen, turns)
     first = min((span.start for span in known_spans or ()), default=0)
     for span, clip in cutting.spans(locator, facts, begin, first, chosen.limits):
@@ -213,7 +214,8 @@ def _one_pass(
         if clip is not None:
             clip = clip.of_recording(None, recording["size"])
             measured = measuring.measured(clip, filters, job.filter.measure_all)
-            if known_spans is None and judge(measured.values, chosen.rules) is None:
+            passes = known_spans is None and judge(measured.values, chosen.rules) is None
+            if passes and may_choose(span.turn if span.given is None else span.given):
                 conversion.add(span.start, span.end, clip)
         pieces.append((span, filters, measured))
     if known_spans is not None:

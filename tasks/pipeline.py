@@ -28,10 +28,10 @@ from .runs import publish
 from .runs.executor import Executor, Here, Observer
 from .runs.results import Published, Sharded, Totals
 from .settings.job import Done, Job
-from .shard_store import compaction, decisions, manifest
+from .shard_store import decisions, manifest
 from .shard_store.index import ROOTS, Index
 from .shard_store.manifest import Part
-from .stages import contract, stage
+from .stages import compaction, contract, stage
 from .stages.listing import (
     copies,
     file_parts,

@@ -105,6 +105,8 @@ def _wanted(shard: shard_view.ShardView, utterance: HeardUtterance) -> Iterator[
         for turn in shard.own_turns(cut):
             span = turn.start, turn.end, turn.audio
             yield Wanted(utterance, span, channel=turn.channel)
+        for channel, audio in enumerate(shard.sides(cut) if shard.writes_sides else ()):
+            yield Wanted(utterance, (cut.start, cut.end, audio), channel=channel)
         if cut.enhanced:
             yield Wanted(utterance, (cut.start, cut.end, cut.enhanced), enhanced=True)
     if utterance.pcm is not None or utterance.for_window or outcome.stage == "resample":

@@ -19,12 +19,11 @@ from ...tasks.base.schema import LEDGER_FILE
 from ...tasks.insight import comparing
 from ...tasks.insight.estimating.what_if import explained, kept, with_same_texts
 from ...tasks.publish import foreseen
-from ...tasks.publish.choosing import clip_choice
 from ...tasks.publish.dataset import datacard
 from ...tasks.publish.upkeep import forget as forgetting
 from ...tasks.publish.upkeep import prune as pruning
 from ...tasks.publish.upkeep.prune import KeptSettings
-from ...tasks.shard_store import annotated, decision_log, enhanced, manifest, recipe
+from ...tasks.shard_store import annotated, clip_choice, decision_log, enhanced, manifest, recipe
 from ...tasks.storage import lock, tables, versions
 from ...tasks.storage.versions import Proved
 from ..run import ledger_items, plans, run_folder

@@ -71,6 +71,8 @@ EXAMPLES = {
         for setting in ("only", "without")
         for kind, name in (("speaker", "anna"), ("dataset", "podcasts"), ("language", "de"))
     },
+    "package.only.voice": "example.wav",
+    "package.without.voice": "example.wav",
     "package.only.labels": "{emotion: [happy]}",
     "package.without.labels": "{emotion: [angry]}",
     "package.exclude": "[{kind: texts, path: test.txt}]",

@@ -17,7 +17,7 @@ from ..base.schema import AnyRow
 from ..plugins import rules
 from ..plugins.rules import Allowed, Limit, Rule, Within
 from ..settings.job import Job
-from ..shard_store import annotated, enhanced, reference_words
+from ..shard_store import annotated, clip_choice, enhanced, reference_words
 from ..shard_store.chosen_rules import filter_rules, rules_of
 from ..shard_store.shard_view import PERSON
 from ..shard_store.text_values import text_columns
@@ -53,6 +53,11 @@ KNOWN = pa.schema(
         "dropped_by": pa.string(),  # a person's decision to drop it
         "converted": pa.int32(),  # items of the stage resample that are stored for it
         "transcribed": pa.bool_(),  # PCM and the first recogniser's text are stored
+        # What `package.only` and `without` ask before recognition (`clip_choice.Asked`).
+        "speaker": pa.string(),
+        "stated": pa.string(),  # language
+        "labels": pa.map_(pa.string(), pa.string()),
+        "later": pa.list_(pa.string()),
     }
 )
 OUTCOME_COLUMNS = ("outcome", "stage", "reason", "value", "threshold", "detail")  # of an Outcome
@@ -109,7 +114,7 @@ def facts_of(
         pa.array([texts[n] if n in texts else measures.get(n) for texts, measures in values], kind)
         for n, kind in [(field.name, field.type) for field in schema][MEASURES_FROM : -len(KNOWN)]
     )
-    facts = [_known(u, words) for u, words in zip(utterances, damage, strict=True)]
+    facts = [_known(job, u, words) for u, words in zip(utterances, damage, strict=True)]
     stored: dict[str, Sequence[object]] = {"converted": converted, "transcribed": transcribed}
     columns += [
         pa.array(stored.get(field.name) or [row[field.name] for row in facts], field.type)
@@ -132,8 +137,8 @@ def _fixed(u: FinalUtterance) -> AnyRow:
     }
 
 
-def _known(u: FinalUtterance, damage: str) -> AnyRow:
-    outcome, person = u.outcome, u.cut.person
+def _known(job: Job, u: FinalUtterance, damage: str) -> AnyRow:
+    outcome, person, asked = u.outcome, u.cut.person, clip_choice.of_clip(job, u.cut)
     step: int | None = AFTER_FILTERS
     if outcome.outcome == "packaged":
         step = None
@@ -152,6 +157,10 @@ def _known(u: FinalUtterance, damage: str) -> AnyRow:
         "damage": damage or None,
         "decided": u.cut.decided if u.cut.moved else None,
         "dropped_by": person.words if person is not None and person.decision == "drop" else None,
+        "speaker": asked.speaker,
+        "stated": asked.language,
+        "labels": [*asked.labels.items()],
+        "later": asked.later,
     }
 
 
@@ -174,7 +183,8 @@ def text_rules(job: Job) -> tuple[Rule, ...]:
 
 
 def query(job: Job) -> str:
-    """SQL: the outcome (OUTCOME_COLUMNS) of each row of the table `facts`, in their order."""
+    """SQL: the outcome (OUTCOME_COLUMNS) of each row of the table `facts`, in their order. Its
+    column `chosen` is `package.only` and `without` as far as they are known before recognition."""
     on_filters = _cases(filter_rules(job.filter.all_filters), "filter", "NULL")
     on_enhanced = _cases(enhanced.rules(job), "enhance", "language")
     on_texts = _cases(text_rules(job), "transcribe", "language", "coalesce(decided, '')")
@@ -183,6 +193,7 @@ def query(job: Job) -> str:
         (
             f"        WHEN step = {BEFORE_FILTERS} THEN {_outcome(outcome)}",
             *on_filters,
+            *_on_choice(job),
             *on_enhanced,
             f"        WHEN step = {AFTER_FILTERS} THEN {_outcome(outcome)}",
             *on_texts,
@@ -193,6 +204,13 @@ def query(job: Job) -> str:
     )
     columns = ", ".join(f"o.{name} AS {name}" for name in OUTCOME_COLUMNS)
     return f"SELECT {columns}\nFROM (\n    SELECT CASE\n{cases}\n    END AS o\n    FROM facts\n)"
+
+
+def _on_choice(job: Job) -> Iterator[str]:
+    if clip_choice.restricts(job.package):
+        outcome = f"'dropped', 'package', {literal(clip_choice.REASON)}, NULL, NULL, ''"
+        measured = "known_stage <> 'filter'"
+        yield f"        WHEN NOT chosen AND {measured} THEN {_outcome(outcome)}"
 
 
 def _outcome(values: str) -> str:
@@ -282,6 +300,11 @@ def asking(job: Job) -> Iterator[Callable[[pa.Table], pa.Table]]:
     with queries.tables(job.package.memory, job.scratch) as database:
 
         def outcomes(facts: pa.Table) -> pa.Table:
+            if clip_choice.restricts(job.package):
+                asked = facts.select(["dataset", "speaker", "stated", "labels", "later"])
+                asked = asked.rename_columns({"stated": "language"})
+                chosen = clip_choice.chosen(job.package, asked)
+                facts = facts.append_column("chosen", pa.array(chosen))
             database.register("facts", facts)
             try:
                 return database.sql(sql).to_arrow_table()

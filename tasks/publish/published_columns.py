@@ -44,11 +44,13 @@ from ..shard_store import (
     hidden,
     model_answers,
     muting,
+    own_channels,
     recipe,
     reference_words,
     text_values,
 )
 from ..shard_store.annotated import SPOKEN
+from ..shard_store.clip_choice import labels_kept
 from ..shard_store.shard_view import ShardView
 from ..shard_store.utterance import CutUtterance, FinalUtterance
 from . import text_marks
@@ -57,12 +59,17 @@ from . import text_marks
 SOURCE_COLUMNS = {"work_shard": pa.string(), "blob": pa.string(), "blob_offset": pa.int64()}
 #: The same for the enhanced clip, when both are packaged.
 BESIDE_COLUMNS = {"beside_blob": pa.string(), "beside_offset": pa.int64()}
+#: The same for both channels, where a format writes them.
+SIDE_COLUMNS = {
+    **dict.fromkeys(("left_blob", "right_blob"), pa.string()),
+    **dict.fromkeys(("left_offset", "right_offset"), pa.int64()),
+}
 #: If words are muted, the hashes of the stored PCM; `sha256` is that of the published PCM.
 MUTED_COLUMNS = {"stored_sha256": pa.string(), "beside_sha256": pa.string()}
 #: The columns needed to read and check a row's PCM.
 PCM_COLUMNS = (
-    *("sha256", "sha256_enhanced", "num_samples", "muted"),
-    *(*SOURCE_COLUMNS, *BESIDE_COLUMNS, *MUTED_COLUMNS),
+    *("sha256", "sha256_enhanced", "sha256_left", "sha256_right", "num_samples", "muted"),
+    *(*SOURCE_COLUMNS, *BESIDE_COLUMNS, *SIDE_COLUMNS, *MUTED_COLUMNS),
 )
 LAYOUT_COLUMNS = ("shard", "generation", "offset")  # filled in by the layout
 WORDS = "words"
@@ -90,6 +97,7 @@ def row_schema(job: Job) -> pa.Schema:
 def sources_of(job: Job) -> dict[str, pa.DataType]:
     """The columns of a row that say where its PCM is stored, and their types; not published."""
     beside = BESIDE_COLUMNS if job.package.audio == "both" else {}
+    beside = beside | (SIDE_COLUMNS if own_channels.writes_sides(job) else {})
     return SOURCE_COLUMNS | beside | (MUTED_COLUMNS if hidden.mutes(job) else {})
 
 
@@ -104,12 +112,6 @@ def turns_kept(job: Job) -> bool:
     return plugins.SEGMENTERS.load(job.filter.segmenter.use).HOLDS_TURNS
 
 
-def labels_kept(job: Job) -> list[str]:
-    """Names of the labels that the sources keep, in their order."""
-    kept = (dataset.settings.label_names for dataset in plugins.datasets(job.sources))
-    return [*dict.fromkeys(name for names in kept for name in names)]
-
-
 def second_texts_kept(job: Job) -> bool:
     """Whether a source keeps second texts."""
     datasets = plugins.datasets(job.sources)
@@ -122,6 +124,7 @@ ADDED_BY: Mapping[str, Callable[[Job], bool]] = {
     "audio_is": recipe.enhancing,
     "muted": hidden.mutes,
     "sha256_enhanced": lambda job: job.package.audio == "both",
+    **dict.fromkeys(("sha256_left", "sha256_right", "left_speakers"), own_channels.writes_sides),
     "labels": lambda job: bool(labels_kept(job)),
     "second_text": second_texts_kept,
     "second_language": second_texts_kept,
@@ -226,6 +229,20 @@ def _of_beside(name: str) -> _ColumnValues:
     return lambda clips: [pcm and pcm[name] for pcm in clips.beside]
 
 
+def _of_side(number: int, name: str) -> _ColumnValues:
+    return lambda clips: [
+        u.heard.sides[number][name] if u and u.heard.sides else None for u in clips.packaged
+    ]
+
+
+def _left_speakers(clips: _Clips) -> list[list[int] | None]:
+    lefts: list[list[int] | None] = []
+    for u in clips.packaged:
+        spoken = clips.view.turned(u.cut.recording)[1] or () if u and u.heard.sides else ()
+        lefts.append(sorted({turn.speaker + 1 for turn in spoken if turn.channel == 0}) or None)
+    return lefts
+
+
 def _unless_muted(name: str, values: _ColumnValues) -> _ColumnValues:
     """The values, but what `_Clips.muted` says of clips with muted words."""
     return lambda clips: [
@@ -297,6 +314,13 @@ VALUES: dict[str, _ColumnValues] = {
     "work_shard": lambda clips: [u and clips.view.shard for u in clips.packaged],
     "blob": lambda clips: [pcm and pcm["blob"] for pcm in clips.audio],
     "blob_offset": lambda clips: [pcm and pcm["offset"] for pcm in clips.audio],
+    "sha256_left": _of_side(0, "sha256"),
+    "sha256_right": _of_side(1, "sha256"),
+    "left_speakers": _left_speakers,
+    "left_blob": _of_side(0, "blob"),
+    "left_offset": _of_side(0, "offset"),
+    "right_blob": _of_side(1, "blob"),
+    "right_offset": _of_side(1, "offset"),
     "beside_blob": _of_beside("blob"),
     "beside_offset": _of_beside("offset"),
     "stored_sha256": _unless_muted("stored_sha256", _nothing),
@@ -391,6 +415,7 @@ def check(job: Job) -> None:
     """Raises ConfigError if `package.publish` names something that no plug-in gives; warns of each
     format that cannot hold the annotations. The same for `package.text_marks`."""
     text_marks.check(job)
+    _check_sides(job)
     declared = {one.name for one in annotated.of_job(job)}
     for name in job.package.publish:
         present = name == "turns" and turns_kept(job)
@@ -410,6 +435,23 @@ def check(job: Job) -> None:
                 ", ".join(job.package.publish),
                 able if module.HOLDS_ANNOTATIONS else "",
             )
+
+
+def _check_sides(job: Job) -> None:
+    """Raises ConfigError if a format needs channels that the settings do not tell apart."""
+    if not own_channels.writes_sides(job):
+        return
+    remedy = "or set the format's `tracks: by_turns`"
+    if job.speakers.use == "segments":
+        raise ConfigError(
+            "package.formats: duplex writes each speaker's own channel, and speakers.use=segments "
+            f"hears the mix alone; set speakers.use to channels or given, {remedy}"
+        )
+    if hidden.mutes(job):
+        raise ConfigError(
+            "package.formats: duplex cannot silence hidden words in channels of their own; "
+            f"mask the text alone, {remedy}"
+        )
 
 
 def annotation_fields(job: Job) -> list[pa.Field]:

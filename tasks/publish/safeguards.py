@@ -21,9 +21,8 @@ from ..recording import unreachable
 from ..recording.names import REST
 from ..settings.job import Job
 from ..settings.package import REST as REST_SPLIT
-from ..shard_store import manifest
+from ..shard_store import clip_choice, manifest
 from ..storage import versions
-from .choosing import clip_choice
 from .choosing.selection import Parted
 from .writing.ledger import Counted, LedgerFacts
 

@@ -22,13 +22,14 @@ from ..recording import forgotten
 from ..settings import split_lists
 from ..settings.job import Done, Job
 from ..shard_store import decisions, recipe, whole_job
+from ..shard_store.clip_choice import labels_kept
 from ..shard_store.index import Index, Notes, digest
 from ..shard_store.stored_shard import tells_datasets_apart
 from ..stages import stage
 from ..storage import versions
 from .dataset import datacard
 from .outcomes import batch_outcomes, shard_batches
-from .published_columns import labels_kept, second_texts_kept
+from .published_columns import second_texts_kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class UpToDate:
             [settings[name] for name in (*stage.PER_SHARD, "enhance")],
             job.filter.measure_all,
             repr(rules),
+            [settings["package"][name] for name in ("only", "without")],
             decisions.identity(decisions.of(job)),
             tells_datasets_apart(job),
         )

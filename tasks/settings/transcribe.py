@@ -81,11 +81,11 @@ class TranscribeSettings(StageSettings):
         ),
         "Rules that drop an utterance for its text; replaces the whole default list.",
     )
-    language_by: Literal["recording", "clip"] = Threshold(
+    language_by: Literal["recording", "clip", "sound"] = Threshold(
         "recording",
         "recording: clips of a recording vote on its language, and a clip that seems to be in "
-        "another, without strong evidence, is transcribed again in the recording's; clip: each by "
-        "itself.",
+        "another, without strong evidence, is transcribed again in the recording's; sound: the "
+        "same, but they vote by what the filter audio_language hears; clip: each by itself.",
         mark=ROW,
     )
     turns_by: Literal["channel", "window"] = Threshold(

@@ -62,6 +62,12 @@ def check(job: Job) -> None:
     declared = of_job(job)
     _check_needed(job)
     _check_suspects(job)
+    heard = any(plugin.use == "audio_language" for plugin in job.filter.filters)
+    if job.transcribe.language_by == "sound" and not heard:
+        raise ConfigError(
+            "transcribe.language_by=sound needs the filter audio_language: add {use: "
+            "audio_language, model: FOLDER} to filter.filters"
+        )
     columns = [
         *(column for p in job.filter.all_filters for column in plugins.columns("filters", p.use)),
         *(column for p in job.transcribe.verdicts for column in plugins.columns("text", p.use)),

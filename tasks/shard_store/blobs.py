@@ -60,11 +60,14 @@ NAME = re.compile(r"[0-9a-f]{16}")  # of a blob: the start of its hash
 _PLACES = {
     "work_shard": r"\Ashard-[0-9]{6,}\z",
     "blob": r"\A[0-9a-f]{16}\.pcm\z",
-    "beside_blob": r"\A[0-9a-f]{16}\.pcm\z",
+    **dict.fromkeys(("beside_blob", "left_blob", "right_blob"), r"\A[0-9a-f]{16}\.pcm\z"),
 }
 
 
-_COUNTS = ("offset", "blob_offset", "beside_offset", "num_samples")
+_COUNTS = (
+    *("offset", "blob_offset", "beside_offset", "left_offset", "right_offset"),
+    "num_samples",
+)
 
 
 def sound_places(table: pa.Table) -> bool:
@@ -83,6 +86,18 @@ def beside(row: ClipRow) -> list[ClipRow]:
     blob, offset = row.get("beside_blob"), row.get("beside_offset")
     stored = row.get("beside_sha256")
     return [{**row, "blob": blob, "blob_offset": offset, "sha256": sha, "stored_sha256": stored}]
+
+
+def sides(row: ClipRow) -> list[ClipRow]:
+    """The rows of both channels of a packaged clip, if they are packaged."""
+    if row.get("sha256_left") is None:
+        return []
+    left = {"blob": row["left_blob"], "blob_offset": row["left_offset"]}
+    right = {"blob": row["right_blob"], "blob_offset": row["right_offset"]}
+    return [
+        {**row, **left, "sha256": row["sha256_left"], "stored_sha256": None},
+        {**row, **right, "sha256": row["sha256_right"], "stored_sha256": None},
+    ]
 
 
 def sha256(pcm: Pcm) -> str:

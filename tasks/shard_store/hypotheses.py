@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeGuard
+from typing import Any, TypeGuard, cast
 
 from .. import scoring
 from ..base.schema import AnyRow, MeasureValue, TranscriptRow
@@ -20,6 +20,8 @@ from . import language_vote
 from .language_vote import Vote
 from .utterance import HeardUtterance
 
+#: The filter whose label and measure vote with `transcribe.language_by: sound`.
+BY_SOUND = ("audio_language", "audio_language_probability")
 Lookup = Callable[[HeardUtterance], TranscriptRow | None]
 
 
@@ -86,25 +88,36 @@ def compared(utterance: HeardUtterance, text: str) -> str | None:
     return scoring.normalise(text, language)
 
 
-def first(
-    utterances: Sequence[HeardUtterance], lookup: Lookup, by_vote: bool
-) -> list[HeardUtterance]:
-    """The utterances of one recording with `transcript` and, if `by_vote`, `vote` and `voted`.
+def first(utterances: Sequence[HeardUtterance], lookup: Lookup, by: str) -> list[HeardUtterance]:
+    """The utterances of one recording with `transcript` and, unless `by` is clip, `vote` and
+    `voted`. `by`: `transcribe.language_by`.
 
     The vote is taken once every clip has a transcript, so it does not depend on their order. Clips
     that it overrules get the transcript in the recording's language, or None until there is one.
     """
     rows = [_scored(utterance, lookup(utterance)) for utterance in utterances]
     vote = None
-    if by_vote and all(rows):
+    if by != "clip" and all(rows):
         clips = zip(rows, utterances, strict=True)
-        vote = language_vote.count((row, u.cut.seconds) for row, u in clips if _sound(row))
+        vote = language_vote.count(
+            (_voter(u, row, by), u.cut.seconds) for row, u in clips if _sound(row)
+        )
     return [
         replace(utterance, transcript=row)
         if vote is None or not _sound(row)
-        else _elected(utterance, row, vote, lookup)
+        else _elected(utterance, row, vote, lookup, by)
         for utterance, row in zip(utterances, rows, strict=True)
     ]
+
+
+def _voter(utterance: HeardUtterance, row: TranscriptRow, by: str) -> TranscriptRow:
+    """The row with the language that counts in the vote: the recogniser's, or that of the filter
+    audio_language."""
+    if by != "sound":
+        return row
+    language, probability = (utterance.cut.measures.get(name) for name in BY_SOUND)
+    voter: Any = {**row, "detected_language": language, "detected_probability": probability}
+    return cast(TranscriptRow, voter)
 
 
 def _sound(row: TranscriptRow | None) -> TypeGuard[TranscriptRow]:
@@ -112,9 +125,10 @@ def _sound(row: TranscriptRow | None) -> TypeGuard[TranscriptRow]:
 
 
 def _elected(
-    utterance: HeardUtterance, row: TranscriptRow, vote: Vote, lookup: Lookup
+    utterance: HeardUtterance, row: TranscriptRow, vote: Vote, lookup: Lookup, by: str
 ) -> HeardUtterance:
-    if utterance.cut.language or not vote.overrules(row, utterance.cut.seconds):
+    overruled = vote.overrules(row, utterance.cut.seconds, _voter(utterance, row, by))
+    if utterance.cut.language or not overruled:
         return replace(utterance, transcript=row, vote=vote)
     utterance = replace(utterance, vote=vote, voted=vote.language)
     row_in_it = _scored(utterance, lookup(utterance))

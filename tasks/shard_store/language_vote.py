@@ -34,11 +34,17 @@ class Vote:
         best = max(self.shares, key=lambda code: (self.shares[code], code))
         return best if self.shares[best] >= LEAST_SHARE else None
 
-    def overrules(self, row: TranscriptRow, seconds: float) -> bool:
-        """Whether a clip of `seconds` is transcribed again in the recording's language."""
-        detected, probability = _detected(row)
+    def overrules(
+        self, row: TranscriptRow, seconds: float, voter: TranscriptRow | None = None
+    ) -> bool:
+        """Whether a clip of `seconds` is transcribed again in the recording's language. `voter`:
+        the row with the language that the clip voted for, if that is not the recogniser's."""
+        language, probability = _detected(voter or row)
         sure = probability >= SURE_PROBABILITY and seconds >= SURE_SECONDS
-        return self.language is not None and detected != self.language and not sure
+        if self.language is None or (language != self.language and sure):
+            return False
+        detected = row.get("detected_language")
+        return detected is not None and detected != self.language
 
 
 def count(clips: Iterable[tuple[TranscriptRow, float]]) -> Vote | None:

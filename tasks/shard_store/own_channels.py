@@ -76,6 +76,12 @@ def asked(job: Job) -> bool:
     return holds_turns and chosen.turns_by == "channel" and chosen.backend.use != "none"
 
 
+def writes_sides(job: Job) -> bool:
+    """Whether a format writes both channels of clips whose speakers have channels of their own."""
+    formats = (plugins.FORMATS.resolve(plugin) for plugin in job.package.formats)
+    return any(module.own_channels(settings) for module, settings in formats)
+
+
 def converted(settings: ResampleSettings) -> ResampleSettings:
     """The settings for PCM of one channel."""
     return settings.model_copy(update={"mono": "mean"})

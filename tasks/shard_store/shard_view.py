@@ -19,6 +19,7 @@ from ..plugins.rules import Rule, judge
 from ..recording import Segment, conversation, faults, turns
 from ..recording.part_texts import PartTexts
 from . import (
+    clip_choice,
     cuts,
     enhanced,
     hidden,
@@ -217,6 +218,29 @@ class ShardView(StoredShard):
         return [*own_channels.of(window, cut.rate, speech, self._shared_seconds, audio)]
 
     @cached_property
+    def writes_sides(self) -> bool:
+        """Whether clips need the PCM of both channels, too."""
+        return own_channels.writes_sides(self.job)
+
+    def sides(self, cut: CutUtterance) -> tuple[str, ...]:
+        """The recipes of the PCM of both channels of a clip, if its recording has two and each of
+        its turns has one; else none."""
+        of_recording = self.cut_of(cut.recording)
+        if of_recording is None or of_recording.channels != 2 or cut.start >= cut.end:
+            return ()
+        speech = turns.within(self.turned(cut.recording)[1] or (), cut.start, cut.end)
+        if not speech or any(turn.channel is None for turn in speech):
+            return ()
+        contents = (samples_of(cut.recording, self.job.filter, channel) for channel in (0, 1))
+        return tuple(self._channel_recipe(content, cut.start, cut.end) for content in contents)
+
+    def _with_sides(self, utterance: HeardUtterance) -> HeardUtterance:
+        rows = [self.audio.get(recipe) for recipe in self.sides(utterance.cut)]
+        broken = [failed("resample", row) for row in rows if row and row["error_code"]]
+        outcome = UNCONVERTED if None in rows else next(iter(broken), utterance.outcome)
+        return replace(utterance, outcome=outcome, sides=tuple(row for row in rows if row))
+
+    @cached_property
     def _channel_recipe(self) -> Callable[[str, int, int], str]:
         return recipe.audio_recipes(own_channels.converted(self.job.resample))
 
@@ -268,7 +292,16 @@ class ShardView(StoredShard):
         key, measure_all = (start, end, utterance.given), self.job.filter.measure_all
         if cut.lacks(key, self.filter_columns, measure_all):
             return UNMEASURED
-        return UNCONVERTED
+        return UNCONVERTED if self._is_chosen(utterance) else clip_choice.NOT_CHOSEN
+
+    @cached_property
+    def _choice(self) -> clip_choice.Choice | None:
+        package = self.job.package
+        return clip_choice.Choice(package) if clip_choice.restricts(package) else None
+
+    def _is_chosen(self, utterance: CutUtterance) -> bool:
+        """Whether `package.only` and `without` take the clip, by what is known of it now."""
+        return self._choice is None or self._choice(clip_choice.of_clip(self.job, utterance))
 
     def damage(self, utterance: CutUtterance, cut: Cut) -> str:
         """The decode faults that touch an utterance, in words."""
@@ -295,6 +328,8 @@ class ShardView(StoredShard):
                 heard = HeardUtterance(utterance, outcome, measures, for_window, row, row)
                 if utterance.enhanced and outcome is UNHEARD:
                     heard = self._beside(heard, self.audio.get(utterance.enhanced))
+                if self.writes_sides and heard.outcome is UNHEARD:
+                    heard = self._with_sides(heard)
                 yield heard
 
     def _beside(self, utterance: HeardUtterance, row: EnhancedRow | None) -> HeardUtterance:
@@ -340,15 +375,11 @@ class ShardView(StoredShard):
     def _transcript(self, utterance: HeardUtterance) -> TranscriptRow | None:
         return self.transcripts.get(self.transcript_recipe(utterance))
 
-    @property
-    def _by_vote(self) -> bool:
-        return self.job.transcribe.language_by != "clip"
-
     def _heard(
         self, waiting: Sequence[HeardUtterance]
     ) -> tuple[list[HeardUtterance], float | None]:
         """The utterances of one recording with their transcripts, and `_spoken`."""
-        first = hypotheses.first(waiting, self._transcript, self._by_vote)
+        first = hypotheses.first(waiting, self._transcript, self.job.transcribe.language_by)
         return first, self._spoken(first)
 
     def _spoken(self, heard: Sequence[HeardUtterance]) -> float | None:

@@ -163,6 +163,7 @@ class HeardUtterance:
     pcm: EnhancedRow | None = None  # the PCM for recognisers
     packed: EnhancedRow | None = None  # the PCM that is packaged
     beside: EnhancedRow | None = None  # the enhanced clip, where both are packaged
+    sides: tuple[EnhancedRow, ...] = ()  # the PCM of both channels, where a format writes them
     hears: str | None = None  # recipe of the recognisers' PCM, if not `cut.audio`
     transcript: TranscriptRow | None = None
     others: tuple[TranscriptRow, ...] = ()  # transcripts of further recognisers

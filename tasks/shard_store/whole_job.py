@@ -17,7 +17,7 @@ from ..settings import Plugin, changes_rows
 from ..settings.job import Job
 from ..settings.package import Excluded
 from ..storage import out_layout
-from . import decisions, model_answers, recipe
+from . import decisions, model_answers, own_channels, recipe
 
 
 class Recipes(TypedDict):
@@ -106,6 +106,7 @@ def of_rows(job: Job, settings: JsonObject) -> JsonObject:
         writes = module.hide or module.REWRITES
         written = settings_of_plugin("text", plugin) if writes else None
         texts[plugin.use] = [chosen.recipe(), written, module.identity(chosen)]
+    changing["sides"] = own_channels.writes_sides(job)
     return {**recipes_of(job), **changing, "enhance by": settings["enhance"], "texts": texts}
 
 
@@ -153,6 +154,7 @@ def settings_of(job: Job) -> JsonObject:
             **package,
             "formats": _all("formats", job.package.formats),
             "splits": _without_paths(package["splits"]),
+            **{name: _without_voices(package[name]) for name in ("only", "without")},
             "exclude": [_without_place(one) for one in job.package.exclude],
         },
         "sources": [
@@ -184,6 +186,11 @@ def _without_place(excluded: Excluded) -> JsonObject:
     """The settings of a test set without its path; the data card has its digest."""
     plain: JsonObject = excluded.model_dump(mode="json")
     return {name: value for name, value in plain.items() if name not in ("path", "root")}
+
+
+def _without_voices(choice: JsonObject | None) -> JsonObject | None:
+    """A choice of clips without the paths of its voices, which the filter `voice` hashes."""
+    return choice and {**choice, "voice": len(choice["voice"])}
 
 
 def _without_paths(splits: JsonObject) -> JsonObject:

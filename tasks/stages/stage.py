@@ -20,12 +20,12 @@ from ..base import process_memory
 from ..base.errors import RunError
 from ..base.schema import AnyRow
 from ..settings.job import Done, Job, Spent
-from ..shard_store import blobs, compaction, manifest, recipe, whole_job
+from ..shard_store import blobs, manifest, recipe, whole_job
 from ..shard_store.blobs import MadeAudio
 from ..shard_store.shard_view import ShardView
 from ..storage.atomic import HashedFile
 from ..storage.local import Publish
-from . import contract
+from . import compaction, contract
 from .contract import PER_SHARD as PER_SHARD
 from .contract import Stage, Unit
 from .cost import cpu_seconds

@@ -36,11 +36,11 @@ def lacks(what: str) -> str:
 
 
 def filters() -> list[Any]:
-    """Names on the shelf, as parameters of a test that measures; `sounds` and `music` have no
-    weights but those of a folder (`tests/filters/test_sounds.py`)."""
-    fetched = {"speaker_purity": "speakers", "distillmos": "distillmos"}
+    """Names on the shelf, as parameters of a test that measures; `sounds`, `music` and
+    `audio_language` have no weights but those of a folder (`tests/filters/test_sounds.py`)."""
+    fetched = {"speaker_purity": "speakers", "voice": "speakers", "distillmos": "distillmos"}
     return [
         pytest.param(name, marks=pytest.mark.needs(fetched[name])) if name in fetched else name
         for name in shelves.names("filters")
-        if name not in ("sounds", "music")
+        if name not in ("sounds", "music", "audio_language")
     ]

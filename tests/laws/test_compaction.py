@@ -22,9 +22,9 @@ from uttermill.tasks.base.schema import AnyRow
 from uttermill.tasks.publish.upkeep import checkpoints
 from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings.job import Job
-from uttermill.tasks.shard_store import blobs, compaction, manifest
+from uttermill.tasks.shard_store import blobs, manifest
 from uttermill.tasks.shard_store.index import Index
-from uttermill.tasks.stages import contract, stage
+from uttermill.tasks.stages import compaction, contract, stage
 from uttermill.tasks.storage import out_layout, versions
 
 STAGES = stage.PER_SHARD

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -43,7 +44,10 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tmp = tmp_path_factory.mktemp("answers")
     corpus.make(tmp / "in", COUNT)
     corpus.listed(tmp / "in", COUNT, tmp / "list.jsonl", r03="x", r04="", r06="…")
-    line = (tmp / "list.jsonl").read_text().splitlines()[7]
+    lines = (tmp / "list.jsonl").read_text().splitlines()
+    lines = [json.dumps({**json.loads(one), "speaker": f"s{n % 2}"}) for n, one in enumerate(lines)]
+    (tmp / "list.jsonl").write_text("\n".join(lines) + "\n")
+    line = lines[7]
     shutil.copy(tmp / "in" / "r07.wav", tmp / "in" / "twin.wav")
     with (tmp / "list.jsonl").open("a") as file:
         file.write(line.replace("r07.wav", "twin.wav").replace("k7", "twin") + "\n")
@@ -81,6 +85,8 @@ PACKAGES: list[dict[str, Any]] = [
     {"weights": {"c": 0.5}},
     {"splits": {"test": 0.3}},
     {"max_hours_per_speaker": 0.001},
+    {"only": {"speaker": ["s1"]}},
+    {"without": {"speaker": ["c/s1"], "language": ["en"]}, "weights": {"c": 0.5}},
 ]
 
 

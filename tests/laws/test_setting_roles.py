@@ -146,6 +146,17 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "filters.speaker_purity": {
         "path": Entry(TRANSIENT, "/models"), "min": Entry(THRESHOLD, 0.1), "max": NUMBER,
     },
+    "filters.audio_language": {  # `test_audio_language.py` has a model
+        "model": Entry(TRANSIENT), "licence": Entry(TRANSIENT, "MIT"),
+        "allowed": Entry(THRESHOLD, ["en"]), "min_probability": NUMBER,
+    },
+    "filters.tracks": {"min": Entry(THRESHOLD, 1.0), "max": NUMBER},
+    "formats.duplex": {"tracks": Entry(THRESHOLD, "by_turns"), "swap": Entry(THRESHOLD, True)},
+    "filters.voice": {
+        "like": Entry(TRANSIENT, ["/a.wav"]), "unlike": Entry(TRANSIENT, ["/b.wav"]),
+        "path": Entry(TRANSIENT, "/models"), "min_like": Entry(THRESHOLD, 0.4),
+        "max_unlike": Entry(THRESHOLD, 0.4),
+    },
     "filters.speakers": {"min": NUMBER, "max": Entry(THRESHOLD, 2.0)},
     "segmenters.whole": {},
     "segmenters.aligned": {

@@ -14,8 +14,9 @@ from tests.faults.command import Site
 from tests.helpers import corpus, tiers
 from uttermill.tasks.base.errors import ConfigError, NothingLeft
 from uttermill.tasks.insight.estimating import planning, what_if
-from uttermill.tasks.publish.choosing import clip_choice, selection
+from uttermill.tasks.publish.choosing import selection
 from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import clip_choice
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +89,33 @@ def test_what_is_chosen_is_packaged_and_nothing_is_computed(
     assert not again.new
     back, _ = corpus.run(now)
     assert len(rows(back.path)) == 11
+
+
+def test_what_is_not_chosen_is_not_recognised(tmp_path: Path) -> None:
+    """Dataset, speaker and language are known before; plan, what-if, run and ledger agree, and a
+    wider choice computes what it adds."""
+    for number, name in enumerate(("anna", "bob", "cleo")):
+        corpus.add(tmp_path / "one" / name, number)
+        corpus.add(tmp_path / "two" / name, number + 5)
+    narrow = asked(tmp_path, only={"speaker": ["anna", "two/bob"]})
+    plan = planning.plan(narrow, None)
+    assert [plan.stages[name].compute for name in corpus.STAGES] == [6, 6, 3, 3, 3]
+    published, counts = corpus.run(narrow)
+    assert [counts[name][0] for name in corpus.STAGES] == [6, 6, 3, 3, 3]
+    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    gone = [row for row in ledger if row["outcome"] == "dropped"]
+    assert {(row["stage"], row["reason"]) for row in gone} == {("package", "not_chosen")}
+    assert {row["language"] for row in gone} == {"en", "de"}  # as the sources state
+    assert planning.plan(narrow, narrow).clips == (3, 3)
+    assert not corpus.run(narrow)[0].new
+    wide = asked(tmp_path, without={"language": ["German"]})
+    told = what_if.kept(narrow, wide)[1]
+    assert (told["items"], told["not_yet_transcribed"]["items"]) == (3, 2)
+    plan = planning.plan(wide, narrow)
+    assert [plan.stages[name].compute for name in corpus.STAGES[1:4]] == [0, 2, 2]
+    published, counts = corpus.run(wide)
+    assert [counts[name][0] for name in corpus.STAGES[1:4]] == [0, 2, 2]
+    assert {row["dataset"] for row in rows(published.path)} == {"one"}
 
 
 @pytest.mark.parametrize(

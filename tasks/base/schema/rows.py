@@ -405,6 +405,13 @@ class AddedRow(TypedDict):
     sha256_enhanced: NotRequired[
         Annotated[str | None, "hash of the enhanced clip's PCM, whose length and rate are the same"]
     ]
+    sha256_left: NotRequired[
+        Annotated[str | None, "hash of the PCM of the recording's channel 0 in the clip's time"]
+    ]
+    sha256_right: NotRequired[Annotated[str | None, "the same of channel 1"]]
+    left_speakers: NotRequired[
+        Annotated[list[int] | None, "the `number` of those who speak in channel 0", pa.list_(INT32)]
+    ]
     labels: NotRequired[
         Annotated[LabelPairs | None, "what the source's `labels` keeps; null: none"]
     ]

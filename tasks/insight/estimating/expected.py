@@ -14,6 +14,7 @@ from ... import plugins
 from ...base.schema import RecordingRow
 from ...recording import Segment
 from ...settings.job import Job
+from ...shard_store import clip_choice
 from ...shard_store.cuts import segments_of
 from ...shard_store.utterance import FinalUtterance
 from ...stages.listing.balance import seconds_of
@@ -27,6 +28,7 @@ class Expected:
     """Collects uncut recordings, and statistics of known utterances."""
 
     def __init__(self, job: Job) -> None:
+        self._job = job
         self.use = job.filter.segmenter.use
         settings = plugins.SEGMENTERS.resolve(job.filter.segmenter)[1].model_dump()
         self.whole_up_to = float("inf") if self.use == "whole" else settings.get("whole_up_to", 0.0)
@@ -40,8 +42,9 @@ class Expected:
 
     def saw(self, utterance: FinalUtterance, kept: bool) -> None:
         """Add a known utterance to the statistics."""
-        self._known += 1
-        self._kept += kept
+        if utterance.outcome is not clip_choice.NOT_CHOSEN:  # which `add` foresees
+            self._known += 1
+            self._kept += kept
         if utterance.heard.transcript is not None:
             self._heard += 1
             self._good += utterance.outcome.outcome == "packaged"
@@ -58,8 +61,12 @@ class Expected:
         `again`: whether it was cut before."""
         given = segments_of(row)
         count: int | None = None  # predicted from the statistics
+        may_choose = clip_choice.of_uncut(self._job, row)
+        if not may_choose(None):
+            return
         if given is not None and self.use in ("auto", "given"):
-            count, seconds = len(given), sum(_seconds(s, seconds) for s in given)
+            given = tuple(part for number, part in enumerate(given) if may_choose(number))
+            count, seconds = len(given), sum(_seconds(part, seconds) for part in given)
         elif seconds <= self.whole_up_to:
             count = 1
         self._utterances.setdefault((because, again), []).append((count, seconds))

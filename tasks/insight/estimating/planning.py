@@ -28,7 +28,7 @@ from ...publish.unchanged import UpToDate
 from ...recording import Locator
 from ...settings.job import Job
 from ...settings.package import keeps_speakers_apart
-from ...shard_store import enhanced, manifest, recipe, whole_job
+from ...shard_store import clip_choice, enhanced, manifest, recipe, whole_job
 from ...shard_store.index import Index
 from ...shard_store.requests import TextQuestion
 from ...shard_store.shard_view import ShardView
@@ -328,6 +328,10 @@ class _Scan:
             seconds = (turn.end - turn.start) / utterance.cut.rate
             self._tally("resample", stored, seconds, causes, again)
             seen.add(turn.audio)
+        for side in view.sides(utterance.cut) if view.writes_sides else ():
+            stored = side in view.audio or side in seen
+            self._tally("resample", stored, utterance.cut.seconds, causes, again)
+            seen.add(side)
         audio_row = view.audio.get(pcm)
         if converted and audio_row is not None and audio_row["error_code"]:
             return
@@ -413,7 +417,9 @@ def _cut_before(job: Job, before: Job | None) -> Job | None:
 
 
 def _passes(outcome: Outcome) -> bool:
-    """Whether an utterance passes the filters, or may once they have measured it."""
+    """Whether an utterance passes the filters and is chosen, or may be once it is measured."""
+    if outcome is clip_choice.NOT_CHOSEN:
+        return False
     return outcome.stage != "filter" or outcome.outcome == "pending"
 
 

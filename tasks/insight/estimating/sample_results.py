@@ -19,13 +19,13 @@ from ...accounting import summary
 from ...accounting.ledger import PENDING
 from ...base.json_types import JsonObject, Reason
 from ...publish import foreseen, published_columns
-from ...publish.choosing import clip_choice, weights
+from ...publish.choosing import weights
 from ...publish.outcomes import ledger_rows
 from ...publish.outcomes.shard_batches import ShardBatch
 from ...publish.output_shards import format_shards, layout
 from ...publish.output_shards import plan as packaging_plan
 from ...settings.job import Job
-from ...shard_store import manifest, recipe
+from ...shard_store import clip_choice, manifest, recipe
 from ...stages import contract, stage
 from ...storage import tables
 from .sample import Member, member
@@ -92,7 +92,7 @@ def _known(job: Job, batch: ShardBatch) -> dict[str, SampleResult]:
             items, seconds = seen.lost.get(reason, (0, 0.0))
             seen.lost[reason] = items + 1, seconds + span["seconds"]
     rows, outcomes = replace(batch, decided=None).table("rows.arrow"), batch.outcomes()
-    passed = pc.invert(pc.is_in(outcomes["stage"], pa.array(ledger_rows.UNHEARD)))
+    passed = pc.invert(ledger_rows.unheard(outcomes))
     packaged = pc.equal(outcomes["outcome"], "packaged")
     draw, weight = weights.draws(job.package, rows)
     stays = clip_choice.chosen(job.package, rows) & ~(draw >= weight)

@@ -15,9 +15,9 @@ from ...base import logs
 from ...base.json_types import JsonObject
 from ...corpus import limits
 from ...publish import foreseen, leaks
-from ...publish.choosing import clip_choice, components
+from ...publish.choosing import components
 from ...settings.job import Job
-from ...shard_store import manifest, recipe
+from ...shard_store import clip_choice, manifest, recipe
 
 
 def with_same_texts(now: Job, then: Job) -> Job:
@@ -90,7 +90,7 @@ def _later(job: Job) -> Iterator[str]:
         yield f"{shelf}.{plugin.use}, which compares all clips"
     package = job.package
     if clip_choice.restricts(package):
-        yield "package.only and package.without"
+        yield "package.only and package.without, by what is known after recognition"
     for name in ("weights", "max_hours_per_speaker", "splits"):
         if getattr(package, name):
             yield f"package.{name}"

@@ -211,6 +211,11 @@ class Format(VersionedPlugin):
         """Sample rates that the clips' codec supports, Hz; None: any."""
         return None
 
+    def own_channels(self, settings: PluginSettings) -> bool:
+        """Whether it writes the two channels of a clip's recording; `blobs.sides` gives their
+        rows."""
+        return False
+
     def needs(self, settings: PluginSettings) -> Collection[str]:
         """Columns of `utterances.parquet` that its settings name: a run without one of them is
         refused before it begins."""

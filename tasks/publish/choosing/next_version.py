@@ -21,9 +21,10 @@ from ...corpus import rejections
 from ...corpus.rejections import OfCorpus
 from ...settings.job import Job
 from ...settings.package import REST
+from ...shard_store import clip_choice
 from ...storage import tables, versions
 from .. import speakers
-from ..outcomes.shard_batches import VOICE, ShardBatch
+from ..outcomes.shard_batches import LIMITS, VOICE, ShardBatch
 from ..speakers import Speakers
 from . import corpus_clips, selection, split_input, splits
 from .corpus_clips import Chosen
@@ -61,6 +62,8 @@ def choose(job: Job, scratch: Path, batches: Sequence[ShardBatch]) -> Choice:
     if selection.selects(job):
         is_open = split >= 0
         with split_input.Candidates(job.package, job.scratch) as passed:
+            for table in _of_choice(job, batches):
+                passed.chosen_by.add(table)
             _add_open(job, passed, batches, is_open, linked, published)
             for sentence in passed.chosen_by.unmatched():
                 log.warning("%s", sentence)
@@ -83,6 +86,13 @@ def choose(job: Job, scratch: Path, batches: Sequence[ShardBatch]) -> Choice:
     clips = clips.take(clips.split >= 0)
     chosen = Chosen(clips, names, linked.names if linked else [])
     return Choice(chosen, outcomes, linked, frozen, lists, test_sets, parted)
+
+
+def _of_choice(job: Job, batches: Sequence[ShardBatch]) -> Iterator[pa.Table]:
+    """What `package.only` and `without` ask of all clips, also of those left out already."""
+    if clip_choice.restricts(job.package):
+        for batch in batches:
+            yield batch.table(LIMITS, (*clip_choice.COLUMNS, "labels"))
 
 
 def _add_open(

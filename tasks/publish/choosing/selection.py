@@ -22,10 +22,11 @@ from ...recording import forgotten
 from ...settings import split_lists
 from ...settings.job import Job
 from ...settings.package import REST
+from ...shard_store import clip_choice
 from ...storage import sorted_keys, versions
 from .. import previous_version, seeded_hash
 from ..name_table import SPEAKER, Nodes
-from . import clip_choice, splits, weights
+from . import splits, weights
 from .components import KINDS, RECORDING, Sides, SplitTable
 from .split_by_list import ListDescriptions
 from .split_input import Candidates

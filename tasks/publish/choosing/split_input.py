@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 from ...base.arrays import Bools, Int32s, Int64s, UInt64s
 from ...corpus import rejections
 from ...settings import PackageSettings, split_lists
+from ...shard_store import clip_choice
 from ...storage.long_columns import joined
 from .. import seeded_hash
 from ..name_table import TALKING, Names
 from ..speakers import Speakers
-from . import clip_choice, split_allocation, weights
+from . import split_allocation, weights
 from .components import KINDS, speakers_in
 from .split_by_list import MatchedList
 

@@ -31,9 +31,10 @@ from ...recording import forgotten
 from ...settings import Plugin
 from ...settings.job import Job
 from ...shard_store import decisions, enhanced, mixed, recipe, whole_job
+from ...shard_store.clip_choice import labels_kept
 from ...storage import tables, versions
 from .. import leaks, reason_meanings, text_marks
-from ..published_columns import labels_kept, second_texts_kept, turns_kept
+from ..published_columns import second_texts_kept, turns_kept
 from . import card_readme, composition, croissant, dialogues
 
 LIBRARIES = (

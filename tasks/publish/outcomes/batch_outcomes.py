@@ -85,6 +85,7 @@ def of_shard(view: FactView) -> ShardFacts:
         cut = view.cut_of(utterance.cut.recording)
         damage.append(view.damage(utterance.cut, cut) if cut is not None and cut.faults else "")
         clips = [utterance.cut.enhanced, *(turn.audio for turn in view.own_turns(utterance.cut))]
+        clips += view.sides(utterance.cut) if view.writes_sides else ()
         stored = sum(audio in view.audio for audio in clips if audio)
         converted.append((utterance.heard.pcm is not None) + stored)
         transcribed.append(_is_transcribed(view, utterance))
@@ -235,7 +236,8 @@ def complete(job: Job, batches: Sequence[ShardBatch]) -> dict[str, dict[str, int
             outcomes = ask(table)
             again = _checked_again(outcomes).to_numpy(zero_copy_only=False)
             cut_only = pc.equal(outcomes["stage"], "filter")
-            heard = pc.invert(pc.is_in(outcomes["stage"], pa.array(ledger_rows.UNHEARD)))
+            heard = pc.invert(ledger_rows.unheard(outcomes))
+            cut_only = pc.or_(cut_only, ledger_rows.unchosen(outcomes))
             converted = pc.if_else(cut_only, 0, table["converted"]).to_numpy()
             texts = heard.to_numpy(zero_copy_only=False)
             for shard, flag, count, (a, b) in _shards(batch):
@@ -321,6 +323,11 @@ class FactView(ShardView):
             self._rejected.add(_key(utterance))
         return super()._filter_outcome(utterance, cut)
 
+    def _is_chosen(self, utterance: CutUtterance) -> bool:
+        if not super()._is_chosen(utterance):
+            self._rejected.add(_key(utterance))
+        return True
+
     def _beside(self, utterance: HeardUtterance, row: EnhancedRow | None) -> HeardUtterance:
         heard = enhanced.beside(self.job, utterance, row)
         if heard.outcome.outcome == "dropped":
@@ -334,7 +341,7 @@ class FactView(ShardView):
         first, spoken = super()._heard(passing)
         if len(passing) < len(waiting):
             others = [u for u in waiting if _key(u.cut) in self._rejected]
-            alone = iter(hypotheses.first(others, self._transcript, by_vote=False))
+            alone = iter(hypotheses.first(others, self._transcript, by="clip"))
             voted = iter(first)
             first = [next(alone if _key(u.cut) in self._rejected else voted) for u in waiting]
         self.by_passing = self.by_passing or self._depends(first)
@@ -348,7 +355,8 @@ class FactView(ShardView):
         if cut is not None and cut.decoded >= LONG_S * cut.rate:
             return True
         votes = (u.transcript and u.transcript.get("detected_language") for u in heard)
-        return self._by_vote and len(heard) >= LEAST_CLIPS and any(votes)
+        by = self.job.transcribe.language_by
+        return by != "clip" and len(heard) >= LEAST_CLIPS and (by == "sound" or any(votes))
 
     def _outcome_by_text(self, utterance: CutUtterance, texts: AnyRow) -> Outcome:
         return Outcome("packaged", "package", "packaged", detail=utterance.decided)

@@ -9,6 +9,7 @@ from ...accounting import ledger
 from ...accounting.summary import REMOVED
 from ...base.schema import LEDGER, LedgerRow
 from ...corpus import limits, rejections
+from ...shard_store import clip_choice
 from ...storage import long_columns, tables
 
 #: Columns that the row of a removed recording keeps.
@@ -16,6 +17,19 @@ NAMES = ("recording", "source_path", "dataset", "channel", "track", "sample_rate
 #: Stages whose outcome an utterance has before a recogniser hears it.
 UNHEARD = ("filter", "resample", "enhance")
 _ORDER = [(name, "ascending") for name in ("recording", "start", "end", "utterance")]
+
+
+def unchosen(outcomes: pa.Table) -> pa.ChunkedArray:
+    """Which of these outcomes (columns stage, reason) are of clips that `package.only` and
+    `without` leave out before they are converted; bool [rows]."""
+    by_choice = pc.equal(outcomes["reason"], clip_choice.REASON)
+    return pc.and_(by_choice, pc.equal(outcomes["stage"], "package")).fill_null(False)
+
+
+def unheard(outcomes: pa.Table) -> pa.ChunkedArray:
+    """Which of these outcomes a clip has before a recogniser hears it; bool [rows]."""
+    early = pc.is_in(outcomes["stage"], pa.array(UNHEARD))
+    return pc.or_(early, unchosen(outcomes))
 
 
 def with_outcomes(table: pa.Table, outcomes: pa.Table | None) -> pa.Table:
@@ -60,8 +74,8 @@ def decided(spans: pa.Table, outcomes: pa.Table, number: str, stated: str) -> pa
         spans = tables.replaced(
             spans, name, pc.if_else(pc.is_valid(spans[number]), new, spans[name])
         )
-    unheard = pc.and_(pc.is_valid(spans[number]), pc.is_in(spans["stage"], pa.array(UNHEARD)))
-    spoken = pc.if_else(unheard, spans[stated], spans["language"])
+    early = pc.and_(pc.is_valid(spans[number]), unheard(spans))
+    spoken = pc.if_else(early, spans[stated], spans["language"])
     spans = tables.replaced(spans, "language", spoken)
     details = spans["detail"]
     details = pc.if_else(pc.equal(details, ""), pa.scalar(None, details.type), details)

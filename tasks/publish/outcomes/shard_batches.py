@@ -86,7 +86,8 @@ WAITING = pa.array(["packaged", PENDING])  # outcomes of utterances that may be 
 
 def passing_rules(job: Job) -> str:
     """Identity of the limits on which some facts depend; see `FactView`."""
-    return digest("passing", repr(limits.measured_rules(job)))
+    choice = repr((job.package.only, job.package.without))
+    return digest("passing", repr(limits.measured_rules(job)), choice)
 
 
 def copying(job: Job) -> list[bool]:
@@ -176,15 +177,14 @@ class ShardBatch:
             raise self._damaged(name)
         if self.decided is None or name not in ("rows.arrow", "clips.arrow", "heard.arrow"):
             return table
-        decided = self.outcomes(("outcome", "stage"))
+        decided = self.outcomes(("outcome", "stage", "reason"))
         if name == "heard.arrow":
             decided = decided.take(table[AT])
             if "kept" in table.column_names:
                 kept = pc.equal(decided["outcome"], "packaged")
                 table = tables.replaced(table, "kept", kept)
             # Whether a text is stored of what a filter drops now depends on former limits.
-            unheard = pc.is_in(decided["stage"], pa.array(ledger_rows.UNHEARD))
-            return table.drop_columns([AT]).filter(pc.invert(unheard))
+            return table.drop_columns([AT]).filter(pc.invert(ledger_rows.unheard(decided)))
         return table.filter(pc.is_in(decided["outcome"], WAITING))
 
     def outcomes(self, columns: Sequence[str] | None = None) -> pa.Table:

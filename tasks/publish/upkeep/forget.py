@@ -22,8 +22,9 @@ from ...base.errors import ConfigError
 from ...base.schema import LEDGER_FILE, RECORDINGS, UTTERANCES_FILE, RecordingRow
 from ...recording import forgotten, ids
 from ...recording.forgotten import Forgotten
-from ...shard_store import blobs, compaction, decision_log, manifest
+from ...shard_store import blobs, decision_log, manifest
 from ...shard_store.index import Index
+from ...stages import compaction
 from ...storage import append_log, lock, tables, versions
 from ..outcomes.shard_batches import FACTS
 

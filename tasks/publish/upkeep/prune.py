@@ -302,6 +302,7 @@ class _View(ShardView):
         """Recipes of the utterances' PCM."""
         audio = {u.cut.audio for u in self.cut}
         audio |= {turn.audio for u in self.cut for turn in self.own_turns(u.cut)}
+        audio |= {side for u in self.cut for side in self.sides(u.cut)}
         return audio | {u.cut.enhanced for u in self.cut if u.cut.enhanced}
 
     @cached_property

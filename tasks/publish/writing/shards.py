@@ -74,7 +74,7 @@ def write(job: Job, staging: Path, number: int) -> None:
         storage.of(staging).detach(staging / path)
     module, settings = _format(job, shard)
     rows = plan.rows(staging, number, shard, "id", *PCM_COLUMNS)
-    clips = [clip for row in rows for clip in (row, *blobs.beside(row))]
+    clips = [clip for row in rows for clip in (row, *blobs.beside(row), *blobs.sides(row))]
     try:
         with storage.of(staging).writing(staging) as home, blobs.reading(job.out, clips) as pcm:
             out = Output(home)

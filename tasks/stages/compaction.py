@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 
 from .. import storage
 from ..base.schema import EnhancedRow
+from ..shard_store import blobs, manifest, passing
+from ..shard_store.manifest import HOLDS, Part
 from ..storage.tables import replaced
-from . import blobs, manifest, passing
-from .manifest import HOLDS, Part
 
 RECIPE: Final = "recipe"  # footer key: recipe of the settings that made the part
 BLOB_BYTES = 128 << 20  # least size of a blob that is not joined with others

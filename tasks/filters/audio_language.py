@@ -1,0 +1,180 @@
+"""The language that an utterance is spoken in, by a model of its own: from the sound, not the text.
+
+A model of spoken languages such as VoxLingua107's, exported to ONNX, in a local folder: one graph
+(`.onnx`) that takes samples at 16 kHz, [1, n] or [n], and gives a score for each language, as
+probabilities, logits or their logarithms; and `labels.txt` with a language a line in that order
+(`en`, or `en: English`; SpeechBrain's `label_encoder.txt` will do). It hears the channel mean of at
+most the first 30 s. Null for clips below 0.5 s, and with samples that are not finite.
+
+`transcribe.language_by: sound` takes the vote on a recording's language from it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..audio import Clip
+from ..base import language_codes
+from ..base.arrays import RATE, Float32s, Float64s
+from ..base.errors import ConfigError
+from ..models import model_files, onnx_session, registry
+from ..plugins.annotation_kinds import Label
+from ..settings import StageSettings, Threshold, Transient
+from ..settings.base import WORDS
+from . import _derived as derived
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+VERSION = 1
+ENGINES = {"onnxruntime": "InferenceSession"}
+COSTLY = True
+COLUMNS = {"audio_language_probability": ("1", "probability of `audio_language`")}
+ANNOTATIONS = {"audio_language": Label("language that is spoken, by the sound alone")}
+REASONS = {
+    "audio_language_probability": ("audio_language_uncertain", "audio_language_certain"),
+}
+ASKED_BY = "the filter audio_language"
+LISTS = ("labels.txt", "label_encoder.txt")
+LEAST_S, MOST_S = 0.5, 30.0
+_LINE = re.compile(r"^'?(?P<code>[^:'=\s]+)(?::[^'=]*)?'?(?:\s*=>\s*(?P<place>\d+))?\s*$")
+
+
+class Settings(StageSettings):
+    """The model, and limits on what it hears; none unless asked for."""
+
+    model: str = Transient("", "Folder with the graph and the list of its languages.")
+    licence: str = Transient("unknown", "Licence of the weights, for the data card.", mark=WORDS)
+    allowed: tuple[str, ...] | None = Threshold(
+        None, "Languages that are kept, by code: [en, de]; null: all.", mark=WORDS
+    )
+    min_probability: float | None = Threshold(None, "Smallest probability kept.", ge=0, le=1)
+
+
+def identity(settings: Settings) -> str | None:
+    """The hashes of the model's files; None if there is none, which `check_weights` refuses."""
+    try:
+        return "-".join(map(model_files.sha256, _all_files(settings.model)))
+    except ConfigError:
+        return None
+
+
+def known_models(settings: Settings) -> tuple[registry.Model, ...]:
+    files = tuple(
+        registry.File(path.name, model_files.sha256(path), path.stat().st_size)
+        for path in _all_files(settings.model)
+    )
+    details = "languages by the sound", "a folder of the user's", settings.licence, (ASKED_BY,)
+    return (registry.Model(Path(settings.model).resolve().name, *details, files, ""),)
+
+
+def check_weights(settings: Settings) -> None:
+    """Raises ConfigError if the folder holds no model, or one that cannot be used."""
+    _, languages = _loaded(settings.model)
+    if unknown := sorted({*(settings.allowed or ())} - {*languages}):
+        known = ", ".join(sorted(languages))
+        raise ConfigError(f"{ASKED_BY}: its model knows no {unknown[0]!r}; it knows {known}")
+
+
+def measure(clip: Clip, settings: Settings) -> dict[str, float | str | None]:
+    samples = _first(clip)
+    if len(samples) < LEAST_S * RATE or not np.isfinite(samples).all():
+        return dict.fromkeys((*COLUMNS, *ANNOTATIONS))
+    session, languages = _loaded(settings.model)
+    chances = _probabilities(session, samples, len(languages))
+    best = int(chances.argmax())
+    return {
+        "audio_language": languages[best],
+        "audio_language_probability": round(float(chances[best]), 6),
+    }
+
+
+def _first(clip: Clip) -> Float32s:
+    samples, size = np.empty(0, np.float32), round(MOST_S * RATE)
+    for block in derived.blocks_16k(clip):
+        samples = np.concatenate([samples, block[: size - len(samples)]])
+        if len(samples) >= size:
+            break
+    return samples
+
+
+def _probabilities(
+    session: onnxruntime.InferenceSession, samples: Float32s, count: int
+) -> Float64s:
+    """The probability of each language; float64 [count]. ConfigError for another number."""
+    [given] = session.get_inputs()
+    fed = samples if len(given.shape) == 1 else samples[None]
+    outputs = session.run(None, {given.name: fed})
+    scores = [np.asarray(one, np.float64).ravel() for one in outputs if np.size(one) == count]
+    if not scores or not np.isfinite(scores[0]).all():
+        shapes = [np.shape(one) for one in outputs]
+        raise ConfigError(f"{ASKED_BY}: its graph gives {shapes}, not {count} finite scores")
+    values = scores[0]
+    if values.min() >= 0 and abs(values.sum() - 1) < 1e-3:
+        return values
+    powers = np.exp(values - values.max())
+    probabilities: Float64s = powers / powers.sum()
+    return probabilities
+
+
+def _files(model: str) -> tuple[Path, Path]:
+    """The graph in the folder `model`, and the list of its languages. ConfigError if one is
+    missing."""
+    folder = Path(model).expanduser()
+    graphs = sorted(folder.glob("*.onnx")) if model else []
+    names = next((folder / name for name in LISTS if model and (folder / name).is_file()), None)
+    if len(graphs) != 1 or names is None:
+        lack = f"{model!r} has {len(graphs)} graphs and {names.name if names else 'no list'}"
+        raise ConfigError(
+            f"{ASKED_BY} needs a model of spoken languages, which is never downloaded: give it "
+            f"`model`, a folder with one graph (.onnx) and the list of its languages "
+            f"({' or '.join(LISTS)}){f'; {lack}' if model else ''}"
+        )
+    return graphs[0], names
+
+
+def _all_files(model: str) -> list[Path]:
+    graph, names = _files(model)
+    return [*model_files.with_data(graph), names]
+
+
+def _languages(path: Path) -> list[str]:
+    """The codes in a list of languages, in the order of their scores."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{ASKED_BY}: {path} cannot be read: {error}") from error
+    if path.name == "label_encoder.txt":
+        lines = [line for line in lines if re.search(r"=>\s*\d+\s*$", line)]
+    matches = [(line, _LINE.match(line.strip())) for line in lines if line.strip()]
+    if not matches or not all(match for _, match in matches):
+        wrong = next((line for line, match in matches if not match), "")
+        raise ConfigError(f"{ASKED_BY}: {path} must have a language a line, not {wrong[:40]!r}")
+    places = [int(match["place"] or number) for number, (_, match) in enumerate(matches) if match]
+    if sorted(places) != [*range(len(places))]:
+        raise ConfigError(f"{ASKED_BY}: {path} must number its languages from 0, each once")
+    codes = [language_codes.read(match["code"]) or match["code"] for _, match in matches if match]
+    return [code for _, code in sorted(zip(places, codes, strict=True))]
+
+
+@lru_cache(maxsize=2)
+def _loaded(model: str) -> tuple[onnxruntime.InferenceSession, list[str]]:
+    """The model, tried on a second of noise. ConfigError if it does not run."""
+    graph, names = _files(model)
+    languages = _languages(names)
+    try:
+        session = onnx_session.session(str(graph))
+        given = session.get_inputs()
+        if len(given) != 1 or given[0].type != "tensor(float)" or len(given[0].shape) not in (1, 2):
+            shapes = [(one.type, one.shape) for one in given]
+            raise ConfigError(f"{ASKED_BY}: {graph.name} takes {shapes}, not samples at 16 kHz")
+        noise = np.random.default_rng(0).normal(0, 0.1, RATE).astype(np.float32)
+        _probabilities(session, noise, len(languages))
+    except onnx_session.errors() as error:
+        raise ConfigError(f"{ASKED_BY}: {graph} does not run: {error}") from error
+    return session, languages

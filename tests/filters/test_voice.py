@@ -1,0 +1,138 @@
+"""The filter `voice`, and `package.only.voice`: clips by the voice of an example."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import soundfile as sf
+
+from tests.filters.test_measures_corpus import clip, librispeech
+from tests.helpers import corpus
+from uttermill.flows.settings import PrepareSettings
+from uttermill.tasks.audio import Clip
+from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.filters import voice
+from uttermill.tasks.insight.estimating import planning, what_if
+from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import clip_choice, whole_job
+from uttermill.tasks.speech import embedding
+
+
+def tone(path: Path, hz: float, seconds: float = 1.5, seed: int = 0) -> Path:
+    """Syllables of a tone; clips of one pitch have one voice here (`by_pitch`)."""
+    noise = corpus.speech(seed, seconds, 16000)[:, 0]
+    times = np.arange(len(noise)) / 16000
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sf.write(path, 0.3 * np.sin(2 * np.pi * hz * times) + 0.1 * noise, 16000)
+    return path
+
+
+@pytest.fixture
+def by_pitch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Embeds a voice as its spectrum below 1 kHz, so that no weights are needed."""
+
+    def embed(features: np.ndarray, folder: str | None = None) -> np.ndarray:
+        energies = features.mean(axis=0)[:30]
+        vector = np.exp(energies - energies.max())
+        return np.asarray(vector / np.linalg.norm(vector), np.float32)
+
+    monkeypatch.setattr(embedding, "embed", embed)
+    monkeypatch.setattr(embedding, "check", lambda *given: None)
+
+
+def asked(home: Path, **package: Any) -> Job:
+    settings = {
+        "sources": [{"path": str(home / "in"), "name": "c"}],
+        "out": str(home / "out"),
+        "shard": {"settle_seconds": 0},
+        "filter": {"segmenter": {"use": "whole"}, "filters": [{"use": "duration"}]},
+        "transcribe": {"backend": {"use": "fake"}},
+        "package": package,
+    }
+    return PrepareSettings.model_validate(settings).job()
+
+
+@pytest.mark.usefixtures("by_pitch")
+def test_only_clips_of_an_examples_voice_are_recognised(tmp_path: Path) -> None:
+    for number in range(3):
+        tone(tmp_path / "in" / f"low{number}.wav", 200 + number, seed=number)
+        tone(tmp_path / "in" / f"high{number}.wav", 800 + number, seed=9 + number)
+    example = tone(tmp_path / "example.wav", 201, 3.0, seed=5)
+    narrow = asked(tmp_path, only={"voice": str(example)})
+    published, counts = corpus.run(narrow)
+    assert [counts[stage][0] for stage in corpus.STAGES] == [6, 6, 3, 3, 3]
+    kept = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    assert {Path(row["source_path"]).name[:3] for row in kept} == {"low"}
+    assert all(row["voice_like"] >= 0.5 and row["voice_unlike"] is None for row in kept)
+    ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
+    gone = [row for row in ledger if row["outcome"] == "dropped"]
+    assert {(row["stage"], row["reason"], row["threshold"]) for row in gone} == {
+        ("filter", "other_voice", 0.5)
+    }
+    assert planning.plan(narrow, narrow).clips == (3, 3)
+    assert "example.wav" not in str(whole_job.settings_of(narrow))
+    lower = asked(tmp_path, only={"voice": [str(example)], "voice_cosine": -1})
+    assert what_if.kept(narrow, lower)[1]["items"] == 6
+    others = asked(tmp_path, without={"voice": [str(example)]})
+    published, counts = corpus.run(others)
+    assert counts["filter"][0] == 6  # measured with other examples
+    assert counts["transcribe"][0] == 3
+    kept = pq.read_table(published.path / "utterances.parquet").to_pylist()
+    assert {Path(row["source_path"]).name[:3] for row in kept} == {"hig"}
+
+
+@pytest.mark.usefixtures("by_pitch")
+def test_another_example_measures_again(tmp_path: Path) -> None:
+    example = tone(tmp_path / "example.wav", 200)
+    chosen = voice.Settings(like=(str(example),))
+    before = voice.identity(chosen)
+    tone(example, 210)
+    assert voice.identity(chosen) != before
+
+
+@pytest.mark.usefixtures("by_pitch")
+def test_examples_that_are_no_recording_of_a_voice_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "text.wav").write_text("no sound")
+    sf.write(tmp_path / "nan.wav", np.full(32000, np.nan), 16000, subtype="FLOAT")
+    for name, words in (
+        ("missing.wav", "cannot be read as a recording"),
+        ("text.wav", "cannot be read as a recording"),
+        (str(tone(tmp_path / "short.wav", 200, 0.4)), r"has 0\.40 s of sound; give 1 s or more"),
+        ("nan.wav", "NaN or infinite"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            voice.check_weights(voice.Settings(like=(str(tmp_path / name),)))
+    with pytest.raises(ConfigError, match="needs a recording of the voice"):
+        voice.check_weights(voice.Settings())
+    twice = asked(tmp_path, only={"voice": "a.wav"})
+    twice = corpus.job(tmp_path, filter={"filters": [*twice.filter.filters, {"use": "voice"}]})
+    with pytest.raises(ConfigError, match=r"which filter\.filters lists too"):
+        clip_choice.check(twice)
+
+
+@pytest.mark.usefixtures("by_pitch")
+def test_what_has_no_voice_is_not_judged() -> None:
+    nothing = {"voice_like": None, "voice_unlike": None}
+    short = Clip.of(np.zeros(1000), 16000)
+    assert voice.measure(short, voice.Settings(like=("x",))) == nothing
+    broken = Clip.of(np.full(16000, np.nan), 16000)
+    assert voice.measure(broken, voice.Settings(like=("x",))) == nothing
+
+
+@pytest.mark.needs("corpus", "speakers")
+def test_readers_are_told_apart() -> None:
+    paths = librispeech()
+    example = str(paths[0])
+    chosen = voice.Settings(like=(example,))
+    same, other = list[float](), list[float]()
+    for path in paths[1:]:
+        cosine = voice.measure(clip(path), chosen)["voice_like"]
+        assert cosine is not None
+        own = path.name.split("-")[0] == paths[0].name.split("-")[0]
+        (same if own else other).append(cosine)
+    assert max(other) < 0.5
+    assert np.mean(np.array(same) >= 0.5) >= 0.9

@@ -86,6 +86,12 @@ def _measures(job: Job) -> dict[tuple[str, str], list[str]]:
     return names
 
 
+EXPECTED = (
+    "a list of decisions: JSON lines, or a table with the columns id and decision or text "
+    "(`uttermill review export OUT --csv` writes one)"
+)
+
+
 def is_table(text: str) -> bool:
     """Whether a file to import is a table, and not JSON lines."""
     first = text.removeprefix("\ufeff").partition("\n")[0]
@@ -111,10 +117,7 @@ def read(text: str, file: str, now: str) -> list[Decision]:
     table = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator)
     names = [name.strip() for name in table.fieldnames or ()]
     if "id" not in names or not {"decision", "text"} & {*names}:
-        raise ConfigError(
-            f"{file} is neither JSON lines nor a table with the columns id and decision or text "
-            "(`uttermill review export OUT --csv` writes one)"
-        )
+        raise ConfigError(f"{file} is not {EXPECTED}")
     table.fieldnames = names
     decisions = []
     for row in _rows(table, file):

@@ -82,6 +82,8 @@ def _text(file: str) -> str:
 
 def _decisions(text: str, file: str) -> list[Decision]:
     now = decision_log.now()
+    if not text.strip("\ufeff \t\r\n"):
+        raise ConfigError(f"{file} is empty, and not {corrections.EXPECTED}")
     if corrections.is_table(text):
         return corrections.read(text, file, now)
     entries = []
@@ -91,9 +93,12 @@ def _decisions(text: str, file: str) -> list[Decision]:
             try:
                 given = parsed(line)
             except ValueError as error:
-                raise ConfigError(f"{place}: this is not JSON: {error}") from None
+                why = f"{place}: this is not JSON: {error}"
+                raise ConfigError(f"{why}; the file must be {corrections.EXPECTED}") from None
             if not isinstance(given, dict):
-                raise ConfigError(f"{place}: this is not a JSON object")
+                raise ConfigError(
+                    f"{place}: this is not a JSON object; the file must be {corrections.EXPECTED}"
+                )
             entries.append(decision_log.checked(given, now, place))
     return entries
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers import corpus
 from uttermill.flows import cli
-from uttermill.flows.cli import corrections
+from uttermill.flows.cli import corrections, reviews
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.shard_store import decision_log
 
@@ -40,13 +40,22 @@ def test_a_table_of_a_spreadsheet(form: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("name,decision\na,drop\n", "x.csv is neither JSON lines nor a table with the columns id"),
+        ("name,decision\na,drop\n", "x.csv is not a list of decisions: JSON lines, or a table"),
         ("id,decision\na,drop\nb,maybe\n", "x.csv, line 3: decision is 'maybe'; use keep"),
     ],
 )
 def test_a_wrong_table_says_where(text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         corrections.read(text, "x.csv", NOW)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "\ufeff", "just words\n", "[1]\n"])
+def test_a_file_without_decisions_says_what_it_should_be(text: str) -> None:
+    expected = (
+        r"JSON lines, or a table with the columns id and decision or text \(`uttermill review"
+    )
+    with pytest.raises(ConfigError, match=expected):
+        reviews._decisions(text, "x.csv")
 
 
 def test_clips_are_corrected_in_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

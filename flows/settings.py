@@ -170,7 +170,9 @@ def _with_voices(chosen: FilterSettings, package: PackageSettings) -> FilterSett
         if choice is not None and choice.voice:
             options[examples] = [*map(os.path.abspath, choice.voice)]
             options[limit] = choice.voice_cosine
-    if not options:
+    if not options and not any(one.compares("voice") for one in package.exclude):
+        return chosen
+    if not options and any(plugin.use == "voice" for plugin in chosen.filters):
         return chosen
     by_voice = Plugin.model_validate({"use": "voice", **options})
     return chosen.model_copy(update={"filters": (*chosen.filters, by_voice)})

@@ -172,6 +172,7 @@ class HeldOutSet(TypedDict):
     name: str
     texts: int
     sounds: int
+    voices: int
     sha256: str
     clips: int  # that were dropped for it
 

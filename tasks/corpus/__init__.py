@@ -40,6 +40,7 @@ ROW = pa.schema(
         "native_rate": pa.int64(),
         "format": pa.string(),  # container/codec of the recording
         "print": pa.large_binary(),  # fingerprint from the filter `duplicate`, if used
+        "voice": pa.large_binary(),  # embedding from the filter `voice`, if used
         "work_shard": pa.string(),
         "kept": pa.bool_(),  # no rule has rejected it so far
         "published": pa.bool_(),  # in the newest version
@@ -78,6 +79,7 @@ def rows(job: Job, shard: str, utterances: Iterable[FinalUtterance]) -> list[Any
             "native_rate": u.cut.rate,
             "format": u.cut.recording["format"],
             "print": u.cut.annotations.get("duplicate"),
+            "voice": u.cut.annotations.get("voice/voice_embedding"),
             "work_shard": shard,
             "kept": u.outcome.outcome == "packaged",
             "published": False,

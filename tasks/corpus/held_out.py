@@ -25,6 +25,7 @@ from ..base.errors import ConfigError
 from ..base.json_types import HeldOutSet
 from ..base.logs import log
 from ..base.schema import CutRow, RecordingRow
+from ..plugins.annotation_kinds import key
 from ..scoring import text_sketches
 from ..scoring.normalisers import normalise
 from ..scoring.text_sketches import Sketches
@@ -40,9 +41,11 @@ ITEMS = pa.schema(
         "high": pa.uint64(),  # of the hash of its text; null: a sound
         "low": pa.uint64(),
         "bands": pa.binary(8 * text_sketches.BANDS),  # null: too few words to be near-equal
-        "print": pa.large_binary(),  # fingerprint by the filter `duplicate`; null: a text
+        "print": pa.large_binary(),  # fingerprint by the filter `duplicate`; null: no sound
+        "voice": pa.large_binary(),  # embedding by the filter `voice`; null: no voice
     }
 )
+HASHED = [name for name in ITEMS.names if name != "voice"]  # in a file, which tells of no person
 KIND = b"uttermill.held_out"  # key of the metadata of a file of hashes
 LAYOUT = b"1"
 MOST_BYTES = 1 << 30  # of a list or a file of hashes
@@ -55,11 +58,12 @@ class HeldOut(NamedTuple):
 
     name: str
     items: pa.Table  # ITEMS
+    voice_cosine: float = 0.5  # least of one voice
 
     @property
     def sha256(self) -> str:
         state = hashlib.sha256()
-        for column in ("item", "high", "low", "bands", "print"):
+        for column in ITEMS.names:
             for value in self.items[column].to_pylist():
                 state.update(repr(value).encode())
         return state.hexdigest()
@@ -77,6 +81,7 @@ def described(test_set: HeldOut, clips: int) -> HeldOutSet:
         "name": test_set.name,
         "texts": pc.count_distinct(texts).as_py(),
         "sounds": len(test_set.items) - test_set.items["print"].null_count,
+        "voices": len(test_set.items) - test_set.items["voice"].null_count,
         "sha256": test_set.sha256,
         "clips": clips,
     }
@@ -92,6 +97,8 @@ def check(job: Job) -> None:
                 raise ConfigError(f"{where}: a set of kind {one.kind} has no {strange[0]!r}")
             if one.kind == "texts" and one.compares("audio"):
                 raise ConfigError(f"{where}.by: a list of texts has no sound to compare")
+            if one.compares("voice"):
+                raise ConfigError(f"{where}.by: a set of kind {one.kind} has no voice to compare")
             _check_language(one, where)
             _ = _of_hashes(one, where) if one.kind == "hashes" else _lines(one, where)
         elif not once.holds_recordings(job, _dataset(one, "", where)):
@@ -126,7 +133,7 @@ def states(job: Job) -> list[str]:
 def read(job: Job) -> list[HeldOut]:
     """All sets, in the order of the settings."""
     return [
-        HeldOut(name, _items(job, one, name, f"package.exclude.{number}"))
+        HeldOut(name, _items(job, one, name, f"package.exclude.{number}"), one.voice_cosine)
         for number, (one, name) in enumerate(zip(job.package.exclude, names(job), strict=True))
     ]
 
@@ -134,7 +141,8 @@ def read(job: Job) -> list[HeldOut]:
 def write(test_set: HeldOut, path: Path) -> None:
     """Write a set as a file of hashes, to be shared and named by `{kind: hashes, path: …}`."""
     buffer = io.BytesIO()
-    pq.write_table(test_set.items.replace_schema_metadata({KIND: LAYOUT}), buffer)
+    items = test_set.items.select(HASHED)
+    pq.write_table(items.replace_schema_metadata({KIND: LAYOUT}), buffer)
     storage.write_atomic(path, buffer.getvalue())
 
 
@@ -162,8 +170,8 @@ def _items(job: Job, one: Excluded, name: str, where: str) -> pa.Table:
     if one.compares("text"):
         texts = {item: text for row in rows for item, text in _texts_of(row)}
         parts.append(_of_texts(texts, one.min_words, name))
-    if one.compares("audio"):
-        parts.append(_of_sounds(job, rows, name))
+    if one.compares("audio") or one.compares("voice"):
+        parts.append(_of_sounds(job, one, rows, name))
     return pa.concat_tables(parts)
 
 
@@ -201,6 +209,7 @@ def _of_texts(texts: Mapping[str, tuple[str, str | None]], least: int, name: str
             "low": sketches.low,
             "bands": pa.array(bands, ITEMS.field("bands").type),
             "print": pa.nulls(len(pairs), pa.large_binary()),
+            "voice": pa.nulls(len(pairs), pa.large_binary()),
         },
         schema=ITEMS,
     ).filter(pa.array(enough))
@@ -220,21 +229,24 @@ def _rules(language: str | None) -> tuple[str, ...]:
     return (language,) if language else UNKNOWN
 
 
-def _of_sounds(job: Job, rows: Iterable[RecordingRow], name: str) -> pa.Table:
-    """ITEMS of the recordings of a set, cut as the job cuts its own."""
+def _of_sounds(job: Job, one: Excluded, rows: Iterable[RecordingRow], name: str) -> pa.Table:
+    """ITEMS of the recordings of a set, cut as the job cuts its own: their sounds and voices."""
     from .. import filter as cutting  # decodes: heavy to import
     from ..stages import probe
     from ..stages.contract import OfRecording
 
+    wanted = (fingerprinting(job),) if one.compares("audio") else ()
+    wanted += (Plugin(use=VOICE),) if one.compares("voice") else ()
     measuring = replace(
         job,
         speakers=Plugin(use="none"),
         cache_bytes=0,
         filter=job.filter.model_copy(
-            update={"filters": (fingerprinting(job),), "segmenter": _plain_segmenter(job)}
+            update={"filters": wanted, "segmenter": _plain_segmenter(job)}
         ),
     )
-    items, prints, unreadable = list[str](), list[bytes](), list[str]()
+    items, unreadable = list[str](), list[str]()
+    prints, voices = list[bytes | None](), list[bytes | None]()
     probed = probe.compute([OfRecording(row) for row in rows], measuring)
     for recording in (row for some in probed for row in some):
         if recording["error_code"]:
@@ -246,11 +258,15 @@ def _of_sounds(job: Job, rows: Iterable[RecordingRow], name: str) -> pa.Table:
             unreadable.append(recording["source_path"])
         spoken = [cut for cut in cuts if cut["kind"] == "utterance"]
         for cut in spoken:
-            if value := dict(cut.get("prints") or ()).get(FINGERPRINTS):
-                start, end = (cut[edge] / cut["rate"] for edge in ("start", "end"))
-                span = f" {start:.2f}-{end:.2f} s" if len(spoken) > 1 else ""
-                items.append(recording["recording"] + span)
-                prints.append(value)
+            stored = dict(cut.get("prints") or ())
+            heard = stored.get(FINGERPRINTS), stored.get(EMBEDDED)
+            start, end = (cut[edge] / cut["rate"] for edge in ("start", "end"))
+            span = f" {start:.2f}-{end:.2f} s" if len(spoken) > 1 else ""
+            for sound, voice in ((heard[0], None), (None, heard[1])):
+                if sound or voice:
+                    items.append(recording["recording"] + span)
+                    prints.append(sound)
+                    voices.append(voice)
     if unreadable:
         log.warning(
             "package.exclude: %s of %s cannot be read, so that their sound is compared with "
@@ -260,12 +276,15 @@ def _of_sounds(job: Job, rows: Iterable[RecordingRow], name: str) -> pa.Table:
             unreadable[0],
         )
     nothing = pa.nulls(len(items))
-    columns = [pa.array(items, pa.string()), nothing, nothing, nothing, pa.array(prints)]
+    columns = [pa.array(items, pa.string()), *[nothing] * 3]
+    columns += [pa.array(values, pa.large_binary()) for values in (prints, voices)]
     arrays = [column.cast(field.type) for column, field in zip(columns, ITEMS, strict=True)]
     return pa.Table.from_arrays(arrays, schema=ITEMS)
 
 
 FINGERPRINTS = "duplicate"  # the filter that takes them
+VOICE = "voice"  # the filter that embeds them
+EMBEDDED = key(VOICE, "voice_embedding")
 
 
 def fingerprinting(job: Job) -> Plugin:
@@ -311,7 +330,8 @@ def _of_hashes(one: Excluded, where: str) -> pa.Table:
         table = pq.read_table(io.BytesIO(_bytes(one, where)))
         if (table.schema.metadata or {}).get(KIND) != LAYOUT:
             raise ValueError("no hashes")
-        items = table.select(ITEMS.names).replace_schema_metadata(None).cast(ITEMS)
+        items = table.select(HASHED).replace_schema_metadata(None)
+        items = items.append_column("voice", pa.nulls(len(items))).cast(ITEMS)
     except (pa.ArrowException, ValueError, KeyError):
         raise ConfigError(
             f"{where}: {one.path} is not a file of hashes; `uttermill test-set` writes one"

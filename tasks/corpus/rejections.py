@@ -20,13 +20,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from .. import corpus, plugins
-from ..base.arrays import Bools, Float64s, Int64s
+from ..base.arrays import Bools, Float32s, Float64s, Int64s
 from ..base.json_types import HeldOutSet, JsonObject
 from ..plugins.contracts.corpuswide import Rows
 from ..plugins.rules import Rejection
 from ..scoring.text_sketches import BANDS, LEAST, ROWS, Known
 from ..settings.job import Job
 from ..shard_store import decisions
+from ..speech.embedding import SIZE
 from ..storage import queries, tables
 from . import held_out
 from .held_out import ITEMS, HeldOut
@@ -238,12 +239,16 @@ class Meeting(NamedTuple):
 
 
 def _meetings(job: Job, rows: Rows, sets: Sequence[HeldOut]) -> Iterator[Meeting]:
-    """The kept rows that meet an item, each once: by text first."""
+    """The kept rows that meet an item, each once: by text, then by sound, then by voice."""
     by_text = [*_by_text(rows, sets)]
     yield from by_text
     if any(one.items["print"].null_count < len(one.items) for one in sets):
         done = {meeting.row for meeting in by_text}
-        yield from (m for m in _by_sound(job, rows, sets) if m.row not in done)
+        by_text += [m for m in _by_sound(job, rows, sets) if m.row not in done]
+        yield from by_text[len(done) :]
+    if any(one.items["voice"].null_count < len(one.items) for one in sets):
+        done = {meeting.row for meeting in by_text}
+        yield from (m for m in _by_voice(rows, sets) if m.row not in done)
 
 
 def _by_text(rows: Rows, sets: Sequence[HeldOut]) -> Iterator[Meeting]:
@@ -280,3 +285,28 @@ def _by_sound(job: Job, rows: Rows, sets: Sequence[HeldOut]) -> Iterator[Meeting
         detail = f"the {'samples' if copy.exact else 'sound'} of {item} in the test set "
         rejection = Rejection(REASON, copy.error, settings.max_error, detail + sets[number].name)
         yield Meeting(copy.row, number, rejection)
+
+
+def _by_voice(rows: Rows, sets: Sequence[HeldOut]) -> Iterator[Meeting]:
+    """The rows whose voice is that of an item; of several, the nearest counts."""
+    for number, one in enumerate(sets):
+        items = one.items.filter(one.items["voice"].is_valid())
+        names, known, first = items["item"].to_pylist(), _vectors(items["voice"]), 0
+        for table in rows.tables("voice", "kept"):
+            heard = pc.and_(table["kept"], table["voice"].is_valid())
+            places = np.flatnonzero(heard.to_numpy(zero_copy_only=False))
+            cosines = _vectors(table["voice"].filter(heard)) @ known.T
+            for place, row in zip(places.tolist(), cosines if len(names) else (), strict=False):
+                nearest = int(row.argmax())
+                cosine = round(float(row[nearest]), 6)
+                if cosine >= one.voice_cosine:
+                    detail = f"the voice of {names[nearest]} in the test set {one.name}"
+                    rejection = Rejection(REASON, cosine, one.voice_cosine, detail)
+                    yield Meeting(first + place, number, rejection)
+            first += len(table)
+
+
+def _vectors(embeddings: pa.ChunkedArray) -> Float32s:
+    """float32 [n, SIZE]."""
+    data = b"".join(embeddings.to_pylist())
+    return np.frombuffer(data, "<f4").reshape(-1, SIZE)

@@ -6,7 +6,8 @@ several examples the nearest counts. Measured on 330 clips of 23 people: of clip
 clip of somebody else; of 1 to 2 s, 31 % and none. Null for clips below 0.25 s, with samples that
 are not finite, and without an example.
 
-`package.only.voice` and `package.without.voice` set this filter.
+`package.only.voice` and `package.without.voice` set this filter. It stores the embedding, too, with
+which `package.exclude` compares the voices of test sets.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ..audio import Clip, open_stream
 from ..base.arrays import RATE, Float32s
 from ..base.errors import ConfigError, ItemError
 from ..models import model_files, registry
+from ..plugins.annotation_kinds import Vector
 from ..recording import Locator
 from ..settings import StageSettings, Threshold, Transient
 from ..speech import embedding
@@ -30,10 +32,12 @@ from . import _derived as derived
 VERSION = 1
 ENGINES = {"onnxruntime": "InferenceSession", "scipy.fft": "rfft"}
 COSTLY = True
+EMBEDDING = "voice_embedding"
 COLUMNS = {
     "voice_like": ("1", "cosine of its voice and the nearest example of `like`"),
     "voice_unlike": ("1", "cosine of its voice and the nearest example of `unlike`"),
 }
+ANNOTATIONS = {EMBEDDING: Vector("its voice, by CAM++", embedding.SIZE)}
 REASONS = {
     "voice_like": ("other_voice", "same_voice"),
     "voice_unlike": ("other_than_unwanted", "unwanted_voice"),
@@ -69,19 +73,18 @@ def known_models(settings: Settings) -> tuple[registry.Model, ...]:
 
 def check_weights(settings: Settings) -> None:
     embedding.check(ASKED_BY, settings.path)
-    if not settings.like and not settings.unlike:
-        raise ConfigError(f"{ASKED_BY} needs a recording of the voice: like or unlike")
     for name in (*settings.like, *settings.unlike):
         _of_file(name, settings.path)
 
 
-def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
-    if clip.seconds < LEAST_S or not (settings.like or settings.unlike):
-        return dict.fromkeys(COLUMNS)
-    voice = _embedded(derived.blocks_16k(clip), MOST_S, settings.path)
+def measure(clip: Clip, settings: Settings) -> dict[str, float | Float32s | None]:
+    voice = None
+    if clip.seconds >= LEAST_S:
+        voice = _embedded(derived.blocks_16k(clip), MOST_S, settings.path)
     if voice is None:
-        return dict.fromkeys(COLUMNS)
+        return dict.fromkeys((*COLUMNS, *ANNOTATIONS))
     return {
+        EMBEDDING: voice,
         "voice_like": _nearest(voice, settings.like, settings.path),
         "voice_unlike": _nearest(voice, settings.unlike, settings.path),
     }

@@ -85,10 +85,17 @@ class Excluded(Source):
     wrote."""
 
     kind: str = Field("folder", description="Kind of source; or texts, or hashes.")
-    by: tuple[Literal["text", "audio"], ...] | None = Field(
+    by: tuple[Literal["text", "audio", "voice"], ...] | None = Field(
         None,
         min_length=1,
-        description="What is compared: [text, audio]. Default: both, of texts only the text.",
+        description="What is compared: [text, audio, voice]. Default: the first two, of texts only "
+        "the text.",
+    )
+    voice_cosine: float = Field(
+        0.5,
+        ge=-1,
+        le=1,
+        description="Least cosine of one voice, where voices are compared (filter voice).",
     )
     min_words: int = Field(
         4, ge=1, description="Texts of fewer words are not compared: many clips say them."
@@ -100,7 +107,7 @@ class Excluded(Source):
         return Source.model_validate({"kind": self.kind, "path": self.path, **self.options})
 
     def compares(self, what: str) -> bool:
-        """Whether `text` or `audio` is compared."""
+        """Whether `text`, `audio` or `voice` is compared."""
         default = ("text",) if self.kind == "texts" else ("text", "audio")
         return what in (self.by or default)
 
@@ -241,7 +248,8 @@ class PackageSettings(StageSettings):
     exclude: tuple[Excluded, ...] = Threshold(
         (),
         "Test sets of others: [{kind: folder, path: …}, {kind: texts, path: …}]. Clips with nearly "
-        "a text of theirs, or its sound in any encoding, are `in_test_set` in the ledger.",
+        "a text of theirs, or its sound in any encoding, are `in_test_set` in the ledger; with "
+        "`by: [text, audio, voice]`, so are all clips of its speakers, by their voices.",
     )
     max_hours_per_speaker: float | None = Threshold(
         None,

@@ -79,7 +79,7 @@ def test_clips_with_a_text_or_the_sound_of_a_test_set_are_dropped(base: Path) ->
     assert sets == {"texts": (2, 0, 2), "golden": (1, 2, 2)}
     assert described["reasons"]["package.in_test_set"]["items"] == 4
     card = (published.path / "README.md").read_text()
-    assert "| golden | 1 | 2 | 2 |" in card
+    assert "| golden | 1 | 2 | 0 | 2 |" in card
     assert str(base) not in card
     assert not corpus.run(then)[0].new, "nothing changed"
     assert dropped(corpus.run(now)[0].path) == {}

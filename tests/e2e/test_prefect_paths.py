@@ -262,7 +262,8 @@ def test_cancel(site: Site, worker: Service, workers: dict[str, Any], reference:
     assert soon(lambda: not service.still_open(run), every=POLL), service.still_open(run)
     done = done_before(run)
     assert len(done) == 3 * SHARDS
-    assert {task.state_name for task in service.task_runs(run).values()} <= {"Completed", "Cancelled"}
+    states = {task.state_name for task in service.task_runs(run).values()}
+    assert states <= {"Completed", "Cancelled"}
     summary(run, "## The run was cancelled")
 
     hold.unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.helpers import corpus
 from uttermill.flows.settings import PrepareSettings
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.corpus import held_out
 from uttermill.tasks.filters import voice
 from uttermill.tasks.insight.estimating import planning, what_if
 from uttermill.tasks.settings.job import Job
@@ -37,7 +39,8 @@ def by_pitch(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def embed(features: np.ndarray, folder: str | None = None) -> np.ndarray:
         energies = features.mean(axis=0)[:30]
-        vector = np.exp(energies - energies.max())
+        vector = np.zeros(embedding.SIZE)
+        vector[:30] = np.exp(energies - energies.max())
         return np.asarray(vector / np.linalg.norm(vector), np.float32)
 
     monkeypatch.setattr(embedding, "embed", embed)
@@ -106,8 +109,6 @@ def test_examples_that_are_no_recording_of_a_voice_are_refused(tmp_path: Path) -
     ):
         with pytest.raises(ConfigError, match=words):
             voice.check_weights(voice.Settings(like=(str(tmp_path / name),)))
-    with pytest.raises(ConfigError, match="needs a recording of the voice"):
-        voice.check_weights(voice.Settings())
     twice = asked(tmp_path, only={"voice": "a.wav"})
     twice = corpus.job(tmp_path, filter={"filters": [*twice.filter.filters, {"use": "voice"}]})
     with pytest.raises(ConfigError, match=r"which filter\.filters lists too"):
@@ -116,11 +117,41 @@ def test_examples_that_are_no_recording_of_a_voice_are_refused(tmp_path: Path) -
 
 @pytest.mark.usefixtures("by_pitch")
 def test_what_has_no_voice_is_not_judged() -> None:
-    nothing = {"voice_like": None, "voice_unlike": None}
+    nothing = {"voice_like": None, "voice_unlike": None, "voice_embedding": None}
     short = Clip.of(np.zeros(1000), 16000)
     assert voice.measure(short, voice.Settings(like=("x",))) == nothing
     broken = Clip.of(np.full(16000, np.nan), 16000)
     assert voice.measure(broken, voice.Settings(like=("x",))) == nothing
+
+
+@pytest.mark.usefixtures("by_pitch")
+def test_speakers_of_a_test_set_are_kept_out(tmp_path: Path) -> None:
+    """By their voices, if asked; what a set has by other means comes first."""
+    for number in range(3):
+        tone(tmp_path / "in" / f"low{number}.wav", 200 + number, seed=number)
+        tone(tmp_path / "in" / f"high{number}.wav", 800 + number, seed=9 + number)
+    tone(tmp_path / "test" / "a.wav", 203, 2.0, seed=5)
+    corpus.run(asked(tmp_path))
+    one: dict[str, Any] = {"path": str(tmp_path / "test"), "name": "golden"}
+    assert len(pq.read_table(run(asked(tmp_path, exclude=[one])) / "utterances.parquet")) == 6
+    chosen = asked(tmp_path, exclude=[{**one, "by": ["audio", "voice"]}])
+    version = run(chosen)
+    kept = pq.read_table(version / "utterances.parquet").to_pylist()
+    assert {Path(row["source_path"]).name[:3] for row in kept} == {"hig"}
+    ledger = pq.read_table(version / "ledger.parquet").to_pylist()
+    met = [row for row in ledger if row["reason"] == "in_test_set"]
+    assert {row["detail"] for row in met} == {"the voice of golden/a.wav in the test set golden"}
+    assert all(row["value"] >= row["threshold"] == 0.5 for row in met)
+    described = json.loads((version / "dataset.json").read_text())
+    assert [(one["voices"], one["clips"]) for one in described["test_sets"]] == [(1, 3)]
+    assert what_if.kept(chosen, asked(tmp_path, exclude=[one]))[1]["items"] == 6
+    texts = {"kind": "texts", "path": str(tmp_path / "x.txt"), "by": ["voice"]}
+    with pytest.raises(ConfigError, match="a set of kind texts has no voice to compare"):
+        held_out.check(asked(tmp_path, exclude=[texts]))
+
+
+def run(job: Job) -> Path:
+    return corpus.run(job)[0].path
 
 
 @pytest.mark.needs("corpus", "speakers")

@@ -224,14 +224,15 @@ def _kept_out(facts: DatasetJson) -> Iterator[str]:
     """The test sets of others that no clip meets."""
     if sets := facts.get("test_sets"):
         yield (
-            "No clip has nearly a text, or the sound, of these test sets, as far as each gives "
-            "texts or sounds to compare; the ledger's `detail` names what a dropped clip met:"
+            "No clip has nearly a text, the sound, or a voice of these test sets, as far as each "
+            "gives texts, sounds or voices to compare; the ledger's `detail` names what a dropped "
+            "clip met:"
         )
         lines = [
-            (one["name"], f"{one['texts']:,}", f"{one['sounds']:,}", f"{one['clips']:,}")
+            (one["name"], *(f"{one[what]:,}" for what in ("texts", "sounds", "voices", "clips")))
             for one in sets
         ]
-        yield table(("test set", "texts", "sounds", "clips dropped"), lines)
+        yield table(("test set", "texts", "sounds", "voices", "clips dropped"), lines)
 
 
 def _cut_again(reviews: Reviews) -> str:

@@ -142,11 +142,11 @@ def _rooted(source: AnyOf) -> AnyOf:
 def _with_needed(chosen: FilterSettings, package: PackageSettings) -> FilterSettings:
     """The filters, and those that settings of `package` need."""
     chosen = _with_voices(_with_fingerprints(chosen, package), package)
-    own = any(
+    own_channels = any(
         plugin.use == "duplex" and plugin.options.get("tracks", "own") == "own"
         for plugin in package.formats
     )
-    if not own or any(plugin.use == "tracks" for plugin in chosen.filters):
+    if not own_channels or any(plugin.use == "tracks" for plugin in chosen.filters):
         return chosen
     return chosen.model_copy(update={"filters": (*chosen.filters, Plugin(use="tracks"))})
 

@@ -166,7 +166,14 @@ def _compared(first: str, others: list[str]) -> tuple[Path, Path]:
         out = _place(first)
         if lacks := storage.query(out, _lacks_folder):
             raise ConfigError(f"{out} is not the OUT of a run: {lacks}")
-        old, new = (_dataset(str(versions.numbered(out, int(number)))) for number in others)
+        wanted = [versions.numbered(out, int(number)) for number in others]
+        for number, version in zip(others, wanted, strict=True):
+            if not storage.query(version, versions.is_version):
+                numbers = ", ".join(str(versions.number(one)) for one in versions.all_of(out))
+                raise ConfigError(
+                    f"{out} has no version {number}; versions there: {numbers or 'none'}"
+                )
+        old, new = (_dataset(str(version)) for version in wanted)
         return old, new
     if len(others) != 1:
         raise ConfigError("give an OUT and two numbers of versions, or two versions or OUTs")

@@ -73,7 +73,8 @@ def _text(file: str) -> str:
         with nullcontext(sys.stdin) if file == STDIN else open(file, encoding="utf-8") as given:
             text = given.read(MOST + 1)
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        expected = f"it is not text in UTF-8, and must be {corrections.EXPECTED}"
+        why = error.strerror if isinstance(error, OSError) else expected
         raise ConfigError(f"{file} cannot be read: {why}") from None
     if len(text) > MOST:
         raise ConfigError(f"{file} has more than {MOST >> 20} Mi characters; import it in parts")

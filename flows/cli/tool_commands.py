@@ -137,6 +137,12 @@ def test_set(args: argparse.Namespace) -> Exit:
         job = Job(out=Path(home), package=settings)
         held_out.check(job)
         [test_set] = held_out.read(job)
+    if not len(test_set.items):
+        least = job.package.exclude[0].min_words
+        raise ConfigError(
+            f"{path} has nothing to compare: give a list of texts of {least} words or more, one a "
+            "line, or recordings with texts, or with --sound"
+        )
     target = Path(args.out).absolute()
     held_out.write(test_set, target)
     facts = held_out.described(test_set, 0)

@@ -235,14 +235,14 @@ def _of_sounds(job: Job, one: Excluded, rows: Iterable[RecordingRow], name: str)
     from ..stages import probe
     from ..stages.contract import OfRecording
 
-    wanted = (fingerprinting(job),) if one.compares("audio") else ()
-    wanted += (Plugin(use=VOICE),) if one.compares("voice") else ()
+    wanted = [fingerprinting(job)] if one.compares("audio") else []
+    wanted += [Plugin(use=VOICE)] if one.compares("voice") else []
     measuring = replace(
         job,
         speakers=Plugin(use="none"),
         cache_bytes=0,
         filter=job.filter.model_copy(
-            update={"filters": wanted, "segmenter": _plain_segmenter(job)}
+            update={"filters": tuple(wanted), "segmenter": _plain_segmenter(job)}
         ),
     )
     items, unreadable = list[str](), list[str]()

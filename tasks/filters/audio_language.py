@@ -77,8 +77,8 @@ def check_weights(settings: Settings) -> None:
     """Raises ConfigError if the folder holds no model, or one that cannot be used."""
     _, languages = _loaded(settings.model)
     if unknown := sorted({*(settings.allowed or ())} - {*languages}):
-        known = ", ".join(sorted(languages))
-        raise ConfigError(f"{ASKED_BY}: its model knows no {unknown[0]!r}; it knows {known}")
+        codes = ", ".join(sorted(languages))
+        raise ConfigError(f"{ASKED_BY}: its model knows no {unknown[0]!r}; it knows {codes}")
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | str | None]:

@@ -25,5 +25,7 @@ class Settings(StageSettings):
 def measure(clip: Clip, settings: Settings) -> dict[str, float | None]:
     if clip.turns is None:
         return {"tracks": None}
-    own = clip.channels == 2 and clip.turns and all(turn.channel is not None for turn in clip.turns)
-    return {"tracks": 2.0 if own else 1.0}
+    apart = (
+        clip.channels == 2 and clip.turns and all(turn.channel is not None for turn in clip.turns)
+    )
+    return {"tracks": 2.0 if apart else 1.0}

@@ -79,7 +79,8 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
     for (path, words), row in zip(_pairs(shard), rows, strict=True):
         tracks = [pcm(side) for side in blobs.sides(row)] if own_channels(settings) else []
         tracks = tracks or [_masked(pcm(row), row, side, settings) for side in (0, 1)]
-        out.write(path, audio.stereo_bytes(*_sided(tracks, settings), row["sample_rate"]))
+        left, right = _sided(tracks, settings)
+        out.write(path, audio.stereo_bytes(left, right, row["sample_rate"]))
         out.write(words, _words(row, settings))
 
 
@@ -145,8 +146,8 @@ def _words(row: ClipRow, settings: Settings) -> bytes:
         elif turn["text"]:
             entries.append((turn["text"], (turn["start"], turn["end"]), side))
     entries.sort(key=lambda entry: (entry[1], entry[2]))
-    told = {"alignments": entries, "id": row["id"], "speakers": speakers, "turns": turns}
-    return (json.dumps(told, ensure_ascii=False) + "\n").encode()
+    entry = {"alignments": entries, "id": row["id"], "speakers": speakers, "turns": turns}
+    return (json.dumps(entry, ensure_ascii=False) + "\n").encode()
 
 
 def finish(shards: Sequence[OutputShard], home: Path, settings: Settings) -> None:

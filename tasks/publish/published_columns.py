@@ -230,9 +230,13 @@ def _of_beside(name: str) -> _ColumnValues:
 
 
 def _of_side(number: int, name: str) -> _ColumnValues:
-    return lambda clips: [
-        u.heard.sides[number][name] if u and u.heard.sides else None for u in clips.packaged
-    ]
+    def values(clips: _Clips) -> list[object]:
+        sides: list[AnyRow | None] = [
+            u.heard.sides[number] if u and u.heard.sides else None for u in clips.packaged
+        ]
+        return [pcm and pcm[name] for pcm in sides]
+
+    return values
 
 
 def _left_speakers(clips: _Clips) -> list[list[int] | None]:

@@ -90,13 +90,15 @@ def beside(row: ClipRow) -> list[ClipRow]:
 
 def sides(row: ClipRow) -> list[ClipRow]:
     """The rows of both channels of a packaged clip, if they are packaged."""
-    if row.get("sha256_left") is None:
-        return []
-    left = {"blob": row["left_blob"], "blob_offset": row["left_offset"]}
-    right = {"blob": row["right_blob"], "blob_offset": row["right_offset"]}
+    hashes = row.get("sha256_left"), row.get("sha256_right")
+    places = (
+        (row.get("left_blob"), row.get("left_offset")),
+        (row.get("right_blob"), row.get("right_offset")),
+    )
     return [
-        {**row, **left, "sha256": row["sha256_left"], "stored_sha256": None},
-        {**row, **right, "sha256": row["sha256_right"], "stored_sha256": None},
+        {**row, "blob": blob, "blob_offset": offset, "sha256": sha, "stored_sha256": None}
+        for sha, (blob, offset) in zip(hashes, places, strict=True)
+        if sha is not None
     ]
 
 

@@ -237,6 +237,8 @@ def _hint(path: str) -> str:
     ending = os.path.splitext(path)[1].lower()
     if ending in _PACKED:
         return "; unpack it first"
+    if ending in (".yaml", ".yml"):
+        return "; settings are given without --source: `uttermill run FILE`"
     may_be = "if it is a list, " if ending == ".txt" else ""
     return f"; {may_be}give the source kind: {_KINDS[ending]}" if ending in _KINDS else ""
 

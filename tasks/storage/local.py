@@ -257,6 +257,8 @@ class Local:
 
     def check(self, out: Path) -> None:
         """ConfigError if OUT cannot be written to, or has no room."""
+        if out.is_file():
+            raise ConfigError(f"OUT {out} is a file; name a folder, which a run makes if need be")
         try:
             out.mkdir(parents=True, exist_ok=True)
             probe.check(out)

@@ -20,7 +20,8 @@ from uttermill.tasks.publish.upkeep import verify
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`out` of a run, and `file`, `empty`, `unpublished`, `damaged` and `other` beside it."""
+    """`out` of a run, and beside it `file`, `words`, `sound`, `empty`, `unpublished`, `damaged`
+    and `other`."""
     home = tmp_path_factory.mktemp("usage")
     corpus.make(home / "in", 2)
     sets = ["transcribe.backend.use=fake", "shard.settle_seconds=0"]
@@ -31,6 +32,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(home / "out", home / "unpublished")
     shutil.rmtree(home / "unpublished/datasets")
     (home / "file").write_text("no decision")
+    (home / "words").write_text("just words")
+    (home / "sound").write_bytes(b"\xff\xfe\x00")
     (home / "empty").mkdir()
     for name, text in {"damaged": "{", "other": '{"sources": []}'}.items():
         (home / name / "runs/a").mkdir(parents=True)
@@ -58,6 +61,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("review import missing out", "missing cannot be read: No such file or directory"),
         ("review import out missing", "missing cannot be read: No such file or directory"),
         ("review import file out", "file, line 1: this is not JSON"),
+        ("review import sound out", "sound cannot be read: it is not text in UTF-8, and must be a"),
+        ("test-set words --kind texts --out x", "has nothing to compare: give a list of texts of"),
+        ("run --source in --out file", "OUT {home}/file is a file; name a folder"),
         ("review export missing", "missing is not the OUT of a run: there is no such folder"),
         ("what-if out --set out=empty", "what-if is about one OUT: --set cannot change out"),
         ("models list speakers", "give a NAME, such as speakers, to `uttermill models fetch`"),

@@ -74,9 +74,18 @@ def test_a_file_is_no_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "a.wav is not the OUT of a run: it is a file" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("others", [("7",), ("1", "7"), ("1", "2", "3")])
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        (("7",), "there is no such folder"),
+        (("1", "7"), "has no version 7; versions there: 1"),
+        (("1", "2", "3"), "two numbers of versions"),
+    ],
+)
 def test_what_cannot_be_compared(
-    home: Path, capsys: pytest.CaptureFixture[str], others: tuple[str, ...]
+    home: Path, capsys: pytest.CaptureFixture[str], others: tuple[str, ...], said: str
 ) -> None:
     assert cli.main(["compare", str(home / "out"), *others]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert said in error

@@ -150,7 +150,7 @@ SHELVES: dict[str, dict[str, Entry]] = {
         "model": Entry(TRANSIENT), "licence": Entry(TRANSIENT, "MIT"),
         "allowed": Entry(THRESHOLD, ["en"]), "min_probability": NUMBER,
     },
-    "filters.tracks": {"min": Entry(THRESHOLD, 1.0), "max": NUMBER},
+    "filters.tracks": {"min": Entry(THRESHOLD, 1.0), "max": Entry(THRESHOLD, 3.0)},
     "formats.duplex": {"tracks": Entry(THRESHOLD, "by_turns"), "swap": Entry(THRESHOLD, True)},
     "filters.voice": {
         "like": Entry(TRANSIENT, ["/a.wav"]), "unlike": Entry(TRANSIENT, ["/b.wav"]),

@@ -215,7 +215,8 @@ def test_folder_takes_one_file_and_special_files(tmp_path: Path) -> None:
     assert [r.path for r in recs(listed("folder", file))] == ["a.Wav"]
     for name, remedy in (
         ("a.txt", "; if it is a list, give the source kind: table"), ("b.xyz", ""),
-        ("a.jsonl", "; give the source kind: jsonl"), ("a.7Z", "; unpack it first")
+        ("a.jsonl", "; give the source kind: jsonl"), ("a.7Z", "; unpack it first"),
+        ("a.yaml", "; settings are given without --source: `uttermill run FILE`"),
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=f"neither a folder nor an audio file{remedy}$"):
             listed("folder", put(tmp_path / name))

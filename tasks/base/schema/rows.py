@@ -437,6 +437,10 @@ class ClipRow(UtteranceRow, ReferenceWordsRow, AddedRow):
     blob_offset: NotRequired[int | None]
     beside_blob: NotRequired[str | None]
     beside_offset: NotRequired[int | None]
+    left_blob: NotRequired[str | None]
+    left_offset: NotRequired[int | None]
+    right_blob: NotRequired[str | None]
+    right_offset: NotRequired[int | None]
     stored_sha256: NotRequired[str | None]
     beside_sha256: NotRequired[str | None]
     annotations: NotRequired[Published]  # of formats that hold them, where there are any

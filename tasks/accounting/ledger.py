@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from ..base.errors import ConservationError
 from ..base.schema import LedgerRow, RecordingRow
-from ..recording.tracks import not_read, part_of
+from ..recording.tracks import SUBTITLES, not_read, part_of
 from ..shard_store.cuts import Cut
 from ..shard_store.shard_view import ShardView
 from ..shard_store.utterance import FinalUtterance, Outcome
@@ -31,6 +31,7 @@ _RANKS = (PENDING, *PRECEDENCE)
 SOUND = ("packaged", "dropped", PENDING)
 CHANGED = Outcome("failed", "filter", "changed")
 TRACK_NOT_READ, CHANNELS_APART = "track_not_read", "channels_apart"
+SUBTITLES_NOT_READ = "subtitles_not_read"
 
 
 def check_cover(name: str, decoded: int, spans: Iterable[tuple[int, int]]) -> None:
@@ -122,6 +123,12 @@ def _of_recording(
         for note in cut.notes
         if not_read(note) is not None
     ]
+    if recording["text"] is None and recording["segments"] is None:
+        gaps += [
+            (0, 0, Outcome("unsegmented", "shard", SUBTITLES_NOT_READ, detail=note), None)
+            for note in cut.notes
+            if note.startswith(SUBTITLES)
+        ]
     if division := recording.get("division"):
         reason = "channels_mixed" if recording.get("parts") is None else CHANNELS_APART
         gaps.append((0, 0, Outcome("unsegmented", "shard", reason, detail=division), None))

@@ -16,6 +16,7 @@ MEANINGS: Final = {
     REMOVED: REMOVED_MEANS,
     # Of listing.
     "track_not_read": "an audio track that the source's setting `track` does not choose",
+    "subtitles_not_read": "subtitles inside a film that has no text beside it",
     "channels_mixed": "the mean of its channels was taken, by the source's setting `channels`",
     "channels_apart": "each of its channels is a recording of its own, by the setting `channels`",
     # Of cutting.

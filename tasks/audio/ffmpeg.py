@@ -24,7 +24,7 @@ from av.stream import Disposition, Stream
 from ..base.errors import ItemError
 from ..recording.container import undisturbed
 from ..recording.faults import Fault
-from ..recording.tracks import NOT_READ
+from ..recording.tracks import NOT_READ, SUBTITLES
 from . import layouts
 from .blocks import energy
 from .damage import adts, edits, matroska
@@ -73,6 +73,7 @@ _WITH_TIMES = {
 #: stream. Players count others from their earliest stream.
 _FROM_ZERO, _OWN_CLOCK = {"mov", "matroska"}, 60.0  # s
 _SHIFTED, _NOTED = 0.0015, 0.5  # s from which a start is one, and is noted
+_PICTURES = {"pgssub", "dvdsub", "dvbsub", "xsub"}  # subtitles without text
 _SILENT = 1e-6  # power, -60 dBFS: after a quieter frame a sender may pause
 _GSM_FRAME, _GSM_LEAST, _GSM_LOOKED = 33, 4, 64  # bytes; fewest and most frames looked at
 _FLAC_FRAME = 4608  # most samples of a frame in the streamable subset; nearly all use it
@@ -287,11 +288,12 @@ def _notes_of_film(container: InputContainer, start: float) -> Iterator[str]:
     if abs(start) >= _NOTED:
         side = "after" if start > 0 else "before"
         yield f"its audio begins {abs(start):.3f} s {side} its time 0"
-    if subtitles := container.streams.subtitles:
-        yield (
-            f"it holds subtitles{_words(subtitles[0])}, which are not read; put them beside it: "
-            "ffmpeg -i FILE -map 0:s:0 FILE.srt"
-        )
+    for number, subtitles in enumerate(container.streams.subtitles):
+        if subtitles.codec_context.name not in _PICTURES:
+            yield (
+                f"{SUBTITLES}{_words(subtitles)}, which are not read; put them beside it: "
+                f"ffmpeg -i FILE -map 0:s:{number} FILE.srt"
+            )
 
 
 def _outside(frames: Frames, empty: Sequence[edits.Span]) -> Frames:

@@ -78,7 +78,8 @@ class TimedWord:
 class Segment:
     """A span of a recording that the source names, in seconds; `end` None means to the end.
     `words`: its words with times, in order, if the source has them. `channels`: the file's channels
-    that the segment belongs to; None: unstated. `labels` do not count in comparisons."""
+    that the segment belongs to; None: unstated. `labels` do not count in comparisons. `rough`:
+    how far its times may be from those of the speech, s; captions are shown about then."""
 
     start: float
     end: float | None
@@ -89,6 +90,7 @@ class Segment:
     words: tuple[TimedWord, ...] | None = None
     channels: Channels | None = None
     labels: Labels = field(default=(), compare=False)
+    rough: float = 0.0
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -100,7 +102,8 @@ class Recording:
     detail) if the listing already shows that the recording is unusable: a missing file, a Kaldi
     pipe. `length`: use only this many seconds from its start; None: all of it. `film_time`: the
     times of its segments are those of the container, in which its first sample may come late; else
-    they count from that sample.
+    they count from that sample. `captions`: by_hand or automatic, if its segments are captions,
+    whose times are rough.
     """
 
     path: str
@@ -117,6 +120,7 @@ class Recording:
     length: float | None = None
     labels: Labels = ()
     film_time: bool | None = None
+    captions: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

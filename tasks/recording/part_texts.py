@@ -43,7 +43,8 @@ class PartTexts:
         recording; None if the words have no times or the part reaches beyond the segment."""
         segment = self._segments[index]
         last = math.inf if segment.end is None else segment.end
-        if not segment.words or start < segment.start - SLACK or end > last + SLACK:
+        slack = math.inf if segment.rough else SLACK
+        if not segment.words or start < segment.start - slack or end > last + slack:
             return None
         if index not in self._spelled:
             words = spelled(segment)

@@ -15,6 +15,7 @@ from ..settings import FilterSettings
 from .locator import Channels, Locator, Recording, Segment
 
 NOT_READ = "its audio track"  # start of the note on a track
+SUBTITLES = "it holds subtitles"  # start of the note on these
 _NOT_READ = re.compile(rf"{NOT_READ} (\d+)")
 
 

@@ -13,7 +13,7 @@ from . import Segmenter, Span, vad
 from . import given as given_segmenter
 from ._speech_settings import SpeechSettings
 
-VERSION = 4
+VERSION = 5
 LISTENS = True
 identity = vad.identity
 
@@ -31,6 +31,13 @@ class Settings(SpeechSettings):
         le=3600,
         description="Longest recording without a text of its own that is taken whole, s; default: "
         "whole_up_to. A text is that of the whole recording, and lost where it is cut.",
+    )
+    caption_shift_ms: int = Field(
+        500,
+        ge=0,
+        le=5000,
+        description="How far an edge of a caption may move to a pause, ms, automatic ones 200 at "
+        "most; 0: not at all.",
     )
 
 
@@ -85,7 +92,9 @@ def at_turns(settings: Settings, rate: int, given: Sequence[Segment], voices: Vo
 def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Segmenter:
     if given:
         lengths = given_segmenter.Settings(
-            target_seconds=settings.target_seconds, max_seconds=settings.max_seconds
+            target_seconds=settings.target_seconds,
+            max_seconds=settings.max_seconds,
+            caption_shift_ms=settings.caption_shift_ms,
         )
         return given_segmenter.start(lengths, rate, given)
     return Undecided(settings, rate)

@@ -2,6 +2,9 @@
 
 A segment longer than `max_seconds` whose words have times is cut between words, at sentence ends
 if there are any (`_sentences.py`); each piece has the text of its words. Others stay whole.
+
+Captions are shown about when their words are said: their edges, and such cuts, are moved to pauses
+(`_pauses.py`).
 """
 
 from __future__ import annotations
@@ -9,15 +12,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from pydantic import Field
 
-from ..recording import Segment, part_texts
+from ..base.arrays import Float32s
+from ..recording import Segment, TimedWord, part_texts
 from ..settings import StageSettings
+from ..speech.silero import SHA256
 from . import KnownSpans, Span, _sentences
+from ._pauses import PAD, Pauses
 
-VERSION = 1
+VERSION = 2
+LISTENS = True
 FAR = 1 << 60  # samples: beyond the end of any recording
 
 
@@ -33,6 +40,18 @@ class Settings(StageSettings):
     max_seconds: float = Field(
         30.0, ge=1, le=3600, description="Longest segment that is left whole, s, and longest piece."
     )
+    caption_shift_ms: int = Field(
+        500,
+        ge=0,
+        le=5000,
+        description="How far an edge of a caption may move to a pause, ms, automatic ones 200 at "
+        "most; 0: not at all.",
+    )
+
+
+def identity(settings: Settings) -> str:
+    """The hash of the voice detector's model, for the recipe."""
+    return SHA256[:16]
 
 
 class Given(KnownSpans):
@@ -44,13 +63,11 @@ class Given(KnownSpans):
     """
 
     def __init__(self, settings: Settings, rate: int, given: Sequence[Segment]) -> None:
-        self._spans: list[Span] = []
-        for i, segment in enumerate(given):
-            edges = [segment.start, *_cuts(segment, settings), segment.end]
-            samples = [int(min(sample(edge, rate), FAR)) for edge in edges]
-            whole, part = (i, None) if len(samples) == 2 else (None, i)
-            for start, end in pairwise(samples):
-                self._spans.append(Span(start, max(start, end), given=whole, turn=part))
+        self._spans = [
+            span
+            for index, segment in enumerate(given)
+            for span in _spans(index, segment, settings, rate, None)
+        ]
         super().__init__(sorted(self._spans, key=lambda span: (span.end, span.start)))
 
     def finish(self) -> list[Span]:
@@ -65,13 +82,67 @@ class Given(KnownSpans):
         return replace(span, start=min(span.start, self.at), end=min(span.end, self.at))
 
 
-def _cuts(segment: Segment, settings: Settings) -> list[float]:
-    words = part_texts.spelled(segment)
-    if not words:
-        return []
-    end = words[-1].end if segment.end is None else segment.end
-    target, longest = settings.target_seconds, settings.max_seconds
-    return _sentences.cuts(words, segment.start, end, min(target, longest), longest)
+class Captions(Given):
+    """Gives each utterance once the pauses around its end are known."""
+
+    def __init__(self, settings: Settings, rate: int, given: Sequence[Segment]) -> None:
+        super().__init__(settings, rate, ())
+        self._settings, self._rate, self._given = settings, rate, given
+        self._reach = settings.caption_shift_ms / 1000  # at most
+        self._pauses = Pauses(rate)
+        ends = [math.inf if segment.end is None else segment.end for segment in given]
+        self._order = sorted(range(len(given)), key=lambda index: ends[index])[::-1]  # a stack
+        starts = (given[index].start for index in self._order)
+        self._starts = [*accumulate(starts, min)]  # the earliest when n + 1 are waiting
+
+    def push(self, block: Float32s) -> list[Span]:
+        self.at += len(block)
+        self._pauses.push(block)
+        return self._ready(self._pauses.until - self._reach)
+
+    def finish(self) -> list[Span]:
+        self._pauses.finish(self.at / self._rate)
+        self._waiting = self._ready(math.inf)[::-1]
+        return super().finish()
+
+    def _ready(self, until: float) -> list[Span]:
+        """The utterances of the segments that end by then, s."""
+        ready: list[Span] = []
+        while self._order:
+            segment = self._given[self._order[-1]]
+            if until < math.inf and (segment.end is None or segment.end > until):
+                break
+            index = self._order.pop()
+            ready += _spans(index, segment, self._settings, self._rate, self._pauses)
+        self._spans += ready
+        return ready
+
+    @property
+    def needed_from(self) -> int:
+        if not self._order:
+            return self.at
+        earliest = self._starts[len(self._order) - 1] - self._reach - PAD
+        return min(int(sample(earliest, self._rate)), self.at)
+
+
+def _spans(
+    index: int, segment: Segment, settings: Settings, rate: int, pauses: Pauses | None
+) -> list[Span]:
+    """The utterances of a segment: one, or the pieces of a long one whose words have times."""
+    words: Sequence[TimedWord] = part_texts.spelled(segment)
+    start, end = segment.start, math.inf if segment.end is None else segment.end
+    if pauses is not None:
+        reach = min(settings.caption_shift_ms / 1000, segment.rough)
+        start, end = pauses.edges(segment, words, reach)
+        words = pauses.between(words, reach)
+    cuts: list[float] = []
+    if words:
+        target, longest = settings.target_seconds, settings.max_seconds
+        last = words[-1].end if end == math.inf else end
+        cuts = _sentences.cuts(words, start, last, min(target, longest), longest)
+    samples = [int(min(sample(edge, rate), FAR)) for edge in (start, *cuts, end)]
+    whole, part = (None, index) if cuts else (index, None)
+    return [Span(a, max(a, b), given=whole, turn=part) for a, b in pairwise(samples)]
 
 
 def sample(seconds: float | None, rate: int) -> float:
@@ -94,4 +165,6 @@ def complement(used: list[tuple[int, int]], count: int) -> list[tuple[int, int]]
 
 
 def start(settings: Settings, rate: int, given: Sequence[Segment]) -> Given:
+    if settings.caption_shift_ms and any(segment.rough for segment in given):
+        return Captions(settings, rate, given)
     return Given(settings, rate, given)

@@ -26,6 +26,8 @@ from .decision_log import Decision
 #: counts up to 132 ms of padding; words are longer. Kaldi's `extract-segments` allows 0.5 s, Lhotse
 #: 0.025 s.
 MOST_BEYOND = 0.15
+#: How far captions may be from what is said, s: people see when words are said, machines hear it.
+ROUGH = {"by_hand": 0.5, "automatic": 0.2}
 TURNS = "turns"  # kind of the row of a recording's turns
 RECUT = "recut"  # kind of rows with measures of clips that a person cut again; not spans of a cut
 
@@ -146,7 +148,8 @@ def segments_of(recording: RecordingRow) -> tuple[Segment, ...] | None:
     """
     if (given := recording["segments"]) is not None:
         late = (recording.get("start_seconds") or 0.0) if recording.get("film_time") else 0.0
-        return tuple(_segment(segment, late) for segment in given)
+        rough = ROUGH.get(recording.get("captions") or "", 0.0)
+        return tuple(_segment(segment, late, rough) for segment in given)
     length, header = recording.get("length"), recording.get("header_seconds")
     if length is None or (header is not None and abs(length - header) <= MOST_BEYOND):
         return None
@@ -171,7 +174,7 @@ def speakers_of(recording: RecordingRow) -> tuple[Segment, ...] | None:
     return tuple(Segment(t["start"], t["end"], speaker=t["speaker"]) for t in turns)
 
 
-def _segment(stored: SegmentRow, late: float) -> Segment:
+def _segment(stored: SegmentRow, late: float, rough: float) -> Segment:
     """A segment in the recording's time, which begins `late` seconds into that of the segment. What
     lies before the first sample has no length, and fails as one beyond the last does."""
 
@@ -193,6 +196,7 @@ def _segment(stored: SegmentRow, late: float) -> Segment:
         stored["language"],
         timed,
         labels=tuple(stored.get("labels") or ()),
+        rough=rough,
     )
 
 

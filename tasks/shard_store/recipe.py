@@ -152,7 +152,9 @@ def cut_recipes(segmenter: Plugin, speakers: Plugin | None = None) -> Callable[.
         text: str | None = None,
         language: str | None = None,
     ) -> str:
-        spans = given and [(s.start, s.end, s.speaker if by_speaker else None) for s in given]
+        spans = given and [
+            (s.start, s.end, s.speaker if by_speaker else None, s.rough) for s in given
+        ]
         timed = [  # they affect cuts, and so does the punctuation of the text
             (s.text, [(word.word, word.start, word.end) for word in s.words])
             for s in given or ()

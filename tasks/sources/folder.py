@@ -16,6 +16,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Literal
@@ -132,10 +133,12 @@ class Settings(SourceSettings):
         description="Patterns of recordings to skip, as `excluded`.",
         json_schema_extra=WORDS,
     )
-    labels: LabelPattern | None = Field(
+    labels: LabelPattern | tuple[Pattern, ...] | None = Field(
         None,
         description="Labels of a recording, for package.only and package.without: `{pattern: "
-        "REGEX}` with a group for each, such as `(?P<emotion>…)`, that is found in its path.",
+        "REGEX}` with a group for each, such as `(?P<emotion>…)`, that is found in its path; or "
+        "names of what yt-dlp's X.info.json beside it says: [title, licence], and captions, which "
+        "is by_hand or automatic.",
     )
     system_folders: bool = Field(
         False, description="Also read what lies in recycle bins, snapshots and thumbnail folders."
@@ -153,7 +156,9 @@ class Settings(SourceSettings):
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        return _groups(self.labels.pattern) if self.labels else ()
+        if isinstance(self.labels, LabelPattern):
+            return _groups(self.labels.pattern)
+        return tuple(dict.fromkeys(self.labels or ()))
 
 
 def recordings(settings: Settings) -> Iterator[Recording | Ignored]:
@@ -319,7 +324,9 @@ def _texts(
         return None
     chosen = TextsSettings() if settings.texts == "auto" else settings.texts
     tiers = (chosen.tier,) if isinstance(chosen.tier, str) else chosen.tier or ()
-    wanted = Texts(chosen.ext, tiers, settings.encoding, chosen.language or settings.language)
+    language, beside = chosen.language or settings.language, isinstance(settings.labels, tuple)
+    labels = settings.label_names if beside else ()
+    wanted = Texts(chosen.ext, tiers, settings.encoding, language, labels)
     folder_texts = FolderTexts(home, names, wanted, read_file, opener)
     return folder_texts if folder_texts.any else None
 
@@ -329,8 +336,13 @@ def _alone(
 ) -> Iterator[Recording | Ignored]:
     """A recording that is the whole source, and the texts beside it."""
     home, name = os.path.split(path)
+    stem = os.path.splitext(name)[0]
     chosen = settings.texts.ext if isinstance(settings.texts, TextsSettings) else None
-    named = [f"{os.path.splitext(name)[0]}.{ending}" for ending in Texts(chosen).endings]
+    named = [f"{stem}.{ending}" for ending in (*Texts(chosen).endings, "info.json")]
+    if boundary:  # a local file
+        with suppress(OSError):  # its folder cannot be listed
+            files = [entry.name for entry in _entries(home or ".") if not _is_folder(entry)]
+            named = [file for file in files if file.startswith(f"{stem}.") and file != name]
     if settings.texts == "none":
         named = []
     near = []
@@ -354,7 +366,7 @@ def _told(
     settings: Settings, texts: FolderTexts | None, name: str, recording: Recording
 ) -> Recording:
     """A recording with speaker and labels from its path, and its text."""
-    if settings.labels is not None:
+    if isinstance(settings.labels, LabelPattern):
         match = re.search(settings.labels.pattern, recording.path)
         names = of_record(match.groupdict(), settings.label_names) if match else ()
         recording = replace(recording, labels=names)

@@ -165,10 +165,12 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "segmenters.given": {
         "target_seconds": Entry(RECIPE, 8.0),
         "max_seconds": Entry(RECIPE, 20.0),
+        "caption_shift_ms": Entry(RECIPE, 0),
     },
     "segmenters.vad": {**_VAD, "merge": Entry(RECIPE, "emilia")},
     "segmenters.auto": {**_VAD, "whole_up_to": Entry(RECIPE, 20.0),
-                        "whole_without_text_up_to": Entry(RECIPE, 10.0)},
+                        "whole_without_text_up_to": Entry(RECIPE, 10.0),
+                        "caption_shift_ms": Entry(RECIPE, 0)},
     "segmenters.dialogue": {
         "target_seconds": Entry(RECIPE, 50.0), "min_seconds": Entry(RECIPE, 20.0),
         "max_seconds": Entry(RECIPE, 100.0), "max_gap_seconds": Entry(RECIPE, 2.0),
@@ -370,6 +372,10 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "text.reference_confidence": dict.fromkeys(
         ("min", "min_word", "max_doubtful"), Entry(THRESHOLD)
     ),
+    "text.reference_suspect": {
+        "min_capitals": Entry(THRESHOLD, 0.1), "max_capitals": Entry(THRESHOLD, 0.5),
+        "max_repeated": Entry(THRESHOLD, 0.5),
+    },
     "text.repeated_text": dict.fromkeys(("max_times", "max_seconds", "near"), Entry(THRESHOLD)),
     "text.repetition": {"max": Entry(THRESHOLD, 0.3), "unless_wer": Entry(THRESHOLD, 0.3)},
     "text.style": dict.fromkeys(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,8 +18,8 @@ from uttermill.tasks.audio.channels import STRETCH, Heard, mean
 from uttermill.tasks.base import arrays
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.models import model_files, onnx_session
-from uttermill.tasks.recording import Segment
-from uttermill.tasks.segmenters import Segmenter, Span, applio, auto, vad, whole
+from uttermill.tasks.recording import Segment, TimedWord, part_texts
+from uttermill.tasks.segmenters import Segmenter, Span, _pauses, applio, auto, vad, whole
 from uttermill.tasks.segmenters import given as given_segmenter
 from uttermill.tasks.speech import silero as _silero
 
@@ -83,6 +84,7 @@ class Scripted:
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vad, "Probabilities", Scripted)
+    monkeypatch.setattr(_pauses, "Probabilities", Scripted)
 
 
 def speech(*parts: tuple[float, float]) -> NDArray[np.float32]:
@@ -346,6 +348,7 @@ def test_speech_in_channels_that_cancel_each_other_is_no_silence() -> None:
 @pytest.mark.parametrize("merge", ["default", "emilia"])
 def test_half_of_a_recording_may_cancel(merge: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vad, "Probabilities", Scripted)
+    monkeypatch.setattr(_pauses, "Probabilities", Scripted)
     monkeypatch.setattr(_silero, "Probabilities", Scripted)
     mono = speech((5, 0.05), (10, 1.0), (6, 0.05), (10, 1.0), (5, 0.05))
     other = mono.copy()
@@ -383,3 +386,51 @@ def test_the_loudest_of_channels_that_cancel_is_heard() -> None:
     samples = np.stack([np.zeros_like(noise), noise, -noise], 1)
     assert not len(ear.push(samples))
     assert np.array_equal(ear.finish(), noise)
+
+
+def captions(*segments: Segment) -> tuple[Segment, ...]:
+    return tuple(replace(segment, rough=0.5) for segment in segments)
+
+
+#: Speech from 0.5 to 2.5 s, and from 3.0 to 5.0 s.
+TWO = ((0.512, 0.0), (1.984, 0.9), (0.512, 0.0), (1.984, 0.9), (1.024, 0.0))
+
+
+@pytest.mark.usefixtures("scripted")
+@pytest.mark.parametrize("block", [512, 4096, 100_000])
+def test_edges_of_captions_are_moved_to_pauses(block: int) -> None:
+    asked = captions(Segment(0.8, 2.7, text="one"), Segment(3.3, 4.7, text="two"))
+    spans = run(given_segmenter.start(given_segmenter.Settings(), RATE, asked), speech(*TWO), block)
+    clips = {s.given: (s.start / RATE, s.end / RATE) for s in spans if s.given is not None}
+    assert clips[0] == pytest.approx((0.412, 2.7), abs=0.002)  # its end lies in a pause
+    assert clips[1] == pytest.approx((2.908, 5.092), abs=0.002)
+    covered = sorted((s.start, s.end) for s in spans)
+    partition([Span(*span) for span in covered], len(speech(*TWO)))
+
+
+@pytest.mark.usefixtures("scripted")
+def test_edges_without_a_pause_near_stay_and_so_do_exact_ones() -> None:
+    asked = (Segment(1.2, 1.9, text="one"), Segment(3.3, 4.0, text="two"))
+    for segments, options in (
+        (captions(asked[0]), {}),
+        (captions(*asked), {"caption_shift_ms": 0}),
+        (asked, {}),
+    ):
+        settings = given_segmenter.Settings(**options)
+        spans = run(given_segmenter.start(settings, RATE, segments), speech(*TWO), 4096)
+        clips = {s.given: (s.start / RATE, s.end / RATE) for s in spans if s.given is not None}
+        assert clips == {n: (s.start, s.end) for n, s in enumerate(segments)}
+
+
+@pytest.mark.usefixtures("scripted")
+def test_long_captions_are_cut_in_pauses() -> None:
+    words = (TimedWord("so it", 0.4, 1.6), TimedWord("was", 1.6, 2.3), TimedWord("you", 2.3, 4.9))
+    [asked] = captions(Segment(0.4, 4.9, text="so it was you", words=words))
+    settings = given_segmenter.Settings(target_seconds=2, max_seconds=3)
+    spans = run(given_segmenter.start(settings, RATE, [asked]), speech(*TWO), 4096)
+    clips = [(s.start / RATE, s.end / RATE) for s in spans if s.turn == 0]
+    assert [edge for clip in clips for edge in clip] == pytest.approx(
+        [0.4, 2.752, 2.752, 5.092], abs=0.01
+    )
+    texts = part_texts.PartTexts([asked])
+    assert [texts.between(0, *clip) for clip in clips] == ["so it was", "you"]

@@ -73,12 +73,15 @@ def test_a_pause_parts_automatic_captions(tmp_path: Path) -> None:
 
 def test_cues_of_one_sentence_are_one_segment(tmp_path: Path) -> None:
     says = ["This is the", "first sentence.", "A second.", "And one that", "goes on,", "and ends."]
+    says += ["- A turn", "- of another."]
     cues = [f"00:0{n}.000 --> 00:0{n}.900\n{text}\n" for n, text in enumerate(says)]
     found = one(tmp_path, "a.vtt", "WEBVTT\n\n" + "\n".join(cues)).segments or ()
     assert [(s.start, s.end, s.text) for s in found] == [
         (0.0, 1.9, "This is the first sentence."),
         (2.0, 2.9, "A second."),
         (3.0, 5.9, "And one that goes on, and ends."),
+        (6.0, 6.9, "A turn"),
+        (7.0, 7.9, "of another."),
     ]
 
 
@@ -126,7 +129,106 @@ def test_captions_named_with_their_language(tmp_path: Path) -> None:
         "b.de.vtt": "text_without_audio",
         "c.sub": "no_transcript",
     }
-    assert "ffmpeg -i c.sub c.srt" in details(items)["c.sub"]
+    assert "ffmpeg -subfps" in details(items)["c.sub"]
+    put(tmp_path / "c.sub", "{1}{1}25.0\n{25}{50}One|{y:i}two.\n")
+    segments = {r.path: r.segments for r in recordings(listed(tmp_path, language="de"))}
+    assert segments["b.wav"] == (Segment(1.0, 2.0, None, "words"),)
+    assert segments["a.wav"] is None  # it is not in German
+    assert segments["c.wav"] == (Segment(1.0, 2.0, None, "One two."),)
+
+
+MADE = [f"{line.capitalize()}." for line in LINES]
+
+
+def by_hand(lines: list[str]) -> str:
+    cues = (f"00:0{2 * n}.000 --> 00:0{2 * n + 1}.900\n{t}\n" for n, t in enumerate(lines))
+    return "WEBVTT\n\n" + "\n".join(cues)
+
+
+@pytest.mark.parametrize(
+    ("machine", "person"),
+    [
+        ("a.vtt", "a.srt"),
+        ("a.vtt", "a.en.vtt"),
+        ("a.en-orig.vtt", "a.en.vtt"),
+        ("a.auto.vtt", "a.vtt"),
+    ],
+)
+def test_captions_made_by_hand_win(tmp_path: Path, machine: str, person: str) -> None:
+    made = by_hand(MADE).replace("WEBVTT\n\n", "WEBVTT\n\n" if person.endswith("vtt") else "")
+    put(tmp_path / "a.wav")
+    put(tmp_path / person, made)
+    for automatic in (rolling("vtt", timed=True), by_hand(LINES)):
+        put(tmp_path / machine, automatic)
+        items = listed(tmp_path, labels=["captions"])
+        [found] = recordings(items)
+        assert [segment.text for segment in found.segments or ()] == MADE
+        assert found.labels == (("captions", "by_hand"),)
+        assert reasons(items) == {machine: "second_text", person: "read_as_text"}
+    put(tmp_path / person, by_hand(["Wir sagen hier", "ganz andere", "Worte auf", "Deutsch."]))
+    items = listed(tmp_path)
+    if not machine.startswith("a.auto"):  # the name that comes first is read
+        assert reasons(items) == {person: "second_text", machine: "read_as_text"}
+        assert recordings(items)[0].captions == "automatic"
+
+
+def test_a_name_tells_automatic_captions(tmp_path: Path) -> None:
+    put(tmp_path / "a.wav")
+    put(tmp_path / "a.en.auto.vtt", by_hand(MADE))
+    [found] = recordings(listed(tmp_path))
+    assert found.captions == "automatic"
+    put(tmp_path / "b.wav")
+    put(tmp_path / "b.en.forced.vtt", by_hand(MADE))  # of what is said in other languages alone
+    assert recordings(listed(tmp_path))[1].segments is None
+
+
+def test_lines_that_are_shown_while_the_next_is_said(tmp_path: Path) -> None:
+    cues = [
+        f"{n}\n00:00:0{2 * n},000 --> 00:00:0{2 * n + 3},500\n{t}\n" for n, t in enumerate(LINES)
+    ]
+    found = one(tmp_path, "a.srt", "\n".join(cues))
+    [segment] = found.segments or ()
+    assert (segment.start, segment.end, segment.text) == (0.0, 9.5, " ".join(LINES))
+    assert [word.start for word in segment.words or ()] == [0.0, 2.0, 4.0, 6.0]
+    assert found.captions == "automatic"
+
+
+def test_what_nobody_understands_costs_its_own_cue(tmp_path: Path) -> None:
+    lines = ["we begin with", "a [ __ ] line", "and then another", "[Music]", ">> which ends it"]
+    blocks = [
+        f"00:0{n}.000 --> 00:0{n + 1}.000\n{lines[n - 1] if n else ' '}\n{t}\n"
+        for n, t in enumerate(lines)
+    ]
+    found = one(tmp_path, "a.vtt", "WEBVTT\n\n" + "\n".join(blocks)).segments or ()
+    assert [segment.text for segment in found] == [lines[0], lines[2], "which ends it"]
+
+
+def test_labels_of_a_downloaded_video(tmp_path: Path) -> None:
+    put(tmp_path / "a.wav")
+    info = {"title": "A talk", "id": "x1", "license": "CC-BY", "upload_date": "20200101", "n": [1]}
+    put(tmp_path / "a.info.json", info)
+    items = listed(tmp_path)
+    assert "labels: [title, id, language, licence" in details(items)["a.info.json"]
+    names = ["title", "licence", "upload_date", "language"]
+    for where in (tmp_path, tmp_path / "a.wav"):
+        items = listed(where, labels=names)
+        stated = (("title", "A talk"), ("licence", "CC-BY"), ("upload_date", "20200101"))
+        assert recordings(items)[0].labels == stated
+        assert reasons(items) == {"a.info.json": "read_as_labels"}
+    put(tmp_path / "a.info.json", "{")
+    items = listed(tmp_path, labels=names)
+    assert reasons(items) == {"a.info.json": "bad_text"}
+    assert recordings(items)[0].error is None
+
+
+def test_times_of_ttml_count_from_what_they_are_in(tmp_path: Path) -> None:
+    ttml = (
+        '<tt xmlns="http://www.w3.org/ns/ttml"><body><div begin="10s"><p begin="1s" end="2s">One'
+        '<span>.</span></p></div><div><p><span begin="3s" end="4s">Two.</span></p></div></body>'
+        "</tt>"
+    )
+    found = one(tmp_path, "a.ttml", ttml).segments or ()
+    assert [(s.start, s.end, s.text) for s in found] == [(3.0, 4.0, "Two."), (11.0, 12.0, "One.")]
 
 
 def test_what_translators_note_in_braces_is_not_said(tmp_path: Path) -> None:

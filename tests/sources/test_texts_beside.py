@@ -464,7 +464,7 @@ def test_texts_as_the_settings_say(tmp_path: Path) -> None:
     put(tmp_path / "far/c.mp4")
     put(tmp_path / "far/c.de.vtt", VTT)
     near = details(listed(tmp_path))
-    assert near["a.en.srt"] == "`texts: {ext: en.srt}` reads it"
+    assert near["a.en.srt"] == "a.srt is read"
     assert near["far/c.de.vtt"] == "vtt in utf-8: 2 segments"
     english = recordings(listed(tmp_path, texts={"ext": ".en.srt"}))
     assert [segment.text for segment in english[0].segments or ()][1] == "English. Four."

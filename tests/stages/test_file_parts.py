@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -195,6 +197,33 @@ def test_the_ledger_says_of_which_track_and_channel_each_span_is(tmp_path: Path)
         "call.wav channel 0 0.00-2.00", "call.wav channel 1 0.00-2.00",
         "film.mkv track 1 0.00-4.00",
     ]  # fmt: skip
+
+
+def test_the_ledger_names_subtitles_inside_a_film(tmp_path: Path) -> None:
+    path = tmp_path / "in/film.mkv"
+    path.parent.mkdir()
+    with av.open(str(path), "w") as out:
+        sound: Any = out.add_stream("pcm_s16le", rate=RATE, layout="mono")
+        subtitles: Any = out.add_mux_stream("subrip")
+        subtitles.metadata["language"] = "ger"
+        cue = av.Packet(b"Guten Tag.")
+        cue.stream, cue.time_base = subtitles, Fraction(1, 1000)
+        cue.pts = cue.dts = 100
+        cue.duration = 900
+        out.mux(cue)
+        samples = (corpus.speech(1, 2.0, RATE)[:, 0] * 32_767).astype(np.int16)
+        frame = av.AudioFrame.from_ndarray(samples[None], format="s16", layout="mono")
+        frame.sample_rate, frame.pts = RATE, 0
+        out.mux([*sound.encode(frame), *sound.encode(None)])
+    published, _ = corpus.run(job(tmp_path))
+    [row] = [
+        row
+        for row in pq.read_table(published.path / "ledger.parquet").to_pylist()
+        if row["reason"] == "subtitles_not_read"
+    ]
+    assert (row["stage"], row["seconds"]) == ("shard", 0.0)
+    assert "(ger)" in row["detail"]
+    assert "ffmpeg -i FILE -map 0:s:0 FILE.srt" in row["detail"]
 
 
 def test_a_recording_that_cannot_be_probed_is_of_the_channel_that_was_asked_for(

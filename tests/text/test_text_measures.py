@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.text.test_text import DEFAULT, measured, reason
 from uttermill.tasks import plugins
 from uttermill.tasks.base import shelves
+from uttermill.tasks.plugins.rules import judge
 from uttermill.tasks.scoring import normalise, score
 from uttermill.tasks.settings import Plugin, TranscribeSettings
 from uttermill.tasks.text import ScoredTranscript, words
@@ -259,3 +260,24 @@ def test_any_text_can_be_measured(
 def test_the_defaults_together(what: ScoredTranscript, expected: str | None) -> None:
     assert TranscribeSettings().verdicts == DEFAULT
     assert reason(what, *DEFAULT) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "dropped"),
+    [
+        ("He should make inquiries, as to symptoms and to the time.", False),
+        (SPEECH.upper(), True),
+        (SPEECH, True),
+        ("he should make inquiries, as to symptoms and to the time", False),  # of a sentence
+        ("OK, NASA.", False),
+        (CHINESE, False),
+        ("He said so. No, no, no, we all said so.", False),
+        ("We begin with We begin with a line of words a line of words that ends", True),
+        (None, False),
+    ],
+)
+def test_references_that_look_like_a_machine_s(text: str | None, dropped: bool) -> None:
+    clip = ScoredTranscript(text or SPEECH, "reference", 5.0, reference=text)
+    module, chosen = plugins.TEXT.resolve(Plugin(use="reference_suspect"))
+    rejection = judge(module.measure(clip, chosen), module.verdict(chosen))
+    assert (rejection.reason if rejection else None) == ("reference_suspect" if dropped else None)

@@ -115,6 +115,9 @@ class RecordingRow(TypedDict):
     film_time: NotRequired[
         Annotated[bool | None, "times of its segments are those of the container, as in subtitles"]
     ]
+    captions: NotRequired[
+        Annotated[str | None, "by_hand or automatic, if its segments are captions; else null"]
+    ]
     rttm: NotRequired[
         Annotated[list[StatedTurnRow] | None, "who speaks when, by an RTTM file", "s"]
     ]

@@ -1,8 +1,15 @@
 """Captions: SubRip (`.srt`), WebVTT (`.vtt`), SubStation (`.ass`), YouTube's SBV, LRC of lyrics,
-and TTML (DFXP)."""
+TTML (DFXP), and MicroDVD (`.sub`).
+
+Not by pysubs2 (1.8.1, tried): it takes the name of a WebVTT cue for text of the cue before, drops
+cues with broken times without a count, fails a TTML with `dur` or times of parts, expands XML
+entities, makes a cue of 10 s of a broken line of SubStation, loses the times of words, and has no
+LRC. What it reads beside is MicroDVD, which is short.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from itertools import pairwise
@@ -10,7 +17,7 @@ from xml.parsers import expat
 
 from ...base.errors import ItemError
 from .._text_encoding import BAD_TEXT
-from .cues import Cue, Cues
+from .cues import Cue, Cues, NoTranscript
 
 _CLOCK = r"((?:\d{1,3}:)?\d{1,2}:\d{1,2}(?:[.,]\d{1,3})?)"
 _TIMES = re.compile(rf"\s*{_CLOCK}\s*-->\s*{_CLOCK}(?:\s.*)?")
@@ -21,6 +28,7 @@ _LRC_OFFSET = re.compile(r"\[offset:\s*([+-]?\d{1,6})\s*\]", re.IGNORECASE)
 _LRC_WORD = re.compile(r"<\d{1,3}:\d{2}(?:[.:]\d{1,3})?>")
 _TTML_CLOCK = re.compile(r"(\d{2,}):(\d{2}):(\d{2})(?:(\.\d+)|:(\d{2,}))?")
 _OFFSET = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|f|t)")
+_FRAMES = re.compile(r"\{(\d{1,9})\}\{(\d{1,9})\}(.*)")
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 FRAMES = 30.0  # a second, where a TTML states none
 
@@ -136,13 +144,36 @@ def _dotted(time: str) -> str:
     return f"{minutes}:{seconds}.{hundredths[0]}" if hundredths else time
 
 
+def microdvd(text: str) -> Cues:
+    """MicroDVD: `{25}{50}text|second line`, in frames of the film, whose number a second its first
+    line states (`{1}{1}25`)."""
+    lines = [line for line in map(_FRAMES.fullmatch, text.splitlines()) if line]
+    if not lines:
+        raise NoTranscript("it is not a MicroDVD file; convert it to .srt")
+    try:
+        rate = float(lines[0][3])
+    except ValueError:
+        rate = math.nan
+    if not 1 <= rate <= 1000:
+        raise NoTranscript(
+            "its times are frames, and it does not state how many a second has; convert it: "
+            "ffmpeg -subfps RATE -i FILE.sub FILE.srt, with the film's frame rate"
+        )
+    cues = Cues()
+    for line in lines[1:]:
+        spoken = re.sub(r"\{[^{}]*\}", "", line[3]).replace("|", "\n")
+        cues.add(Cue(round(int(line[1]) / rate, 3), round(int(line[2]) / rate, 3), spoken))
+    return cues
+
+
 class _Ttml:
-    """Collects the paragraphs of a TTML."""
+    """Collects the paragraphs of a TTML, and their parts that have times of their own. Times count
+    from the beginning of what they are in."""
 
     def __init__(self) -> None:
         self.cues, self.frames, self.ticks = Cues(), FRAMES, 1.0
-        self._times: dict[str, str] | None = None
-        self._said: list[str] = []
+        #: Of the elements around: name, when it begins and ends, and what was said in it.
+        self._around: list[tuple[str, float, float | None, list[str]]] = []
 
     def begin(self, tag: str, named: dict[str, str]) -> None:
         name = tag.rpartition(":")[2]
@@ -150,28 +181,32 @@ class _Ttml:
         if name == "tt":
             self.frames = float(plain.get("frameRate", FRAMES)) or FRAMES
             self.ticks = float(plain.get("tickRate", 1)) or 1.0
-        elif name == "p":
-            self._times, self._said = plain, []
         elif name == "br":
-            self._said.append("\n")
+            self.text("\n", "\n")
+        outer, last = self._around[-1][1:3] if self._around else (0.0, None)
+        start, end, length = (self._seconds(plain.get(key, "")) for key in ("begin", "end", "dur"))
+        begins = outer + (start or 0.0)
+        if end is not None:
+            last = outer + end
+        elif length is not None:
+            last = begins + length
+        self._around.append((name, begins, last, []))
 
-    def text(self, characters: str) -> None:
-        if self._times is not None:
-            self._said.append(characters.replace("\n", " "))
+    def text(self, characters: str, line_end: str = " ") -> None:
+        if self._around:
+            self._around[-1][3].append(characters.replace("\n", line_end))
 
     def end(self, tag: str) -> None:
-        if tag.rpartition(":")[2] != "p" or self._times is None:
-            return
-        times, self._times = self._times, None
-        start = self._seconds(times.get("begin", ""))
-        last = self._seconds(times.get("end", ""))
-        length = self._seconds(times.get("dur", ""))
-        if last is None and start is not None and length is not None:
-            last = start + length
-        if start is None or last is None:
-            self.cues.wrong["without a time"] += 1
-        else:
-            self.cues.add(Cue(round(start, 3), round(last, 3), "".join(self._said).strip()))
+        name, start, last, parts = self._around.pop()
+        spoken = "".join(parts)
+        above = self._around[-1] if self._around else None
+        if name == "span" and above is not None and (start, last) == above[1:3]:
+            above[3].append(spoken)
+        elif name in ("p", "span") and spoken.strip():
+            if last is None:
+                self.cues.wrong["without a time"] += 1
+            else:
+                self.cues.add(Cue(round(start, 3), round(last, 3), spoken.strip()))
 
     def _seconds(self, text: str) -> float | None:
         if by_clock := _TTML_CLOCK.fullmatch(text):

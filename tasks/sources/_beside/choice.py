@@ -22,8 +22,8 @@ from .cues import Cues, NoTranscript
 #: Kinds of texts by their ending, best first: times set by people, then plain text, last what only
 #: machines write.
 ENDINGS = (
-    *("TextGrid", "eaf", "stm", "ctm", "ass", "ssa", "vtt", "ttml", "dfxp", "srt", "sbv", "lrc"),
-    *("normalized.txt", "lab", "txt", "json"),
+    *("TextGrid", "eaf", "stm", "ctm", "ass", "ssa", "vtt", "ttml", "dfxp", "srt", "sbv", "sub"),
+    *("lrc", "normalized.txt", "lab", "txt", "json"),
 )
 PLAIN = ("lab", "txt")
 _KINDS = {ending.lower(): ending for ending in ENDINGS if "." not in ending}
@@ -32,9 +32,11 @@ MOST_BYTES, MOST_OF_LINES = 32 << 20, 8 << 20
 LARGE = ("TextGrid", "eaf", "json", "ttml", "dfxp")
 #: Kinds that are made in a player, whose clock is the container's. The tools that write others read
 #: the audio alone.
-OF_FILMS = ("ass", "ssa", "vtt", "ttml", "dfxp", "srt", "sbv", "eaf")
+CAPTIONS = ("ass", "ssa", "vtt", "ttml", "dfxp", "srt", "sbv", "sub")
+OF_FILMS = (*CAPTIONS, "eaf")
 #: Other kinds of subtitles, and those of pictures.
-NOT_READ = ("sub", "smi", "scc", "stl", "idx", "sup", "mks", "usf")
+NOT_READ = ("smi", "scc", "stl", "idx", "sup", "mks", "usf")
+BY_HAND, AUTOMATIC = "by_hand", "automatic"
 #: TIMIT's texts begin with the first and the last sample.
 _TIMIT = re.compile(r"0\s+\d{4,}\s+([^\n]*[^\W\d_][^\n]*)")
 _HTS = re.compile(r"\d+\s+\d+\s+\S+")  # times in 100 ns: labels of phones
@@ -79,6 +81,7 @@ class Texts:
     tiers: tuple[str, ...] = ()
     encoding: str | None = None
     language: str | None = None  # that is heard, where captions are in two
+    labels: tuple[str, ...] = ()  # to take from what lies beside
 
     @property
     def endings(self) -> tuple[str, ...]:
@@ -95,6 +98,11 @@ class Read:
     speaker: str | None = None
     segments: tuple[Segment, ...] | None = None
     film_time: bool | None = None  # as of a Recording
+    captions: str | None = None  # BY_HAND or AUTOMATIC; None: no captions
+
+    @property
+    def lines(self) -> list[str]:
+        return [segment.text or "" for segment in self.segments or ()]
 
 
 def kind_of(ending: str) -> str | None:
@@ -114,9 +122,11 @@ def _read(kind: str, data: bytes, stem: str, texts: Texts) -> Read:
         limit = bounds.megabytes(most)
         raise ItemError(BAD_TEXT, f"it is larger than {limit}, the limit of a transcript")
     if kind in ("ttml", "dfxp"):
-        return _timed(kind, captions.ttml(data))
+        return _captions(kind, captions.ttml(data), texts)
     if kind == "eaf":
         return _timed("eaf", tiers.chosen(tiers.elan(data), texts.tiers))
+    if kind == "sub" and b"\0" in data[:64]:
+        raise NoTranscript("its subtitles are pictures; make .srt of them with an OCR program")
     text, encoding = decode(data, texts.encoding)
     if not text.strip():
         return Read(f"{kind} in {encoding}: it is empty")
@@ -126,12 +136,19 @@ def _read(kind: str, data: bytes, stem: str, texts: Texts) -> Read:
             return _timed(f"labels in {encoding}", labels)
         return _plain(says, kind, text)
     cues = _cues(kind, text, stem, texts)
-    if kind in ("srt", "vtt", "ass", "ssa"):
-        if (clips := rolling.unrolled(cues.cues)) is not None:
-            cues.cues, says = clips, f"{says}, automatic captions (each line is shown twice)"
-        else:
-            cues.cues = rolling.sentences(bilingual.of_language(cues.cues, texts.language))
-    return _timed(says, cues)
+    return _captions(says, cues, texts) if kind in CAPTIONS else _timed(says, cues)
+
+
+def _captions(says: str, cues: Cues, texts: Texts) -> Read:
+    tagged, clips = rolling.tagged(cues.cues), rolling.automatic(cues.cues)
+    if clips is None:
+        clips = rolling.sentences(bilingual.of_language(cues.cues, texts.language))
+        author = AUTOMATIC if rolling.unmarked(clips) else BY_HAND
+        says += ", without capitals and full stops" if author == AUTOMATIC else ""
+    else:
+        says, author = f"{says}, automatic captions", AUTOMATIC
+    cues.cues = clips
+    return replace(_timed(says, cues, tagged), captions=author)
 
 
 def _cues(kind: str, text: str, stem: str, texts: Texts) -> Cues:
@@ -139,6 +156,8 @@ def _cues(kind: str, text: str, stem: str, texts: Texts) -> Cues:
         return captions.blocks(text)
     if kind == "sbv":
         return captions.sbv(text)
+    if kind == "sub":
+        return captions.microdvd(text)
     if kind == "lrc":
         return captions.lrc(text)
     if kind in ("ass", "ssa"):
@@ -169,9 +188,9 @@ def _plain(says: str, kind: str, text: str) -> Read:
     return Read(says + none, kept, content.speaker)
 
 
-def _timed(says: str, cues: Cues) -> Read:
+def _timed(says: str, cues: Cues, words_timed: bool = True) -> Read:
     segments = cues.segments()
-    words = sum(len(segment.words or ()) for segment in segments)
+    words = sum(len(segment.words or ()) for segment in segments) if words_timed else 0
     parts = [
         counted(len(segments), "segment")
         + (f" of {counted(words, 'word')} with times" if words else "")

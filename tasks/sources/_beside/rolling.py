@@ -1,45 +1,78 @@
-"""Roll-up captions, as machines write them: each line is shown again above the next.
+"""Captions to segments: automatic ones say each word once, and cues of one sentence are joined.
+
+Automatic captions, as video sites write them, show each line again above the next (roll-up):
 
     00:01.000 --> 00:02.565        you<00:01.315><c> don't</c><00:01.630><c> mean</c>
     00:02.565 --> 00:02.575        you don't mean
     00:02.575 --> 00:04.125        you don't mean / thought<00:02.890><c> me</c>
 
-Each word is said once, in the cue in which it is new; times before words are theirs.
+A word is said in the cue in which it is new, at the time before it. Others show each line alone,
+while the next one is said, so that their times overlap: a line is said until the next one begins.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
+from ... import scoring
 from ...recording import TimedWord
 from . import spoken
-from .cues import Cue
+from .cues import OVERLAP, Cue
 
-LEAST = 3  # cues that repeat what the one before them shows
+LEAST = 3  # cues that show what machines do
 SHARE = 0.4  # of the cues
-PAUSE = 0.5  # s: cues further apart are not one clip
-LONGEST = 30.0  # s of a clip, the default of `given`
+PAUSE = 0.5  # s: cues further apart are not one segment
+LONGEST = 600.0  # s of a segment, which is cut where the clips are
+LONGEST_WORD = 1.0  # s; the next one may begin much later
+ALIKE = 0.5  # of the words of automatic captions that those made by hand have
 _ENDED = re.compile(r"""[.!?…。！？][\"'’”»)\]]*$""")
 _TIME = re.compile(r"<((?:\d+:)?\d\d:\d\d\.\d{3})>")
+_OTHER_SPEAKER = re.compile(r"\s*(?:[-‐‑–—]+(?!\d)|>{2,3})")
 
 
-def unrolled(cues: Sequence[Cue]) -> list[Cue] | None:
-    """The cues with the words that are new in each, joined up to a pause; None if they are not
-    roll-up captions."""
+def automatic(cues: Sequence[Cue]) -> list[Cue] | None:
+    """The cues of automatic captions with what is new in each, joined up to a pause; None if they
+    are made by hand."""
     ordered = sorted(cues, key=lambda cue: cue.start)
     lines = [_lines(cue.text) for cue in ordered]
     shown = [[word for line in some for word in _words(line)] for some in lines]
     repeated = [_repeated(before, some) for before, some in zip([[], *shown], lines, strict=False)]
-    if sum(map(bool, repeated)) < max(LEAST, SHARE * len(ordered)):
-        return None
+    least = max(LEAST, SHARE * len(ordered))
+    if sum(map(bool, repeated)) < least:
+        repeated = [0] * len(ordered)
+        timed = sum(tagged([cue]) for cue in ordered)
+        if timed < least and sum(_overlap(*pair) for pair in pairwise(ordered)) < least:
+            return None
+        ordered = [_until(*pair) for pair in pairwise(ordered)] + ordered[-1:]
     fresh: list[Cue] = []
     for cue, some, count in zip(ordered, lines, repeated, strict=True):
         if words := _timed(cue, some)[count:]:
             text = " ".join(word.word for word in words)
-            fresh.append(replace(cue, text=text, words=words if _TIME.search(cue.text) else None))
+            if tagged([cue]):
+                end = words[-1].end
+                words = tuple(word for word in words if any(map(str.isalnum, word.word)))
+                fresh.append(replace(cue, end=end, text=text, words=words or None))
+            else:
+                fresh.append(replace(cue, text=text))
     return _joined(fresh)
+
+
+def tagged(cues: Iterable[Cue]) -> bool:
+    """Whether words have times."""
+    return any(_TIME.search(cue.text) for cue in cues)
+
+
+def _overlap(one: Cue, following: Cue) -> bool:
+    """Whether a line is shown while the next is said; cues of equal times are of two languages."""
+    return one.start + OVERLAP < following.start < (one.end or 0.0) - OVERLAP
+
+
+def _until(one: Cue, following: Cue) -> Cue:
+    return replace(one, end=following.start) if _overlap(one, following) else one
 
 
 def _lines(text: str) -> list[str]:
@@ -75,7 +108,7 @@ def _timed(cue: Cue, lines: list[str]) -> tuple[TimedWord, ...]:
                 starts += [(word, now) for word in _words(piece)]
     ends = [*(start for _, start in starts[1:]), cue.end or cue.start]
     return tuple(
-        TimedWord(word, start, max(end, start))
+        TimedWord(word, start, max(min(end, start + LONGEST_WORD), start))
         for (word, start), end in zip(starts, ends, strict=True)
     )
 
@@ -92,38 +125,57 @@ def sentences(cues: Sequence[Cue]) -> list[Cue]:
     ended = [_ENDED.search(spoken.untagged(cue.text).rstrip()) is not None for cue in cues]
     if sum(ended) < max(LEAST, SHARE * len(cues)):
         return [*cues]
-    clips: list[Cue] = []
-    for number, cue in enumerate(cues):
-        begins = _words(cue.text)[:1]
-        small = bool(begins) and begins[0][:1].islower()
-        if clips and small and not ended[number - 1] and follows(clips[-1], cue):
-            clips[-1] = both(clips[-1], cue)
+    return _joined(cues, ended)
+
+
+def unmarked(cues: Sequence[Cue]) -> bool:
+    """Whether no sentence begins with a capital or ends with a mark, as machines write."""
+    text = "\n".join(spoken.untagged(cue.text) for cue in cues)
+    cased = any(map(str.islower, text)) and not any(map(str.isupper, text))
+    return len(cues) >= LEAST and cased and re.search(r"[.!?…]\B", text) is None
+
+
+def _joined(cues: Sequence[Cue], ended: Sequence[bool] = ()) -> list[Cue]:
+    """Cues that follow each other without a pause, or the end of a sentence, as one. Each keeps its
+    time, as its words do, so that the whole can be cut."""
+    runs: list[list[Cue]] = []
+    for n, cue in enumerate(cues):
+        last = runs[-1][-1] if runs else None
+        goes_on = last is not None and not (ended and ended[n - 1]) and _follows(last, cue)
+        if goes_on and (cue.end or 0.0) - runs[-1][0].start <= LONGEST:
+            runs[-1].append(cue)
         else:
-            clips.append(cue)
-    return clips
+            runs.append([cue])
+    return [_whole(run) if len(run) > 1 else run[0] for run in runs]
 
 
-def _joined(cues: Sequence[Cue]) -> list[Cue]:
-    """Cues that follow each other without a pause, as one."""
-    clips: list[Cue] = []
-    for cue in cues:
-        last = clips[-1] if clips else None
-        if last is None or not follows(last, cue):
-            clips.append(cue)
-        else:
-            clips[-1] = both(last, cue)
-    return clips
-
-
-def follows(last: Cue, cue: Cue) -> bool:
-    """Whether a cue may continue the clip of the one before it."""
-    if last.end is None or cue.end is None:
+def _follows(last: Cue, cue: Cue) -> bool:
+    """Whether a cue may continue the one before it: without a pause, in the same voice, and both
+    with words that are understood."""
+    if last.end is None or cue.end is None or not -PAUSE <= cue.start - last.end < PAUSE:
         return False
-    near = -PAUSE <= cue.start - last.end < PAUSE and cue.end - last.start <= LONGEST
-    return near and (last.speaker, last.channels) == (cue.speaker, cue.channels)
+    if _OTHER_SPEAKER.match(spoken.untagged(cue.text)):
+        return False
+    heard = [spoken.said(one.text) for one in (last, cue)]
+    if any(says.unheard or not says.text for says in heard):
+        return False
+    voices = [one.speaker or says.speaker for one, says in zip((last, cue), heard, strict=True)]
+    return voices[1] in (None, voices[0]) and last.channels == cue.channels
 
 
-def both(last: Cue, cue: Cue) -> Cue:
-    words = last.words + cue.words if last.words and cue.words else None
-    end = max(last.end or 0.0, cue.end or 0.0)
-    return replace(last, end=end, text=f"{last.text}\n{cue.text}", words=words)
+def _whole(run: Sequence[Cue]) -> Cue:
+    words = [
+        word
+        for cue in run
+        for word in cue.words
+        or (TimedWord(spoken.said(cue.text).text, cue.start, cue.end or cue.start),)
+    ]
+    end = max(cue.end or 0.0 for cue in run)
+    return replace(run[0], end=end, text="\n".join(cue.text for cue in run), words=tuple(words))
+
+
+def alike(automatic: Sequence[str], by_hand: Sequence[str]) -> bool:
+    """Whether two texts say the same, one as a machine heard it: not if one is a translation."""
+    texts = (scoring.normalise(" ".join(some), "") for some in (automatic, by_hand))
+    heard, written = (Counter(scoring.words(text)) for text in texts)
+    return (heard & written).total() >= ALIKE * heard.total()

@@ -5,7 +5,7 @@
     - , – , >>                                a change of speaker: removed
     [music], (LAUGHS), (sighs), ♪ la la ♪     a sound: removed, with what is sung
     !SIL, ++breath++, {laugh}, &=laughs       a corpus's mark of a sound: removed
-    [inaudible], <UNK>                        words that nobody understood: kept, and reported
+    [inaudible], <UNK>, [ __ ]                words that nobody understood: kept, and reported
 
 A name before a colon is a speaker's if it is in capitals, and what follows is not; if it is
 `Speaker` with a number; if it is in square brackets; or if two lines of the file begin with it.
@@ -45,7 +45,8 @@ _STARRED = re.compile(rf"\*+[^*\s][^*]{{0,{LONGEST_ASIDE}}}\*+")
 _UNHEARD = re.compile(
     r"[\[(<（【](?:[^\[\]()<>（）【】]{0,40}\b)?"
     r"(?:inaudible|unintelligible|indistinct|unclear|unk|unknown|incomprehensible|crosstalk|"
-    r"неразборчиво|unverständlich|inaudible|ininteligible|聞き取れず|听不清)\b[^\[\]()<>（）【】]{0,40}[\])>）】]",
+    r"неразборчиво|unverständlich|inaudible|ininteligible|聞き取れず|听不清)\b[^\[\]()<>（）【】]{0,40}[\])>）】]"
+    r"|\[\s*_+\s*\]",  # a word that a video site hides
     re.IGNORECASE,
 )
 #: Words of sounds in round brackets, in which people also write what is said.

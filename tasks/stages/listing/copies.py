@@ -116,5 +116,6 @@ def _original(row: RecordingRow, originals: Iterable[RecordingRow]) -> str | Non
 
 def _covers(original: RecordingRow, row: RecordingRow) -> bool:
     """Whether `original` states everything that `row` states."""
-    same = all(original.get(name) == row.get(name) for name in ("segments", "length", "film_time"))
+    spans = ("segments", "length", "film_time", "captions")
+    same = all(original.get(name) == row.get(name) for name in spans)
     return same and all(row.get(name) in (None, original.get(name)) for name in STATED)

@@ -131,6 +131,7 @@ def _batch(
         "length": [r.length for r in recordings],
         "labels": [[*r.labels] or None for r in recordings],
         "film_time": [r.film_time for r in recordings],
+        "captions": [r.captions for r in recordings],
         "rttm": [turn for turn, _ in turned],
         "rttm_error": [fault for _, fault in turned],
     }

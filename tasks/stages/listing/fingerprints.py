@@ -18,7 +18,7 @@ from ...storage import sorted_keys
 DESCRIBED = (
     *("recording", "dataset", "path", "source_path", "locator", "present", "source_id"),
     *("text", "speaker", "language", "length", "rttm_error", "error_code", "error_detail"),
-    *("segments", "rttm", "labels", "film_time"),
+    *("segments", "rttm", "labels", "film_time", "captions"),
 )
 NESTED = (
     "segments",

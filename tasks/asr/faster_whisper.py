@@ -44,7 +44,7 @@ from ._whisper.windows import ForcedClip, Windows, tokenizer_of
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel
 
-VERSION = 8
+VERSION = 9
 SCORES = (
     "language_probability",
     "avg_logprob",

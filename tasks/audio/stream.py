@@ -25,6 +25,7 @@ from .decoders import BROKEN, opened, words_of
 from .types import AGAIN, Header, Samples
 
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz
+LOUDEST = 1.01  # of full scale: lossy codecs overshoot it a little
 
 
 class Stream:
@@ -86,7 +87,7 @@ class Stream:
         decoded_channels = max(self._decoder.header.channels, 1)
         frames = max(min(frames, BLOCK_VALUES // decoded_channels), 1)
         bad: int | None = None  # the first sample that is not finite
-        zeroed = 0
+        zeroed, peak = 0, 0.0
         limits = self._limits
         most = limits.most(self.rate, self.channels, self._size) if limits else sys.maxsize
         try:
@@ -106,6 +107,7 @@ class Stream:
                 if self.decoded > most:
                     self._refuse()
                 if bad is None:
+                    peak = max(peak, float(block.max(initial=0)), -float(block.min(initial=0)))
                     yield block
         except ItemError as error:
             self._check_reads()
@@ -121,6 +123,9 @@ class Stream:
             raise self._error("non_finite", f"{what}, {remedy}")
         if zeroed:
             self.notes.append(f"{zeroed} samples are NaN or infinite: they were taken as zero")
+        if peak > LOUDEST:
+            what = f"its peak is {peak:.3g} times full scale, and what lies beyond is cut off"
+            self.notes.append(f"{what}; resample.levels=[{{use: peak}}] brings it down")
         if not self.decoded:
             raise self._error("empty", f"it decodes to no samples; {AGAIN}")
         self._check_promise()

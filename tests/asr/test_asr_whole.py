@@ -31,6 +31,14 @@ SENTENCES = ((0.5, 6.0), (7.0, 13.0), (14.0, 20.0))
 SPEECH = ((0.5, 1.5), (7.0, 8.0), (14.0, 15.0))
 
 
+def test_less_speech_is_a_hole_after_the_last_word_than_between_words() -> None:
+    after = holes(words((0.0, 1.0), (1.0, 2.0)), [(0.0, 2.0), (2.2, 2.9)], 3.0)
+    assert [(hole.start, hole.end) for hole in after] == [(2.0, 3.0)]
+    assert after[0].speech == pytest.approx(0.7)
+    assert holes(words((0.0, 1.0), (1.7, 2.7)), [(0.0, 2.7)], 3.0) == []
+    assert holes(words((0.0, 1.0), (1.0, 2.0)), [(0.0, 2.5)], 3.0) == []  # its speech ends later
+
+
 def test_a_text_that_stops_half_way_is_gone_on_with() -> None:
     ear = Ear(SENTENCES, many=1)
     (found,) = heard(ear, [clip(20.5, *SPEECH)])

@@ -37,7 +37,7 @@ def texts(engine: StubWhisper, clips: list[SpeechClip], **options: Any) -> list[
 
 
 def test_texts_come_in_order_whatever_the_batch() -> None:
-    clips = [clip(n, seconds) for n, seconds in ((3, 2), (1, 6), (0, 1.5), (6, 30), (2, 4))]
+    clips = [clip(n, seconds) for n, seconds in ((3, 2), (1, 5), (0, 1.5), (6, 30), (2, 4))]
     wanted = ["three", "one", "", "six", "two"]
     for size in (1, 2, 8):
         engine = StubWhisper()
@@ -47,9 +47,8 @@ def test_texts_come_in_order_whatever_the_batch() -> None:
 
 
 def test_a_clip_is_heard_in_the_shortest_window_with_room_behind_it() -> None:
-    room = windows.ROOM
-    for seconds, window in ((0.1, 15), (15 - room, 15), (15.1 - room, 20), (25 - room, 25),
-                            (25.1 - room, 30), (29.9, 30), (30, 30)):  # fmt: skip
+    for seconds, window in ((0.1, 10), (5, 10), (5.1, 15), (6.5, 15), (6.6, 20), (16.5, 25),
+                            (16.6, 30), (29.9, 30), (30, 30)):  # fmt: skip
         engine = StubWhisper()
         assert texts(engine, [clip(1, seconds)]) == ["one"]
         assert engine.frames == [100 * window]
@@ -202,6 +201,26 @@ def test_a_loop_is_tried_once_more() -> None:
     # What still loops is given as it was, so that a verdict can drop it.
     assert heard.text == " ".join(["loop"] * 40)
     assert (heard.compression_ratio or 0) > windows.LOOP_RATIO
+
+
+@pytest.mark.parametrize(("scores", "taken"), [((-0.9, -0.3), -0.3), ((-0.9, -1.2), -0.9)])
+def test_a_doubtful_window_is_searched_again_without_the_text_before_it(
+    scores: tuple[float, float], taken: float
+) -> None:
+    engine = StubWhisper()
+    answers = iter(scores)
+    said = engine._said
+
+    def scored(number: int, options: dict[str, Any]) -> Any:
+        result = said(number, options)
+        result.scores = [next(answers) * 2]  # of one token, and its end
+        return result
+
+    engine._said = scored  # type: ignore[method-assign]
+    (window,) = backend(engine)._windows.hear([(clip(1), None)], before=[Context("en", (7,))])
+    assert window.heard.avg_logprob == pytest.approx(taken)
+    assert engine.encoded == [1]  # not again
+    assert engine.searches == [1, 1]
 
 
 def test_prompts_of_different_lengths_share_a_batch() -> None:

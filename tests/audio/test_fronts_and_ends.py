@@ -329,3 +329,14 @@ def test_bytes_before_the_first_frame_of_an_mp2_lose_nothing(
 def test_a_wav_that_is_cut_short_is_so_behind_a_tag_too(tmp_path: Path) -> None:
     with pytest.raises(ItemError, match="promises 96000 bytes of audio, but it has 95000"):
         heard(ID3 + made("WAV")[:-1000], tmp_path)
+
+
+@pytest.mark.parametrize(("peak", "said"), [(1.0, 0), (1.06, 1)])
+def test_sound_beyond_full_scale_is_noted(tmp_path: Path, peak: float, said: int) -> None:
+    memory = io.BytesIO()
+    sf.write(memory, TONE * np.float32(peak / 0.3), RATE, format="WAV", subtype="FLOAT")
+    samples, faults, notes = heard(memory.getvalue(), tmp_path)
+    assert float(samples.max()) == pytest.approx(peak, abs=0.01)
+    assert faults == []
+    assert len(notes) == said
+    assert all("its peak is 1.06 times full scale" in note for note in notes)

@@ -22,7 +22,7 @@ import numpy as np
 from ...base.arrays import RATE, Float32s
 from ...speech import Span
 from .. import SharedWindow, SpeechClip, Transcript, Word
-from .results import SILENCE_LOGPROB, BeamResult, Context, Window
+from .results import DOUBTFUL, SILENCE_LOGPROB, BeamResult, Context, Window
 from .whole_clips import Hearing
 from .windows import LOOP_RATIO, SECONDS, ForcedClip
 
@@ -34,9 +34,8 @@ PASSAGE_SECONDS = 8 * WINDOW_SECONDS
 #: together.
 TOKENS = 64
 
-#: Mean log-probability below which an utterance is transcribed again by itself, and its least
-#: length: shorter ones, which gain most from neighbours, were worse alone.
-DOUBTFUL = -0.6
+#: Least length of a doubtful utterance that is transcribed again by itself: shorter ones, which
+#: gain most from neighbours, were worse alone.
 DOUBTED_SECONDS = 2.0
 LEAST_PROBABILITY = 1e-6
 FRAME = RATE // 50  # samples in which the level of an utterance is taken

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: al. 2022, section 4.5).
 SILENCE_PROBABILITY = 0.6
 SILENCE_LOGPROB = -1.0
+#: Mean log-probability below which a window is transcribed again without the text before it, and an
+#: utterance by itself.
+DOUBTFUL = -0.6
 
 HOP = 160  # samples of a frame
 #: Fewest frames to align; the engine's median filter needs some. A shorter clip is followed by the

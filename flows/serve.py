@@ -19,7 +19,7 @@ from ..tasks.base import masking
 from ..tasks.base.errors import ConfigError
 from ..tasks.base.json_types import JsonObject
 from ..tasks.base.logs import log
-from . import flow_parameters
+from . import flow_parameters, surroundings
 from .checks import check
 from .cluster import spawning
 from .flow_parameters import values
@@ -74,6 +74,7 @@ def serve(
     """
     settings = served.settings
     check(settings)
+    surroundings.import_prefect()
     policy = None if trust else flow_parameters.policy(settings, allow)
     parameters = without_secrets(settings)
     if not name or any(letter in name for letter in FORBIDDEN):

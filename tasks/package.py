@@ -27,7 +27,7 @@ from . import storage
 from .accounting import summary
 from .base.errors import RunError
 from .base.json_types import Arrived, Balance, DatasetJson, JsonObject
-from .base.schema import LEDGER_FILE, UTTERANCES_FILE
+from .base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE
 from .formats import Hashes
 from .publish import previous_version, safeguards, speakers
 from .publish.choosing import corpus_clips, next_version, splits
@@ -44,6 +44,18 @@ from .shard_store import whole_job
 from .storage import sorted_keys, tables, versions
 
 TABLES = (LEDGER_FILE, UTTERANCES_FILE, splits.FILE, speakers.FILE)
+
+
+def lost(newest: Path) -> list[str]:
+    """Files that the newest version has lost. RunError if one of them is a table, or if its
+    dataset.json is another: the next version continues them, and only a backup can restore them."""
+    if not datacard.is_of(newest):
+        raise RunError(versions.differs(newest, DATASET_FILE))
+    names = versions.lost(newest)
+    for name in names:
+        if name in TABLES:
+            raise RunError(versions.differs(newest, name))
+    return names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from . import plugins, shard, storage
+from . import package, plugins, shard, storage
 from .base.errors import MAY_PASS, CorruptManifest, NothingLeft, RunError
 from .base.json_types import JsonObject
 from .base.logs import log
@@ -166,15 +166,18 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
     `begun` records the run's progress; pass it to the next call to continue there. Completed steps
     are reported again.
 
-    ConfigError if a link leads out of OUT; CorruptManifest if audio is still damaged after REPAIRS
-    attempts to make it again; NothingLeft if no utterance is left to package; TooManyFailed as soon
-    as too many recordings have failed.
+    ConfigError if a link leads out of OUT; RunError if the newest version cannot be continued;
+    CorruptManifest if audio is still damaged after REPAIRS attempts to make it again; NothingLeft
+    if no utterance is left to package; TooManyFailed as soon as too many recordings have failed.
     """
     containment.check(job.out)
     out_layout.begin(job.out, versions.next_number(job.out) - 1)
     totals = Totals()
     begun = begun or Begun()
     job = decisions.pinned(job)
+    if begun.listed is None and (newest := versions.newest(job.out)) is not None:
+        package.lost(newest)  # refuses what `publish` would refuse, before any work
+        decisions.warn_of_gone(job, newest)
     if job.shard.retry and begun.listed is None:
         again = forget_quarantine(job.out)
         log.info("retrying %d items that had crashed or timed out", again)
@@ -294,7 +297,7 @@ def run_shard_stage(
 def _sharded(job: Job, executor: Executor, scratch: Path, begun: Begun) -> Sharded:
     began = time.monotonic()
     if begun.listed is None or begun.listed.scratch != scratch:
-        begun.listed = _listed(job, scratch)
+        begun.listed = _listed(job, scratch, says=begun.listed is None)
     index, survey = begun.listed.index, begun.listed.survey
     step = job.shard.probe_batch or probe_batch(survey.fresh.count)
     batches = [
@@ -326,15 +329,16 @@ def probe_batch(recordings: int) -> int:
     return min(max(recordings // 16, 50), 200)
 
 
-def _listed(job: Job, scratch: Path) -> Listing:
-    """List OUT and the sources."""
+def _listed(job: Job, scratch: Path, says: bool) -> Listing:
+    """List OUT and the sources. `says`: warn of what is found; not if that was said before."""
     index = Index(job.out)
     sweep(job.out, index)
-    index.warn_of_foreign()
-    index.warn_of_gone()
+    if says:
+        index.warn_of_foreign()
+        index.warn_of_gone()
     doubted = rehash.doubted(job, index)
     survey = shard.survey(job, index, scratch, index.repair, doubted)
-    for shared in survey.shared:
+    for shared in survey.shared if says else ():
         log.warning("%s: %s", shared, overlapping_sources.outcome(job))
     return Listing(scratch, index, survey)
 

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 
 def doctor(args: argparse.Namespace) -> Exit:
+    from .. import surroundings
     from . import doctor as examination
 
+    surroundings.import_prefect()
     return examination.doctor(args, *examination.chosen(args.settings, args.sets))
 
 

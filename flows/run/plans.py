@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...tasks import storage
+from ...tasks import package, storage
 from ...tasks.accounting import metrics
 from ...tasks.base import masking
 from ...tasks.base.errors import ConfigError, RunError
@@ -40,7 +40,8 @@ def of(settings: PrepareSettings, brief: bool = False) -> JsonObject:
 
     `brief`: the headers of new recordings are read only if a run or an estimate gives the speed of
     the stages; otherwise `unread_bytes` is their size. `unjudged`, if any: clips that filters have
-    yet to measure and may drop, so that later stages compute at most what is stated.
+    yet to measure and may drop, so that later stages compute at most what is stated. `gone`, if
+    any: which results of earlier runs are gone, so that stages compute at most what is stated.
     """
     return _of(settings, brief, listing=True)
 
@@ -95,17 +96,19 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
     version = versions.newest(job.out)
     now, then = plan.clips
     hours_again = stages["filter"]["hours"] if layout else round(plan.again / 3600, 6)
-    refusal = plan.refusal or _too_much(settings, stages, hours_again)
+    missing, not_continued = _lost(version)
+    refusal = not_continued or plan.refusal or _too_much(settings, stages, hours_again)
     changes = plan.stages["package"].compute or plan.removed or now != then
     unusable = {"items": plan.unusable, "first": masking.text(plan.first_unusable or "")}
     optional = {
         "layout": layout,
-        "lost": versions.lost(version) if version else None,
+        "lost": missing,
         "sources": None if brief else source_languages.notes(job),  # the run shows them at its end
         "unread_bytes": plan.unread,
         "unusable": unusable if plan.unusable else None,
         "redescribed": plan.redescribed,
         "unjudged": plan.unjudged,
+        "gone": [masking.text(words) for words in plan.gone],
         "refusal": refusal,
         "stated": [masking.text(sentence) for sentence in plan.stated],
         "shared": [_shared(job, overlap) for overlap in plan.shared],
@@ -126,6 +129,14 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
         "shards": plan.shards,
         **{name: value for name, value in optional.items() if value},
     }
+
+
+def _lost(version: Path | None) -> tuple[list[str], str | None]:
+    """Files that the newest version has lost, and why no run can continue it."""
+    try:
+        return package.lost(version) if version else [], None
+    except RunError as error:
+        return [], str(error)
 
 
 def _shared(job: Job, overlap: Shared) -> JsonObject:

@@ -13,11 +13,15 @@ from functools import wraps
 from typing import Any
 
 import httpx
+from prefect.context import FlowRunContext
 from prefect.flows import Flow
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from ...tasks.base.json_types import JsonObject
 from . import live_artifacts
+
+RECORD_SECONDS = 10.0  # that an API may take to write something
+LAST_SECONDS = 2.0  # of each last request to an API that does not
 
 
 class Outcome(ExitStack):
@@ -33,7 +37,7 @@ class Outcome(ExitStack):
 
     def noting(self, flow: Flow[..., JsonObject]) -> Flow[..., JsonObject]:
         """The flow, which notes here how its function ends. If Prefect's server does not answer
-        then, the engine tries each of its last requests only once."""
+        then, or records nothing, the engine tries each of its last requests only once."""
 
         @wraps(flow.fn)
         def run(**parameters: Any) -> JsonObject:
@@ -44,9 +48,11 @@ class Outcome(ExitStack):
                 self.error = error
                 raise
             finally:
-                if not answers(0.0 if self.error else self._patience):
+                if not answers(0.0 if self.error else self._patience) or not _records():
                     self.server_gone = True
                     self.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}))
+                    if (context := FlowRunContext.get()) is not None:
+                        context.client._client.timeout = LAST_SECONDS
 
         noting: Any = copy.copy(flow)
         noting.fn = run
@@ -61,6 +67,22 @@ def answers(seconds: float = 0.0) -> bool:
         if time.monotonic() >= until:
             return False
         time.sleep(0.5)
+    return True
+
+
+def _records() -> bool:
+    """Whether the API still writes to its database, which may be locked, or away: it changes
+    nothing of the flow run."""
+    run = live_artifacts.current_run()
+    if run is None:
+        return True
+    try:
+        with live_artifacts.one_try(RECORD_SECONDS) as client:
+            client.request("PATCH", "/flow_runs/{id}", path_params={"id": run.id}, json={})
+    except httpx.TimeoutException:
+        return False
+    except (httpx.HTTPError, OSError):  # its last requests will say more
+        return True
     return True
 
 

@@ -13,12 +13,13 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Self
 from urllib.error import URLError
@@ -178,10 +179,28 @@ def cause_told(output: str) -> str | None:
     return errors[-1].strip() if errors else lines[-1] if lines else None
 
 
+def _database() -> tuple[str, str]:
+    """The kind of Prefect's database, such as `sqlite+aiosqlite`, and its file."""
+    url = get_current_settings().server.database.connection_url
+    kind, _, file = url.get_secret_value().partition(":///") if url else ("", "", "")
+    return kind, file
+
+
+def _locked() -> str:
+    """The file of Prefect's SQLite, if nobody can write to it now; else ""."""
+    kind, file = _database()
+    if kind.startswith("sqlite") and Path(file).is_file():
+        with closing(sqlite3.connect(file, timeout=0, isolation_level=None)) as database:
+            try:
+                database.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return file
+    return ""
+
+
 def _known_cause(output: str) -> str | None:
     settings = get_current_settings()
-    url = settings.server.database.connection_url
-    kind, _, file = url.get_secret_value().partition(":///") if url else ("", "", "")
+    kind, file = _database()
     if not kind.startswith("sqlite"):  # a server's own words about its disk
         return None
     names = {"database": f"Prefect's database {file}", "home": Path(settings.home)}
@@ -294,12 +313,14 @@ class LocalServer:
 
     def _cause(self) -> str:
         """Why that process does not answer, and what to do."""
+        elsewhere = "" if self._scheduling else "; --set history=none does without it"
         if (reason := cause_told(self._output())) is None:
             code = self._process.poll()
             ended = exit_cause(self._process) if code is not None else ""
+            if not ended and (file := _locked()):
+                return f"another program keeps Prefect's database {file} locked: end it{elsewhere}"
             reason = f"it ended ({ended})" if ended else f"no answer in {START_SECONDS:.0f} s"
             reason += " and it printed nothing"
-        elsewhere = "" if self._scheduling else "; --set history=none does without it"
         return f"{reason}{elsewhere}"
 
     def _respawn(self) -> None:

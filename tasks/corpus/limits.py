@@ -189,16 +189,17 @@ def query(job: Job) -> str:
     on_enhanced = _cases(enhanced.rules(job), "enhance", "language")
     on_texts = _cases(text_rules(job), "transcribe", "language", "coalesce(decided, '')")
     outcome = "known, known_stage, known_reason, known_value, known_threshold, known_detail"
+    by_person = _outcome(f"'dropped', 'package', '{PERSON}', NULL, NULL, dropped_by")
     cases = "\n".join(
         (
             f"        WHEN step = {BEFORE_FILTERS} THEN {_outcome(outcome)}",
             *on_filters,
             *_on_choice(job),
             *on_enhanced,
+            f"        WHEN known = 'pending' AND dropped_by IS NOT NULL THEN {by_person}",
             f"        WHEN step = {AFTER_FILTERS} THEN {_outcome(outcome)}",
             *on_texts,
-            "        WHEN dropped_by IS NOT NULL THEN "
-            + _outcome(f"'dropped', 'package', '{PERSON}', NULL, NULL, dropped_by"),
+            f"        WHEN dropped_by IS NOT NULL THEN {by_person}",
             f"        ELSE {_outcome(outcome)}",
         )
     )

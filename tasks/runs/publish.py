@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import package, storage
-from ..base.errors import CorruptManifest, MillError, RunError
+from ..base.errors import CorruptManifest, MillError
 from ..base.logs import log
-from ..base.schema import DATASET_FILE
-from ..publish.dataset import datacard
 from ..publish.outcomes import batch_outcomes, shard_batches
 from ..publish.outcomes.shard_batches import ShardBatch
 from ..publish.output_shards import plan
@@ -102,17 +100,10 @@ def publish(
 
 
 def _lost(out: Path) -> list[str]:
-    """Files that the newest version has lost. RunError if one of them is a table, or dataset.json,
-    which only a backup can restore: the next version continues them."""
+    """Files that the newest version has lost; see `package.lost`."""
     newest = versions.newest(out)
-    if newest is None:
-        return []
-    if not datacard.is_of(newest):
-        raise RunError(versions.differs(newest, DATASET_FILE))
-    lost = versions.lost(newest)
+    lost = package.lost(newest) if newest else []
     for name in lost:
-        if name in package.TABLES:
-            raise RunError(versions.differs(newest, name))
         log.warning("%s of %s is gone or cut short; it is made again", name, newest)
     return lost
 

@@ -12,10 +12,15 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 
+from ..base.counting import counted
 from ..base.errors import RunError
 from ..base.json_types import Reviews
+from ..base.logs import log
+from ..recording import forgotten
 from ..settings.job import Job, Pinned
+from ..storage import versions
 from . import decision_log
 from .decision_log import Decision
 
@@ -47,6 +52,23 @@ def of(job: Job) -> Mapping[str, Decision]:
 @lru_cache(maxsize=2)
 def _last(data: bytes) -> Mapping[str, Decision]:
     return decision_log.last(decision_log.read(data))
+
+
+def warn_of_gone(job: Job, newest: Path) -> None:
+    """Warn if OUT has decisions on fewer utterances than its newest version was made with, and
+    nothing was removed on request. An undone decision stays in the file."""
+    reviews = versions.described(newest).get("reviews")
+    then = sum(n for n in reviews.values() if isinstance(n, int)) if reviews else 0
+    now = len({decision.id for decision in decision_log.read(decision_log.stored(job.out))})
+    if now < then and not forgotten.of(job.out).recordings:
+        log.warning(
+            "%s has decisions by people on %s, and %s was made with %d: the others do not count "
+            "any more; restore the file if they should",
+            decision_log.path(job.out),
+            counted(now, "utterance"),
+            newest.name,
+            then,
+        )
 
 
 def identity(by_id: Mapping[str, Decision]) -> str:

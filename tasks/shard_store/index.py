@@ -21,11 +21,13 @@ from ..base.counting import counted
 from ..base.errors import CorruptManifest
 from ..base.json_types import JsonObject
 from ..base.logs import log
+from ..storage import versions
 from ..storage.local import is_temporary
 from ..storage.out_layout import STAGES
 from . import manifest
 
 ROOTS = (*(f"manifests/{name}" for name in STAGES), "audio")
+LISTINGS = "manifests/shard"  # of recordings, without which no other checkpoint is read
 NAMED = 5  # files listed in a message
 OF_A_REQUEST = 1000  # objects in one answer of an object store's listing
 
@@ -99,11 +101,22 @@ class Index:
             sentence = "%s: not written by uttermill, so not read, and left where it lies"
             log.warning(sentence, named(sorted(self.foreign)))
 
-    def warn_of_gone(self) -> None:
+    def gone_in_words(self) -> list[str]:
+        """What is gone of the last run's checkpoints and of its version."""
+        words, newest = list[str](), versions.newest(self.out)
         if gone := self.gone():
             files = counted(len(gone), "checkpoint file is", "checkpoint files are")
-            sentence = "%s gone since the last run (%s); what was in there is made again"
-            log.warning(sentence, files, named(gone))
+            words.append(f"{files} gone since the last run ({named(gone)})")
+        elif newest and not any(name.startswith(LISTINGS) for name in self.files):
+            words.append(f"all checkpoints of {newest} are gone")
+        number = (self._noted.get("version") or {}).get("number", 0)
+        if number > (versions.number(newest) if newest else 0):
+            words.append(f"{versions.numbered(self.out, number)} is gone, which was the newest")
+        return words
+
+    def warn_of_gone(self) -> None:
+        for words in self.gone_in_words():
+            log.warning("%s; what was in there is made again", words)
 
     def noted_shards(self, keys: Mapping[str, str], code: str | None) -> dict[str, dict[str, int]]:
         """Items of each stage of the shards that are noted under these keys and this `code` (None:

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import soundfile as sf
 
@@ -17,6 +18,8 @@ from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.insight.estimating.expected import Expected
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.settings.job import Job
+from uttermill.tasks.shard_store import decision_log
+from uttermill.tasks.shard_store.decision_log import Decision
 
 SHARD = {"settle_seconds": 0, "hours": corpus.seconds_of(0) * 4 / 3600}
 STAGES = corpus.STAGES
@@ -121,6 +124,18 @@ def test_a_changed_setting_is_named_and_its_work_counted(
     for name, amount in plan.stages.items():
         assert set(amount.because) <= set(causes), name
         assert bool(amount.compute) == bool(amount.because), name
+
+
+def test_a_clip_that_a_person_dropped_is_not_expected_again(home: Path) -> None:
+    """Whatever another recogniser hears in it."""
+    ids = pq.read_table(home / "out/datasets/v0001/utterances.parquet")["id"].to_pylist()
+    decision = Decision(ids[0], "drop", when="2026-01-01T00:00:00Z")
+    decision_log.append(asked(home).out, [decision])
+    then = asked(home, transcribe={"backend": {"use": "fake", "seed": 3}})
+    told, plan = planned(then, asked(home))
+    assert plan.clips == (10, 9)
+    assert told == corpus.run(then)[1]
+    assert planned(then, then)[1].clips == (9, 9)
 
 
 def test_recordings_cut_anew_are_expected_to_give_as_many_clips_as_before(tmp_path: Path) -> None:

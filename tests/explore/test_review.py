@@ -100,6 +100,26 @@ def test_keep_drop_and_retext(tmp: Path) -> None:
     assert all(computed == 0 for computed, _ in counts.values())
 
 
+def test_decisions_damage_nothing_and_are_missed_if_they_are_gone(
+    tmp: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After each decision a file of facts counted as damaged; a lost file of decisions was
+    silent."""
+    job = strict(tmp)
+    corpus.run(job)
+    decide(job, "r03", "drop")
+    corpus.run(job)
+    decide(job, "r03", "undo")
+    decide(job, "r04", "drop")
+    corpus.run(job)
+    assert caplog.text == ""
+    decision_log.path(job.out).unlink()
+    corpus.run(job)
+    [record] = caplog.records
+    assert "has decisions by people on 0 utterances, and v0003 was made with 1" in record.message
+    assert ledger(job)["r04"]["outcome"] == "packaged"
+
+
 @pytest.mark.full
 def test_the_last_counts_and_the_earlier_stays(tmp: Path) -> None:
     job = strict(tmp)

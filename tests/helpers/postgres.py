@@ -73,7 +73,8 @@ def serving() -> Iterator[Served]:
         try:
             yield Served(f"postgresql+asyncpg://prefect:none@127.0.0.1:{port}/postgres", pid)
         finally:
-            do("pg_ctl", "-D", str(data), "-m", "fast", "-w", "stop")
+            if runs(pid):
+                do("pg_ctl", "-D", str(data), "-m", "fast", "-w", "stop")
             assert not runs(pid)
     finally:
         shutil.rmtree(home, ignore_errors=True)

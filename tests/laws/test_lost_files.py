@@ -12,7 +12,9 @@ import pytest
 from tests.helpers import corpus, tiers
 from uttermill.flows.cli import queries
 from uttermill.flows.cli.show import runs
+from uttermill.tasks import package
 from uttermill.tasks.base.errors import RunError
+from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.publish.dataset import datacard
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.storage import versions
@@ -100,12 +102,47 @@ def test_another_dataset_json_is_refused(home: Path, change: str) -> None:
     else:
         path.write_bytes(datacard.sealed({**facts, "version": 2}))
     assert path.read_bytes() != whole
-    with pytest.raises(
-        RunError, match=r"^dataset.json of v0001 is not the file .* restore the file"
-    ):
+    words = r"^dataset.json of v0001 is not the file .* restore the file"
+    with pytest.raises(RunError, match=words):
         corpus.run(corpus.job(home, package=TAR))
+    with pytest.raises(RunError, match=words):  # what a plan says of it
+        package.lost(newest(home))
     path.write_bytes(whole)
     assert not corpus.run(corpus.job(home, package=TAR))[0].new
+
+
+def test_a_version_that_is_gone_is_made_again_and_said(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    version, aside = newest(home), home / "aside"
+    shutil.copytree(version, aside, symlinks=True)
+    whole = corpus.content(version)
+    shutil.rmtree(version)
+    job = corpus.job(home, package=TAR)
+    [gone] = planning.plan(job, job).gone
+    assert gone == f"{version} is gone, which was the newest"
+    again, _ = corpus.run(job)
+    assert caplog.text.count(f"{gone}; what was in there is made again") == 1
+    assert corpus.content(again.path) == corpus.content(aside) == whole
+    caplog.clear()
+    corpus.run(job)
+    assert "gone" not in caplog.text
+
+
+def test_without_any_checkpoint_a_plan_counts_each_recording_once(
+    home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It added what it expects of new recordings to the published clips."""
+    shutil.copytree(home / "out", tmp_path / "out", symlinks=True)
+    job = corpus.job(home, out=tmp_path / "out", package=TAR)
+    shutil.rmtree(job.out / "manifests")
+    plan = planning.plan(job, job)
+    assert plan.clips == (12, 12)
+    assert plan.gone == [f"all checkpoints of {job.out / 'datasets/v0001'} are gone"]
+    assert (plan.stages["filter"].compute, plan.stages["package"].compute) == (12, 12)
+    again, _ = corpus.run(job)
+    assert (again.new, again.summary["utterances"]["packaged"]) == (False, 12)
+    assert plan.gone[0] in caplog.text
 
 
 def test_plans_name_what_is_lost() -> None:

@@ -25,7 +25,7 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary
 
 from tests.e2e import service
 from tests.faults.command import ROOT, Site, Started, soon
-from tests.helpers import corpus, prefect_database
+from tests.helpers import corpus, prefect_database, tiers
 from tests.helpers.shared_server import Server
 from tests.plugins import gate
 from uttermill.flows import serve, settings
@@ -84,6 +84,24 @@ def test_bad_settings_and_names_are_usage(tmp_path: Path, capsys: Any) -> None:
     assert main(["serve", str(good), "--set", "resample.rate=1"]) == 2
     assert "resample.rate" in capsys.readouterr().err
     assert main(["serve", str(tmp_path / "none.yaml")]) == 2
+
+
+@pytest.mark.parametrize(
+    "given",
+    tiers.few(
+        ["PREFECT_LOGGING_LEVEL=bad", "PREFECT_API_REQUEST_TIMEOUT=abc"],
+        "PREFECT_LOGGING_LEVEL=bad",
+    ),
+)
+def test_a_setting_that_prefect_refuses_is_one_sentence(given: str, tmp_path: Path) -> None:
+    """It was 60 lines of traceback."""
+    name, value = given.split("=")
+    site = Site(tmp_path, "", {name: value})
+    corpus.make(site.source, 1)
+    ended = site.apart("serve", site.settings("out"))
+    assert (ended.code, ended.stderr.count("\n")) == (2, 1), ended.stderr
+    assert ended.error.startswith(f"Prefect refuses its settings ({name}: Input should be ")
+    assert ended.error.endswith("); correct or unset them")
 
 
 def test_a_run_is_compared_with_the_settings_file(tmp_path: Path) -> None:
@@ -220,6 +238,12 @@ def test_serve(serving: Serving) -> None:
         other = {**deployment.parameters, "out": str(site.home / "other")}
         run = client.create_flow_run_from_deployment(deployment.id, parameters=other).id
         assert soon((site.gate / f"{LAST}.held").exists), service.state(run)
+    assert service.state(run).is_running()
+    # Whoever comes beside it is told, and changes nothing.
+    busy = site.home / "other"
+    for words in (("run", site.settings("other")), ("prune", busy, "--yes")):
+        beside = site.apart(*words)
+        assert (beside.code, f"another run holds {busy}" in beside.error) == (4, True), beside
     assert service.state(run).is_running()
     serving.process.process.send_signal(signal.SIGTERM)
     assert serving.process.process.wait(60) == 0, serving.process.stderr()

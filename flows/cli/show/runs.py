@@ -36,6 +36,8 @@ def plan(result: JsonObject) -> Iterator[Line]:
     yield from causes(result)
     if "unjudged" in result:
         yield at_most(result)
+    if "gone" in result:
+        yield f"At most: {'; '.join(result['gone'])}. What is left of earlier results is reused."
     if result["removed"]:
         yield f"{_removed(result)}."
     if "redescribed" in result:
@@ -162,7 +164,8 @@ def _counts(items: dict[str, int]) -> str:
 def _reasons(result: JsonObject) -> list[str]:
     if "layout" in result:
         return [f"{result['layout']}, so everything is computed once again"]
-    reasons = [*_because(result).values()]
+    reasons = ["results of earlier runs are gone"] if "gone" in result else []
+    reasons += _because(result).values()
     if result["removed"]:
         reasons.append(_removed(result))
     if "redescribed" in result:

@@ -92,6 +92,7 @@ class Plan:
     unusable: int  # new recordings that will fail, by their sources or by their headers
     first_unusable: str | None  # one of them, and why
     redescribed: int  # published clips of which people or sources say something else now
+    gone: list[str]  # what is gone of earlier results, in words: numbers are upper bounds then
 
     @property
     def again(self) -> float:
@@ -110,8 +111,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     newest = versions.newest(job.out)
     described = versions.described(newest) if newest else None
     causes = Causes.of(found_since(job, before, described), job)
-    scan = _Scan(job, before, causes)
-    scan.redescribed = listed.redescribed
+    scan = _Scan(job, before, causes, listed.redescribed)
     state = UpToDate(job, shards, index, any_code=True)
     listings = _known_shards(scan, shards, listed, state)
     scan.stages["shard"].reuse = surveyed.reused
@@ -123,7 +123,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     scan.add_expected()
     no_texts, of_splits = refusals.of_texts(job, surveyed), None
     count = described["utterances"]["packaged"] if described else 0
-    change = Rewriting(count, count)
+    change = Rewriting(count, count if shards else 0)
     if no_texts is not None:
         change, scan.expected = Rewriting(count), Expected(job)
     elif shards and (scan.opened or gone or listed.fresh or causes.all or newest is None):
@@ -158,6 +158,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
         unusable=len(unusable),
         first_unusable=next((str(broken) for _, broken in unusable), None),
         redescribed=change.differing,
+        gone=index.gone_in_words(),
     )
 
 
@@ -264,12 +265,12 @@ def _new_recordings(
 class _Scan:
     """Accumulates the work in the shards examined so far."""
 
-    def __init__(self, job: Job, before: Job | None, causes: Causes) -> None:
+    def __init__(self, job: Job, before: Job | None, causes: Causes, redescribed: Set[str]) -> None:
         self.job, self.before, self.causes = job, before, causes
         self.stages = {name: Amount() for name in STAGES}
         self.expected = Expected(job)
         self.opened = False  # whether any shard was
-        self.redescribed: Set[str] = frozenset()
+        self.redescribed = redescribed
         self.unjudged = 0
         self._cut_before = _cut_before(job, before)
 

@@ -21,7 +21,7 @@ import hashlib
 import io
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -269,9 +269,10 @@ def of_shards(job: Job, keys: Mapping[str, str]) -> list[ShardBatch]:
 
 
 def missing(job: Job, some: Sequence[ShardBatch]) -> list[ShardBatch]:
-    """The batches of `some` whose facts are not stored, or not for the job's limits."""
+    """The batches of `some` whose facts are not stored, or not for the job's limits. Copies are
+    asked, because a batch remembers its facts.json, which is written again for those."""
     kept = set(kept_in(job.out))
-    return [batch for batch in some if batch.home.name not in kept or not batch.holds(job)]
+    return [batch for batch in some if batch.home.name not in kept or not replace(batch).holds(job)]
 
 
 def forget(out: Path, kept: Sequence[ShardBatch], changed: Collection[str]) -> None:

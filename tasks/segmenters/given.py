@@ -44,8 +44,8 @@ class Settings(StageSettings):
         500,
         ge=0,
         le=5000,
-        description="How far an edge of a caption may move to a pause, ms, automatic ones 200 at "
-        "most; 0: not at all.",
+        description="How far an edge of a caption made by hand may move to a pause, ms; "
+        "0: not at all.",
     )
 
 

@@ -26,8 +26,9 @@ from .decision_log import Decision
 #: counts up to 132 ms of padding; words are longer. Kaldi's `extract-segments` allows 0.5 s, Lhotse
 #: 0.025 s.
 MOST_BEYOND = 0.15
-#: How far captions may be from what is said, s: people see when words are said, machines hear it.
-ROUGH = {"by_hand": 0.5, "automatic": 0.2}
+#: How far captions that people made may be from what is said, s; a recogniser hears its words where
+#: they are, and moving them made texts worse (`tests.bench.captions`).
+ROUGH = 0.5
 TURNS = "turns"  # kind of the row of a recording's turns
 RECUT = "recut"  # kind of rows with measures of clips that a person cut again; not spans of a cut
 
@@ -148,7 +149,7 @@ def segments_of(recording: RecordingRow) -> tuple[Segment, ...] | None:
     """
     if (given := recording["segments"]) is not None:
         late = (recording.get("start_seconds") or 0.0) if recording.get("film_time") else 0.0
-        rough = ROUGH.get(recording.get("captions") or "", 0.0)
+        rough = ROUGH if recording.get("captions") == "by_hand" else 0.0
         return tuple(_segment(segment, late, rough) for segment in given)
     length, header = recording.get("length"), recording.get("header_seconds")
     if length is None or (header is not None and abs(length - header) <= MOST_BEYOND):

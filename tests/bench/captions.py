@@ -154,10 +154,7 @@ def main() -> None:
     for name, ending, content in kinds(words, chosen.seed):
         result = read(ending, content.encode(), "talk", Texts())
         raw = captions.blocks(content).segments()
-        moved = [
-            replace(segment, rough=cuts.ROUGH[result.captions or ""])
-            for segment in result.segments or ()
-        ]
+        moved = [replace(segment, rough=cuts.ROUGH) for segment in result.segments or ()]
         read_as = result.segments or ()
         ways: dict[str, Sequence[Segment]] = {"cues as they stand": raw, "read": read_as}
         ways["moved"] = moved

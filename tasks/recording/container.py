@@ -11,11 +11,13 @@ from functools import partial, wraps
 from typing import BinaryIO, TypeVar, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from .. import storage
 from ..base.errors import ItemError
 from ..storage import redirects, regular, urls
 from . import Locator, stream_copy, zip_member
+from .arrow_streams import table_of
 from .parquet_tables import Table
 from .unreachable import PositionedReader, item_error
 
@@ -238,7 +240,8 @@ def digest(locator: Locator) -> tuple[str, int]:
 
 
 def _parquet_cell(locator: Locator) -> pa.Buffer:
-    """The bytes of one cell of a Parquet file: an Audio struct {bytes, path} or plain binary.
+    """The bytes of one cell of a Parquet file or an Arrow stream: an Audio struct {bytes, path} or
+    plain binary.
 
     Memory holds one page of its row group, and a batch of cells.
     """
@@ -246,7 +249,7 @@ def _parquet_cell(locator: Locator) -> pa.Buffer:
     assert row is not None
     handle = open_regular(locator.path, locator.inside)
     try:
-        with Table(handle) as table:
+        with table_of(handle) as table:
             return _cell(table, column, row)
     except (ItemError, OSError, pa.ArrowException):
         if failed := failure(handle):
@@ -267,7 +270,7 @@ def _cell(table: Table, column: str, row: int) -> pa.Buffer:
         for batch in table.cells(group, f"{column}.bytes" if inner else column):
             if row < len(batch):
                 cells = batch.column(0)
-                cell = (cells.field("bytes") if inner else cells)[row]
+                cell = (pc.struct_field(cells, "bytes") if inner else cells)[row]
                 if not isinstance(cell, pa.BinaryScalar) or not cell.is_valid:
                     break
                 return cell.as_buffer()

@@ -110,9 +110,8 @@ class SourceSettings(StageSettings):
         """Names of the labels that the source keeps."""
         return ()
 
-    @property
-    def one_speaker(self) -> str | None:
-        """The speaker of each recording for which the source names none."""
+    def speaker_of(self, path: str) -> str | None:
+        """Who speaks in the recording `path`, if the source names nobody."""
         return None
 
     @field_validator("language")

@@ -10,6 +10,7 @@ import os
 import posixpath
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
@@ -25,7 +26,7 @@ from ..recording import (
 from ..recording.container import as_file, unpacked
 from ..recording.file_kinds import HEAD, ReadFile, compression, is_recording, known
 from ..recording.guard import display_path, file_state
-from ..recording.names import REST, display_text, safe_name
+from ..recording.names import REST, display_text, is_utf8, safe_name
 from ..storage import regular
 from ._beside.folders import FolderTexts
 from ._lists import Entries, failed, unlisted
@@ -69,14 +70,15 @@ def is_archive(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Archive:
-    """One archive. `name`: in the source; prefixes its recordings' names. `inside`: as a
-    locator's."""
+    """One archive. `name`: in the source; prefixes its recordings' names. `encoding`: of members'
+    names that are not UTF-8. `inside`: as a locator's."""
 
     name: str
     path: str
     system_folders: bool
     texts_of: TextsOf
     complete: Complete
+    encoding: str | None = None
     inside: int | None = None
 
     def listed(self) -> Entries:
@@ -96,7 +98,7 @@ class Archive:
                 if len(members) >= MOST:
                     wrong = ItemError("unsupported", f"more than {MOST:,} members; unpack it")
                     break
-                members.append(member)
+                members.append(replace(member, name=self._read(member.name)))
         except ItemError as error:
             wrong = error
         yield from in_one(name, self.path, self._recordings(members, state.guard))
@@ -145,6 +147,13 @@ class Archive:
             above: self.texts_of(f"{above}/" if above else "", those, read)
             for above, those in names.items()
         }
+
+    def _read(self, name: str) -> str:
+        """A member's name, which Windows writes into archives in the encoding of its language."""
+        if self.encoding and not is_utf8(name):
+            with suppress(ValueError):
+                return os.fsencode(name).decode(self.encoding)
+        return name
 
     def _named(self, member: str) -> str:
         return f"{safe_name(self.name)}/{safe_name(member)}"

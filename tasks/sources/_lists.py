@@ -25,13 +25,30 @@ from ..settings import SourceSettings
 from ..settings.base import READ, WORDS
 from ..storage import bounds
 
+PARENT_FOLDER = "parent_folder"  # where a recording's path names its speaker
 Entries = Iterator[Recording | Ignored]
 
 #: Labels that aligners write for silence.
 SILENT = frozenset(("", "<eps>", "<sil>", "sil", "SIL"))
 
 
-class ListSettings(SourceSettings):
+class SpeakerSettings(SourceSettings):
+    """Settings of a source whose entries may name a speaker."""
+
+    speaker: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        None,
+        description="Who speaks in a recording for which the source names nobody: a name, or "
+        "parent_folder.",
+        json_schema_extra=WORDS,
+    )
+
+    def speaker_of(self, path: str) -> str | None:
+        if self.speaker == PARENT_FOLDER:
+            return os.path.basename(os.path.dirname(path)) or None
+        return self.speaker
+
+
+class ListSettings(SpeakerSettings):
     """Settings of a source that is one list of files."""
 
     root: str | None = Field(
@@ -39,15 +56,6 @@ class ListSettings(SourceSettings):
         description="Folder that relative paths start from; default: the list's folder.",
         json_schema_extra=READ,
     )
-    speaker: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
-        None,
-        description="Speaker of each recording for which the list names none.",
-        json_schema_extra=WORDS,
-    )
-
-    @property
-    def one_speaker(self) -> str | None:
-        return self.speaker
 
 
 def failed(path: str, source_path: str, file: str, code: str, detail: str) -> Recording:

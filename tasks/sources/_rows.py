@@ -7,7 +7,7 @@ each recording there, with all its rows: those that name spans become its segmen
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -86,14 +86,29 @@ class _Part:
         self.segments[line.segment] = None
         return None
 
+    @property
+    def spans(self) -> tuple[Segment, ...] | None:
+        """The spans of the file that the lines name; None for one line about all of it."""
+        line = self.first
+        # Word times need a segment to be cut from, even where it is the whole file.
+        is_whole = (line.whole or line.length) and len(self.segments) == 1
+        return None if is_whole and not line.segment.words else (*self.segments,)
 
-def _recording(line: Line, segments: Collection[Segment], root: str) -> Recording:
-    """The recording of a file, or of some of its channels, from its first line."""
-    name, one = listed_name(line.path, line.written, root), line.segment
-    # Word times need a segment to be cut from, even where it is the whole file.
-    if not (line.whole or line.length) or len(segments) > 1 or one.words:
-        return replace(of_file(name, line.path), segments=tuple(segments))
-    return of_file(name, line.path, one)
+    def recording(self, root: str) -> Recording:
+        """The recording of the file, or of some of its channels."""
+        line = self.first
+        name, spans = listed_name(line.path, line.written, root), self.spans
+        if spans is None:
+            return of_file(name, line.path, line.segment)
+        return replace(of_file(name, line.path), segments=spans)
+
+    def described(self, member: Recording) -> Recording:
+        """A member of an archive, as its lines describe it."""
+        one, spans = self.first.segment, self.spans
+        if spans is not None:
+            return replace(member, segments=spans)
+        told = replace(member, text=one.text, speaker=one.speaker, language=one.language)
+        return replace(told, source_id=one.source_id or member.source_id, length=one.end)
 
 
 @dataclass(slots=True)
@@ -108,8 +123,7 @@ class Group:
 
     def recordings(self, root: str) -> Iterator[Recording]:
         for channels, part in self.parts.items():
-            recording = _recording(part.first, part.segments, root)
-            yield tracks.of_channels(recording, channels, self.parts)
+            yield tracks.of_channels(part.recording(root), channels, self.parts)
 
 
 def listed(
@@ -124,7 +138,7 @@ def listed(
     key_of = partial(_key, layout.root.rstrip("/") + "/")
     keys = np.fromiter(map(key_of, layout.audio()), np.int64)
     keep = labels.kept if labels and labels.kept_names else None
-    to_line = partial(_line, root=layout.root, stated=language, labels=keep, numbers=numbers)
+    to_line = partial(as_line, root=layout.root, stated=language, labels=keep, numbers=numbers)
     yield from _recordings(layout, _last(keys), to_line)
     if layout.whole:
         named = np.unique(keys)
@@ -154,7 +168,7 @@ def _last(keys: Int64s) -> Bools:
 
 def _recordings(layout: Found, last: Bools, to_line: Callable[[Described], Line]) -> Entries:
     groups: dict[str, Group] = {}
-    position = bad = 0
+    bad = 0
     for number, row in enumerate(layout.rows(), 1):
         if isinstance(row.what, Ignored):
             yield row.what
@@ -162,8 +176,6 @@ def _recordings(layout: Found, last: Bools, to_line: Callable[[Described], Line]
         try:
             if not isinstance(row.what, Described):
                 raise row.what
-            is_last = position >= len(last) or last[position]  # the table may have grown
-            position += 1
             line = to_line(row.what)
         except (ItemError, ValueError) as error:
             yield bad_line(row.file, row.number, error)
@@ -177,14 +189,18 @@ def _recordings(layout: Found, last: Bools, to_line: Callable[[Described], Line]
         group = groups.setdefault(line.path, Group())
         if why_not := group.add(line):
             yield Ignored(line_name(row.file, row.number), why_not)
-        if is_last:
+        if number > len(last) or last[number - 1]:  # the list may have grown
             yield from groups.pop(line.path).recordings(layout.root)
     for group in groups.values():
         yield from group.recordings(layout.root)
 
 
-def _line(
-    row: Described, root: str, stated: str | None, labels: Keep | None, numbers: Names
+def as_line(
+    row: Described,
+    root: str,
+    stated: str | None,
+    labels: Keep | None = None,
+    numbers: Names = MappingProxyType({}),
 ) -> Line:
     """A row as a span of a file; raises ItemError or ValueError for a faulty one. `stated`: the
     source's language; `labels`: gives those of a record."""

@@ -9,15 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import partial
-from typing import Literal
+from itertools import islice
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
 from ..recording import Ignored
 from ..settings.base import WORDS
 from ..storage import urls
+from . import _columns
+from ._columns import LOOKED
 from ._layouts.rows import Described, FileRow, Found
-from ._lists import Entries, ListSettings, json_object, line_name, text_field
+from ._lists import Entries, ListSettings, json_object, line_name
 from ._paths import list_root, text_list
 from ._rows import listed
 
@@ -33,32 +36,56 @@ class Settings(ListSettings):
     )
 
 
-def gives(settings: Settings) -> str:
-    return f"Data-Juicer: audio from {settings.audio_key!r}, text from {settings.text_key!r}"
-
-
 def recordings(settings: Settings) -> Entries:
     """Reads the list lazily. ConfigError at once if it cannot be read."""
     path = text_list(settings.path)
-    rows = partial(_rows, path, settings)
-    layout = Found("datajuicer", list_root(path, settings.root), rows, (), whole=False)
+
+    def audio() -> Iterator[object]:
+        for _, sample in _samples(path, settings):
+            yield from [None] if isinstance(sample, ValueError) else sample.audios or [None]
+
+    rows, root = partial(_rows, path, settings), list_root(path, settings.root)
+    layout = Found("datajuicer", root, rows, (), whole=False, only_audio=audio)
     return listed(layout, settings.language)
 
 
-def _rows(path: str, settings: Settings) -> Iterator[FileRow]:
+def notes(settings: Settings) -> list[str]:
+    """Which keys are used, and which are not."""
+    first = islice(_samples(text_list(settings.path), settings), LOOKED)
+    head = [sample.record for _, sample in first if not isinstance(sample, ValueError)]
+    roles = {"audio": (settings.audio_key,), "text": (settings.text_key,), "id": ("id",)}
+    present = {role: names for role, names in roles.items() if any(names[0] in r for r in head)}
+    used = [names[0] for names in roles.values()]
+    return [_columns.given_by("Data-Juicer", present, _columns.not_used(head, used))]
+
+
+class _Sample(NamedTuple):
+    audios: list[object]
+    record: dict[str, object]
+
+
+def _samples(path: str, settings: Settings) -> Iterator[tuple[int, _Sample | ValueError]]:
+    """Each line with its number, or what is wrong with it."""
     for number, line in urls.lines(path):
         try:
-            sample = json_object(line)
-            audios = _audios(sample.get(settings.audio_key))
-            text = _text(sample.get(settings.text_key))
+            record = json_object(line)
+            yield number, _Sample(_audios(record.get(settings.audio_key)), record)
         except ValueError as error:
-            yield FileRow(path, number, error)
+            yield number, error
+
+
+def _rows(path: str, settings: Settings) -> Iterator[FileRow]:
+    for number, sample in _samples(path, settings):
+        if isinstance(sample, ValueError):
+            yield FileRow(path, number, sample)
             continue
+        audios, record = sample
         if not audios:
             yield FileRow(path, number, Ignored(line_name(path, number), "no_audio"))
         for index, audio in enumerate(audios):
             is_only = len(audios) == 1
-            described = Described(audio, text if is_only else None, id=sample.get("id"))
+            text = _text(record.get(settings.text_key)) if is_only else None
+            described = Described(audio, text, id=record.get("id"))
             yield FileRow(path, number if is_only else f"{number}:{index}", described)
 
 
@@ -70,5 +97,5 @@ def _audios(value: object) -> list[object]:
     return value
 
 
-def _text(value: object) -> str | None:
-    return text_field(_TOKENS.sub(" ", value) if isinstance(value, str) else value)
+def _text(value: object) -> object:
+    return _TOKENS.sub(" ", value) if isinstance(value, str) else value

@@ -41,7 +41,7 @@ from ._beside.folders import AHEAD, FolderTexts
 from ._containers import Object, objects_below
 from ._labels import of_record
 from ._links import Boundary
-from ._lists import failed
+from ._lists import PARENT_FOLDER, failed
 from ._paths import (
     RESULTS,
     is_results,
@@ -109,7 +109,8 @@ class Settings(SourceSettings):
     )
     encoding: Annotated[str, AfterValidator(_text_encoding.checked)] | None = Field(
         None,
-        description="Encoding of texts that are neither UTF-8 nor UTF-16: `gbk`, `cp1251`.",
+        description="Encoding of texts that are neither UTF-8 nor UTF-16, and of names in archives "
+        "that are not UTF-8: `gbk`, `cp1251`.",
         json_schema_extra=WORDS,
     )
     speaker: (
@@ -125,7 +126,7 @@ class Settings(SourceSettings):
     include: tuple[Pattern, ...] | None = Field(
         None,
         description="Patterns of recordings to take, as of files in a shell, of their paths below "
-        "the source's: [`*.mp3`, `day1/*`]; `*` stands for folders, too. Default: all.",
+        "the source's: [`*.mp3`, `day1`]; `*` stands for folders, too. Default: all.",
         json_schema_extra=WORDS,
     )
     exclude: tuple[Pattern, ...] | None = Field(
@@ -149,9 +150,8 @@ class Settings(SourceSettings):
         "are skipped.",
     )
 
-    @property
-    def one_speaker(self) -> str | None:
-        named = isinstance(self.speaker, str) and self.speaker not in ("none", "parent_folder")
+    def speaker_of(self, path: str) -> str | None:
+        named = isinstance(self.speaker, str) and self.speaker not in ("none", PARENT_FOLDER)
         return str(self.speaker) if named else None
 
     @property
@@ -186,13 +186,14 @@ def _chosen(
 
 
 def _matching(patterns: Sequence[str]) -> re.Pattern[str]:
-    return re.compile("|".join(map(fnmatch.translate, patterns)))
+    """A folder's name stands for what lies in it."""
+    folders = (f"{pattern.rstrip('/')}/*" for pattern in patterns)
+    return re.compile("|".join(map(fnmatch.translate, [*patterns, *folders])))
 
 
 def gives(settings: Settings) -> str:
     texts = "no text" if settings.texts == "none" else "text from files of the same stem beside it"
-    speaker = "" if settings.speaker == "none" else ", speaker from `speaker`"
-    return f"folder: audio from files by their names and content, {texts}{speaker}"
+    return f"folder: audio from files by their names and content, {texts}"
 
 
 def _recordings(settings: Settings) -> Iterator[Recording | Ignored]:
@@ -370,7 +371,7 @@ def _told(
         match = re.search(settings.labels.pattern, recording.path)
         names = of_record(match.groupdict(), settings.label_names) if match else ()
         recording = replace(recording, labels=names)
-    if settings.speaker == "parent_folder" or isinstance(settings.speaker, SpeakerPattern):
+    if settings.speaker == PARENT_FOLDER or isinstance(settings.speaker, SpeakerPattern):
         recording = replace(recording, speaker=_speaker(recording.path, settings.speaker))
     return texts.of(name, recording) if texts else recording
 
@@ -528,7 +529,9 @@ def _archive(
 ) -> Iterator[Recording | Ignored]:
     texts = partial(_texts, settings=settings)
     complete = partial(_told, settings)
-    return Archive(relative, path, settings.system_folders, texts, complete, inside).listed()
+    encoding = settings.encoding
+    archive = Archive(relative, path, settings.system_folders, texts, complete, encoding, inside)
+    return archive.listed()
 
 
 def _file(

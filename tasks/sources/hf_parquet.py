@@ -1,4 +1,5 @@
-"""Parquet files with an Audio column as the `datasets` library writes it: struct(bytes, path).
+"""Parquet files with an Audio column as the `datasets` library writes it, struct(bytes, path), and
+the Arrow streams of its `save_to_disk`.
 
 `path` is one file, a folder or a glob. Listing reads only the small columns. Whether a cell holds
 bytes comes from the column's statistics; audio is read only in row groups that mix both.
@@ -18,10 +19,12 @@ from dataclasses import replace
 from itertools import repeat
 from typing import Literal
 
+import pyarrow.compute as pc
 from pydantic import Field
 
 from ..base.errors import ConfigError, ItemError
 from ..recording import Locator, Recording, file_kinds, unreachable
+from ..recording.arrow_streams import table_of
 from ..recording.guard import display_path, file_state
 from ..recording.locator import Labels
 from ..recording.names import display_text, safe_name
@@ -32,6 +35,7 @@ from . import _columns, _labels
 from ._containers import Containers, containers
 from ._lists import (
     Entries,
+    SpeakerSettings,
     cell_field,
     language_field,
     reference_field,
@@ -47,10 +51,11 @@ from ._parquet_columns import (
 )
 from ._paths import list_root, resolve
 
+ARROW = ".arrow"
 LOOKED_FILES = 20  # in which unused columns are looked for
 
 
-class Settings(_labels.LabelSettings):
+class Settings(_labels.LabelSettings, SpeakerSettings):
     kind: Literal["hf_parquet"] = "hf_parquet"
     root: str | None = Field(
         None,
@@ -114,7 +119,8 @@ def notes(settings: Settings) -> list[str]:
             given = {"audio": (columns.audio,), **roles}
             taken = {name for names in given.values() for name in names} | used
             others: list[dict[str, object]] = [dict.fromkeys(file.schema.names)]
-            sentences.append(_columns.given_by("Parquet", given, _columns.not_used(others, taken)))
+            title = "Arrow" if path.endswith(ARROW) else "Parquet"
+            sentences.append(_columns.given_by(title, given, _columns.not_used(others, taken)))
             sentences += _columns.of_columns(head_of(file), roles, used, "column", pattern)
             names = dict.fromkeys([*names, *file.schema.names])
             records += [] if not columns.labels else head_of(file, [*columns.labels])
@@ -123,11 +129,13 @@ def notes(settings: Settings) -> list[str]:
 
 
 def _files(settings: Settings) -> Containers:
-    return containers(settings.path, _is_parquet, "Parquet file", settings.follow_links)
+    return containers(settings.path, _holds_rows, "Parquet file", settings.follow_links)
 
 
-def _is_parquet(name: str) -> bool:
-    return name.lower().endswith(".parquet")
+def _holds_rows(name: str) -> bool:
+    """`datasets` keeps what it computes beside a saved data set, in files called `cache-…`."""
+    is_stream = name.endswith(ARROW) and not os.path.basename(name).startswith("cache-")
+    return is_stream or name.lower().endswith(".parquet")
 
 
 def _check_languages(file: Table, columns: Columns, settings: Settings) -> None:
@@ -152,7 +160,7 @@ def _open(path: str, opener: regular.Opener) -> Table:
     """ItemError `unreachable`, `unreadable` or `missing` if it cannot be opened."""
     if wrong := file_state(path).error:
         raise ItemError(*wrong)
-    return Table(unreachable.opened(path, opener))
+    return table_of(unreachable.opened(path, opener))
 
 
 def _columns_of(table: Table, settings: Settings) -> Columns:
@@ -184,8 +192,8 @@ def _rows_of(table: Table, name: str, path: str, settings: Settings, root: str) 
 def _audio(table: Table, group: int, audio: str) -> tuple[int, int | None]:
     """Mean audio bytes per row, and the number of null cells (None if the file does not say)."""
     column = table.column(group, f"{audio}.bytes")
-    if column is None:
-        return 0, None
+    if column is None:  # an Arrow stream has no statistics
+        return table.size // max(sum(group.num_rows for group in table.groups), 1), None
     statistics = column.statistics
     nulls = statistics.null_count if statistics is not None and statistics.has_null_count else None
     return column.total_uncompressed_size // max(table.groups[group].num_rows, 1), nulls
@@ -198,7 +206,7 @@ def _has_bytes(table: Table, group: int, audio: str, nulls: int | None) -> Itera
         yield from repeat(nulls == 0, rows)
         return
     for batch in table.listed(group, [f"{audio}.bytes"]):
-        yield from batch.column(0).field("bytes").is_valid().to_pylist()
+        yield from pc.struct_field(batch.column(0), "bytes").is_valid().to_pylist()
 
 
 def _rows(
@@ -213,7 +221,7 @@ def _rows(
         return
     for batch in table.listed(group, sorted({*names.values(), *columns.labels})):
         columns_of = [
-            values(batch[columns.audio].field("path") if role == "path" else batch[name])
+            values(pc.struct_field(batch[columns.audio], "path") if role == "path" else batch[name])
             for role, name in names.items()
         ]
         labels = [

@@ -1,4 +1,5 @@
-"""A list with one JSON object per line: WeNet's raw list, NeMo's manifest, or columns by setting.
+"""A list of JSON objects, one per line or in one array: WeNet's raw list, NeMo's manifest, or
+columns by setting.
 
     {"key": …, "wav": …, "txt": …[, "start": …, "end": …]}              WeNet raw
     {"id": …, "wav": …, "text": …[, "speaker": …, "language": …]}       Emilia
@@ -16,19 +17,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from itertools import islice
 from typing import Literal
 
 from pydantic import Field
 
 from ..recording.names import display_text
 from ..settings.base import WORDS
-from ..storage import urls
 from . import _channels, _columns, _labels
-from ._columns import LOOKED
-from ._layouts.rows import Described, FileRow, Found
-from ._lists import Entries, ListSettings, json_object, timed_words
+from ._layouts.objects import whole
+from ._layouts.rows import Described, FileRow, Found, Records, json_lines
+from ._lists import Entries, ListSettings, timed_words
 from ._paths import list_root, text_list
 from ._rows import RowSettings, listed
 
@@ -84,7 +82,8 @@ def recordings(settings: Settings) -> Entries:
     """Reads the list lazily. ConfigError at once if it cannot be read."""
     path = text_list(settings.path)
     root = list_root(path, settings.root)
-    head = _head(path)
+    records = _records(path)
+    head = records.head
     given = _given(settings, head)
     columns = _columns_of(head, given)
     _columns.check_languages(head, columns, settings)
@@ -95,22 +94,30 @@ def recordings(settings: Settings) -> Entries:
         _channels.check(head, channel, settings.path, settings.channel_numbers)
 
     def rows() -> Iterator[FileRow]:
-        for number, line in urls.lines(path):
+        for number, record in records.rows():
             what: Described | ValueError
             try:
-                what = _described(json_object(line), given)
-                what.channel = None if others else what.channel
+                what = record if isinstance(record, ValueError) else _described(record, given)
+                if others and isinstance(what, Described):
+                    what.channel = None
             except ValueError as error:
                 what = error
             yield FileRow(path, number, what)
 
-    layout = Found("jsonl", root, rows, (), whole=False)
+    def audio() -> Iterator[object]:
+        for _, record in records.rows():
+            if isinstance(record, ValueError):
+                yield None
+            else:
+                yield _value(record, (given or _kind(record)).get("audio", ()))
+
+    layout = Found("jsonl", root, rows, (), whole=False, only_audio=audio)
     return listed(layout, settings.language, settings, settings.channel_numbers)
 
 
 def notes(settings: Settings) -> list[str]:
     """Keys that seem to hold a role and are not used; labels that no line has."""
-    head = _head(text_list(settings.path))
+    head = _records(text_list(settings.path)).head
     columns = _columns_of(head, _given(settings, head))
     used = {name for names in columns.values() for name in names} | {*settings.kept_names}
     keys = {name for record in head for name in record}
@@ -144,31 +151,33 @@ def _usual(head: Sequence[dict[str, object]]) -> Columns:
     return {role: (name,) for role, name in first.items() if name is not None}
 
 
-def _head(path: str) -> list[dict[str, object]]:
-    """The first objects of the list."""
-    objects = []
-    for _, line in islice(urls.lines(path), LOOKED):
-        with suppress(ValueError):
-            objects.append(json_object(line))
-    return objects
+def _records(path: str) -> Records:
+    return whole(path) or json_lines(path)
 
 
 def _columns_of(head: Sequence[dict[str, object]], given: Columns | None) -> Columns:
     """The columns that most lines of a list have."""
     if given is not None:
         return given
-    kinds = [_WENET if "wav" in v else _NEMO if "audio_filepath" in v else {} for v in head]
+    kinds = [*map(_kind, head)]
     return max(kinds, key=kinds.count, default={})
+
+
+def _kind(value: dict[str, object]) -> Columns:
+    """The columns of WeNet's or NeMo's list, if a line is of one."""
+    return _WENET if "wav" in value else _NEMO if "audio_filepath" in value else {}
+
+
+def _value(value: dict[str, object], names: Sequence[str]) -> object:
+    """The first value that is not empty."""
+    return next((value[name] for name in names if value.get(name) not in (None, "")), None)
 
 
 def _described(value: dict[str, object], given: Columns | None) -> Described:
     """A line by role. ValueError if none of its keys names audio, or its words are wrong."""
-    columns = given or (_WENET if "wav" in value else _NEMO if "audio_filepath" in value else None)
-    if columns is None:
+    columns = given or _kind(value)
+    if not columns:
         raise ValueError("no key of it names audio; name it, `columns: {audio: …}` of the source")
-    cells: dict[str, object] = {}
-    for role, names in columns.items():
-        present = (value[name] for name in names if value.get(name) not in (None, ""))
-        cells[role] = next(present, None)
+    cells = {role: _value(value, names) for role, names in columns.items()}
     words = timed_words(cells.pop("words", None))
     return Described(**cells, record=value, words=words, from_start=True)

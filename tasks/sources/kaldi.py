@@ -25,13 +25,13 @@ from ..recording.guard import display_path, of_file
 from ..recording.locator import Channels
 from ..recording.names import display_text, recording_name, safe_name
 from ..recording.tracks import channel_side
-from ..settings import SourceSettings
 from ..settings.base import READ
 from ..storage import urls
 from ._channels import channels_field
 from ._links import Boundary
 from ._lists import (
     Entries,
+    SpeakerSettings,
     again,
     bad_line,
     checked_span,
@@ -44,7 +44,7 @@ from ._paths import list_file, list_root, resolve, source_root
 SIDES = "reco2file_and_channel"
 
 
-class Settings(SourceSettings):
+class Settings(SpeakerSettings):
     kind: Literal["kaldi"] = "kaldi"
     root: str | None = Field(
         None,

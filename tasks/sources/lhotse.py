@@ -7,9 +7,10 @@
 Each supervision is a segment, and a cut without any is one itself. With word alignments, long
 segments are cut at sentence ends. Shar folders hold their audio beside the cuts: read them with
 `kind: tar`. Each channel that cuts or supervisions name is a recording of its own; where they name
-all that the file has, it is their mix. A cut whose speed was changed fails: its times are not the
-file's. Labels are in `custom` of the supervision, in the supervision itself (`gender`), or in
-`custom` of the cut: the first of these that has the name.
+all that the file has, it is their mix. A cut that is padded or mixed from several fails, and so
+does one whose sound lhotse changes when it loads it (speed, volume, reverberation): its file holds
+another sound. Labels are in `custom` of the supervision, in the supervision itself (`gender`), or
+in `custom` of the cut: the first of these that has the name.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ import gzip
 import zlib
 from collections import ChainMap
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import BinaryIO, Literal, cast
+from typing import BinaryIO, Literal, NamedTuple, cast
 
 from ..base.errors import ItemError
 from ..recording import TimedWord
 from ..recording.locator import Channels
+from ..recording.names import display_text
 from ..storage import bounds, urls
-from . import _labels
+from . import _columns, _labels
 from ._channels import channels_field
 from ._columns import LOOKED
 from ._layouts.rows import Described, FileRow, Found
@@ -37,7 +38,13 @@ from ._rows import listed
 
 ALIGNMENT = "word"
 PACKED = ".jsonl.gz"
-RETIMED = ("Speed", "Tempo")  # transforms after which times are not those of the file
+#: Transforms that leave times and sound as they are.
+HARMLESS = ("Resample",)
+JOINED = ("MixedCut", "PaddingCut")
+#: Keys of supervisions that are used, or that repeat what the recording says.
+_USED = {"id", "recording_id", "start", "duration", "channel", "text", "language", "speaker"}
+_USED |= {"alignment", "custom"}
+_REMEDY = "save its sound (`CutSet.save_audios`) and list that"
 SLACK = 0.5  # s; words may reach a little beyond their supervision
 
 
@@ -48,23 +55,29 @@ class Settings(_labels.LabelSettings, ListSettings):
 def recordings(settings: Settings) -> Entries:
     """Reads the list lazily. ConfigError at once if it cannot be read."""
     path = _path(settings)
-    layout = Found("lhotse", list_root(path, settings.root), partial(_rows, path), (), whole=False)
+
+    def audio() -> Iterator[object]:
+        for _, cut in _cuts(path):
+            yield from [cut.audio] * len(cut.segments) if isinstance(cut, _Cut) else [None]
+
+    rows, root = partial(_rows, path), list_root(path, settings.root)
+    layout = Found("lhotse", root, rows, (), whole=False, only_audio=audio)
     return listed(layout, settings.language, settings)
 
 
-def gives(settings: Settings) -> str:
-    return "Lhotse's cuts: audio from recording, text, speaker and language from supervisions"
-
-
 def notes(settings: Settings) -> list[str]:
-    """Labels that no supervision has."""
-    names, records = settings.kept_names, list[ChainMap[str, object]]()
-    with suppress(ItemError):  # `recordings` reports it
-        for _, line in islice(lines(_path(settings)), LOOKED if names else 0):
-            with suppress(ValueError):
-                cut = json_object(line)
-                records += [_stated(one, cut) for one in _supervisions(cut)]
-    return _labels.notes(records, settings, "key")
+    """What the first cuts give, which of their keys are not used, and labels that no supervision
+    has."""
+    first = (cut for _, cut in islice(_cuts(_path(settings)), LOOKED))
+    cuts = [cut for cut in first if isinstance(cut, _Cut)]
+    stated = [_stated(one, cut.record) for cut in cuts for one in cut.segments]
+    used = {*settings.kept_names, *_USED}
+    given = {name for record in stated for name, value in record.items() if value is not None}
+    roles = ", ".join(name for name in ("text", "speaker", "language", "channel") if name in given)
+    words = " with times of words" if "alignment" in given else ""
+    says = f"Lhotse's cuts: audio from 'recording', times{words}" + (roles and f", {roles}")
+    says += " from the supervisions" + _columns.not_used(stated, used)
+    return [says, *_labels.notes(stated, settings, "key")]
 
 
 def _path(settings: Settings) -> str:
@@ -85,38 +98,64 @@ def lines(path: str) -> Iterator[tuple[int, str | None]]:
             raise ItemError("unreadable", "the compressed list breaks off here") from None
 
 
-def _rows(path: str) -> Iterator[FileRow]:
+class _Cut(NamedTuple):
+    """A cut. `audio`: its file as written; `present`: all channels of the file if stated;
+    `segments`: its supervisions, or the cut itself."""
+
+    audio: str
+    present: Channels | None
+    segments: list[dict[str, object]]
+    record: dict[str, object]
+
+
+def _cuts(path: str) -> Iterator[tuple[int, _Cut | ItemError | ValueError]]:
+    """Each line with its number, or what is wrong with it."""
     number = 0
     try:
         for number, line in lines(path):
             try:
-                yield from (FileRow(path, number, row) for row in _described(json_object(line)))
+                cut = json_object(line)
+                audio, present = _source(cut)
+                alone: dict[str, object] = {"id": cut.get("id"), "duration": cut.get("duration")}
+                yield number, _Cut(audio, present, _supervisions(cut) or [alone], cut)
             except (ItemError, ValueError) as error:
-                yield FileRow(path, number, error)
+                yield number, error
     except ItemError as error:
-        yield FileRow(path, number + 1, error)
+        yield number + 1, error
 
 
-def _described(cut: dict[str, object]) -> Iterator[Described]:
-    """A row for each supervision of a cut."""
-    written, present = _source(cut.get("recording"))
-    start, length = _number(cut, "start"), _number(cut, "duration")
-    for one in _supervisions(cut) or [{"id": cut.get("id"), "duration": length}]:
-        begin = start + (seconds_field(one.get("start")) or 0.0)
-        end = begin + _number(one, "duration")
-        channels = channels_field(one.get("channel", cut.get("channel")))
-        yield Described(
-            written,
-            one.get("text"),
-            one.get("speaker"),
-            one.get("language"),
-            one.get("id"),
-            begin,
-            end,
-            channel=None if channels == present else channels,
-            record=_stated(one, cut),
-            words=_words(one.get("alignment"), begin, end, start),
-        )
+def _rows(path: str) -> Iterator[FileRow]:
+    """A row for each supervision of each cut."""
+    for number, cut in _cuts(path):
+        if not isinstance(cut, _Cut):
+            yield FileRow(path, number, cut)
+            continue
+        for one in cut.segments:
+            what: Described | ItemError | ValueError
+            try:
+                what = _described(one, cut)
+            except (ItemError, ValueError) as error:
+                what = error
+            yield FileRow(path, number, what)
+
+
+def _described(one: dict[str, object], cut: _Cut) -> Described:
+    start = _number(cut.record, "start")
+    begin = start + (seconds_field(one.get("start")) or 0.0)
+    end = begin + _number(one, "duration")
+    channels = channels_field(one.get("channel", cut.record.get("channel")))
+    return Described(
+        cut.audio,
+        one.get("text"),
+        one.get("speaker"),
+        one.get("language"),
+        one.get("id"),
+        begin,
+        end,
+        channel=None if channels == cut.present else channels,
+        record=_stated(one, cut.record),
+        words=_words(one.get("alignment"), begin, end, start),
+    )
 
 
 def _supervisions(cut: dict[str, object]) -> list[dict[str, object]]:
@@ -134,14 +173,20 @@ def _stated(supervision: dict[str, object], cut: dict[str, object]) -> ChainMap[
     return ChainMap(*(values for values in of_both if isinstance(values, dict)))
 
 
-def _source(recording: object) -> tuple[str, Channels | None]:
-    """The path of a recording, as written, and all channels of its file if stated. ValueError
-    unless it is one file."""
+def _source(cut: dict[str, object]) -> tuple[str, Channels | None]:
+    """The path of a cut's recording, as written, and all channels of its file if stated.
+    ItemError or ValueError unless it is one file, and its sound that of the cut."""
+    if cut.get("type") in JOINED:
+        what = "a cut that is padded, or mixed or joined from several"
+        raise ItemError("unsupported", f"{what}; {_REMEDY}")
+    recording = cut.get("recording")
     sources = recording.get("sources") if isinstance(recording, dict) else None
     transforms = recording.get("transforms") if isinstance(recording, dict) else None
     for transform in transforms if isinstance(transforms, list) else ():
-        if isinstance(transform, dict) and transform.get("name") in RETIMED:
-            raise ItemError("unsupported", f"a recording changed by {transform['name']}")
+        name = transform.get("name") if isinstance(transform, dict) else None
+        if name not in HARMLESS:
+            what = f"a recording that lhotse changes by {display_text(str(name))[:40]}"
+            raise ItemError("unsupported", f"{what} when it loads it; {_REMEDY}")
     if not isinstance(sources, list) or len(sources) != 1 or not isinstance(sources[0], dict):
         raise ValueError("the cut's recording must be one file")
     kind, written = sources[0].get("type"), sources[0].get("source")

@@ -20,9 +20,8 @@ from pydantic import Field, field_validator
 from .. import storage
 from ..base.errors import ConfigError, ItemError
 from ..base.json_types import JsonObject
-from ..recording.file_kinds import HEAD, known
+from ..recording.file_kinds import known
 from ..recording.names import display_text
-from ..settings import SourceSettings
 from ..settings.base import WORDS
 from ..storage import urls
 from . import (
@@ -31,13 +30,14 @@ from . import (
     _columns,
     _labels,
     _text_encoding,
+    hf_parquet,
     kaldi,
     lhotse,
 )
 from ._delimited import SEPARATORS, form_of
 from ._layouts import LAYOUTS, explains, found_in
 from ._layouts.folders import some_below
-from ._layouts.objects import is_mapping, json_list, json_mapping
+from ._layouts.objects import whole
 from ._layouts.rows import (
     Described,
     Found,
@@ -49,7 +49,7 @@ from ._layouts.rows import (
     placed,
 )
 from ._links import Boundary
-from ._lists import Entries, ListSettings, json_object
+from ._lists import Entries, ListSettings, SpeakerSettings, json_object
 from ._paths import (
     FOLDERS,
     LOOKED,
@@ -61,11 +61,12 @@ from ._paths import (
     text_list,
 )
 from ._rows import RowSettings, listed
+from ._tar_manifest import NAME as MANIFEST
 
 LOOKED_PARTS = 5  # in which unused columns and unreadable languages are looked for
 ENDINGS = (".tsv", ".csv", ".psv")
-PARQUET = ".parquet"
-_HOLDS_AUDIO = (PARQUET, *_archives.ENDINGS)
+ROWS = (".parquet", hf_parquet.ARROW)
+_HOLDS_AUDIO = (*ROWS, *_archives.ENDINGS)
 Layout = Literal[
     "auto",
     "table",
@@ -242,18 +243,8 @@ def _objects(path: str) -> Records | None:
     if not path.lower().endswith((".json", ".jsonl")):
         return None
     with suppress(OSError):
-        return _read_whole(path) or json_lines(path)
+        return whole(path) or json_lines(path)
     return None
-
-
-def _read_whole(path: str) -> Records | None:
-    """The records of a file that is one list or mapping of them; None if it has a line for each.
-    OSError if it cannot be read."""
-    with urls.streamed(path) as file:
-        head = file.read(HEAD).decode("utf-8", "replace").removeprefix("\ufeff").lstrip()
-    if head.startswith("["):
-        return json_list(path)
-    return json_mapping(path) if is_mapping(head) else None
 
 
 def _roles(
@@ -313,7 +304,7 @@ def _is_espnet(settings: Settings) -> bool:
 
 def _as_kaldi(settings: Settings) -> kaldi.Settings:
     """ESPnet's folders are Kaldi's, with paths relative to a folder above, that of the recipe."""
-    shared = settings.model_dump(include={*SourceSettings.model_fields} - {"kind"})
+    shared = settings.model_dump(include={*SpeakerSettings.model_fields} - {"kind"})
     root = settings.root or kaldi_root(os.path.abspath(settings.path))
     return kaldi.Settings.model_validate({**shared, "root": root})
 
@@ -333,11 +324,11 @@ def kaldi_root(folder: str) -> str:
 
 
 def suggested(path: str) -> JsonObject | None:
-    """The settings, without the path, of a path on the command line that is certainly a table or a
-    Parquet file, by its ending, or a local folder in a known layout or of Parquet files alone; else
-    None."""
-    if path.lower().endswith((*ENDINGS, PARQUET)):
-        kind = "hf_parquet" if path.lower().endswith(PARQUET) else "table"
+    """The settings, without the path, of a path on the command line that is certainly a table, or a
+    Parquet or Arrow file, by its ending, or a local folder in a known layout, of such files alone,
+    or of NeMo's tars; else None."""
+    if path.lower().endswith((*ENDINGS, *ROWS)):
+        kind = "hf_parquet" if path.lower().endswith(ROWS) else "table"
         return {"kind": kind} if storage.is_url(path) or os.path.isfile(path) else None
     if storage.is_url(path) or not os.path.exists(path):
         return None
@@ -347,30 +338,36 @@ def suggested(path: str) -> JsonObject | None:
         return {"kind": "table", "layout": "espnet"}
     if (layout := found_in(os.path.abspath(path))) is not None and explains(layout):
         return {"kind": "table", "layout": layout.layout}
-    return {"kind": "hf_parquet"} if _holds_parquet_alone(path) else None
+    return None if results_above(path) else _containers(path)
 
 
-def _holds_parquet_alone(folder: str) -> bool:
-    """Whether there are Parquet files in a folder, and nothing that is audio or may hold some."""
-    holds_one = False
-    for name in some_below(folder, lambda name: known(name) or name.lower().endswith(_HOLDS_AUDIO)):
-        if not name.lower().endswith(PARQUET):
-            return False
-        holds_one = True
-    return holds_one and not results_above(folder)
+def _containers(folder: str) -> JsonObject | None:
+    """The settings that read a folder in which all that is audio or may hold some is Parquet files,
+    Arrow streams, or tars with NeMo's manifest."""
+    may_hold = (name.lower() for name in some_below(folder, _may_hold_audio))
+    endings = {next(filter(name.endswith, _HOLDS_AUDIO), "") for name in may_hold}
+    if endings == {".tar"} and any(some_below(folder, MANIFEST.__eq__)):
+        return {"kind": "tar"}
+    return {"kind": "hf_parquet"} if len(endings) == 1 and endings <= {*ROWS} else None
+
+
+def _may_hold_audio(name: str) -> bool:
+    return known(name) or name.lower().endswith(_HOLDS_AUDIO)
 
 
 def _list(path: str) -> JsonObject | None:
     """The settings that read a list in JSON; None if none do."""
+    if os.path.basename(path) == MANIFEST:
+        return {"kind": "tar"}
     if path.endswith(".json") and (layout := found_in(os.path.abspath(path))):
         return {"kind": "table", "layout": layout.layout}
     if not path.endswith((".json", ".jsonl", lhotse.PACKED)):
         return None
     with suppress(OSError, ItemError, ValueError):
-        if not path.endswith(lhotse.PACKED) and _read_whole(path):
+        if not path.endswith(lhotse.PACKED) and whole(path):
             return {"kind": "table"}
         first = next((json_object(line) for _, line in lhotse.lines(path)), {})
-        if "supervisions" in first:
+        if "supervisions" in first or first.get("type") in lhotse.JOINED:
             return {"kind": "lhotse"}
         if path.endswith(lhotse.PACKED):  # the other kinds read no compressed list
             return None

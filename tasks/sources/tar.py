@@ -1,15 +1,19 @@
 """WeNet or WebDataset shards: tars, whose audio is read in place and never extracted.
 
 `path` is one .tar, a folder or a glob of them, or a list with one tar per line. A sample is a run
-of consecutive members whose names agree up to the last dot (WeNet's rule): audio, `.txt`, `.json`.
+of consecutive members whose names agree up to the first dot (WebDataset's rule): audio, `.txt`,
+`.json`. Of several audios in it, each has the text whose name agrees up to the last dot (WeNet's
+rule); the only one has any. NeMo's `tarred_audio_manifest.json` beside the tars says what their
+members are; it may be the source itself.
 Names such as `../x` are harmless: nothing is ever written under them.
 """
 
 from __future__ import annotations
 
+import os
 import posixpath
 import stat
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO, Literal, cast
 
 from pydantic import Field
@@ -20,7 +24,6 @@ from ..recording.file_kinds import compression, is_recording
 from ..recording.guard import display_path, file_state
 from ..recording.names import display_text, safe_name
 from ..recording.stream_copy import PACKINGS
-from ..settings import SourceSettings
 from ..settings.base import READ
 from ..storage import bounds, regular, urls
 from ._archives import in_one
@@ -28,6 +31,7 @@ from ._containers import Containers, containers
 from ._links import Boundary
 from ._lists import (
     Entries,
+    SpeakerSettings,
     bad_line,
     failed,
     json_value,
@@ -36,14 +40,16 @@ from ._lists import (
     unlisted,
 )
 from ._paths import list_file, list_root, listed_name, resolve
+from ._tar_manifest import NAME, Lines, TarManifest
 from ._tarwalk import Member, head, is_tar, members
 
 _ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _TEXTS = (".txt", ".json")
+MOST_TOGETHER = 100  # members of a sample
 _COMPRESSED = "a tar in {} is not read; repack it with gzip or zstd"
 
 
-class Settings(SourceSettings):
+class Settings(SpeakerSettings):
     kind: Literal["tar"] = "tar"
     root: str | None = Field(
         None,
@@ -53,16 +59,18 @@ class Settings(SourceSettings):
 
 
 def gives(settings: Settings) -> str:
-    return "tar: audio from its members, text from members of the same key (.txt, .json)"
+    texts = "members of the same key (.txt, .json)"
+    homes = {os.path.dirname(path) for _, path in _tars(settings).files}
+    if any(urls.named(f"{home}/{NAME}") for home in homes):
+        texts = f"{NAME} (text, speaker, lang, offset, duration, channel)"
+    return f"tar: audio from its members, text from {texts}"
 
 
 def recordings(settings: Settings) -> Entries:
     """Lists lazily. ConfigError at once if there is no readable tar."""
-    tars = containers(
-        settings.path, lambda name: name.lower().endswith(_ENDINGS), "tar", settings.follow_links
-    )
+    tars = _tars(settings)
     if len(tars.files) == 1 and stat.S_ISREG(_mode(settings.path)):
-        path = list_file(settings.path)
+        path = list_file(tars.files[0][1])
         try:
             with unreachable.opened(path, tars.opener) as file:
                 begin = head(file)
@@ -76,8 +84,17 @@ def recordings(settings: Settings) -> Entries:
                 raise ConfigError(
                     f"source {display_text(path)!r} is neither a tar nor a list of tars"
                 )
-            return _listed(path, list_root(path, settings.root))
-    return tars.checked(_all(tars))
+            return _listed(path, list_root(path, settings.root), settings.language)
+    return tars.checked(_all(tars, settings.language))
+
+
+def _tars(settings: Settings) -> Containers:
+    path = settings.path
+    if os.path.basename(path) == NAME:  # stands for the tars beside it
+        path = os.path.dirname(path) or "."
+    return containers(
+        path, lambda name: name.lower().endswith(_ENDINGS), "tar", settings.follow_links
+    )
 
 
 def _mode(path: str) -> int:
@@ -88,15 +105,19 @@ def _mode(path: str) -> int:
         return 0
 
 
-def _all(tars: Containers) -> Entries:
-    yield from tars.ignored
+def _all(tars: Containers, language: str | None) -> Entries:
+    manifests = _Manifests(language, tars.boundary)
+    for entry in tars.ignored:
+        yield replace(entry, reason="read_as_text") if manifests.reads(entry) else entry
     for name, path in tars.files:
-        yield from _archive(safe_name(name), path, tars.boundary)
+        yield from _archive(safe_name(name), path, manifests)
+    yield from manifests.unused()
 
 
-def _listed(list_path: str, root: str) -> Entries:
+def _listed(list_path: str, root: str, language: str | None) -> Entries:
     """Recordings of the archives that a text list names, one per line."""
     seen: set[str] = set()
+    manifests = _Manifests(language)
     for number, line in urls.lines(list_path):
         try:
             if line is None or "\0" in line:
@@ -110,10 +131,40 @@ def _listed(list_path: str, root: str) -> Entries:
             yield Ignored(line_name(list_path, number), "duplicate_line")
             continue
         seen.add(name)
-        yield from _archive(name, path)
+        yield from _archive(name, path, manifests)
+    yield from manifests.unused()
 
 
-def _archive(name: str, path: str, boundary: Boundary | None = None) -> Entries:
+class _Manifests:
+    """NeMo's manifests beside tars. `language`: the source's."""
+
+    def __init__(self, language: str | None, boundary: Boundary | None = None) -> None:
+        self.language, self.boundary = language, boundary
+        self._by_folder: dict[str, TarManifest | None] = {}
+
+    @property
+    def opener(self) -> regular.Opener:
+        return self.boundary.opener if self.boundary else regular.read
+
+    def reads(self, entry: Ignored) -> bool:
+        return entry.reason == "extension" and posixpath.basename(entry.path) == NAME
+
+    def beside(self, tar: str) -> TarManifest | None:
+        """The manifest of a tar's folder, unless it is a link that leads out. ItemError if it
+        cannot be read."""
+        path = f"{os.path.dirname(tar)}/{NAME}"
+        if path not in self._by_folder:
+            leaves = self.boundary is not None and self.boundary.outside(path)
+            reads = urls.named(path) and not leaves
+            self._by_folder[path] = TarManifest(path, self.opener, self.language) if reads else None
+        return self._by_folder[path]
+
+    def unused(self) -> Entries:
+        for manifest in filter(None, self._by_folder.values()):
+            yield from in_one(NAME, manifest.path, manifest.unused())
+
+
+def _archive(name: str, path: str, manifests: _Manifests) -> Entries:
     """Recordings of one archive; an unreadable archive is a failed recording itself."""
     source_path = display_path(path)
     if wrong := file_state(path).error:
@@ -123,14 +174,15 @@ def _archive(name: str, path: str, boundary: Boundary | None = None) -> Entries:
             yield failed(name, source_path, path, *wrong)
         return
     try:
-        with unreachable.opened(path, boundary.opener if boundary else regular.read) as file:
+        manifest = manifests.beside(path)
+        with unreachable.opened(path, manifests.opener) as file:
             packed = compression(head(file))
             if packed is None:
-                yield from in_one(name, path, _samples(name, path, file))
+                yield from in_one(name, path, _samples(name, path, file, manifest))
         if packed in PACKINGS:
-            inside = boundary.inside if boundary else None
+            inside = manifests.boundary.inside if manifests.boundary else None
             file = cast(BinaryIO, container.unpacked(path, packed, inside))
-            yield from in_one(name, path, _samples(name, path, file, packed))
+            yield from in_one(name, path, _samples(name, path, file, manifest, packed))
         elif packed:
             yield failed(name, source_path, path, "unsupported", _COMPRESSED.format(packed))
     except ItemError as error:
@@ -139,17 +191,49 @@ def _archive(name: str, path: str, boundary: Boundary | None = None) -> Entries:
 
 @dataclass
 class _Sample:
-    """Consecutive members with one key."""
+    """Consecutive members with one key. `about`: what each member with a text says, by its name
+    without ending."""
 
     key: str
     audio: list[Member] = field(default_factory=list)
-    text: str | None = None
     texts: list[str] = field(default_factory=list)
-    about: dict[str, str | None] = field(default_factory=dict)
+    about: dict[str, dict[str, str | None]] = field(default_factory=dict)
+
+    def ends_at(self, plain: str) -> bool:
+        """Whether a member belongs to another sample. Names with a dot before their number would
+        make one sample of a whole tar: it is divided between pairs of audio and text."""
+        if _key(plain) != self.key:
+            return True
+        many = len(self.audio) + len(self.texts) >= MOST_TOGETHER
+        return many and _stem(plain) not in map(_stem, [m.name for m in self.audio] + self.texts)
+
+    def told(self, stem: str) -> dict[str, str | None]:
+        """What its texts say of one of its audios."""
+        if len({_stem(member.name) for member in self.audio}) > 1:
+            return self.about.get(stem, {})
+        told: dict[str, str | None] = {}
+        for about in (*self.about.values(), self.about.get(stem, {})):  # its own last
+            told |= {role: value for role, value in about.items() if value is not None}
+        return told
 
 
-def _samples(name: str, path: str, file: BinaryIO, packing: str | None = None) -> Entries:
-    archive = _Archive(name, path, file, urls.guard(path), packing)
+def _stem(plain: str) -> str:
+    return plain.rpartition(".")[0]
+
+
+def _key(plain: str) -> str:
+    above, name = posixpath.split(plain)
+    return posixpath.join(above, name.partition(".")[0])
+
+
+def _samples(
+    name: str,
+    path: str,
+    file: BinaryIO,
+    manifest: TarManifest | None = None,
+    packing: str | None = None,
+) -> Entries:
+    archive = _Archive(name, path, file, urls.guard(path), packing, manifest)
     sample = _Sample("")
     seen: set[str] = set()
     try:
@@ -159,10 +243,9 @@ def _samples(name: str, path: str, file: BinaryIO, packing: str | None = None) -
                 yield Ignored(archive.member_name(plain), reason)
                 continue
             seen.add(plain)
-            key = plain.rpartition(".")[0]
-            if key != sample.key:
+            if sample.ends_at(plain):
                 yield from archive.finish(sample)
-                sample = _Sample(key)
+                sample = _Sample(_key(plain))
             yield from archive.take(sample, member, plain)
     except ItemError as error:
         yield from archive.finish(sample)
@@ -173,13 +256,18 @@ def _samples(name: str, path: str, file: BinaryIO, packing: str | None = None) -
         yield unlisted(name, path, wrong)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Archive:
     name: str
     path: str
     file: BinaryIO
     guard: str
     packing: str | None
+    manifest: TarManifest | None
+    lines: Lines = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lines = self.manifest.of_tar(self.path) if self.manifest else {}
 
     def member_name(self, plain: str) -> str:
         return f"{self.name}/{safe_name(plain)}"
@@ -206,12 +294,13 @@ class _Archive:
             sample.audio.append(Member(plain, member.kind, member.offset, member.size))
             return
         sample.texts.append(plain)
+        about = sample.about.setdefault(_stem(plain), {})
         try:
             content = self._text(member)
             if plain.lower().endswith(".txt"):
-                sample.text = text_field(content)
+                about["text"] = text_field(content) or about.get("text")
             else:
-                sample.about = _about(content)
+                about.update(_about(content) | {k: v for k, v in about.items() if v})
         except ValueError as error:
             where = f"{display_path(self.path)}!{display_text(plain)}"
             yield failed(self.member_name(plain), where, self.path, "unreadable", str(error))
@@ -231,24 +320,31 @@ class _Archive:
         return Locator(self.path, offset=member.offset, length=member.size, packing=self.packing)
 
     def finish(self, sample: _Sample) -> Entries:
-        """The recordings of a complete sample; without audio, its texts as Ignored."""
-        if not sample.audio:
-            for plain in sample.texts:
+        """The recordings of a complete sample; texts that belong to none of them as Ignored."""
+        stems = {_stem(member.name) for member in sample.audio}
+        for plain in sample.texts:
+            if not stems or (len(stems) > 1 and _stem(plain) not in stems):
                 yield Ignored(self.member_name(plain), "no_audio")
         for member in sample.audio:
             sparse = ("unsupported", "a sparse member") if member.kind == "sparse" else None
-            yield Recording(
+            stem = _stem(member.name)
+            about = sample.told(stem)
+            recording = Recording(
                 path=self.member_name(member.name),
                 source_path=f"{display_path(self.path)}!{display_text(member.name)}",
                 locator=self._place(member),
                 size=member.size,
                 guard=self.guard,
-                source_id=display_text(sample.key),
-                text=sample.text or sample.about.get("text"),
-                speaker=sample.about.get("speaker"),
-                language=sample.about.get("language"),
+                source_id=display_text(stem),
+                text=about.get("text"),
+                speaker=about.get("speaker"),
+                language=about.get("language"),
                 error=sparse,
             )
+            if self.manifest is None:
+                yield recording
+            else:
+                yield from self.manifest.described(recording, self.lines)
 
 
 _FIELDS = {

@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import re
+import shutil
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +25,10 @@ import yaml
 
 from tests.helpers import corpus
 from uttermill.flows.cli import queries
+from uttermill.tasks.plugins import resolve_source
 from uttermill.tasks.publish.upkeep import verify
+from uttermill.tasks.recording import Recording
+from uttermill.tasks.settings import Source
 
 TEXTS = {
     "r00": "plain words", "r01": "广州话 录音", "r02": "with \u2028 a separator and \"quotes\"",
@@ -181,6 +185,18 @@ def test_energon(version: Path, wanted: dict[str, Clip]) -> None:
         keys += [begins[offset].removesuffix(".json") for offset in offsets[:-1]]
     assert keys == list(wanted)
     assert verify.verify(version) == []
+
+
+def test_our_own_source_reads_nemos_tars(
+    version: Path, wanted: dict[str, Clip], tmp_path: Path
+) -> None:
+    shutil.copytree(version / "nemo", tmp_path / "nemo")
+    source = Source.model_validate({"kind": "tar", "path": str(tmp_path / "nemo")})
+    module, settings = resolve_source(source)
+    items = [one for one in module.recordings(settings) if isinstance(one, Recording)]
+    assert {one.source_id: one.text for one in items if one.error is None} == {
+        key: clip.text for key, clip in wanted.items()
+    }
 
 
 def test_nemo(version: Path, wanted: dict[str, Clip]) -> None:

@@ -425,18 +425,19 @@ _SOURCE = dict.fromkeys(
         "rttm",
         "track",
         "channels",
+        "speaker",
     )
 )
 SOURCES: dict[str, set[str]] = {
-    "folder": {*_SOURCE, "system_folders", "texts", "encoding", "speaker", "archives", "labels",
+    "folder": {*_SOURCE, "system_folders", "texts", "encoding", "archives", "labels",
                "include", "exclude"},
     "kaldi": {*_SOURCE, "root"},
-    "lhotse": {*_SOURCE, "root", "labels", "second_text", "speaker"},
-    "jsonl": {*_SOURCE, "root", "columns", "labels", "second_text", "channel_names", "speaker"},
+    "lhotse": {*_SOURCE, "root", "labels", "second_text"},
+    "jsonl": {*_SOURCE, "root", "columns", "labels", "second_text", "channel_names"},
     "table": {*_SOURCE, "root", "layout", "columns", "separator", "header", "encoding",
-              "labels", "second_text", "channel_names", "speaker"},
+              "labels", "second_text", "channel_names"},
     "tar": {*_SOURCE, "root"},
-    "datajuicer": {*_SOURCE, "root", "speaker", "text_key", "audio_key"},
+    "datajuicer": {*_SOURCE, "root", "text_key", "audio_key"},
     "hf_parquet": {*_SOURCE, "labels", "second_text", "root", "audio_column", "text_column",
                    "id_column", "speaker_column", "language_column"},
 }  # fmt: skip

@@ -67,7 +67,7 @@ def test_named_speakers_are_kept_apart(site: Site) -> None:
     assert planned.code == 0, planned.error
     plan = planned.result["stated"]
     assert [sentence.partition(":")[0] for sentence in plan] == [
-        "Speakers of 6 of 7 recordings of the source 'c' are taken from paths",
+        "Speakers of 6 of 7 recordings of the source 'c' are named",
         "Speakers of 1 of 7 recordings in 'c' are unknown, so the same person may be in two splits",
     ]
     (site.source / "lone.wav").unlink()

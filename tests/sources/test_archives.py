@@ -167,6 +167,27 @@ def test_encrypted_and_unknown_methods_fail_by_themselves(tmp_path: Path) -> Non
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["x.zip", "x.tar"])
+def test_names_in_another_encoding_are_read_by_the_setting(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name == "x.tar":
+        with tarfile.open(path, "w", encoding="gbk", format=tarfile.GNU_FORMAT) as tar:
+            for ending, sound in ((".wav", WAVS["a.wav"]), (".txt", "好".encode("gbk"))):
+                info = tarfile.TarInfo(f"录音{ending}")
+                info.size = len(sound)
+                tar.addfile(info, io.BytesIO(sound))
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("abcd.wav", WAVS["a.wav"])
+            archive.writestr("abcd.txt", "好".encode("gbk"))
+        data = path.read_bytes().replace(b"abcd.", "录音".encode("gbk") + b".")
+        path.write_bytes(data)
+    [recording] = recs(listed("folder", tmp_path, encoding="gbk"))
+    assert (recording.path, recording.text) == (f"{name}/录音.wav", "好")
+    assert recording.source_path == f"{path}!录音.wav"
+    assert content(recording) == WAVS["a.wav"]
+
+
 @pytest.mark.full
 def test_bombs_are_refused_in_little_memory(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:

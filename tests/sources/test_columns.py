@@ -19,7 +19,8 @@ from uttermill.tasks.plugins import resolve_source
 from uttermill.tasks.recording import Recording
 from uttermill.tasks.settings import Source
 from uttermill.tasks.sources.table import suggested
-from uttermill.tasks.stages.listing import source_notes
+from uttermill.tasks.stages.listing import entries, source_notes
+from uttermill.tasks.stages.listing.skipped import SkippedEntries
 
 
 def listed(kind: str, path: Path, **options: Any) -> list[Recording]:
@@ -162,17 +163,41 @@ def test_patterns_of_a_folder(tmp_path: Path) -> None:
     assert named == {("day1/a.wav", "day2/a.wav", "day2/take/c.wav")}
     left = listed("folder", tmp_path, include=["day2/*"], exclude=["*/take/*", "*.mp3"])
     assert [one.path for one in left] == ["day2/a.wav"]
+    assert [one.path for one in listed("folder", tmp_path, exclude=["day2", "*.mp3"])] == [
+        "day1/a.wav"
+    ]
 
 
 def test_what_the_command_line_says_of_each_source(tmp_path: Path) -> None:
     corpus.add(tmp_path / "in", 3, name="a.wav")
     (tmp_path / "x.csv").write_text("path,text\nin/a.wav,words\n")
     stated = {"language": "German", "licence": "CC0", "speaker": "anna"}
-    paths = [str(tmp_path / "in"), str(tmp_path / "x.csv")]
-    chosen = settings.read(None, paths, str(tmp_path / "out"), [], stated)
-    for source in plugins.datasets(chosen.sources):
-        one = source.settings
-        assert (one.language, one.licence, one.one_speaker) == ("de", "CC0", "anna")
+    (tmp_path / "x.jsonl").write_text('{"wav": "in/a.wav", "txt": "words"}\n')
+    (tmp_path / "kaldi").mkdir()
+    (tmp_path / "kaldi/wav.scp").write_text(f"u {tmp_path}/in/a.wav\n")
+    cells = pa.array([{"bytes": b"x", "path": "a.wav"}])
+    pq.write_table(pa.table({"audio": cells}), tmp_path / "x.parquet")
+    names = ["in", "x.csv", "x.jsonl", "kaldi", "x.parquet"]
+    paths = [str(tmp_path / name) for name in names]
+    for speaker, last in (("anna", "anna"), ("parent_folder", "x.parquet")):
+        stated["speaker"] = speaker
+        chosen = settings.read(None, paths, str(tmp_path / "out"), [], stated)
+        sources = [*plugins.datasets(chosen.sources)]
+        assert [s.settings.kind for s in sources] == [
+            "folder", "table", "jsonl", "table", "hf_parquet"
+        ]  # fmt: skip
+        for source in sources:
+            assert (source.settings.language, source.settings.licence) == ("de", "CC0")
+        listings = [entries_of(source) for source in sources]
+        who = [rows["speaker"].to_pylist() for rows in listings]
+        named, bare = ("anna", "anna") if speaker == "anna" else ("in", None)  # no folder above
+        assert who == [[bare], [named], [named], [bare], [last]]
+
+
+def entries_of(source: plugins.Dataset) -> pa.Table:
+    recordings = source.source.recordings(source.settings)
+    [batch] = entries.batches(source.name, source.settings, recordings, SkippedEntries())
+    return batch.rows
 
 
 def test_each_source_says_what_gives_what(tmp_path: Path) -> None:

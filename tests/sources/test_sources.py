@@ -28,6 +28,7 @@ from uttermill.tasks.recording.container import as_file
 from uttermill.tasks.recording.file_kinds import known
 from uttermill.tasks.recording.names import recording_name, safe_name
 from uttermill.tasks.settings import Source
+from uttermill.tasks.sources.table import suggested
 from uttermill.tasks.storage import urls
 from uttermill.tasks.storage.bounds import MAX_LINE_BYTES
 from uttermill.tasks.storage.local import stat_guard
@@ -556,6 +557,62 @@ def test_a_list_that_is_no_text_is_refused_as_a_whole(
 # datajuicer
 
 
+SOUND = {"id": "r", "sources": [{"type": "file", "source": "a.wav", "channels": [0]}]}
+SAID = {"start": 0, "duration": 1.0, "text": "words"}
+
+
+def cut(**changes: Any) -> dict[str, Any]:
+    one = {"id": "c", "type": "MonoCut", "start": 0.5, "duration": 2.0, "recording": SOUND}
+    return {**one, "supervisions": [SAID], **changes}
+
+
+def test_lhotse_cuts_whose_sound_is_not_the_file_s_are_refused(tmp_path: Path) -> None:
+    put(tmp_path / "a.wav")
+
+    def changed(name: str) -> dict[str, Any]:
+        return cut(recording={**SOUND, "transforms": [{"name": name, "kwargs": {}}]})
+
+    padded = {"id": "m", "type": "MixedCut", "tracks": [{"cut": cut()}]}
+    refused = [*map(changed, ("Volume", "Speed", "Tempo", "ReverbWithImpulseResponse")), padded]
+    refused.append({"id": "p", "type": "PaddingCut", "duration": 1.0})
+    path = jsonl(tmp_path / "cuts.jsonl", *refused, changed("Resample"))
+    items = recs(listed("lhotse", path))
+    assert codes(items) == {f"cuts.jsonl:{n + 1}": "unsupported" for n in range(len(refused))}
+    assert items[0].error is not None
+    assert items[0].error[1].startswith("a recording that lhotse changes by Volume when it loads")
+    [good] = [r for r in items if r.error is None]
+    assert [(s.start, s.end, s.text) for s in good.segments or ()] == [(0.5, 1.5, "words")]
+    assert suggested(str(jsonl(tmp_path / "only.jsonl", padded))) == {"kind": "lhotse"}
+
+
+def test_bad_rows_between_those_of_a_file_do_not_divide_it(tmp_path: Path) -> None:
+    for name in ("a.wav", "b.wav"):
+        put(tmp_path / name)
+
+    def turn(start: float, **more: Any) -> dict[str, Any]:
+        return {"audio_filepath": "a.wav", "offset": start, "duration": 1, "text": "t", **more}
+
+    bad = {"audio_filepath": "a.wav", "offset": -1, "duration": 1}
+    lines = [turn(0), bad, "no object", turn(2), {"audio_filepath": "b.wav", "text": "t"}]
+    for kind, path in (
+        ("jsonl", jsonl(tmp_path / "x.jsonl", *lines)),
+        ("jsonl", put(tmp_path / "x.json", json.dumps(lines))),
+        ("table", put(tmp_path / "y.json", json.dumps(lines))),
+    ):
+        assert [r.path for r in recs(listed(kind, path))] == [
+            f"{path.name}:2", f"{path.name}:3", "a.wav", "b.wav"
+        ]  # fmt: skip
+    turns = [SAID, {**SAID, "start": "?"}, {**SAID, "start": 1}]
+    other = {**SOUND, "sources": [{"type": "file", "source": "b.wav"}]}
+    cuts = [cut(supervisions=turns), "no object", cut(start=9), cut(recording=other)]
+    listed_cuts = recs(listed("lhotse", jsonl(tmp_path / "cuts.jsonl", *cuts)))
+    assert [r.path for r in listed_cuts] == ["cuts.jsonl:1", "cuts.jsonl:2", "a.wav", "b.wav"]
+    assert len(listed_cuts[2].segments or ()) == 3
+    samples = [{"audios": ["a.wav", 3]}, {"audios": []}, {"audios": "?"}, {"audios": ["b.wav"]}]
+    kept = recs(listed("datajuicer", jsonl(tmp_path / "dj.jsonl", *samples)))
+    assert [r.path for r in kept] == ["a.wav", "dj.jsonl:1:1", "dj.jsonl:3", "b.wav"]
+
+
 def test_datajuicer(tmp_path: Path) -> None:
     for name in "abc":
         put(tmp_path / f"{name}.wav")
@@ -617,6 +674,76 @@ def test_tar_samples(tmp_path: Path) -> None:
         "s.tar/lonely.txt": "no_audio", "s.tar/._b.wav": "hidden", "s.tar/c.cls": "extension",
         "s.tar/b.FLAC": "duplicate_name",
     }  # fmt: skip
+
+
+def test_each_audio_of_a_sample_has_its_own_text(tmp_path: Path) -> None:
+    path = make_tar(tmp_path / "s.tar", [
+        ("0.q.wav", b"1"), ("0.a.wav", b"2"), ("0.q.txt", b"who"), ("0.a.json", b'{"text": "me"}'),
+        ("1.wav", b"3"), ("1.noisy.wav", b"4"), ("1.txt", b"clean"),
+        ("2.sound.flac", b"5"), ("2.txt", b"its only one"), ("2.json", b'{"speaker": "s"}'),
+        ("3.a.wav", b"6"), ("3.b.wav", b"7"), ("3.json", b'{"text": "whose?"}'),
+    ])  # fmt: skip
+    items = listed("tar", path)
+    assert {r.path: r.text for r in recs(items)} == {
+        "s.tar/0.q.wav": "who", "s.tar/0.a.wav": "me", "s.tar/1.wav": "clean",
+        "s.tar/1.noisy.wav": None, "s.tar/2.sound.flac": "its only one",
+        "s.tar/3.a.wav": None, "s.tar/3.b.wav": None,
+    }  # fmt: skip
+    assert next(r for r in recs(items) if "/2." in r.path).speaker == "s"
+    assert ignored(items) == {"s.tar/3.json": "no_audio"}
+
+
+@pytest.mark.parametrize("text_first", [True, False])
+def test_names_with_a_dot_before_their_number(tmp_path: Path, text_first: bool) -> None:
+    members = []
+    for number in range(260):  # more than are held together
+        pair = [(f"c.{number}.txt", f"text {number}".encode()), (f"c.{number}.wav", b"1")]
+        members += pair if text_first else pair[::-1]
+    items = listed("tar", make_tar(tmp_path / "s.tar", members))
+    assert [r.text for r in recs(items)] == [f"text {number}" for number in range(260)]
+    assert not ignored(items)
+
+
+def nemo_tars(home: Path) -> Path:
+    """NeMo's tars and their manifest, in another order; some of it is wrong."""
+    make_tar(home / "audio_0.tar", [("a.wav", b"1"), ("b.wav", b"2"), ("other.wav", b"3")])
+    make_tar(home / "audio_1.tar", [("a.wav", b"4")])
+    return jsonl(
+        home / "tarred_audio_manifest.json",
+        {"audio_filepath": "a.wav", "shard_id": 1, "duration": 2.0, "text": "one", "lang": "eng"},
+        {"audio_filepath": "in/b-sub1.wav", "shard_id": 0, "offset": 0, "duration": 1, "text": "x"},
+        {"audio_filepath": "in/b-sub2.wav", "shard_id": 0, "offset": 1, "duration": 1, "text": "y"},
+        {"audio_filepath": "a.wav", "shard_id": 0, "duration": 3.0, "text": "zero", "speaker": "s"},
+        {"audio_filepath": "gone.wav", "shard_id": 1, "duration": 1, "text": "z"},
+        {"audio_filepath": "a.wav", "shard_id": 9, "duration": 1, "text": "z"},
+        {"audio_filepath": "a.wav", "shard_id": "two"},
+    )
+
+
+@pytest.mark.parametrize("by_manifest", [False, True])
+def test_nemos_tars_have_what_their_manifest_says(tmp_path: Path, by_manifest: bool) -> None:
+    manifest = nemo_tars(tmp_path / "n")
+    items = listed("tar", manifest if by_manifest else tmp_path / "n")
+    good = [r for r in recs(items) if r.error is None]
+    assert [(r.path, r.text, r.speaker, r.language, r.length) for r in good] == [
+        ("audio_0.tar/a.wav", "zero", "s", None, 3.0),
+        ("audio_0.tar/b.wav", None, None, None, None),
+        ("audio_1.tar/a.wav", "one", None, "en", 2.0),
+    ]
+    assert [as_file(r.locator).read() for r in good] == [b"1", b"2", b"4"]
+    assert [(s.start, s.end, s.text) for s in good[1].segments or ()] == [(0, 1, "x"), (1, 2, "y")]
+    name = manifest.name
+    assert ignored(items) == {name: "read_as_text", "audio_0.tar/other.wav": "not_listed"}
+    missing = dict.fromkeys((f"{name}:5", f"{name}:6"), "missing")
+    assert codes(items) == {**missing, f"{name}:7": "unreadable"}
+
+
+def test_nemos_tars_are_recognised(tmp_path: Path) -> None:
+    manifest = nemo_tars(tmp_path / "n/train")
+    for path in (tmp_path / "n", tmp_path / "n/train", manifest):
+        assert suggested(str(path)) == {"kind": "tar"}, path
+    put(tmp_path / "n/more.wav")
+    assert suggested(str(tmp_path / "n")) is None
 
 
 @pytest.mark.parametrize("kind", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
@@ -818,6 +945,52 @@ def test_parquet_folder_and_broken_files(tmp_path: Path) -> None:
     assert codes(items) == {"a.parquet!rest": "unreadable"}
     assert [r.path for r in recs(items)] == ["a.parquet!rest", "b.parquet/0"]
     assert ignored(items) == {"README.md": "extension"}
+
+
+def arrow(path: Path, table: pa.Table, compression: str | None = None) -> Path:
+    """A table in two batches, as `datasets.save_to_disk` writes it."""
+    put(path, b"")
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(str(path), table.schema, options=options) as stream:
+        stream.write_table(table, max_chunksize=-(-len(table) // 2))
+    return path
+
+
+def test_a_saved_data_set_is_read_as_parquet_is(tmp_path: Path) -> None:
+    put(tmp_path / "b.wav", b"123")
+    cells = [cell(b"1" * 9, "a.wav"), cell(None, "b.wav"), None, cell(b"4"), cell(None, "gone.wav")]
+    columns: dict[str, Any] = {"sentence": [*"three"], "speaker_id": [*range(5)]}
+    rows = parquet(tmp_path / "x.parquet", cells, **columns)
+    table = pa.table({"audio": pa.array(cells, AUDIO), **columns})
+    arrow(tmp_path / "saved/train/data-00000-of-00001.arrow", table)
+    arrow(tmp_path / "saved/train/cache-1f.arrow", table)
+    put(tmp_path / "saved/dataset_dict.json", "{}")
+    assert suggested(str(tmp_path / "saved")) == {"kind": "hf_parquet"}
+    root = {"root": str(tmp_path)}
+    streamed = recs(listed("hf_parquet", tmp_path / "saved", **root))
+    stored = recs(listed("hf_parquet", rows, **root))
+    assert [r.path for r in streamed] == [f"train/data-00000-of-00001.arrow/{n}" for n in range(5)]
+    for one, other in zip(streamed, stored, strict=True):
+        told = [(r.source_id, r.text, r.speaker, r.error) for r in (one, other)]
+        assert told[0] == told[1]
+        if one.error is None:
+            assert as_file(one.locator).read() == as_file(other.locator).read()
+            assert one.size > 0
+
+
+def test_what_an_arrow_stream_may_not_be(tmp_path: Path) -> None:
+    table = pa.table({"audio": pa.array([cell(b"1")] * 9, AUDIO), "text": ["words"] * 9})
+    path = arrow(tmp_path / "x.arrow", table)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(ConfigError, match="not a readable Arrow stream"):
+        listed("hf_parquet", path)
+    path.write_bytes(data.replace(b"words" * 9, b"w\xff\xffds" * 9))
+    [rest] = recs(listed("hf_parquet", path))[-1:]
+    assert rest.error is not None
+    assert "Invalid UTF8" in rest.error[1]
+    with pytest.raises(ConfigError, match="compressed"):
+        listed("hf_parquet", arrow(tmp_path / "z.arrow", table, "zstd"))
 
 
 def test_parquet_config_errors(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_what_sources_state_is_told(tmp_path: Path) -> None:
     found = shard.survey(job, Index(job.out), tmp_path / "scratch")
     assert found.stated == [
         "1 of 4 recordings of the source 'c' has no text: lone.wav",
-        "Speakers of 2 of 4 recordings of the source 'c' are taken from paths: "
+        "Speakers of 2 of 4 recordings of the source 'c' are named: "
         "anna/plain.wav → anna, anna/timed.wav → anna, lone.wav → nobody, unheard.wav → nobody",
     ]
     left = {Path(each.source_path).name: (each.reason, each.detail) for each in found.left}
@@ -184,7 +184,7 @@ def test_broken_recordings_count_nowhere(tmp_path: Path) -> None:
     )
     says = [
         "1 of 4 recordings of the source 'c' has no text: lone.wav",
-        "Speakers of 2 of 4 recordings of the source 'c' are taken from paths: "
+        "Speakers of 2 of 4 recordings of the source 'c' are named: "
         "anna/plain.wav → anna, anna/timed.wav → anna, lone.wav → nobody, unheard.wav → nobody",
     ]
     first = planning.plan(job, None).stated

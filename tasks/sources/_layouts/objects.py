@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from ...base.errors import ItemError
+from ...recording.file_kinds import HEAD
 from ...storage import bounds, urls
 from .._delimited import Record
 from .._lists import conversation, json_value, utterance
@@ -106,9 +107,14 @@ def json_list(path: str) -> Records:
     return Records(rows)
 
 
-def is_mapping(head: str) -> bool:
-    """Whether a file that begins so is a mapping of ids to utterances with a `wav`."""
-    return _MAPPING.match(head) is not None and '"wav"' in head
+def whole(path: str) -> Records | None:
+    """The records of a file that is one list of objects, or SpeechBrain's mapping of ids to
+    utterances; None if it has a line for each. OSError if it cannot be read."""
+    with urls.streamed(path) as file:
+        head = file.read(HEAD).decode("utf-8", "replace")
+    if _LIST.match(head):
+        return json_list(path)
+    return json_mapping(path) if _MAPPING.match(head) and '"wav"' in head else None
 
 
 def json_mapping(path: str) -> Records:

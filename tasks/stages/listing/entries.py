@@ -122,7 +122,7 @@ def _batch(
         "guard": [r.guard for r in recordings],
         "source_id": [_unsigned(r.source_id) for r in recordings],
         "text": [r.text for r in recordings],
-        "speaker": [r.speaker or settings.one_speaker for r in recordings],
+        "speaker": [r.speaker or settings.speaker_of(r.path) for r in recordings],
         "language": [r.language or settings.language for r in recordings],
         "segments": [s if s is None else [*map(_segment, s)] for s in spans],
         "present": [True] * len(paths),

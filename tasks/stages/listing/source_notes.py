@@ -33,9 +33,11 @@ def of(sources: Sequence[Source]) -> list[SourceNotes]:
         source, settings = dataset.source, dataset.settings
         sentences: list[str] = []
         with suppress(MillError, OSError):
-            sentences.append(source.gives(settings))
-            sentences += source.notes(settings)
-        says = [masking.text(sentence) for sentence in sentences if sentence]
+            gives = source.gives(settings)
+            sentences = [*([gives] if gives else []), *source.notes(settings)]
+        if sentences and getattr(settings, "speaker", None) not in (None, "none"):
+            sentences[0] += "; where nobody is named, speaker from `speaker`"
+        says = [masking.text(sentence) for sentence in sentences]
         if says:
             noted.append({"source": dataset.name, "kind": dataset.settings.kind, "says": says})
     return noted

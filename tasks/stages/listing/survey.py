@@ -263,7 +263,9 @@ class Stated:
 
     @classmethod
     def of(cls, dataset: Dataset, job: Job) -> Stated:
-        asked = getattr(dataset.settings, "speaker", "none") != "none"
+        # A name stands for all of the source; what else the setting may hold reads a path.
+        speaker = getattr(dataset.settings, "speaker", None) or "none"
+        asked = speaker != "none" and dataset.settings.speaker_of("") is None
         heard = job.speakers.use != "none"
         apart = keeps_speakers_apart(job.package.splits, job.package.disjoint)
         mixes = job.transcribe.backend.use != "none" and job.transcribe.text != "asr"
@@ -310,7 +312,8 @@ class Stated:
         return not np.concatenate(self._facts)[place] & BROKEN
 
     def sentences(self) -> Iterator[str]:
-        """A sentence if only some recordings have a text; and one about speakers in paths."""
+        """A sentence if only some recordings have a text; and one about speakers, where paths may
+        name them."""
         recordings, textless = self._count(0), self._count(TEXTLESS)
         of = f"of {counted(recordings, 'recording')} of the source {self.dataset!r}"
         if 0 < textless < recordings:
@@ -330,7 +333,7 @@ class Stated:
                 if self._sound(place)
             ]
             named = recordings - self._count(NAMELESS)
-            yield f"Speakers of {named} {of} are taken from paths: {_shown(examples, recordings)}"
+            yield f"Speakers of {named} {of} are named: {_shown(examples, recordings)}"
 
     def of_splits(self) -> str | None:
         """A sentence if splits cannot keep all speakers apart, with the remedy."""

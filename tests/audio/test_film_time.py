@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.signal import fftconvolve
 
 from tests.helpers import films
-from tests.helpers.films import RATE, edited, made, noise
+from tests.helpers.films import RATE, edited, lateness, made
 from tests.helpers.tiers import few
 from uttermill.tasks import audio
 from uttermill.tasks.recording import Locator
@@ -21,20 +20,6 @@ KINDS = ["mp4", "mov", "mkv", "webm", "ts", "flv", "mpg", "wtv", "nut"]
 MP4 = {"movflags": "frag_keyframe+empty_moov+default_base_moof"}
 
 
-def errors(path: Path, *places: tuple[float, float]) -> tuple[list[float], list[str]]:
-    """How late, in s by the file's time, the noise at each place is heard, each (place in the
-    noise, right time in the film); and the faults."""
-    with audio.open_stream(Locator(str(path))) as stream:
-        samples = np.concatenate(list(stream.blocks()))[:, 0]
-        start, faults = stream.header.start, [fault.what for fault in stream.faults]
-    late = []
-    for place, time in places:
-        piece = noise()[round(place * RATE) : round((place + 0.5) * RATE)]
-        found = int(np.abs(fftconvolve(samples, piece[::-1], "valid")).argmax())
-        late.append(found / RATE + start - time)
-    return late, faults
-
-
 def right(late: list[float]) -> bool:
     return all(-0.002 < seconds < DELAY + 0.002 for seconds in late)
 
@@ -42,7 +27,7 @@ def right(late: list[float]) -> bool:
 @pytest.mark.parametrize("kind", few(KINDS, "mp4", "mkv", "ts", "flv"))
 def test_sound_that_begins_after_the_picture(tmp_path: Path, kind: str) -> None:
     path = made(tmp_path / f"a.{kind}", late=3.4)
-    late, faults = errors(path, (1, 4.4), (9, 12.4))
+    late, faults = lateness(path, (1, 4.4), (9, 12.4))
     assert right(late), late
     assert faults == []
     assert audio.probe(Locator(str(path))).start == pytest.approx(3.4, abs=DELAY)
@@ -52,7 +37,7 @@ def test_sound_that_begins_after_the_picture(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", few(KINDS, "mp4", "flv", "mpg"))
 def test_a_hole_in_the_times_is_silence_of_its_length(tmp_path: Path, kind: str) -> None:
-    late, faults = errors(made(tmp_path / f"a.{kind}", hole=(4, 6.5)), (1, 1), (9, 9))
+    late, faults = lateness(made(tmp_path / f"a.{kind}", hole=(4, 6.5)), (1, 1), (9, 9))
     assert right(late), late
     [what] = faults
     assert what.startswith("2.5") or what.startswith("2.49")
@@ -61,14 +46,14 @@ def test_a_hole_in_the_times_is_silence_of_its_length(tmp_path: Path, kind: str)
 
 def test_a_hole_in_a_fragmented_mp4(tmp_path: Path) -> None:
     path = made(tmp_path / "a.mp4", hole=(4, 6.5), options=MP4)
-    late, faults = errors(path, (1, 1), (9, 9))
+    late, faults = lateness(path, (1, 1), (9, 9))
     assert right(late), late
     assert len(faults) == 1
 
 
 def test_packets_lost_one_by_one_add_up(tmp_path: Path) -> None:
     path = made(tmp_path / "a.mp4", moved=lambda number: 1024 / RATE * (number // 20))
-    late, faults = errors(path, (1, 1 + 2 * 1024 / RATE), (9, 9 + 21 * 1024 / RATE))
+    late, faults = lateness(path, (1, 1 + 2 * 1024 / RATE), (9, 9 + 21 * 1024 / RATE))
     assert all(abs(seconds) < 0.1 for seconds in late), late
     assert len(faults) == 5
 
@@ -86,22 +71,24 @@ def test_a_recorder_s_clock_that_jitters_or_runs_fast_makes_no_hole(tmp_path: Pa
 @pytest.mark.parametrize("kind", few(["mp4", "mov", "m4a"], "mp4"))
 def test_an_edit_list_says_when_what_is_heard(tmp_path: Path, kind: str) -> None:
     path = made(tmp_path / "a.mp4").rename(tmp_path / f"a.{kind}")
-    late, _ = errors(edited(path, (2, -1), (12, 0)), (1, 3), (9, 11))
+    late, _ = lateness(edited(path, (2, -1), (12, 0)), (1, 3), (9, 11))
     assert right(late), ("an empty edit at the start", late)
-    late, _ = errors(edited(path, (9, 3)), (4, 1), (10, 7))
+    late, _ = lateness(edited(path, (9, 3)), (4, 1), (10, 7))
     assert right(late), ("the first seconds are cut off", late)
-    late, faults = errors(edited(path, (1, -1), (3.84, 0), (2, -1), (7, 3.84)), (2.5, 3.5), (9, 12))
+    late, faults = lateness(
+        edited(path, (1, -1), (3.84, 0), (2, -1), (7, 3.84)), (2.5, 3.5), (9, 12)
+    )
     assert right(late), ("an empty edit inside", late)
     with audio.open_stream(Locator(str(path))) as stream:
         samples = np.concatenate(list(stream.blocks()))
     assert not samples[round(3.9 * RATE) : round(5.8 * RATE)].any(), "it is silent there"
     assert len(faults) == 1
-    late, faults = errors(edited(path, (2.88, 0), (4, 5.76)), (1, 1), (8, 5.12))
+    late, faults = lateness(edited(path, (2.88, 0), (4, 5.76)), (1, 1), (8, 5.12))
     assert right(late), ("a part is left out", late)
 
 
 def test_sound_before_time_0_is_not_played(tmp_path: Path) -> None:
-    late, faults = errors(made(tmp_path / "a.mp4", late=-0.5), (2, 1.5), (9, 8.5))
+    late, faults = lateness(made(tmp_path / "a.mp4", late=-0.5), (2, 1.5), (9, 8.5))
     assert right(late), late
     assert faults == []
 
@@ -111,5 +98,5 @@ def test_a_sound_alone_counts_from_the_container_s_zero_where_it_has_one(tmp_pat
         path = made(tmp_path / f"a.{kind}", late=3.4, picture=False)
         assert audio.probe(Locator(str(path))).start == pytest.approx(start, abs=DELAY), kind
     path = made(tmp_path / "live.mkv", late=4000.0, picture=False)
-    late, _ = errors(path, (1, 1))
+    late, _ = lateness(path, (1, 1))
     assert right(late), "cut from a live stream, whose clock began long before"

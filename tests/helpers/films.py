@@ -11,8 +11,13 @@ from typing import Any
 import av
 import numpy as np
 from numpy.typing import NDArray
+from scipy.signal import fftconvolve
+
+from uttermill.tasks import audio
+from uttermill.tasks.recording import Locator
 
 RATE = 48_000
+FRAMES = 25  # of the picture in a second
 SECONDS = 12
 CODECS = {"webm": "libopus", "mpg": "mp2", "wtv": "mp2"}  # others: AAC
 FORMATS = {"ts": "mpegts", "mkv": "matroska", "mpg": "vob"}
@@ -66,7 +71,7 @@ def made(
     kind = path.suffix[1:]
     codecs = {"webm": "libvpx", "flv": "flv", "mpg": "mpeg2video", "wtv": "mpeg2video"}
     with av.open(str(path), "w", format=FORMATS.get(kind, kind), options=options or {}) as film:
-        pictures: Any = film.add_stream(codecs.get(kind, "mpeg4"), rate=25) if picture else None
+        pictures: Any = film.add_stream(codecs.get(kind, "mpeg4"), rate=FRAMES) if picture else None
         sounds: Any = film.add_stream(CODECS.get(kind, "aac"), rate=RATE, layout="mono")
         packets = []
         for number, (time, packet) in enumerate(_sound(sounds)):
@@ -78,6 +83,20 @@ def made(
         for _, packet in sorted(packets, key=lambda timed: timed[0]):
             film.mux(packet)
     return path
+
+
+def lateness(path: Path, *places: tuple[float, float]) -> tuple[list[float], list[str]]:
+    """How late, in s by the file's time, the noise at each place is heard, each (place in the
+    noise, right time in the film); and the faults."""
+    with audio.open_stream(Locator(str(path))) as stream:
+        samples = np.concatenate(list(stream.blocks()))[:, 0]
+        start, faults = stream.header.start, [fault.what for fault in stream.faults]
+    late = []
+    for place, time in places:
+        piece = noise()[round(place * RATE) : round((place + 0.5) * RATE)]
+        where = int(np.abs(fftconvolve(samples, piece[::-1], "valid")).argmax())
+        late.append(where / RATE + start - time)
+    return late, faults
 
 
 Entry = tuple[float, float]  # length in s; place in the media in s, below 0: nothing is played

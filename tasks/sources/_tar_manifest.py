@@ -16,6 +16,8 @@ from array import array
 from collections.abc import Iterator
 from typing import cast
 
+import numpy as np
+
 from ..base.errors import ItemError
 from ..recording import Ignored, Recording, tracks, unreachable
 from ..storage import regular
@@ -46,9 +48,11 @@ class TarManifest:
         for start, line in self._lines():
             self._starts.append(start)
             try:
-                number = _record(line).get("shard_id", _ANY)
-                if not isinstance(number, int):
-                    raise ValueError("its shard_id is not a number")
+                number = _record(line).get("shard_id")
+                if number is None:
+                    number = _ANY
+                elif not isinstance(number, int) or not 0 <= number < 1 << 31:
+                    raise ValueError("its shard_id is not the number of a tar")
                 self._tars.append(number)
             except ValueError as error:
                 self._tars.append(_ANY)
@@ -69,15 +73,15 @@ class TarManifest:
     def of_tar(self, name: str) -> Lines:
         """The lines about a tar."""
         numbered = _NUMBER.search(name)
-        wanted = {_ANY, int(numbered[1])} if numbered else {_ANY}
+        wanted = [_ANY, int(numbered[1])] if numbered else [_ANY]
         lines: Lines = {}
         with self._file() as file:
-            for number, (tar, start) in enumerate(zip(self._tars, self._starts, strict=True), 1):
-                if tar in wanted and number not in self._bad:
-                    file.seek(start)
+            for index in np.flatnonzero(np.isin(np.array(self._tars), wanted)).tolist():
+                if index + 1 not in self._bad:
+                    file.seek(self._starts[index])
                     record = _record(file.readline(MAX_LINE_BYTES))
                     member = _member(str(record.get("audio_filepath"))).split("-sub")[0]
-                    lines.setdefault(member, []).append((number, record))
+                    lines.setdefault(member, []).append((index + 1, record))
         return lines
 
     def described(self, member: Recording, lines: Lines) -> Entries:

@@ -717,6 +717,7 @@ def nemo_tars(home: Path) -> Path:
         {"audio_filepath": "gone.wav", "shard_id": 1, "duration": 1, "text": "z"},
         {"audio_filepath": "a.wav", "shard_id": 9, "duration": 1, "text": "z"},
         {"audio_filepath": "a.wav", "shard_id": "two"},
+        {"audio_filepath": "a.wav", "shard_id": 1 << 70},
     )
 
 
@@ -735,7 +736,7 @@ def test_nemos_tars_have_what_their_manifest_says(tmp_path: Path, by_manifest: b
     name = manifest.name
     assert ignored(items) == {name: "read_as_text", "audio_0.tar/other.wav": "not_listed"}
     missing = dict.fromkeys((f"{name}:5", f"{name}:6"), "missing")
-    assert codes(items) == {**missing, f"{name}:7": "unreadable"}
+    assert codes(items) == {**missing, f"{name}:7": "unreadable", f"{name}:8": "unreadable"}
 
 
 def test_nemos_tars_are_recognised(tmp_path: Path) -> None:

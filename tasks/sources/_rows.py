@@ -107,8 +107,9 @@ class _Part:
         one, spans = self.first.segment, self.spans
         if spans is not None:
             return replace(member, segments=spans)
-        told = replace(member, text=one.text, speaker=one.speaker, language=one.language)
-        return replace(told, source_id=one.source_id or member.source_id, length=one.end)
+        key = one.source_id or member.source_id
+        member = replace(member, source_id=key, text=one.text, length=one.end)
+        return replace(member, speaker=one.speaker, language=one.language)
 
 
 @dataclass(slots=True)

@@ -27,6 +27,7 @@ from ..recording.stream_copy import PACKINGS
 from ..settings.base import READ
 from ..storage import bounds, regular, urls
 from ._archives import in_one
+from ._beside import folders
 from ._containers import Containers, containers
 from ._links import Boundary
 from ._lists import (
@@ -108,7 +109,7 @@ def _mode(path: str) -> int:
 def _all(tars: Containers, language: str | None) -> Entries:
     manifests = _Manifests(language, tars.boundary)
     for entry in tars.ignored:
-        yield replace(entry, reason="read_as_text") if manifests.reads(entry) else entry
+        yield Ignored(entry.path, folders.READ) if manifests.reads(entry) else entry
     for name, path in tars.files:
         yield from _archive(safe_name(name), path, manifests)
     yield from manifests.unused()
@@ -211,10 +212,10 @@ class _Sample:
         """What its texts say of one of its audios."""
         if len({_stem(member.name) for member in self.audio}) > 1:
             return self.about.get(stem, {})
-        told: dict[str, str | None] = {}
+        facts: dict[str, str | None] = {}
         for about in (*self.about.values(), self.about.get(stem, {})):  # its own last
-            told |= {role: value for role, value in about.items() if value is not None}
-        return told
+            facts |= {role: value for role, value in about.items() if value is not None}
+        return facts
 
 
 def _stem(plain: str) -> str:

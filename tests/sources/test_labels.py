@@ -117,7 +117,7 @@ def test_lhotse_has_labels_in_custom_and_of_each_segment(tmp_path: Path) -> None
         {"emotion": "happy", "gender": "f", "room": "studio"},
         {"room": "hall"},
     ]
-    [missing] = notes
+    [_, missing] = notes
     assert "'age'" in missing
 
 

@@ -42,8 +42,8 @@ def moved(path: Path) -> float:
     """By how many s the muxer moved the picture, by the container's time. A fragmented MP4 leaves
     the first frame at 0."""
     with av.open(str(path)) as film:
-        packets = (p for p in film.demux(video=0) if p.pts is not None)
-        second = sorted(float(p.pts * p.time_base) for p in islice(packets, 9))[1]
+        packets = islice(film.demux(video=0), 9)
+        second = sorted(float((p.pts or 0) * p.time_base) for p in packets)[1]
         return second - 1 / films.FRAMES - (film.start_time or 0) / av.time_base
 
 

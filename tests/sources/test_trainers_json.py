@@ -14,6 +14,7 @@ from uttermill.flows import settings
 from uttermill.tasks import plugins
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.recording import Recording
+from uttermill.tasks.settings import Source
 
 TEXTS = ["the first text", "a second one", "and a third"]
 
@@ -77,6 +78,17 @@ def test_a_conversation_about_one_audio_is_its_text(
     ending = "json" if whole else "jsonl"
     path = written(folder, f"list.{ending}", lines, whole)
     assert entries(path) == [(f"wav/{n}.wav", text, None) for n, text in enumerate(TEXTS)]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "table"])
+def test_what_follows_a_list_is_not_lost_in_silence(folder: Path, kind: str) -> None:
+    lines = [json.dumps([{"audio": f"wav/{n}.wav", "text": TEXTS[n]}]) for n in range(2)]
+    path = folder / "lists.json"
+    path.write_text("\n".join(lines))
+    module, chosen = plugins.resolve_source(Source(kind=kind, path=str(path)))
+    listed = [r for r in module.recordings(chosen) if isinstance(r, Recording)]
+    assert [r.path for r in listed] == ["wav/0.wav", "lists.json:2"]
+    assert "what follows" in (listed[1].error or ("", ""))[1]
 
 
 def test_which_of_two_audios_a_text_belongs_to_is_not_guessed(folder: Path) -> None:

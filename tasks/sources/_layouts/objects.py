@@ -27,7 +27,7 @@ STEP = 1 << 20
 _MAPPING = re.compile(r'\A\ufeff?\s*\{(?=\s*"(?:[^"\\]|\\.)*"\s*:\s*\{)')
 _KEY = re.compile(r'"((?:[^"\\]|\\.)*)"\s*:\s*')
 _AUDIOS = re.compile(r'"audios"\s*:\s*\[(?=\s*\{)')
-_LIST = re.compile(r"\A\ufeff?\s*\[")
+_LIST = re.compile(r"\A\ufeff?\s*\[(?=\s*[{\]])")
 _LANGUAGE = re.compile(r'"language"\s*:\s*"([^"]{1,40})"')
 _BETWEEN = re.compile(r"[\s,]*")
 #: How GigaSpeech writes punctuation in `text_tn`.
@@ -152,6 +152,8 @@ def _audios(path: str, opening: re.Pattern[str] = _AUDIOS) -> Iterator[tuple[str
         while True:
             position = _BETWEEN.match(text, position).end()  # type: ignore[union-attr] # matches anything
             if text.startswith("}" if keyed else "]", position):
+                if opening is _LIST and text[position + 1 :].strip():
+                    yield None, ValueError("the list ends here; what follows it is not read")
                 return
             try:
                 key = _KEY.match(text, position) if keyed else None

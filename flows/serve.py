@@ -19,11 +19,12 @@ from ..tasks.base import masking
 from ..tasks.base.errors import ConfigError
 from ..tasks.base.json_types import JsonObject
 from ..tasks.base.logs import log
-from . import flow_parameters, surroundings
+from . import flow_parameters
 from .checks import check
 from .cluster import spawning
 from .flow_parameters import values
 from .served_settings import ServedSettings
+from .server import prefect_settings
 from .settings import PrepareSettings, parse
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def serve(
     """
     settings = served.settings
     check(settings)
-    surroundings.import_prefect()
+    prefect_settings.import_prefect()
     policy = None if trust else flow_parameters.policy(settings, allow)
     parameters = without_secrets(settings)
     if not name or any(letter in name for letter in FORBIDDEN):

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import os
-import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, redirect_stderr
-
-from pydantic import ValidationError
+from contextlib import ExitStack, contextmanager
 
 from ..tasks.base import environment
-from ..tasks.base.errors import ConfigError
-from ..tasks.base.process_memory import importing
 
 #: Variables for this process and its children; values that are set already stay.
 DEFAULTS = {
@@ -35,37 +28,3 @@ def set_up() -> Iterator[None]:
         scope.enter_context(environment.with_home())
         scope.enter_context(environment.loopback_without_proxy())
         yield
-
-
-def import_prefect() -> None:
-    """Import Prefect, which reads its settings; ConfigError with the name of one that it refuses.
-    Prefect itself would print a traceback, and before it what its plug-ins said of that."""
-    output = io.StringIO()
-    try:
-        with importing(), redirect_stderr(output):
-            from prefect.settings import get_current_settings
-
-            get_current_settings()
-    except ValidationError as error:
-        faults = [
-            fault for fault in error.errors() if fault["type"] != "default_factory_not_called"
-        ]
-        sentences = (f"{_variable(str(f['loc'][-1]), f['input'])}: {f['msg']}" for f in faults)
-        raise ConfigError(
-            f"Prefect refuses its settings ({'; '.join(sentences)}); correct or unset them"
-        ) from None
-    except ValueError as error:  # a variable that should hold JSON
-        raise ConfigError(
-            f"Prefect refuses its settings ({error}); correct or unset its variables (PREFECT_…)"
-        ) from None
-    sys.stderr.write(output.getvalue())
-
-
-def _variable(field: str, value: object) -> str:
-    """The variable that gives Prefect this value of a setting; else the setting, which is in
-    Prefect's profile then."""
-    for name, text in os.environ.items():
-        mine = name.startswith("PREFECT_") and name.lower().endswith(field.lower())
-        if mine and text.lower() == str(value).lower():
-            return name
-    return f"{field} in Prefect's profile"

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def doctor(args: argparse.Namespace) -> Exit:
-    from .. import surroundings
+    from ..server import prefect_settings
     from . import doctor as examination
 
-    surroundings.import_prefect()
+    prefect_settings.import_prefect()
     return examination.doctor(args, *examination.chosen(args.settings, args.sets))
 
 

@@ -17,10 +17,10 @@ from ...tasks.base.process_memory import importing
 from ...tasks.plugins import trusted
 from ...tasks.settings import StageSettings
 from ...tasks.stages.listing import once
-from .. import surroundings
 from ..checks import check
 from ..flow_parameters import values
 from ..progress import ProgressObserver, waiting
+from ..server import prefect_settings
 from ..settings import History, PrepareSettings, SampleSettings
 from . import execute, run_folder
 
@@ -94,7 +94,7 @@ def _recorded(wanted: History, opened: execute.Body | None = None) -> Iterator[L
     """Give Prefect its API: the configured server (yields None), or a server of this run;
     meanwhile, the workers of `opened` start."""
     # Here because they import Prefect, which takes a second.
-    surroundings.import_prefect()
+    prefect_settings.import_prefect()
     with importing():
         from ..server.server import LocalServer, check_api, configured_url, using
 

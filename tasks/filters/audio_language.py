@@ -54,6 +54,7 @@ class Settings(StageSettings):
         None, "Languages that are kept, by code: [en, de]; null: all.", mark=WORDS
     )
     min_probability: float | None = Threshold(None, "Smallest probability kept.", ge=0, le=1)
+    max_probability: float | None = Threshold(None, "Largest probability kept.", ge=0, le=1)
 
 
 def identity(settings: Settings) -> str | None:

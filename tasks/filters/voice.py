@@ -43,6 +43,7 @@ REASONS = {
     "voice_unlike": ("other_than_unwanted", "unwanted_voice"),
 }
 LEAST_S, MOST_S, EXAMPLE_S = 0.25, 30.0, 60.0
+LOUDEST = 1e9  # full scale is 1; the energies of louder samples are beyond float32
 ASKED_BY = "the filter voice"
 
 
@@ -55,6 +56,8 @@ class Settings(StageSettings):
         None, "Folder with the model; default: where `uttermill models fetch speakers` put it."
     )
     min_like: float | None = Threshold(0.5, "Smallest cosine with `like` kept.", ge=-1, le=1)
+    max_like: float | None = Threshold(None, "Largest cosine with `like` kept.", ge=-1, le=1)
+    min_unlike: float | None = Threshold(None, "Smallest cosine with `unlike` kept.", ge=-1, le=1)
     max_unlike: float | None = Threshold(0.5, "Largest cosine with `unlike` kept.", ge=-1, le=1)
 
 
@@ -124,10 +127,12 @@ def _embedding(name: str, content: str, folder: str | None) -> Float32s:
 
 
 def _embedded(blocks: Iterable[Float32s], seconds: float, folder: str | None) -> Float32s | None:
-    """The embedding of the first seconds of a signal at 16 kHz; None unless they are finite."""
+    """The embedding of the first seconds of a signal at 16 kHz; None if a sample is NaN or beyond
+    LOUDEST."""
     size, samples = round(seconds * RATE), np.empty(0, np.float32)
     for block in blocks:
         samples = np.concatenate([samples, block[: size - len(samples)]])
         if len(samples) >= size:
             break
-    return embedding.embed(fbank(samples), folder) if np.isfinite(samples).all() else None
+    sound = bool((np.abs(samples) <= LOUDEST).all())
+    return embedding.embed(fbank(samples), folder) if sound else None

@@ -9,18 +9,20 @@ from . import Output, OutputShard, ReadPcm, Rows, _clips
 
 WAV = _clips.Encoding("wav")
 COLUMNS = ("id", *_clips.COLUMNS)  # the texts are in the lists only
-FOLDER_CLIPS = 65_000  # FAT32 and exFAT hold a few more
+FOLDER_FILES = 65_000  # FAT32 and exFAT hold a few more
 
 
-def files(use: str, split: str, number: int, rows: pa.Table, suffix: str = "wav") -> list[str]:
+def files(
+    use: str, split: str, number: int, rows: pa.Table, suffix: str = "wav", files_a_clip: int = 1
+) -> list[str]:
     home = f"{use}/{split}/wav/{number:09d}"
     keys = enumerate(rows["id"].to_pylist())
-    return [f"{home}{beyond(index)}/{key}.{suffix}" for index, key in keys]
+    return [f"{home}{beyond(index * files_a_clip)}/{key}.{suffix}" for index, key in keys]
 
 
 def beyond(index: int) -> str:
-    """The suffix of a folder's name for clip `index` of a shard; none for the first clips."""
-    folder = index // FOLDER_CLIPS
+    """The suffix of a folder's name for file `index` of a shard; none for the first files."""
+    folder = index // FOLDER_FILES
     return f"-{folder:03d}" if folder else ""
 
 

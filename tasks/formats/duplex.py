@@ -9,7 +9,8 @@ duplex/<split>/wav/000000000/<id>.json      {"alignments": [[word, [start, end],
 This is how moshi-finetune reads conversations; it learns what is said on the left, whose side is
 SPEAKER_MAIN; the right is SPEAKER_OTHER. Left is the recording's channel 0; with `tracks: by_turns`
 it is the person who speaks first in the recording, and everybody else is on the right. `swap` puts
-the left on the right. A turn whose words have no times is one entry, its text.
+the left on the right. A turn whose words have no times is one entry, its text; so is a clip without
+turns, which is on the left.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from . import Output, OutputShard, ReadPcm, Rows, _lists, _wavs
 
 VERSION = 1
 COLUMNS = (
-    *("id", "sample_rate", "num_samples", "sha256", "turns"),
+    *("id", "sample_rate", "num_samples", "sha256", "turns", "text"),
     *("sha256_left", "sha256_right", "left_speakers"),
 )
 SNIPPET = (
@@ -71,7 +72,7 @@ def needs(settings: Settings) -> tuple[str, ...]:
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
-    paths = _wavs.files("duplex", split, number, rows)
+    paths = _wavs.files("duplex", split, number, rows, files_a_clip=2)
     return [name for path in paths for name in (path, f"{path[:-3]}json")]
 
 
@@ -155,6 +156,10 @@ def _words(row: ClipRow, settings: Settings) -> bytes:
             ]
         elif turn["text"]:
             entries.append((turn["text"], (turn["start"], turn["end"]), side))
+    if row.get("turns") is None:
+        entries = [
+            (row["text"], (0.0, row["num_samples"] / row["sample_rate"]), SIDES[settings.swap])
+        ]
     entries.sort(key=lambda entry: (entry[1], entry[2]))
     entry = {"alignments": entries, "id": row["id"], "speakers": speakers, "turns": turns}
     return (json.dumps(entry, ensure_ascii=False) + "\n").encode()

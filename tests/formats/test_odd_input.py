@@ -153,12 +153,20 @@ def textgrid(home: Path, chosen: dict[str, Any]) -> Told:
         yield path.stem, quoted.replace('""', '"'), None
 
 
+def duplex(home: Path, chosen: dict[str, Any]) -> Told:
+    for line in map(json.loads, lines(home / "duplex/train.jsonl")):
+        [(text, _, _)] = json.loads((home / f"duplex/{line['path'][:-4]}.json").read_bytes())[
+            "alignments"
+        ]
+        yield Path(line["path"]).stem, text, None
+
+
 READERS: dict[str, Callable[[Path, dict[str, Any]], Told]] = {
     "wenet": wenet, "wenet_raw": wenet_raw, "webdataset": webdataset, "features": webdataset,
     "nemo": nemo,
     "speechbrain": speechbrain, "emilia": emilia, "kaldi": kaldi, "lhotse_shar": lhotse_shar,
     "hf_parquet": hf_parquet, "metadata_csv": metadata_csv, "chat_jsonl": chat_jsonl,
-    "textgrid": textgrid,
+    "textgrid": textgrid, "duplex": duplex,
     **dict.fromkeys(random_access.READERS, by_number),
 }  # fmt: skip
 

@@ -48,7 +48,7 @@ def test_a_clip_s_row_adds_what_a_plan_adds() -> None:
     """The columns that say where its PCM is, those that settings add, and what gathers those that
     `package.publish` names."""
     planned = {**published_columns.SOURCE_COLUMNS, **published_columns.BESIDE_COLUMNS}
-    planned |= published_columns.MUTED_COLUMNS
+    planned |= {**published_columns.SIDE_COLUMNS, **published_columns.MUTED_COLUMNS}
     planned |= {field.name: field.type for field in (*schema.ADDED, *schema.REFERENCE_WORDS)}
     hints = get_type_hints(schema.ClipRow, include_extras=True)
     added = hints.keys() - schema.UTTERANCES.names - {"annotations"}

@@ -149,12 +149,14 @@ SHELVES: dict[str, dict[str, Entry]] = {
     "filters.audio_language": {  # `test_audio_language.py` has a model
         "model": Entry(TRANSIENT), "licence": Entry(TRANSIENT, "MIT"),
         "allowed": Entry(THRESHOLD, ["en"]), "min_probability": NUMBER,
+        "max_probability": NUMBER,
     },
     "filters.tracks": {"min": Entry(THRESHOLD, 1.0), "max": Entry(THRESHOLD, 3.0)},
     "formats.duplex": {"tracks": Entry(THRESHOLD, "by_turns"), "swap": Entry(THRESHOLD, True)},
     "filters.voice": {
         "like": Entry(TRANSIENT, ["/a.wav"]), "unlike": Entry(TRANSIENT, ["/b.wav"]),
         "path": Entry(TRANSIENT, "/models"), "min_like": Entry(THRESHOLD, 0.4),
+        "max_like": Entry(THRESHOLD, 0.9), "min_unlike": NUMBER,
         "max_unlike": Entry(THRESHOLD, 0.4),
     },
     "filters.speakers": {"min": NUMBER, "max": Entry(THRESHOLD, 2.0)},

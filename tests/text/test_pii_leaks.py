@@ -82,7 +82,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Job, Path]]
         "r08": "call 555-2671 now",  # no whole number: what was heard is one
     }
     corpus.listed(folder, 10, home / "list.jsonl", **texts)
-    formats = [{"use": use} for use in shelves.names("formats") if use != "metadata_csv"]
+    others = ("metadata_csv", "duplex")  # `duplex` mutes nothing, and is refused with `mute`
+    formats = [{"use": use} for use in shelves.names("formats") if use not in others]
     formats += [{"use": "metadata_csv", "profile": "hf_audiofolder"}]
     package: dict[str, Any] = {"formats": formats, "publish": ("words", "moods_words")}
     with pytest.MonkeyPatch.context() as patch:

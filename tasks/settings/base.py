@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import json
 import re
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -146,7 +146,7 @@ class Plugin(Masked):
 
     use: str = Field(description="Its file name, or the dotted name of a module of your own.")
 
-    @cached_property
+    @property
     def options(self) -> JsonObject:
         return dict(self.model_extra or {})
 

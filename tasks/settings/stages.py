@@ -8,7 +8,6 @@ models. Plug-ins are named `{use: <file name>, ...its own settings}`; `tasks.plu
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, field_validator
@@ -197,7 +196,7 @@ class FilterSettings(StageSettings):
         False, "Also take costly measures of utterances that a cheap one already rejects."
     )
 
-    @cached_property
+    @property
     def all_filters(self) -> tuple[Plugin, ...]:
         """The filters of the list, and `decode_faults`, which always runs."""
         listed = next((p for p in self.filters if p.use == DAMAGE), Plugin(use=DAMAGE))

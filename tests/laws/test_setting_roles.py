@@ -17,7 +17,7 @@ from tests.helpers import corpus
 from uttermill.flows.cluster.settings import ClusterSettings, TlsSettings
 from uttermill.tasks import plugins
 from uttermill.tasks.base import shelves
-from uttermill.tasks.settings import Plugin, ResampleSettings
+from uttermill.tasks.settings import FilterSettings, Plugin, ResampleSettings
 from uttermill.tasks.settings import roles as marked
 from uttermill.tasks.settings.servers import ServerSettings
 from uttermill.tasks.shard_store import recipe
@@ -588,3 +588,13 @@ def test_what_a_change_of_a_source_computes(
     shutil.copytree(base / "out", tmp_path / "out", symlinks=True)
     _, counts = corpus.run(job(base, tmp_path / "out", source=change))
     assert computed(counts) == cost
+
+
+def test_a_copy_of_settings_forgets_what_was_asked_of_the_first() -> None:
+    """pydantic copies what a cached property holds: another limit was silently not applied."""
+    one = FilterSettings.model_validate({"filters": [{"use": "duration", "min": 0.7}]})
+    assert one.all_filters[0].options == {"min": 0.7}
+    other = one.model_copy(update={"filters": (Plugin.model_validate({"use": "peak"}),)})
+    assert other.all_filters[0].use == "peak"
+    plugin = one.filters[0].model_copy(update={"min": 0.9})
+    assert plugin.options == {"min": 0.9}

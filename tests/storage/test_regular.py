@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import pkgutil
 import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +21,7 @@ from uttermill.tasks.base.errors import ConfigError, UnsafePlace
 from uttermill.tasks.recording import unreachable
 from uttermill.tasks.shard_store import decision_log
 from uttermill.tasks.shard_store.decision_log import Decision
+from uttermill.tasks.stages import contract
 from uttermill.tasks.storage import LOCAL, append_log, lock, regular, urls
 
 SAID = "precious\n"
@@ -240,23 +241,22 @@ def test_control_a_run_in_a_plain_out(tmp_path: Path) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("plant", "stage"),  # a link to another recording is one that changed
-    tiers.covering(
-        OTHERS[1:], ["uttermill.tasks.stages.probe.compute", "uttermill.tasks.filter.compute"]
-    ),
+    tiers.covering(OTHERS[1:], ["probe", "filter"]),
 )
 def test_a_recording_that_became_something_else_costs_itself(
     tmp_path: Path, plant: Plant, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus.make(tmp_path / "in", 3)
     (tmp_path / "target").write_bytes((tmp_path / "in/r00.wav").read_bytes())
-    compute = pkgutil.resolve_name(stage)
+    worker = contract.worker(stage) if stage == "probe" else contract.find(stage)
+    compute = worker.compute
 
-    def late(*args: object) -> object:
+    def late(*args: Any) -> object:
         (tmp_path / "in/r01.wav").unlink(missing_ok=True)
         with suppress(FileExistsError):
             plant(tmp_path / "in/r01.wav")
         return compute(*args)
 
-    monkeypatch.setattr(stage, late)
+    monkeypatch.setattr(worker, "compute", late)
     done, _ = corpus.run(corpus.job(tmp_path, package={"max_failed_fraction": 1.0}))
     assert done.summary["recordings"] == {"in": 3, "failed": 1}

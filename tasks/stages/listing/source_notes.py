@@ -33,8 +33,8 @@ def of(sources: Sequence[Source]) -> list[SourceNotes]:
         source, settings = dataset.source, dataset.settings
         sentences: list[str] = []
         with suppress(MillError, OSError):
-            gives = source.gives(settings)
-            sentences = [*([gives] if gives else []), *source.notes(settings)]
+            sentences += filter(None, [source.gives(settings)])
+            sentences += source.notes(settings)  # which asks the source, and may not reach it
         if sentences and getattr(settings, "speaker", None) not in (None, "none"):
             sentences[0] += "; where nobody is named, speaker from `speaker`"
         says = [masking.text(sentence) for sentence in sentences]

@@ -211,17 +211,8 @@ class Tagger:
 
 def files(model: str) -> tuple[Path, Path]:
     """The graph in the folder `model`, and its list of classes. ConfigError if one is missing."""
-    folder = Path(model).expanduser()
-    graphs = sorted(folder.glob("*.onnx")) if model else []
-    names = next((folder / name for name in LISTS if model and (folder / name).is_file()), None)
-    if len(graphs) != 1 or names is None:
-        lack = f"{model!r} has {len(graphs)} graphs and {names.name if names else 'no list'}"
-        raise ConfigError(
-            f"{ASKED_BY} need an AudioSet model, which is never downloaded: give it `model`, a "
-            f"folder with one graph (.onnx) and the list of its classes ({' or '.join(LISTS)})"
-            f"{f'; {lack}' if model else ''}"
-        )
-    return graphs[0], names
+    needs = f"{ASKED_BY} need an AudioSet model"
+    return model_files.graph_and_list(model, LISTS, needs, "classes")
 
 
 def with_data(model: str) -> list[Path]:

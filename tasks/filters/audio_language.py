@@ -83,7 +83,7 @@ def check_weights(settings: Settings) -> None:
 
 
 def measure(clip: Clip, settings: Settings) -> dict[str, float | str | None]:
-    samples = _first(clip)
+    samples = derived.first_16k(clip, MOST_S)
     if len(samples) < LEAST_S * RATE or not np.isfinite(samples).all():
         return dict.fromkeys((*COLUMNS, *ANNOTATIONS))
     session, languages = _loaded(settings.model)
@@ -93,15 +93,6 @@ def measure(clip: Clip, settings: Settings) -> dict[str, float | str | None]:
         "audio_language": languages[best],
         "audio_language_probability": round(float(chances[best]), 6),
     }
-
-
-def _first(clip: Clip) -> Float32s:
-    samples, size = np.empty(0, np.float32), round(MOST_S * RATE)
-    for block in derived.blocks_16k(clip):
-        samples = np.concatenate([samples, block[: size - len(samples)]])
-        if len(samples) >= size:
-            break
-    return samples
 
 
 def _probabilities(
@@ -126,17 +117,8 @@ def _probabilities(
 def _files(model: str) -> tuple[Path, Path]:
     """The graph in the folder `model`, and the list of its languages. ConfigError if one is
     missing."""
-    folder = Path(model).expanduser()
-    graphs = sorted(folder.glob("*.onnx")) if model else []
-    names = next((folder / name for name in LISTS if model and (folder / name).is_file()), None)
-    if len(graphs) != 1 or names is None:
-        lack = f"{model!r} has {len(graphs)} graphs and {names.name if names else 'no list'}"
-        raise ConfigError(
-            f"{ASKED_BY} needs a model of spoken languages, which is never downloaded: give it "
-            f"`model`, a folder with one graph (.onnx) and the list of its languages "
-            f"({' or '.join(LISTS)}){f'; {lack}' if model else ''}"
-        )
-    return graphs[0], names
+    needs = f"{ASKED_BY} needs a model of spoken languages"
+    return model_files.graph_and_list(model, LISTS, needs, "languages")
 
 
 def _all_files(model: str) -> list[Path]:

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from ..audio import Clip, open_stream
-from ..base.arrays import RATE, Float32s
+from ..base.arrays import Float32s
 from ..base.errors import ConfigError, ItemError
 from ..models import model_files, registry
 from ..plugins.annotation_kinds import Vector
@@ -83,7 +83,7 @@ def check_weights(settings: Settings) -> None:
 def measure(clip: Clip, settings: Settings) -> dict[str, float | Float32s | None]:
     voice = None
     if clip.seconds >= LEAST_S:
-        voice = _embedded(derived.blocks_16k(clip), MOST_S, settings.path)
+        voice = _embedded(clip, MOST_S, settings.path)
     if voice is None:
         return dict.fromkeys((*COLUMNS, *ANNOTATIONS))
     return {
@@ -120,19 +120,14 @@ def _embedding(name: str, content: str, folder: str | None) -> Float32s:
         if seconds < 1.0:
             raise ConfigError(f"{ASKED_BY}: {name} has {seconds:.2f} s of sound; give 1 s or more")
         whole = Clip.of_pieces(pieces, stream.rate, stream.weights)
-    voice = _embedded(derived.blocks_16k(whole), EXAMPLE_S, folder)
+    voice = _embedded(whole, EXAMPLE_S, folder)
     if voice is None:
         raise ConfigError(f"{ASKED_BY}: {name} has samples that are NaN or infinite")
     return voice
 
 
-def _embedded(blocks: Iterable[Float32s], seconds: float, folder: str | None) -> Float32s | None:
-    """The embedding of the first seconds of a signal at 16 kHz; None if a sample is NaN or beyond
-    LOUDEST."""
-    size, samples = round(seconds * RATE), np.empty(0, np.float32)
-    for block in blocks:
-        samples = np.concatenate([samples, block[: size - len(samples)]])
-        if len(samples) >= size:
-            break
+def _embedded(clip: Clip, seconds: float, folder: str | None) -> Float32s | None:
+    """The embedding of a clip's first seconds; None if a sample is NaN or beyond LOUDEST."""
+    samples = derived.first_16k(clip, seconds)
     sound = bool((np.abs(samples) <= LOUDEST).all())
     return embedding.embed(fbank(samples), folder) if sound else None

@@ -4,7 +4,7 @@ how a folder of the user's cache is created."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
@@ -98,6 +98,21 @@ def with_data(file: Path) -> tuple[Path, ...]:
         return (file,)
     beside = file.parent.glob(f"{file.stem}.onnx?data*")
     return file, *sorted(path for path in beside if path.is_file())
+
+
+def graph_and_list(model: str, lists: Sequence[str], needs: str, of: str) -> tuple[Path, Path]:
+    """The only graph (.onnx) in the user's folder `model`, and the first of `lists` there.
+    ConfigError if one is missing. `needs`: who needs which model; `of`: what the list has."""
+    folder = Path(model).expanduser()
+    graphs = sorted(folder.glob("*.onnx")) if model else []
+    names = next((folder / name for name in lists if model and (folder / name).is_file()), None)
+    if len(graphs) != 1 or names is None:
+        lack = f"{model!r} has {len(graphs)} graphs and {names.name if names else 'no list'}"
+        raise ConfigError(
+            f"{needs}, which is never downloaded: give it `model`, a folder with one graph (.onnx) "
+            f"and the list of its {of} ({' or '.join(lists)}){f'; {lack}' if model else ''}"
+        )
+    return graphs[0], names
 
 
 @contextmanager

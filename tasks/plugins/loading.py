@@ -64,8 +64,7 @@ class Shelf(Generic[Kind]):
     def resolve(self, plugin: Plugin) -> tuple[Kind, StageSettings]:
         """A plug-in and its checked settings; ConfigError as by `load` and `checked`."""
         written = json.dumps(plugin.options, default=repr)
-        loaded, options = _resolved(_Chosen(self.name, plugin.use, written, plugin))
-        return cast(Kind, loaded), options
+        return self.load(plugin.use), _options(_Chosen(self.name, plugin.use, written, plugin))
 
 
 SOURCES: Shelf[contracts.Source] = Shelf("sources")
@@ -197,10 +196,10 @@ class _Chosen:
 
 
 @lru_cache(maxsize=256)  # called for each utterance; checking costs as much as a short measure
-def _resolved(chosen: _Chosen) -> tuple[contracts.LoadedPlugin, StageSettings]:
-    loaded = load(chosen.shelf, chosen.use)
+def _options(chosen: _Chosen) -> StageSettings:
+    """The checked settings alone: the plug-in itself is kept in one place, by `Shelf.load`."""
     where = f"{chosen.shelf}.{chosen.use}"
-    return loaded, checked(loaded.Settings, chosen.plugin.options, where)
+    return checked(load(chosen.shelf, chosen.use).Settings, chosen.plugin.options, where)
 
 
 def resolve_source(

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -29,22 +30,48 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-@cache  # most rules look at all files
+class Loads(NamedTuple):
+    """What a file imports, anywhere: its statements; the argument of each call of `import_module`
+    or `__import__`; the Parquet writers that it uses."""
+
+    plain: list[ast.Import]
+    named: list[ast.ImportFrom]
+    by_name: list[ast.expr]
+    parquet: set[str]
+
+
+@cache  # most rules look at all files: each is parsed once
+def loads(source: str) -> Loads:
+    plain, named, by_name, used = [], [], [], set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            plain.append(node)
+        elif isinstance(node, ast.ImportFrom):
+            named.append(node)
+            used |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Attribute):
+            used.add(node.attr)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+            name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+            if name in ("import_module", "__import__"):
+                by_name.append(node.args[0])
+    return Loads(plain, named, by_name, used & PARQUET_WRITERS)
+
+
+@cache
 def imports(path: Path) -> frozenset[str]:
     return frozenset(imported(path))
 
 
 def imported(path: Path) -> Iterator[str]:
     """Top-level names of everything that is imported anywhere in a file; of ours, the folder's."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (top(alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from map(top, (f"{origin(node, path)}.{alias.name}" for alias in node.names))
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-            first = node.args[0] if node.args else None
-            if isinstance(first, ast.Constant) and isinstance(first.value, str):
-                yield top(first.value)
+    loaded = loads(path.read_text())
+    yield from (top(alias.name) for node in loaded.plain for alias in node.names)
+    for node in loaded.named:
+        yield from (top(f"{origin(node, path)}.{alias.name}") for alias in node.names)
+    for first in loaded.by_name:
+        if isinstance(first, ast.Constant) and isinstance(first.value, str):
+            yield top(first.value)
 
 
 def top(module: str) -> str:
@@ -109,26 +136,16 @@ def test_only_audio_decodes() -> None:
     }
 
 
-def parquet_writes(source: str) -> set[str]:
-    """Names of Parquet writers that a file uses."""
-    found = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Attribute):
-            found.add(node.attr)
-        elif isinstance(node, ast.ImportFrom):
-            found |= {alias.name for alias in node.names}
-    return found & PARQUET_WRITERS
-
-
 def test_flows_write_no_parquet() -> None:
-    found = {name_of(p): parquet_writes(p.read_text()) for p in modules("flows")}
+    found = {name_of(p): loads(p.read_text()).parquet for p in modules("flows")}
     assert {name: writes for name, writes in found.items() if writes} == {}
 
 
 def test_control_parquet_writes_are_seen() -> None:
-    seen = parquet_writes((ROOT / "tasks/storage/tables.py").read_text())
+    seen = loads((ROOT / "tasks/storage/tables.py").read_text()).parquet
     assert seen == {"write_table", "ParquetWriter"}
-    assert parquet_writes("from pyarrow.parquet import ParquetWriter as W") == {"ParquetWriter"}
+    control = loads("from pyarrow.parquet import ParquetWriter as W")
+    assert control.parquet == {"ParquetWriter"}
 
 
 def test_the_formatter_lays_out_all_product_code() -> None:
@@ -174,14 +191,12 @@ def package_of(module: str) -> str:
 
 def imports_of(module: str, path: Path, source: str, known: Collection[str]) -> set[str]:
     """Our modules that a module imports anywhere, in functions and for types too."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            found |= {ours(alias.name) for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            named = {f"{origin(node, path)}.{alias.name}" for alias in node.names}
-            found |= (named & {*known}) or {origin(node, path)}
-    for argument in loaded_by_name(source):
+    loaded = loads(source)
+    found = {ours(alias.name) for node in loaded.plain for alias in node.names}
+    for node in loaded.named:
+        named = {f"{origin(node, path)}.{alias.name}" for alias in node.names}
+        found |= (named & {*known}) or {origin(node, path)}
+    for argument in loaded.by_name:
         if (module, ast.unparse(argument)) not in BY_NAME:
             found |= nameable(argument, known) or set()
     return (found & {*known}) - {module}
@@ -214,17 +229,6 @@ BY_NAME = {
         "module",
     ): "a cluster class of a library, which settings name",
 }
-
-
-@cache
-def loaded_by_name(source: str) -> list[ast.expr]:
-    """The argument of each call of `import_module` or `__import__` in a file."""
-    loads = ("import_module", "__import__")
-    return [
-        node.args[0]
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in loads
-    ]
 
 
 def nameable(argument: ast.expr, known: Collection[str]) -> set[str] | None:
@@ -305,12 +309,12 @@ def test_exceptions_are_those_of_the_code() -> None:
     sources = {dotted(p): p.read_text() for top in ("tasks", "flows") for p in modules(top)}
     found = set()
     for module, source in sources.items():
-        for argument in loaded_by_name(source):
+        for argument in loads(source).by_name:
             names = nameable(argument, sources.keys())
             if names is None or any(climbs(module, name) for name in names):
                 found.add((module, ast.unparse(argument)))
     assert found <= BY_NAME.keys()
-    calls = {(m, ast.unparse(node)) for m, text in sources.items() for node in loaded_by_name(text)}
+    calls = {(m, ast.unparse(node)) for m, text in sources.items() for node in loads(text).by_name}
     assert calls >= BY_NAME.keys()
 
 

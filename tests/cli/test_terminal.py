@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import corpus
+from tests.helpers import corpus, tiers
 from uttermill.flows import cli
 from uttermill.tasks.base.control_characters import escaped, json_line
 from uttermill.tasks.base.logs import log, sent_to
@@ -89,8 +89,7 @@ COMMANDS = (
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("words", COMMANDS, ids=str)
-@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize(("words", "there"), tiers.covering(COMMANDS, [True, False]), ids=str)
 def test_nothing_raw_reaches_people(
     words: list[str], there: bool, out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

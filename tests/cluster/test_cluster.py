@@ -446,6 +446,7 @@ def test_a_scheduler_by_its_address(
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_any_cluster_class(tmp_path: Path) -> None:
     settings = ClusterSettings(
         kind="class",

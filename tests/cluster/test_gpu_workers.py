@@ -122,6 +122,7 @@ def test_a_deadline_on_a_gpu_and_no_wait_for_it_elsewhere(cluster: Cluster) -> N
     assert (dispatcher.losses.timeouts, dispatcher.losses.deaths) == (2, 0)
 
 
+@pytest.mark.nightly
 def test_workers_that_others_started_are_asked_what_they_have(
     cluster: Cluster, tmp_path: Path
 ) -> None:

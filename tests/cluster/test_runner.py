@@ -464,6 +464,7 @@ def whole() -> tuple[str, list[int]]:
 
 
 @pytest.mark.server
+@pytest.mark.nightly
 def test_tasks_in_threads_belong_to_their_flow_run(prefect_api: Server) -> None:
     run_id, results = whole()
     assert results == list(range(EACH))

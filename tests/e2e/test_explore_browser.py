@@ -263,6 +263,7 @@ def annotated(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterato
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1400), ("dark", 400)])
+@pytest.mark.nightly
 def test_a_clip_shows_what_plugins_say_of_it(
     browser: Any, annotated: Served, scheme: str, width: int
 ) -> None:
@@ -363,6 +364,7 @@ def test_boundaries_are_moved(pages: Pages, served: Served) -> None:
     assert start.input_value() == f"{decision.start:.3f}"
 
 
+@pytest.mark.nightly
 def test_the_text_of_a_whole_recording_may_stay_with_moved_boundaries(
     pages: Pages, served: Served
 ) -> None:
@@ -399,6 +401,7 @@ SLOW_FIRST = """() => {
 }"""
 
 
+@pytest.mark.nightly
 def test_decisions_are_stored_in_the_order_made(pages: Pages, served: Served) -> None:
     """Of a keep and a drop in quick succession the drop counts, whatever the network does."""
     page = pages.page(served, "view=clips&in.outcome=packaged")
@@ -459,6 +462,7 @@ HELD = """(start) => {
 }"""
 
 
+@pytest.mark.nightly
 def test_what_is_typed_while_a_decision_is_stored_stays(pages: Pages, served: Served) -> None:
     page = pages.page(served, "view=clips&in.outcome=packaged")
     page.keyboard.press("j")
@@ -482,6 +486,7 @@ def test_what_is_typed_while_a_decision_is_stored_stays(pages: Pages, served: Se
     assert decisions(served)[-1][1] == written
 
 
+@pytest.mark.nightly
 def test_an_older_answer_that_comes_later_takes_no_decision_back(
     pages: Pages, served: Served
 ) -> None:
@@ -515,6 +520,7 @@ def test_an_older_answer_that_comes_later_takes_no_decision_back(
     assert page.evaluate(f"() => review.of({made.id!r})") is None
 
 
+@pytest.mark.nightly
 def test_e_before_the_clip_is_there_means_the_chosen_one(pages: Pages, served: Served) -> None:
     page = pages.page(served, "view=clips&in.outcome=packaged")
     page.keyboard.press("j")
@@ -536,6 +542,7 @@ def test_e_before_the_clip_is_there_means_the_chosen_one(pages: Pages, served: S
     assert page.evaluate("() => document.activeElement.id") == "text"
 
 
+@pytest.mark.nightly
 def test_a_clip_overtaken_while_its_answer_arrives(pages: Pages, served: Served) -> None:
     """The next clip is asked for, or the clip is closed, when half of an answer has come."""
     page = pages.page(served, "view=clips&in.outcome=packaged")
@@ -557,6 +564,7 @@ def test_a_clip_overtaken_while_its_answer_arrives(pages: Pages, served: Served)
     assert page.locator("#fault").is_hidden()
 
 
+@pytest.mark.nightly
 def test_sorting_filtering_and_the_address(pages: Pages, served: Served) -> None:
     page = pages.page(served, "view=clips")
     page.get_by_role("button", name="seconds", exact=True).click()
@@ -597,6 +605,7 @@ def test_charts_choose_clips(pages: Pages, served: Served) -> None:
     assert "--set filter.filters.duration.min=0.5" in page.locator(".settings").inner_text()
 
 
+@pytest.mark.nightly
 def test_lengths_choose_clips(pages: Pages, served: Served) -> None:
     page = pages.page(served, "view=charts")
     box = page.get_by_role("img", name="by duration of clips").bounding_box()
@@ -620,6 +629,7 @@ def test_the_list_names_and_plays_clips(pages: Pages, served: Served) -> None:
     assert page.locator("#clip").is_hidden()
 
 
+@pytest.mark.nightly
 def test_as_packaged_and_as_recorded_in_turn(pages: Pages, served: Served) -> None:
     page = pages.page(served, "view=clips&in.outcome=packaged")
     page.locator("tbody tr td").nth(2).click()
@@ -640,6 +650,7 @@ def test_counts_follow_the_filters(pages: Pages, served: Served) -> None:
     wait(page, f"document.querySelector('{kept}').textContent === '0'")
 
 
+@pytest.mark.nightly
 def test_words_of_the_list(pages: Pages, served: Served) -> None:
     """It said "packaged packaged" beside each clip that is kept, and "1 clips"."""
     page = pages.page(served, "view=clips")
@@ -656,6 +667,7 @@ def test_words_of_the_list(pages: Pages, served: Served) -> None:
     assert page.locator("main h2").inner_text().startswith("1 recording, ")
 
 
+@pytest.mark.nightly
 def test_labels_are_filters_and_a_table(pages: Pages, served: Served) -> None:
     page = pages.page(served, "view=corpus&what=label.mood")
     page.get_by_role("button", name="glad").click()
@@ -668,6 +680,7 @@ def test_labels_are_filters_and_a_table(pages: Pages, served: Served) -> None:
     wait(page, f"document.querySelectorAll('tbody tr').length > {every}")
 
 
+@pytest.mark.nightly
 def test_texts_that_several_clips_have(whole: Path, tmp_path: Path, browser: Any) -> None:
     """Their clips are one click away, whatever the text holds."""
     out = tmp_path / "out"
@@ -694,6 +707,7 @@ def test_texts_that_several_clips_have(whole: Path, tmp_path: Path, browser: Any
     assert pages.faults == []
 
 
+@pytest.mark.nightly
 def test_views_have_names(pages: Pages, served: Served) -> None:
     context = pages.context()
     page = pages.page(served, "view=clips&q=number", context)
@@ -718,6 +732,7 @@ def test_sql_and_its_refusals(pages: Pages, served: Served) -> None:
     pages.faults.clear()  # the browser tells of the answer 400
 
 
+@pytest.mark.nightly
 def test_texts_are_seen_in_a_narrow_window(pages: Pages, served: Served) -> None:
     page = pages.page(served, "view=clips&in.outcome=packaged", pages.context(width=400))
     box = page.locator("td.c-text").first.bounding_box()
@@ -726,6 +741,7 @@ def test_texts_are_seen_in_a_narrow_window(pages: Pages, served: Served) -> None
     assert box["width"] > 300
 
 
+@pytest.mark.nightly
 def test_a_recording_over_time(pages: Pages, served: Served) -> None:
     page = pages.page(served, "view=recordings")
     page.get_by_role("link", name="talks/talk").click()
@@ -750,6 +766,7 @@ def test_a_decision_on_a_selection(pages: Pages, served: Served) -> None:
     assert [kind for kind, _, _ in decisions(served)] == ["keep"] * count
 
 
+@pytest.mark.nightly
 def test_a_page_stays_with_the_version_that_it_shows(pages: Pages, served: Served) -> None:
     """Another version numbers its items otherwise, whether a run publishes it or Back leads there;
     so what was selected is not selected in it."""
@@ -790,6 +807,7 @@ def test_two_browsers_and_ten_tabs(pages: Pages, served: Served) -> None:
         assert tab.locator("tbody tr").count() == 12
 
 
+@pytest.mark.nightly
 def test_loudness_of_a_clip(pages: Pages, served: Served) -> None:
     """A full-scale sine of 997 Hz has -3.01 LUFS (BS.1770), at any rate; the panel draws and says
     what it heard."""
@@ -811,6 +829,7 @@ def test_loudness_of_a_clip(pages: Pages, served: Served) -> None:
     assert (found["short"], found["silent"]) == (1, None)
 
 
+@pytest.mark.nightly
 def test_pictures_of_a_clip_are_as_wide_as_the_panel(pages: Pages, served: Served) -> None:
     """They were drawn before the panel had its width, and stretched to twice theirs."""
     page = pages.page(served, "view=clips", pages.context(width=1400))
@@ -824,6 +843,7 @@ def test_pictures_of_a_clip_are_as_wide_as_the_panel(pages: Pages, served: Serve
     wait(page, sharp)
 
 
+@pytest.mark.nightly
 def test_times_are_those_of_the_commands(pages: Pages, served: Served) -> None:
     """The page cut seconds off where `ledger` rounds: 5:37 for 5:38; and 59.999 s was 0:59.00."""
     page = pages.page(served, "view=clips")
@@ -839,6 +859,7 @@ def test_times_are_those_of_the_commands(pages: Pages, served: Served) -> None:
     assert shown[1] == ["1:00.00", "0:09.66", "1:00:00.50"]
 
 
+@pytest.mark.nightly
 def test_changed_texts_have_room(pages: Pages, served: Served) -> None:
     """Long ids took it, and a sentence of 20 words stood on 12 lines."""
     page = pages.page(served, "view=compare&against=1", pages.context(width=1200))
@@ -848,6 +869,7 @@ def test_changed_texts_have_room(pages: Pages, served: Served) -> None:
     assert region.evaluate("box => box.scrollWidth <= box.clientWidth"), "nothing is cut off"
 
 
+@pytest.mark.nightly
 def test_a_clip_without_audio(pages: Pages, served: Served) -> None:
     page = pages.page(served, "view=clips&in.outcome=failed")
     page.keyboard.press("j")
@@ -862,6 +884,7 @@ def test_a_wrong_token(browser: Any, served: Served) -> None:
     page.close()
 
 
+@pytest.mark.nightly
 def test_first_paint_and_weight(pages: Pages, served: Served) -> None:
     page = pages.page(served, "view=clips")
     paint = page.evaluate("() => performance.getEntriesByType('paint')[0].startTime")

@@ -238,6 +238,7 @@ def test_retry_of_a_killed_run_through_serve(site: Site, reference: Path) -> Non
         retried(site, run, reference)
 
 
+@pytest.mark.nightly
 def test_cancel(site: Site, worker: Service, workers: dict[str, Any], reference: Path) -> None:
     manual, out = service.deployed("prepare-manual"), site.home / "cancel"
     hold = site.gate / f"{LAST}.hold"

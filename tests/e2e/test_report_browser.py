@@ -153,6 +153,7 @@ def test_a_reason_shows_its_clips(page: Any) -> None:
     assert page.get_by_role("status").inner_text() == f"{every} shown"
 
 
+@pytest.mark.nightly
 def test_the_worst_of_a_reason_comes_first(page: Any) -> None:
     """Rejected ones from the worst on, then kept ones near the limit; each says why it is here."""
     page.get_by_label("Clips").select_option("filter.too_short")
@@ -199,6 +200,7 @@ def test_all_images_load_and_nothing_overflows(page: Any) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_names_of_reasons_break_between_words(page: Any) -> None:
     """At 400 px they broke anywhere: language_uncertai, n."""
     names = page.locator(".loss .label a, .broken td:nth-child(2), .badge").evaluate_all(
@@ -272,6 +274,7 @@ def test_agreement_is_drawn(page: Any) -> None:
     assert page.get_by_role("region", name="What limits").locator("tbody tr").count() == 7
 
 
+@pytest.mark.nightly
 def test_workers_are_drawn(page: Any) -> None:
     """Bars of busy workers and a line for each, named for those who do not see them."""
     assert page.locator("#use-busy rect").count() > 10

@@ -242,7 +242,7 @@ def test_every_format_names_the_audio_that_it_holds(base: Path, out: Path) -> No
     assert verify.verify(version) == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_nothing_is_said_of_it_where_nothing_is_enhanced(base: Path, tmp_path: Path) -> None:
     job = corpus.job(base, out=tmp_path / "out", package={"formats": [*NAMING]})
     version = corpus.run(job)[0].path

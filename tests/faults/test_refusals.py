@@ -187,7 +187,7 @@ def test_all_broken_then_nothing_left_then_an_unmounted_source_then_damage(
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("own_server", tiers.few([False, True], True))
-@pytest.mark.full
+@pytest.mark.nightly
 def test_ctrl_c(site: Site, own_server: bool) -> None:
     """130, no process left (its own server neither), and the next run goes on from there."""
     if own_server:

@@ -73,7 +73,7 @@ def test_control_a_forked_child_hangs_in_openmp() -> None:
     assert program("fork")[0]["hung"]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_spawned_child_does_not() -> None:
     assert program("spawn")[0] == {"hung": False, "exit": 0}
 

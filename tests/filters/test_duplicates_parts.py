@@ -25,7 +25,7 @@ WHOLE = {
     (4, True): "b20190cc0acac842",
     (5, True): "7a59783b1cb2a996",
 }
-SOME = [case if number % 3 == 0 else tiers.nightly(*case) for number, case in enumerate(WHOLE)]
+SOME = [case if number == 3 else tiers.nightly(*case) for number, case in enumerate(WHOLE)]
 
 
 def prints(chance: np.random.Generator, same_length: bool) -> list[bytes]:

@@ -21,7 +21,7 @@ import soundfile as sf
 from scipy.io import wavfile
 
 from tests.formats.test_format_hf import datasets  # noqa: F401  (a fixture)
-from tests.helpers import corpus, published
+from tests.helpers import corpus, published, tiers
 from tests.helpers.published import Row
 from uttermill.flows.cli import queries
 from uttermill.tasks import plugins
@@ -260,7 +260,7 @@ def test_the_default_bound_of_a_folder() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("profile", READERS)
+@pytest.mark.parametrize("profile", tiers.few(READERS, *list(READERS)[:2]))
 def test_a_list_has_full_paths_and_its_header_once(tmp_path: Path, profile: str) -> None:
     corpus.make(tmp_path / "in", 6)
     package = {

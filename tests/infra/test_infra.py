@@ -577,7 +577,7 @@ def test_control_what_is_not_copied_is_missed(tmp_path: Path) -> None:
     assert not (made.root / "src/tasks").exists()
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_hashes_and_constraints_reach_pip(built: image.Image) -> None:
     hashed, install = (v for n, v in image.steps(INFRA / "Dockerfile") if n == "RUN" and "pip" in v)
     assert (

@@ -667,7 +667,7 @@ def test_too_little_memory_is_mended_by_a_rerun(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("kills", [2, tiers.full(8), tiers.nightly(20)])
+@pytest.mark.parametrize("kills", [tiers.nightly(2), 8, tiers.nightly(20)])
 def test_killed_anywhere(
     small: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, kills: int
 ) -> None:

@@ -111,7 +111,7 @@ def plain(x: Any, tensors: dict[str, NDArray[np.float32]]) -> float:
     return float(1 + 4 / (1 + np.exp(-score)))
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_graph_computes_what_the_layers_do(tensors: dict[str, NDArray[np.float32]]) -> None:
     model = distillmos_graph.build(tensors)
     x = np.random.default_rng(1).normal(0, 1, (2, 2, 161, 768)).astype(np.float32)

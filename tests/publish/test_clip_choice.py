@@ -209,10 +209,10 @@ def labelled(home: Path, labels: list[str] | None = None, **changes: Any) -> Job
 @pytest.mark.parametrize(
     ("package", "count"),
     [
-        ({"only": {"labels": {"emotion": ["happy"]}}}, 2),
-        ({"only": {"labels": {"emotion": ["happy", "sad"]}}}, 3),
+        tiers.nightly({"only": {"labels": {"emotion": ["happy"]}}}, 2),
+        tiers.nightly({"only": {"labels": {"emotion": ["happy", "sad"]}}}, 3),
         ({"only": {"labels": {"emotion": ["happy"], "accent": ["us"]}}}, 1),
-        ({"without": {"labels": {"emotion": ["happy"]}}}, 3),
+        tiers.nightly({"without": {"labels": {"emotion": ["happy"]}}}, 3),
         (
             {"without": {"labels": {"emotion": ["sad"], "accent": ["us"]}}, "splits": {"dev": 0.4}},
             3,

@@ -72,7 +72,7 @@ def test_a_flipped_byte(version: Path, name: str, count: int) -> None:
     assert verify(version) == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_every_key_of_the_description(version: Path) -> None:
     """A damaged key, in whatever place, is a fault and no traceback."""
     path = version / "dataset.json"

@@ -30,7 +30,7 @@ def digests(folder: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_contents(corpus: Path) -> None:
     import soundfile
 

@@ -12,6 +12,7 @@ import pytest
 import soundfile as sf
 
 from tests.faults.command import Site
+from tests.helpers import tiers
 from uttermill.tasks.insight.estimating import asked_apart
 
 WORDS = "may give a person heard in both two names"
@@ -71,11 +72,11 @@ STATED = {"kind": "folder", "name": "c", "speaker": "parent_folder"}
     ("settings", "folder"),
     [
         ({"speakers": VOICES}, ""),
-        ({"package": SPLITS}, ""),
-        ({"speakers": {**VOICES, "across_recordings": False}, "package": SPLITS}, ""),
+        tiers.nightly({"package": SPLITS}, ""),
+        tiers.nightly({"speakers": {**VOICES, "across_recordings": False}, "package": SPLITS}, ""),
         ({"speakers": VOICES, "package": {**SPLITS, "disjoint": ["recording"]}}, ""),
-        ({"speakers": VOICES, "package": SPLITS, "sources": [STATED]}, ""),
-        ({"speakers": VOICES, "package": SPLITS}, "of8000"),
+        tiers.nightly({"speakers": VOICES, "package": SPLITS, "sources": [STATED]}, ""),
+        tiers.nightly({"speakers": VOICES, "package": SPLITS}, "of8000"),
     ],
     ids=["no splits", "no voices", "not across", "may share", "speakers stated", "one band"],
 )

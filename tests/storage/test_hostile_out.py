@@ -18,7 +18,7 @@ from uttermill.tasks.shard_store import blobs, manifest
 from uttermill.tasks.storage import containment, place
 
 WAYS = {**tampered.IN_FILES, **tampered.LINKS}
-BY_DAY = ("a tar", "latest", "lines of lists", "blob of a manifest", "split of utterances")
+BY_DAY = ("a tar", "split of utterances")
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,8 @@ ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
 _PAIR = re.compile(r"(\w+)\s+(\w+)")
 #: Individual languages (ISO 639-3) of a macrolanguage that has a code of two letters.
 _OF_MACRO = _PAIR.findall(
-    "arb ar pes fa prs fa zsm ms ekk et lvs lv npi ne uzn uz azj az khk mn als sq swh sw pbt ps"
+    "arb ar pes fa prs fa zsm ms ekk et lvs lv npi ne uzn uz azj az khk mn als sq swh sw pbt ps "
+    "pbu ps azb az plt mg ydd yi ory or"
 )
 _CODE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{1,8})*")
 OF_NAMES: dict[str, str] = dict(_PAIR.findall(_NAMES))

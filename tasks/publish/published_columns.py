@@ -192,7 +192,7 @@ def _of_cut(value: Callable[[CutUtterance], object]) -> _ColumnValues:
 
 def _container_time(cut: CutUtterance) -> float | None:
     late = cut.recording.get("start_seconds")
-    return None if late is None else cut.start / cut.rate + late
+    return None if late is None else round(cut.start / cut.rate + late, 6)
 
 
 def _of_recording(value: Callable[[RecordingRow], object]) -> _ColumnValues:

@@ -14,7 +14,7 @@ from ..recording.names import display_text
 from ..scoring import UNSPACED_CHARACTER
 from ..settings import SourceSettings, StageSettings
 from ..settings.base import WORDS
-from ._lists import cell_field, language_field
+from ._lists import cell_field, language_field, text_field
 
 #: Names of each role's column, in order of preference; compared in lower case, with `_` for spaces.
 NAMES: dict[str, tuple[str, ...]] = {
@@ -105,6 +105,15 @@ def first(role: str, names: Iterable[str]) -> str | None:
     return next((given[wanted] for wanted in NAMES[role] if wanted in given), None)
 
 
+def told(record: Mapping[str, object], stated: str | None) -> dict[str, str | None]:
+    """Text, speaker and language in an object about one recording; `stated`: the source's language.
+    ValueError if one cannot be used."""
+    filled = [name for name, value in record.items() if value not in (None, "")]
+    values = {role: record.get(first(role, filled) or "") for role in ("text", "speaker")}
+    language = language_field(record.get(first("language", filled) or ""), stated)
+    return {role: text_field(value) for role, value in values.items()} | {"language": language}
+
+
 def by_content(records: Records, names: Iterable[str]) -> str | None:
     """The first column of which most values are names of audio files."""
     for name in names:
@@ -119,7 +128,8 @@ def by_content(records: Records, names: Iterable[str]) -> str | None:
 def _looks_like(name: str, values: Sequence[object]) -> str | None:
     words = plain(name)
     named = next((role for role, names in NAMES.items() if words in names), None)
-    if named in ("audio", "duration"):  # a second name of the file, and its length
+    # A second name of the file, its length, and times that are not in seconds.
+    if named in ("audio", "duration") or words.endswith(("_ms", "_samples", "_frames")):
         return None
     scalars = [value for value in values if isinstance(value, str | int | float)]
     if 2 * len(scalars) <= len(values):
@@ -143,11 +153,16 @@ def are_texts(values: Sequence[object]) -> bool:
 
 
 def of_columns(
-    records: Records, roles: Roles, used: Collection[str], noun: str, setting: str = ""
+    records: Records,
+    roles: Roles,
+    used: Collection[str],
+    noun: str,
+    setting: str = "",
+    taking: Collection[str] = tuple(NAMES),
 ) -> list[str]:
     """A sentence for each non-empty column that seems to hold a text, an id, a speaker, a language
     or a time, and is not used, with the setting that would use it. `setting`: its pattern, with
-    `{role}` and the column's `{name}`."""
+    `{role}` and the column's `{name}`; `taking`: the roles that the source can take."""
     taken = {role: names[0] for role, names in roles.items()}
     pattern = setting or "columns: {{{role}: {name}}}"
     left_out = {*taken.values(), *used}
@@ -159,9 +174,10 @@ def of_columns(
             continue
         shown = display_text(name)[: SHOWN * 4]
         instead = f" in place of {taken[role]!r}" if role in taken else ""
+        remedy = f"; `{pattern.format(role=role, name=shown)}` takes it{instead}"
         sentences.append(
-            f"the {noun} {shown!r} looks like {_NOUNS[role]} and is not taken; "
-            f"`{pattern.format(role=role, name=shown)}` takes it{instead}"
+            f"the {noun} {shown!r} looks like {_NOUNS[role]} and is not taken"
+            + (remedy if role in taking else "")
         )
     return sentences
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -274,15 +274,18 @@ def conversation(entry: dict[str, object]) -> dict[str, object]:
     ValueError if it has several audios or answers: which belong together is not written there.
     """
     turns = entry.get("messages", entry.get("conversations"))
+    if turns is None and "audios" in entry and isinstance(entry.get("response"), str):
+        turns = [{"role": "assistant", "content": entry["response"]}]  # ms-swift's `query`
     if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
         return entry
     audios = _listed(entry.get("audios", entry.get("audio")))
-    answers: list[str] = []
+    answers: list[object] = []
     for turn in turns:
         content = turn.get("content", turn.get("value"))
-        audios += _heard(content)
-        if turn.get("role", turn.get("from")) in _ANSWERING and isinstance(content, str):
-            answers.append(content)
+        audios += _parts(content, ("audio", "audio_url", "input_audio"), _PARTS)
+        if turn.get("role", turn.get("from")) in _ANSWERING:
+            answers += [content] if isinstance(content, str) else []
+            answers += _parts(content, ("text",), ("text",))
     if not audios:
         return entry
     if len(audios) != 1 or len(answers) != 1:
@@ -294,20 +297,20 @@ def conversation(entry: dict[str, object]) -> dict[str, object]:
     return {**others, "audio": audios[0], "text": answers[0]}
 
 
-_TAKEN = ("messages", "conversations", "audios", "audio")
+_TAKEN = ("messages", "conversations", "audios", "audio", "response")
 
 
 def _listed(value: object) -> list[object]:
     return [*value] if isinstance(value, list) else [value] if value else []
 
 
-def _heard(content: object) -> list[object]:
-    """The audio of a turn whose content is a list of parts."""
+def _parts(content: object, kinds: Sequence[str], names: Sequence[str]) -> list[object]:
+    """What the parts of some kinds hold, of a turn whose content is a list of parts."""
     parts = content if isinstance(content, list) else []
     return [
-        next((part[name] for name in _PARTS if part.get(name)), None)
+        next((part[name] for name in names if part.get(name)), None)
         for part in parts
-        if isinstance(part, dict) and part.get("type") in ("audio", "audio_url", "input_audio")
+        if isinstance(part, dict) and part.get("type") in kinds
     ]
 
 
@@ -317,8 +320,10 @@ def utterance(key: str, value: Mapping[str, object]) -> dict[str, object]:
     if isinstance(wav, dict) and ("start" in wav or "stop" in wav):
         raise ValueError("its start and stop count samples; write a list with times in seconds")
     audio = wav.get("file") if isinstance(wav, dict) else wav
-    text = next((value[name] for name in _WORDS if isinstance(value.get(name), str)), None)
+    name = next((name for name in _WORDS if isinstance(value.get(name), str)), None)
     row = {"id": key, **value, "wav": without_data_root(audio) if isinstance(audio, str) else audio}
     row.pop("length", None)  # of the file
     row.pop("duration", None)
-    return row if text is None or "text" in value else {**row, "text": text}
+    if name is not None and "text" not in value:
+        row["text"] = row.pop(name)
+    return row

@@ -187,8 +187,9 @@ def _chosen(
 
 def _matching(patterns: Sequence[str]) -> re.Pattern[str]:
     """A folder's name stands for what lies in it."""
-    folders = (f"{pattern.rstrip('/')}/*" for pattern in patterns)
-    return re.compile("|".join(map(fnmatch.translate, [*patterns, *folders])))
+    plain = [pattern.removeprefix("./").rstrip("/") for pattern in patterns]
+    folders = (f"{pattern}/*" for pattern in plain)
+    return re.compile("|".join(map(fnmatch.translate, [*plain, *folders])))
 
 
 def gives(settings: Settings) -> str:
@@ -327,7 +328,7 @@ def _texts(
     tiers = (chosen.tier,) if isinstance(chosen.tier, str) else chosen.tier or ()
     language, beside = chosen.language or settings.language, isinstance(settings.labels, tuple)
     labels = settings.label_names if beside else ()
-    wanted = Texts(chosen.ext, tiers, settings.encoding, language, labels)
+    wanted = Texts(chosen.ext, tiers, settings.encoding, language, settings.language, labels)
     folder_texts = FolderTexts(home, names, wanted, read_file, opener)
     return folder_texts if folder_texts.any else None
 

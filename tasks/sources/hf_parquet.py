@@ -121,7 +121,7 @@ def notes(settings: Settings) -> list[str]:
             others: list[dict[str, object]] = [dict.fromkeys(file.schema.names)]
             title = "Arrow" if path.endswith(ARROW) else "Parquet"
             sentences.append(_columns.given_by(title, given, _columns.not_used(others, taken)))
-            sentences += _columns.of_columns(head_of(file), roles, used, "column", pattern)
+            sentences += _columns.of_columns(head_of(file), roles, used, "column", pattern, ROLES)
             names = dict.fromkeys([*names, *file.schema.names])
             records += [] if not columns.labels else head_of(file, [*columns.labels])
     sentences += _labels.notes(records, settings, "column", names)

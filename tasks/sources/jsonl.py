@@ -121,9 +121,9 @@ def notes(settings: Settings) -> list[str]:
     columns = _columns_of(head, _given(settings, head))
     used = {name for names in columns.values() for name in names} | {*settings.kept_names}
     keys = {name for record in head for name in record}
-    columns = {r: tuple(n for n in names if n in keys) or names for r, names in columns.items()}
-    sentences = _columns.of_columns(head, columns, used, "key") if columns else []
-    present = {role: names for role, names in columns.items() if keys & {*names}}
+    present = {r: tuple(n for n in names if n in keys) for r, names in columns.items()}
+    present = {role: names for role, names in present.items() if names}
+    sentences = _columns.of_columns(head, present, used, "key") if columns else []
     title = f"list ({display_text(os.path.basename(settings.path))})"
     sentences.insert(0, _columns.given_by(title, present, _columns.not_used(head, used)))
     return sentences + _labels.notes(head, settings, "key")

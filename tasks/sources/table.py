@@ -49,7 +49,7 @@ from ._layouts.rows import (
     placed,
 )
 from ._links import Boundary
-from ._lists import Entries, ListSettings, SpeakerSettings, json_object
+from ._lists import Entries, ListSettings, SpeakerSettings, json_value
 from ._paths import (
     FOLDERS,
     LOOKED,
@@ -232,10 +232,11 @@ def _plain(path: str, settings: Settings) -> Found:
 def names_audio(path: str) -> bool:
     """Whether one of the first rows of a table names existing audio. ConfigError if it is not a
     table of audio."""
-    layout = _plain(path, Settings(path=path))
-    part = layout.parts[0]
-    names = (record.get(part.roles["audio"][0]) for record in part.records.head[:LOOKED])
-    return any(isinstance(n, str) and is_there(layout.root, part.place.path(n)) for n in names)
+    settings = Settings(path=path)
+    is_table = path.lower().endswith(ENDINGS)  # which --source takes as a layout's list, too
+    layout = _found(settings) if is_table else _plain(path, settings)
+    names = islice(layout.audio(), LOOKED)
+    return any(isinstance(name, str) and is_there(layout.root, name) for name in names)
 
 
 def _objects(path: str) -> Records | None:
@@ -366,7 +367,8 @@ def _list(path: str) -> JsonObject | None:
     with suppress(OSError, ItemError, ValueError):
         if not path.endswith(lhotse.PACKED) and whole(path):
             return {"kind": "table"}
-        first = next((json_object(line) for _, line in lhotse.lines(path)), {})
+        head = json_value(next((line or "" for _, line in lhotse.lines(path)), "{}"))
+        first = head if isinstance(head, dict) else {}
         if "supervisions" in first or first.get("type") in lhotse.JOINED:
             return {"kind": "lhotse"}
         if path.endswith(lhotse.PACKED):  # the other kinds read no compressed list

@@ -26,6 +26,7 @@ from ..recording.names import display_text, safe_name
 from ..recording.stream_copy import PACKINGS
 from ..settings.base import READ
 from ..storage import bounds, regular, urls
+from . import _columns
 from ._archives import in_one
 from ._beside import folders
 from ._containers import Containers, containers
@@ -174,16 +175,17 @@ def _archive(name: str, path: str, manifests: _Manifests) -> Entries:
         else:
             yield failed(name, source_path, path, *wrong)
         return
+    language = manifests.language
     try:
         manifest = manifests.beside(path)
         with unreachable.opened(path, manifests.opener) as file:
             packed = compression(head(file))
             if packed is None:
-                yield from in_one(name, path, _samples(name, path, file, manifest))
+                yield from in_one(name, path, _samples(name, path, file, language, manifest))
         if packed in PACKINGS:
             inside = manifests.boundary.inside if manifests.boundary else None
             file = cast(BinaryIO, container.unpacked(path, packed, inside))
-            yield from in_one(name, path, _samples(name, path, file, manifest, packed))
+            yield from in_one(name, path, _samples(name, path, file, language, manifest, packed))
         elif packed:
             yield failed(name, source_path, path, "unsupported", _COMPRESSED.format(packed))
     except ItemError as error:
@@ -231,10 +233,11 @@ def _samples(
     name: str,
     path: str,
     file: BinaryIO,
+    language: str | None,
     manifest: TarManifest | None = None,
     packing: str | None = None,
 ) -> Entries:
-    archive = _Archive(name, path, file, urls.guard(path), packing, manifest)
+    archive = _Archive(name, path, file, urls.guard(path), language, packing, manifest)
     sample = _Sample("")
     seen: set[str] = set()
     try:
@@ -263,6 +266,7 @@ class _Archive:
     path: str
     file: BinaryIO
     guard: str
+    language: str | None  # the source's
     packing: str | None
     manifest: TarManifest | None
     lines: Lines = field(init=False)
@@ -301,7 +305,9 @@ class _Archive:
             if plain.lower().endswith(".txt"):
                 about["text"] = text_field(content) or about.get("text")
             else:
-                about.update(_about(content) | {k: v for k, v in about.items() if v})
+                value = json_value(content)
+                facts = _columns.told(value, self.language) if isinstance(value, dict) else {}
+                about.update(facts | {k: v for k, v in about.items() if v})
         except ValueError as error:
             where = f"{display_path(self.path)}!{display_text(plain)}"
             yield failed(self.member_name(plain), where, self.path, "unreadable", str(error))
@@ -346,21 +352,3 @@ class _Archive:
                 yield recording
             else:
                 yield from self.manifest.described(recording, self.lines)
-
-
-_FIELDS = {
-    "text": ("text", "txt", "transcript"),
-    "speaker": ("speaker", "spk"),
-    "language": ("language", "lang"),
-}
-
-
-def _about(content: str) -> dict[str, str | None]:
-    """Text, speaker and language from a sample's `.json`; ValueError if it is unusable."""
-    value = json_value(content)
-    if not isinstance(value, dict):
-        return {}
-    return {
-        role: text_field(next((value[n] for n in names if value.get(n) is not None), None))
-        for role, names in _FIELDS.items()
-    }

@@ -192,3 +192,11 @@ def test_texts_that_were_read_are_not_called_skipped() -> None:
         f"Read beside the recordings: 4 files (read_as_text), 2 files (read_as_turns); {names}",
         f"Skipped (not used as recordings): 1 file (extension); {names}",
     ]
+
+
+def test_a_plan_says_what_is_skipped() -> None:
+    """A list may name a part of a folder's audio."""
+    plan: dict[str, Any] = {"ignored": {"not_listed": 30}, "changes": []}
+    version = {"newest": None, "clips": 1, "clips_then": 0, "new": True}
+    shown = said(runs.plan, {**plan, "stages": {}, "removed": 0, "seconds": 0, "version": version})
+    assert "Skipped (not used as recordings): 30 files (not_listed)." in shown

@@ -253,9 +253,11 @@ def grid(**tiers: list[tuple[float, float, str]]) -> str:
 def test_webmaus_words(tmp_path: Path) -> None:
     words = [(0.0, 0.5, "so"), (0.5, 1.0, "what")]
     sounds = [(0.0, 0.2, "s"), (0.2, 0.5, "@U")]
-    text = grid(**{"ORT-MAU": words, "KAN-MAU": sounds, "MAU": sounds})
-    [segment] = one(tmp_path, "a.TextGrid", text).segments or ()
-    assert segment.text == "so what"
+    words.append((1.0, 2.0, "<nib>"))
+    for more in ({}, {"MAS": sounds, "KAS": sounds}):
+        text = grid(**{"ORT-MAU": words, "KAN-MAU": sounds, "MAU": sounds, **more})
+        [segment] = one(tmp_path, "a.TextGrid", text).segments or ()
+        assert segment.text == "so what"
 
 
 def test_two_speakers_of_an_aligner_take_turns(tmp_path: Path) -> None:
@@ -283,15 +285,32 @@ def test_two_speakers_of_an_aligner_take_turns(tmp_path: Path) -> None:
 
 def test_alternatives_of_a_ctm_count_once(tmp_path: Path) -> None:
     rows = ["0 1 one", "* * <ALT_BEGIN>", "1 1 two", "* * <ALT>", "1 1 too", "* * <ALT_END>"]
-    rows += ["2 1 %hesitation", "3 1 three"]
+    rows += ["2 1 %hesitation", "2 1 @", "3 1 three"]
     text = "".join(f"a 1 {row}\n" for row in rows)
     [segment] = one(tmp_path, "a.ctm", text).segments or ()
+    assert segment.text == "one two three"
+    stm = "a A b 0 1 <o> one { two / to / @ } three { @ / um }\n"
+    [segment] = one(tmp_path / "stm", "a.stm", stm).segments or ()
     assert segment.text == "one two three"
 
 
 def test_a_text_of_timit_begins_with_samples(tmp_path: Path) -> None:
     assert one(tmp_path, "a.txt", "0 46797 She had your suit.\n").text == "She had your suit."
     assert one(tmp_path / "b", "b.txt", "0 9 is no phone number.").text == "0 9 is no phone number."
+
+
+def test_what_is_written_beside_texts_is_not_said(tmp_path: Path) -> None:
+    srt = "1\n00:00:01,000 --> 00:00:02,000\nSaid.\n"
+    assert one(tmp_path / "srt", "a.srt.txt", srt).segments == (Segment(1.0, 2.0, None, "Said."),)
+    labels = "0,5\t1,5\tOne.\n2,0\t3,5\tTwo.\n"  # as Audacity writes them in German
+    found = one(tmp_path / "labels", "a.txt", labels).segments or ()
+    assert [(s.start, s.end) for s in found] == [(0.5, 1.5), (2.0, 3.5)]
+    for n, text in enumerate(("0:00\nso it\n0:03\ngoes\n", "Anna  0:01\nSo.\n\nBob  0:04\nYes.\n")):
+        error = one(tmp_path / f"page{n}", "a.txt", text).error
+        assert error is not None
+        assert "begin or end with times" in error[1]
+    words = one(tmp_path / "words", "a.lab", "0.0 0.5 so\n0.5 1.0 it\n")
+    assert (words.text, words.error) == (None, None)
 
 
 ENGLISH = ["You are not the one.", "What is this?", "And it was not that.", "I have it with you."]
@@ -331,3 +350,107 @@ def test_a_sentence_on_two_lines_is_in_one_language(tmp_path: Path) -> None:
     text = two(ENGLISH, ENGLISH[::-1], apart=False)
     found = one(tmp_path, "a.vtt", text).segments or ()
     assert next(s.text for s in found) == "You are not the one. I have it with you."
+
+
+def test_a_line_in_which_each_word_is_marked_in_its_turn(tmp_path: Path) -> None:
+    said = ["so", "it", "goes", "on"]
+    marked = (
+        " ".join(f"<u>{w}</u>" if k == n else w for k, w in enumerate(said)) for n in range(4)
+    )
+    cues = (f"00:0{n}.000 --> 00:0{n + 1}.000\n{line}\n" for n, line in enumerate(marked))
+    [segment] = one(tmp_path, "a.vtt", "WEBVTT\n\n" + "\n".join(cues)).segments or ()
+    assert (segment.start, segment.end, segment.text) == (0.0, 4.0, "so it goes on")
+
+
+RUSSIAN = ["Это не ты.", "Что это такое?", "И это было не так.", "Он у меня и у тебя."]
+UKRAINIAN = ["Це не ти.", "Що це таке?", "І це було не так.", "Він у мене і у тебе."]
+SLOVAK = ["Nie si to ty.", "Čo je toto?", "A toto nebolo tak.", "Mám ho pri sebe."]
+SWAHILI = ["Wewe si yeye.", "Hii ni nini?", "Na haikuwa hivyo.", "Ninayo pamoja nawe."]
+JAPANESE = ["あなたではない", "これは何", "それも違う", "私が持つ"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "code"),
+    [
+        (CHINESE, JAPANESE, "zh"),
+        (JAPANESE, CHINESE, "ja"),
+        (UKRAINIAN, RUSSIAN, "uk"),
+        (SLOVAK, ENGLISH, "sk"),
+        (SWAHILI, ENGLISH, "sw"),
+        ([f"{line}\n{line}" for line in CHINESE], ENGLISH, "zh"),
+    ],
+)
+def test_languages_of_one_script_and_cues_of_three_lines(
+    tmp_path: Path, first: list[str], second: list[str], code: str
+) -> None:
+    text = two(first, second, apart=False)
+    found = one(tmp_path, "a.vtt", text, language=code).segments or ()
+    assert [segment.text for segment in found] == [" ".join(line.split("\n")) for line in first]
+    refused = one(tmp_path, "a.vtt", text)
+    assert "in two languages" in (refused.error or ("", ""))[1]
+
+
+def test_lyrics_in_two_languages_have_lines_of_equal_times(tmp_path: Path) -> None:
+    pairs = enumerate(zip(CHINESE, ENGLISH, strict=True))
+    text = "".join(f"[00:0{2 * n}.00]{a}\n[00:0{2 * n}.00]{b}\n" for n, (a, b) in pairs)
+    found = one(tmp_path, "a.lrc", text, language="en").segments or ()
+    assert [(s.start, s.end, s.text) for s in found][:2] == [
+        (0.0, 2.0, ENGLISH[0]),
+        (2.0, 4.0, ENGLISH[1]),
+    ]
+
+
+def test_signs_on_the_picture_are_not_said(tmp_path: Path) -> None:
+    rows = [
+        "Default,,Said.",
+        "Default,,{\\pos(320,40)}TOWN HALL",
+        "Signs,,Exit",
+        "Default,Banner;40,News",
+        "Default,,{\\an8}Said above.",
+    ]
+    lines = (f"Dialogue: 0:00:0{n}.00,0:00:0{n}.90,{row}\n" for n, row in enumerate(rows))
+    ass = "[Events]\nFormat: Start, End, Style, Effect, Text\n" + "".join(lines)
+    found = one(tmp_path, "a.ass", ass).segments or ()
+    assert [segment.text for segment in found] == ["Said.", "Said above."]
+    assert "3 cues of signs on the picture" in details(listed(tmp_path))["a.ass"]
+    placed = ass.replace(",,", ",,{\\pos(9,9)}")  # as of a converter, which places all lines
+    assert len(one(tmp_path, "a.ass", placed).segments or ()) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("a.en.json3", "yt-dlp --sub-format vtt"),
+        ("a.de.smi", "ffmpeg -i a.de.smi a.de.srt"),
+        ("a.sup", "OCR"),
+        ("a.docx", "a.txt"),
+    ],
+)
+def test_texts_of_other_kinds_are_named_with_what_to_do(
+    tmp_path: Path, name: str, says: str
+) -> None:
+    one(tmp_path, name, "x")
+    items = listed(tmp_path)
+    assert reasons(items) == {name: "no_transcript"}
+    assert says in details(items)[name]
+
+
+def test_names_of_captions(tmp_path: Path) -> None:
+    for name in ("a.wav.vtt", "b.English.vtt", "c.en-de.vtt", "d_en.vtt"):
+        put(tmp_path / name, by_hand(MADE))
+    for name in ("a.wav", "b.mp4", "c.mp4", "d.mp4"):
+        put(tmp_path / name)
+    items = listed(tmp_path)
+    assert reasons(items) == {
+        "a.wav.vtt": "read_as_text",
+        "b.English.vtt": "read_as_text",
+        "c.en-de.vtt": "text_without_audio",  # a machine translated it from German
+        "d_en.vtt": "text_without_audio",
+    }
+    assert [found.segments is not None for found in recordings(items)] == [True, True, False, False]
+
+
+def test_how_a_word_is_read_is_not_said_twice(tmp_path: Path) -> None:
+    text = "WEBVTT\n\n00:01.000 --> 00:02.000\n<ruby>漢字<rt>かんじ</rt></ruby>です\n"
+    [segment] = one(tmp_path, "a.vtt", text).segments or ()
+    assert segment.text == "漢字です"

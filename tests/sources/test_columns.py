@@ -217,3 +217,16 @@ def test_individual_languages_are_read_as_their_macrolanguage() -> None:
     codes = {"arb": "ar", "pes": "fa", "zsm": "ms", "ekk": "et", "lvs": "lv", "npi": "ne"}
     codes |= {"uzn": "uz", "azj": "az", "khk": "mn", "als": "sq", "jv": "jv", "yue": "yue"}
     assert {code: language_codes.read(code) for code in codes} == codes
+
+
+def test_only_settings_that_exist_are_named(tmp_path: Path) -> None:
+    """A Parquet file's rows have no times or channels of a longer file."""
+    audio = pa.array([{"bytes": b"x"}], pa.struct([("bytes", pa.binary())]))
+    table = pa.table({"audio": audio, "start": [1.0], "utterance_name": ["so it goes on"]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    module, chosen = resolve_source(Source(kind="hf_parquet", path=str(tmp_path)))
+    assert module.notes(chosen)[1:] == [
+        "the column 'start' looks like a time and is not taken",
+        "the column 'utterance_name' looks like a text and is not taken; "
+        "`text_column: utterance_name` takes it",
+    ]

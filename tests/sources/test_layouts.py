@@ -357,3 +357,12 @@ def test_a_large_folder_is_looked_at_quickly(tmp_path: Path, monkeypatch: Any) -
     assert len(recs(listed("table", tmp_path))) == 40
     monkeypatch.setattr(folders, "MOST_LOOKED", 10)
     assert table.suggested(str(tmp_path)) is None
+
+
+def test_audio_in_kaldis_folder_that_it_does_not_name(tmp_path: Path) -> None:
+    layouts.audio(tmp_path, "a.wav", "b.wav")
+    layouts.write(tmp_path / "wav.scp", "u1 a.wav")
+    items = listed("kaldi", tmp_path)
+    assert [(e.path, e.reason) for e in items if isinstance(e, Ignored)] == [
+        ("b.wav", "not_listed")
+    ]

@@ -665,6 +665,12 @@ def test_tar_samples(tmp_path: Path) -> None:
         "s.tar/d/a.1.wav", f"{path}!d/a.1.wav", first.locator, 6, mark, "d/a.1", "你好"
     )
     assert (second.text, second.speaker, second.language) == ("json", "s", "en")
+    spoken = make_tar(tmp_path / "t.tar", [
+        ("a.wav", b"x"), ("a.json", b'{"sentence": "said", "locale": "zsm_Latn"}')
+    ])  # fmt: skip
+    for kind in ("tar", "folder"):
+        [found] = recs(listed(kind, spoken))
+        assert (found.text, found.language) == ("said", "ms_Latn")
     for found, data in ((first, b"audio1"), (second, b"audio2")):
         at = found.locator
         assert at.offset is not None

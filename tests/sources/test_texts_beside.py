@@ -632,3 +632,12 @@ def test_turns_beside_a_recording_are_named_as_read(tmp_path: Path) -> None:
     put(tmp_path / "call.rttm", "SPEAKER call 1 0.0 1.0 <NA> <NA> anna <NA> <NA>\n")
     put(tmp_path / "orphan.rttm", "SPEAKER x 1 0.0 1.0 <NA> <NA> anna <NA> <NA>\n")
     assert reasons(listed(tmp_path)) == {"call.rttm": "read_as_turns", "orphan.rttm": "extension"}
+
+
+def test_an_object_in_json_says_what_a_recording_is(tmp_path: Path) -> None:
+    """As in WebDataset's samples and Emilia's folders."""
+    found = one(tmp_path, "a.json", {"text": " Said. ", "speaker": "anna", "language": "arb"})
+    assert (found.text, found.speaker, found.language) == ("Said.", "anna", "ar")
+    wrong = one(tmp_path, "a.json", {"text": "Said.", "language": "klingon speech"})
+    assert wrong.error is not None
+    assert one(tmp_path, "a.json", {"title": "A talk", "text": ["x"]}).text is None

@@ -132,3 +132,20 @@ def test_excel_names_the_separator_in_the_first_line(folder: Path, mark: str) ->
     (folder / "excel.csv").write_text("\r\n".join([mark, "file;text;speaker", *rows]))
     expected = [(f"wav/{n}.wav", text, "s") for n, text in enumerate(TEXTS)]
     assert entries(folder / "excel.csv") == expected
+
+
+def test_an_answer_in_parts_and_ms_swifts_response(folder: Path) -> None:
+    parted = qwen(0)
+    parted["messages"][1]["content"] = [{"type": "text", "text": TEXTS[0]}]  # type: ignore[index]
+    answered = {"query": "<audio>?", "response": TEXTS[1], "audios": ["wav/1.wav"]}
+    for number, entry in enumerate((parted, answered)):
+        path = written(folder, f"{number}.jsonl", [entry], whole=False)
+        assert entries(path) == [(f"wav/{number}.wav", TEXTS[number], None)]
+
+
+def test_a_folder_names_lists_of_trainers(folder: Path) -> None:
+    utterances = {f"utt{n}": {"wav": f"wav/{n}.wav", "words": text} for n, text in enumerate(TEXTS)}
+    (folder / "train.json").write_text(json.dumps(utterances))
+    module, settings = plugins.resolve_source(Source(kind="folder", path=str(folder)))
+    note = next(note for note in module.notes(settings) if note.startswith("train.json"))
+    assert "train.json names recordings and is not read; `--source" in note

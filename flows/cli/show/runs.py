@@ -20,7 +20,7 @@ from ...formatting import (
     new_in_words,
 )
 from ...run import metrics
-from .tables import Line, broken, funnel, table
+from .tables import Line, aside, broken, funnel, table
 
 UNEXPLAINED = (
     "an earlier run did not finish, some of its files are gone or damaged, or another release "
@@ -54,6 +54,7 @@ def plan(result: JsonObject) -> Iterator[Line]:
         yield f"{sentence}."
     for overlap in result.get("shared", ()):
         yield f"{overlap['says']}."
+    yield from aside(result)
     yield from sources(result)
     yield _version(result)
     if any("sources" in entry["because"] for entry in result["stages"].values()):

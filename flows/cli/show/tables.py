@@ -67,19 +67,23 @@ def funnel(result: JsonObject) -> Iterator[Line]:
     )
     rows = ((*step, clock(length), f"{100 * length / whole:.1f} %") for *step, length in steps)
     yield table("", ("", ">items", ">audio", ">share"), rows)
-    if result.get("ignored"):
-        for heading, taken in (
-            ("Read beside the recordings", True),
-            ("Skipped (not used as recordings)", False),
-        ):
-            files = sorted(
-                e for e in result["ignored"].items() if e[0].startswith(READ_AS) == taken
-            )
-            parts = ", ".join(f"{counted(n, 'file')} ({name})" for name, n in files)
-            if parts:
-                yield f"{heading}: {parts}; `uttermill ledger OUT --items` names them."
+    yield from aside(result, "; `uttermill ledger OUT --items` names them")
     for sentence in result.get("stated", ()):
         yield f"{sentence}."
+
+
+def aside(result: JsonObject, where: str = "") -> Iterator[str]:
+    """The files that are no recordings, by reason; `where`: what names them."""
+    for heading, taken in (
+        ("Read beside the recordings", True),
+        ("Skipped (not used as recordings)", False),
+    ):
+        files = sorted(
+            e for e in result.get("ignored", {}).items() if e[0].startswith(READ_AS) == taken
+        )
+        parts = ", ".join(f"{counted(n, 'file')} ({name})" for name, n in files)
+        if parts:
+            yield f"{heading}: {parts}{where}."
 
 
 def broken(files: Sequence[Mapping[str, str]], failed: int) -> Iterator[Line]:

@@ -16,6 +16,9 @@ from . import spoken
 from .cues import Cue
 
 LEAST, SHARE, SURE = 3, 0.5, 0.8  # cues of two lines; of all cues; of those, in two scripts
+#: Words of a language with which another is compared, if it is known, and else its most frequent
+#: ones; and how many of these the same language has at least, as a share.
+FEW, MANY, MOST, SAME = 12, 60, 10, 0.3
 _SCRIPTS = {
     "Han": "\u3400-\u9fff",
     "Kana": "\u3040-\u30ff",
@@ -36,7 +39,7 @@ _SCRIPT_OF = {
     **dict.fromkeys(("ar", "fa", "ur", "ps", "ug"), "Arabic"),
     **dict.fromkeys(("hi", "mr", "ne"), "Devanagari"),
 }
-#: Words that tell languages in Latin letters apart.
+#: Words that tell languages of the same script apart.
 _COMMON = {
     "en": "the and you that is was it of to with what this have are not",
     "de": "der die das und ist nicht ich du wir sie ein eine mit was auf",
@@ -48,7 +51,25 @@ _COMMON = {
     "sv": "och är inte jag du vi en ett med vad på det som av men",
     "pl": "i jest nie ja ty my się na z co to w do że ale",
     "tr": "ve bir bu ne için değil ben sen biz ile da de çok var mı",
+    "cs": "je to se na že já ty a co ale v ne jsem jsi si tak",
+    "hu": "a az és nem hogy ez egy van mi te én is de meg csak",
+    "ro": "și nu este ce de la un eu tu în pe cu că mai din",
+    "fi": "on ei ja se että mitä minä sinä en ole hän tämä mutta niin",
+    "da": "er det jeg du ikke og at en vi har på til med hvad den",
+    "vi": "là không tôi bạn có và của này cho được một gì nó thế với",
+    "ru": "и что это не я ты как на мы вы он она но у так",
+    "uk": "і що це не я ти як на ми ви він вона але у так",
+    "ar": "في من على إلى هذا لا ما أن أنا هل أنت كان",
+    "fa": "و در به از که این را من تو است نه با",
+    "ur": "ہے کے میں کی کو نہیں اور یہ کیا تم سے",
     "id": "dan yang di tidak saya kamu kita ini itu dengan apa ke untuk ada dari",
+}
+#: Languages that have about the words of one of these.
+_ALIKE = {
+    **dict.fromkeys(("sk", "hr", "sl"), "cs"),
+    **dict.fromkeys(("no", "nb", "nn"), "da"),
+    **dict.fromkeys(("be", "bg", "mk", "sr"), "ru"),
+    **{"ca": "es", "gl": "pt", "ms": "id", "af": "nl", "lb": "de"},
 }
 _WORDS_OF = {language: frozenset(words.split()) for language, words in _COMMON.items()}
 
@@ -61,17 +82,23 @@ def of_language(cues: Sequence[Cue], language: str | None) -> list[Cue]:
     if len(pairs) < max(LEAST, SHARE * len(both)):
         return [*cues]
     tongues = [_tongue(line for line in lines) for lines in zip(*pairs, strict=True)]
-    by_script = sum(_script(a) != _script(b) for a, b in pairs) >= SURE * len(pairs)
-    if not by_script and (None in tongues or tongues[0] == tongues[1]):
+    by_script = sum(_family(a) != _family(b) for a, b in pairs) >= SURE * len(pairs)
+    if not by_script and not _two(tongues, *zip(*pairs, strict=True)):
         return [*cues]
     wanted = language_codes.base(language) if language else None
     script = _SCRIPT_OF.get(wanted or "", "Latin")
-    scripts = {"Han" if s == "Kana" else s for pair in pairs for s in map(_script, pair)}
-    if wanted is not None and by_script and ("Han" if script == "Kana" else script) in scripts:
+    family = "Han" if script == "Kana" else script
+    wanted = wanted if wanted in tongues else _ALIKE.get(wanted or "", wanted)
+    has_words = wanted in _WORDS_OF or wanted in ("zh", "ja")
+    if by_script and wanted is not None and family in {_family(s) for pair in pairs for s in pair}:
         kept = [(cue, [s for s in _lines(cue) if _written_in(s, script)]) for cue in both]
-    elif wanted is not None and not by_script and wanted in tongues:
-        place = tongues.index(wanted)
-        kept = [(cue, lines[place:][:1] or lines) for cue in both for lines in [_lines(cue)]]
+    elif (
+        not by_script
+        and wanted is not None
+        and (wanted in tongues or (not has_words and tongues.count(None) == 1))
+    ):
+        place = tongues.index(wanted if wanted in tongues else None)
+        kept = [(cue, _half(_lines(cue), place)) for cue in both]
     else:
         shown = " and ".join(dict.fromkeys(tongue or "another" for tongue in tongues))
         raise ItemError(
@@ -80,6 +107,28 @@ def of_language(cues: Sequence[Cue], language: str | None) -> list[Cue]:
             "source or `texts: {language: …}`",
         )
     return [replace(cue, text="\n".join(lines)) for cue, lines in kept if lines]
+
+
+def _two(tongues: Sequence[str | None], first: Sequence[str], second: Sequence[str]) -> bool:
+    """Whether lines in the same script are in two languages; not if it is uncertain."""
+    if None not in tongues:
+        return tongues[0] != tongues[1]
+    sides = [first, second] if tongues[1] is None else [second, first]
+    counts = [Counter(_words(" ".join(lines))) for lines in sides]
+    common = _WORDS_OF.get(tongues[0] or tongues[1] or "")
+    least = FEW if common else MANY
+    if common is None:
+        common = frozenset(word for word, _ in counts[0].most_common(MOST))
+    shares = [sum(count[word] for word in common) / max(count.total(), 1) for count in counts]
+    return counts[1].total() >= least <= counts[0].total() and shares[1] < SAME * shares[0]
+
+
+def _half(lines: list[str], place: int) -> list[str]:
+    """The lines of one of two languages; none where it is uncertain which these are."""
+    if len(lines) == 1:
+        return lines
+    half = len(lines) // 2
+    return lines[place * half :][:half] if len(lines) % 2 == 0 else []
 
 
 def _at_once(cues: Sequence[Cue]) -> list[Cue]:
@@ -99,8 +148,22 @@ def _times(cue: Cue) -> tuple[float, float]:
 
 
 def _lines(cue: Cue) -> list[str]:
+    """Its lines; of more than two, neighbours in one script are a line."""
     lines = (spoken.untagged(line).strip() for line in cue.text.splitlines())
-    return [line for line in lines if line]
+    filled = [line for line in lines if line]
+    if len(filled) > 2 and len({*map(_family, filled)}) > 1:
+        return [" ".join(some) for _, some in groupby(filled, key=_family)]
+    return filled
+
+
+def _family(line: str) -> str | None:
+    """The script of a line; Japanese has lines in that of Chinese."""
+    script = _script(line)
+    return "Han" if script == "Kana" else script
+
+
+def _words(line: str) -> list[str]:
+    return re.findall(r"[^\W\d_]+", line.casefold())
 
 
 def _script(line: str) -> str | None:
@@ -118,17 +181,15 @@ def _written_in(line: str, script: str) -> bool:
 
 
 def _tongue(lines: Iterable[str]) -> str | None:
-    """The language of some lines, by their script, and in Latin letters by their words."""
+    """The language of some lines, by their script, and where several have it by their words."""
     scripts, words = Counter[str | None](), Counter[str]()
     for line in lines:
         scripts[_script(line)] += 1
-        written = re.findall(r"[^\W\d_]+", line.casefold())
+        written = _words(line)
         for language, common in _WORDS_OF.items():
             words[language] += sum(word in common for word in written)
     [(script, _)] = scripts.most_common(1)
-    if script != "Latin":
-        return {"Han": "zh", "Kana": "ja", "Hangul": "ko", "Cyrillic": "ru"}.get(
-            script or "", script
-        )
+    if script not in ("Latin", "Cyrillic", "Arabic"):
+        return {"Han": "zh", "Kana": "ja", "Hangul": "ko"}.get(script or "", script)
     (first, most), (_, second) = words.most_common(2)
     return first if most >= LEAST and most >= 1.5 * second else None

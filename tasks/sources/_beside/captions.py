@@ -31,6 +31,11 @@ _OFFSET = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|f|t)")
 _FRAMES = re.compile(r"\{(\d{1,9})\}\{(\d{1,9})\}(.*)")
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 FRAMES = 30.0  # a second, where a TTML states none
+HEAD = 4096  # characters
+#: Tags, names of styles, and effects of what stands on the picture, such as signs.
+_PLACED = re.compile(r"\{[^{}]*\\(?:pos|move)\(")
+_SIGNS = re.compile(r"\bsigns?\b|typeset|on.?screen", re.IGNORECASE)
+_MOVED = ("banner", "scroll", "fx")
 
 
 def blocks(text: str) -> Cues:
@@ -51,6 +56,11 @@ def blocks(text: str) -> Cues:
         spoken = _said(lines[n + 1 : following], following is None)
         cues.add(Cue(clock(times[1]), clock(times[2]), "\n".join(spoken)))
     return cues
+
+
+def are_blocks(text: str) -> bool:
+    """Whether a text of any name is SubRip or WebVTT."""
+    return any(map(_TIMES.fullmatch, text[:HEAD].splitlines()))
 
 
 def _said(lines: list[str], last: bool) -> list[str]:
@@ -80,9 +90,11 @@ def clock(text: str) -> float:
 
 def substation(text: str) -> Cues:
     """SubStation: `Dialogue:` lines of its `[Events]`, whose `Format:` names the fields. Its `Name`
-    is the speaker."""
+    is the speaker. What is placed on the picture, where other lines are not, is a sign: read, not
+    said."""
     cues = Cues()
     fields: list[str] = []
+    events: list[tuple[Cue, str]] = []  # and where it stands
     inside = False
     for line in text.splitlines():
         if line.startswith("["):
@@ -99,12 +111,21 @@ def substation(text: str) -> Cues:
                 continue
             spoken = re.sub(r"\\[Nn]", "\n", cells.get("text", "")).replace("\\h", " ")
             drawn = re.search(r"\{[^{}]*\\p[1-9]", spoken)  # a picture, in words of its own
+            placed = "placed" if _PLACED.search(spoken) else ""
+            effect = cells.get("effect", "").strip().lower()
+            if _SIGNS.search(cells.get("style", "")) or effect.startswith(_MOVED):
+                placed = "sign"
             spoken = re.sub(r"\{[^{}]*\}", "", spoken)  # tags and comments
-            cues.add(
-                Cue(start, end, "" if drawn else spoken, cells.get("name", "").strip() or None)
-            )
+            name = cells.get("name", "").strip() or None
+            events.append((Cue(start, end, "" if drawn else spoken, name), placed))
     if not fields:
         raise ItemError(BAD_TEXT, "no [Events] with a Format line")
+    some = 2 * sum(placed == "placed" for _, placed in events) < len(events)
+    for cue, placed in events:
+        if placed == "sign" or (placed and some):
+            cues.wrong["of signs on the picture"] += 1
+        else:
+            cues.add(cue)
     return cues
 
 
@@ -131,10 +152,12 @@ def lrc(text: str) -> Cues:
     if not timed:
         raise ItemError(BAD_TEXT, "it has no line that begins with a time ([00:12.00])")
     timed.sort(key=lambda line: line[0])
+    edges: list[float | None] = [*sorted({start for start, _ in timed}), None]
+    ends = dict(pairwise(edges))
     cues = Cues()
-    for (start, words), (end, _) in pairwise([*timed, (None, "")]):
+    for start, words in timed:
         if words:
-            cues.add(Cue(start or 0.0, end, words))
+            cues.add(Cue(start, ends[start], words))
     return cues
 
 

@@ -15,6 +15,8 @@ from ...scoring.cleaning import wordless
 from ...settings import StageSettings
 from ...settings.base import WORDS
 from ...storage import bounds
+from .. import _columns
+from .._lists import json_value
 from .._text_encoding import BAD_TEXT, decode
 from . import bilingual, captions, nist, rolling, services, spoken, tiers
 from .cues import Cues, NoTranscript
@@ -34,12 +36,20 @@ LARGE = ("TextGrid", "eaf", "json", "ttml", "dfxp")
 #: the audio alone.
 CAPTIONS = ("ass", "ssa", "vtt", "ttml", "dfxp", "srt", "sbv", "sub")
 OF_FILMS = (*CAPTIONS, "eaf")
-#: Other kinds of subtitles, and those of pictures.
-NOT_READ = ("smi", "scc", "stl", "idx", "sup", "mks", "usf")
+_PICTURES = "its subtitles are pictures; make .srt of them with an OCR program"
+#: What to do about other kinds of subtitles and texts.
+NOT_READ = {
+    **dict.fromkeys(("smi", "scc", "stl", "mks", "usf"), "convert it: ffmpeg -i {name} {stem}.srt"),
+    **dict.fromkeys(("idx", "sup"), _PICTURES),
+    **dict.fromkeys(("json3", "srv1", "srv2", "srv3"), "take .vtt: yt-dlp --sub-format vtt"),
+    **dict.fromkeys(("doc", "docx", "odt", "rtf", "pdf"), "save its text as {stem}.txt"),
+}
 BY_HAND, AUTOMATIC = "by_hand", "automatic"
 #: TIMIT's texts begin with the first and the last sample.
 _TIMIT = re.compile(r"0\s+\d{4,}\s+([^\n]*[^\W\d_][^\n]*)")
-_HTS = re.compile(r"\d+\s+\d+\s+\S+")  # times in 100 ns: labels of phones
+_LABEL = re.compile(r"\d+(?:\.\d+)?\s+\d+(?:\.\d+)?\s+\S+")  # of HTK, HTS: mostly phones
+#: A line that is a time, or begins or ends with one, as in transcripts of web pages.
+_CLOCK = re.compile(r"(?:.{1,40}\s)?\(?(\d{1,2}:\d\d(?::\d\d)?)\)?|(\d{1,2}:\d\d(?::\d\d)?)[\s:].+")
 
 
 def _ending(text: str) -> str:
@@ -81,6 +91,7 @@ class Texts:
     tiers: tuple[str, ...] = ()
     encoding: str | None = None
     language: str | None = None  # that is heard, where captions are in two
+    stated: str | None = None  # the source's language
     labels: tuple[str, ...] = ()  # to take from what lies beside
 
     @property
@@ -96,6 +107,7 @@ class Read:
     says: str
     text: str | None = None
     speaker: str | None = None
+    language: str | None = None
     segments: tuple[Segment, ...] | None = None
     film_time: bool | None = None  # as of a Recording
     captions: str | None = None  # BY_HAND or AUTOMATIC; None: no captions
@@ -126,17 +138,40 @@ def _read(kind: str, data: bytes, stem: str, texts: Texts) -> Read:
     if kind == "eaf":
         return _timed("eaf", tiers.chosen(tiers.elan(data), texts.tiers))
     if kind == "sub" and b"\0" in data[:64]:
-        raise NoTranscript("its subtitles are pictures; make .srt of them with an OCR program")
+        raise NoTranscript(_PICTURES)
     text, encoding = decode(data, texts.encoding)
     if not text.strip():
         return Read(f"{kind} in {encoding}: it is empty")
     says = f"{kind} in {encoding}"
     if kind in PLAIN:
+        if captions.are_blocks(text):  # of SubRip or WebVTT, under another name
+            says = f"captions in {encoding}"
+            return replace(_captions(says, captions.blocks(text), texts), film_time=True)
         if (labels := nist.labels(text)) is not None:
             return _timed(f"labels in {encoding}", labels)
         return _plain(says, kind, text)
-    cues = _cues(kind, text, stem, texts)
+    try:
+        cues = _cues(kind, text, stem, texts)
+    except NoTranscript:
+        if kind != "json" or not (facts := _told(text, texts)):
+            raise
+        return Read(f"text in JSON, {encoding}", facts["text"], facts["speaker"], facts["language"])
+    if kind == "lrc":
+        cues.cues = bilingual.of_language(cues.cues, texts.language)
     return _captions(says, cues, texts) if kind in CAPTIONS else _timed(says, cues)
+
+
+def _told(text: str, texts: Texts) -> dict[str, str | None]:
+    """What a JSON object of data sets says of a recording; empty if it has no text."""
+    value = json_value(text)
+    if not isinstance(value, dict) or not isinstance(
+        value.get(_columns.first("text", value) or ""), str
+    ):
+        return {}
+    try:
+        return _columns.told(value, texts.stated)
+    except ValueError as error:
+        raise ItemError(BAD_TEXT, str(error)) from None
 
 
 def _captions(says: str, cues: Cues, texts: Texts) -> Read:
@@ -174,8 +209,14 @@ def _cues(kind: str, text: str, stem: str, texts: Texts) -> Cues:
 def _plain(says: str, kind: str, text: str) -> Read:
     """A text without times: the recording's. A text of sounds alone is kept as it is, so that a
     rule of `transcribe` drops the clip; it would otherwise get the recogniser's text."""
-    if kind == "lab" and all(_HTS.fullmatch(line.strip()) for line in text.strip().splitlines()):
-        raise NoTranscript("its labels are phones, not words")
+    lines = text.strip().splitlines()
+    if all(_LABEL.fullmatch(line.strip()) for line in lines):
+        raise NoTranscript(
+            "its labels are phones, or words with times; those of words are read with a tab after "
+            "each time, in seconds, as Audacity writes them"
+        )
+    if _clocked(lines):
+        raise ItemError(BAD_TEXT, "its lines begin or end with times; write it as .srt or .vtt")
     if (counted_samples := _TIMIT.fullmatch(text.strip())) is not None:
         text = counted_samples[1]
     if "\0" in text:
@@ -186,6 +227,13 @@ def _plain(says: str, kind: str, text: str) -> Read:
     kept = content.text or " ".join(text.split())
     none = ": no words in it" if wordless(kept) else ""
     return Read(says + none, kept, content.speaker)
+
+
+def _clocked(lines: list[str]) -> bool:
+    """Whether lines have times that count from the recording's begin."""
+    matches = [match for line in lines if (match := _CLOCK.fullmatch(line.strip()))]
+    times = [captions.clock(match[1] or match[2]) for match in matches]
+    return 3 * len(times) >= len(lines) > 1 and times == sorted({*times}) and times[0] < 60
 
 
 def _timed(says: str, cues: Cues, words_timed: bool = True) -> Read:

@@ -13,7 +13,9 @@ from .._lists import SILENT
 from .._text_encoding import BAD_TEXT
 from .cues import Cue, Cues, joined
 
-_LABEL = re.compile(r"(\d+(?:\.\d+)?)\t(\d+(?:\.\d+)?)(?:\t(.*))?")
+_LABEL = re.compile(r"(\d+(?:[.,]\d+)?)\t(\d+(?:[.,]\d+)?)(?:\t(.*))?")
+#: `{ um / uh / @ }`: of alternatives the first counts; `@` is silence.
+_ALTERNATIVES = re.compile(r"\{(?:\s*@\s*|([^{}/]*))(?:/[^{}/]*)+\}")
 NO_SPEECH = ("ignore_time_segment_in_scoring", "inter_segment_gap", "<excluded>")
 
 
@@ -28,7 +30,7 @@ def words(text: str, stem: str) -> Cues:
         mark = word.upper()
         if mark in ("<ALT>", "<ALT_BEGIN>", "<ALT_END>"):
             later = mark == "<ALT>"
-        elif not later and word not in SILENT and not word.startswith(("<", "%")):
+        elif not later and word not in SILENT and not word.startswith(("<", "%", "@")):
             timed = TimedWord(word, _number(start), _number(start) + _number(duration))
             spoken.setdefault(sides[channel], []).append(timed)
     cues = Cues()
@@ -45,6 +47,7 @@ def segments(text: str, stem: str) -> Cues:
     sides = _sides(rows)
     for row in rows:
         content = re.sub(r"^<[^<>]*>\s*", "", row[5]) if len(row) > 5 else ""
+        content = _ALTERNATIVES.sub(r"\1", content)
         if content.strip().lower() in NO_SPEECH or row[2].lower() in NO_SPEECH:
             content = ""
         times = _number(row[3]), _number(row[4])
@@ -62,7 +65,8 @@ def labels(text: str) -> Cues | None:
         label = _LABEL.fullmatch(line)
         if label is None:
             return None
-        cues.add(Cue(float(label[1]), float(label[2]), label[3] or ""))
+        start, end = (float(time.replace(",", ".")) for time in label.groups()[:2])
+        cues.add(Cue(start, end, label[3] or ""))
     return cues if lines else None
 
 

@@ -49,7 +49,7 @@ def automatic(cues: Sequence[Cue]) -> list[Cue] | None:
             return None
         ordered = [_until(*pair) for pair in pairwise(ordered)] + ordered[-1:]
     fresh: list[Cue] = []
-    for cue, some, count in zip(ordered, lines, repeated, strict=True):
+    for n, (cue, some, count) in enumerate(zip(ordered, lines, repeated, strict=True)):
         if words := _timed(cue, some)[count:]:
             text = " ".join(word.word for word in words)
             if tagged([cue]):
@@ -58,6 +58,8 @@ def automatic(cues: Sequence[Cue]) -> list[Cue] | None:
                 fresh.append(replace(cue, end=end, text=text, words=words or None))
             else:
                 fresh.append(replace(cue, text=text))
+        elif fresh and n and shown[n] == shown[n - 1] and cue.text != ordered[n - 1].text:
+            fresh[-1] = replace(fresh[-1], end=cue.end)  # it marks another word
     return _joined(fresh)
 
 

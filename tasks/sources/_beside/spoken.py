@@ -23,7 +23,8 @@ from ...scoring.cleaning import LONGEST_ASIDE, without_sounds
 
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>")
 _TAG = re.compile(
-    r"</?(?:i|b|u|s|c|v|em|strong|font|span|br|p|div|ruby|rt|lang)(?:[\s.][^<>]*)?/?>"
+    r"<rt>[^<>]*</rt>"  # how a word is read
+    r"|</?(?:i|b|u|s|c|v|em|strong|font|span|br|p|div|ruby|rt|lang)(?:[\s.][^<>]*)?/?>"
     r"|<(?:\d+:)?\d\d:\d\d\.\d{3}>|\{\\[^{}]*\}",
     re.IGNORECASE,
 )

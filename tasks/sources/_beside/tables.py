@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,6 +21,10 @@ ENDINGS = (*table.ENDINGS, ".jsonl")
 KALDI = "wav.scp"
 NAMES = ("metadata.", "transcripts.", "transcript.")  # lists of these names may have other endings
 PLAIN = (".txt", ".csv.gz", ".tsv.gz", ".jsonl.gz")
+#: Lists among other files in JSON, most of which are about one recording.
+_JSON = re.compile(
+    r"(?:.*[_-])?(?:manifest|train|dev|val|valid|test|data|dataset)(?:[_-].*)?\.json"
+)
 AUDIO = (b".wav", b".flac", b".mp3", b".ogg", b".opus", b".m4a")
 HEAD = 4096  # bytes in which audio is looked for
 MISSING = (
@@ -57,7 +62,8 @@ def sentences(root: str, boundary: Boundary) -> Iterator[str]:
 
 
 def _is_list(name: str) -> bool:
-    return name.endswith(ENDINGS) or (name.startswith(NAMES) and name.endswith(PLAIN))
+    named = name.startswith(NAMES) and name.endswith(PLAIN)
+    return named or name.endswith(ENDINGS) or _JSON.fullmatch(name) is not None
 
 
 def _lists(root: str) -> Iterator[str]:

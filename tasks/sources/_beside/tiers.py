@@ -13,9 +13,11 @@ from .captions import read_xml
 from .cues import Cue, Cues, joined
 
 #: Aligners' labels for what is not a word.
-NO_WORD = SILENT | {"sp", "spn", "<p:>", "<usb>", "#"}
+NO_WORD = SILENT | {"sp", "spn", "<p:>", "<usb>", "<nib>", "#"}
 _WORDS = re.compile(r"(?:.*[\s_-])?(?:words?|mots|wörter|ort-mau|ort)", re.IGNORECASE)
-_PHONES = re.compile(r"(?:.*[\s_-])?(?:phones?|phonemes?|mau|kan|syll?ables?)", re.IGNORECASE)
+_PHONES = re.compile(
+    r"(?:.*[\s_-])?(?:phones?|phonemes?|mau|kan|kas|mas|syll?ables?)", re.IGNORECASE
+)
 #: The Montreal Forced Aligner's tiers of words where several speak.
 _SPEAKERS = re.compile(r"(.+?) - words")
 PAUSE = 0.5  # s between words of two turns

@@ -105,7 +105,13 @@ def _check_columns(job: Job) -> None:
         module, chosen = plugins.FORMATS.resolve(plugin)
         needs = module.needs(chosen)
         columns = {*UTTERANCES.names, *published_columns.row_schema(job).names} if needs else set()
-        if lacking := [name for name in needs if name not in columns]:
+        lacking = [name for name in needs if name not in columns]
+        if "turns" in lacking:
+            raise ConfigError(
+                f"package.formats.{plugin.use}: no clip has the column 'turns': set "
+                "filter.segmenter.use=dialogue, and speakers.use to who tells the speakers apart"
+            )
+        if lacking:
             raise ConfigError(
                 f"package.formats.{plugin.use}: no clip has the column {lacking[0]!r}: measure it "
                 "(filter.filters, transcribe.verdicts) or name another; see `uttermill schema`"

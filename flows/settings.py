@@ -143,7 +143,7 @@ def _with_needed(chosen: FilterSettings, package: PackageSettings) -> FilterSett
     """The filters, and those that settings of `package` need."""
     chosen = _with_voices(_with_fingerprints(chosen, package), package)
     own_channels = any(
-        plugin.use == "duplex" and plugin.options.get("tracks", "own") == "own"
+        plugin.options.get("tracks", "own" if plugin.use == "duplex" else None) == "own"
         for plugin in package.formats
     )
     if not own_channels or any(plugin.use == "tracks" for plugin in chosen.filters):

@@ -23,6 +23,7 @@ from .recording import Locator, unreachable
 from .recording.faults import Fault
 from .recording.tracks import locator_of
 from .recording.turns import Turn
+from .scoring import unmarked
 from .segmenters import KnownSpans, Segmenter, Span
 from .settings import Plugin
 from .settings.job import Job
@@ -255,7 +256,7 @@ def _segmenter(
         known_spans = [span for span, _ in unit.spans]
         return lambda rate, first_sample: KnownSpans(known_spans, first_sample)
     module, settings, recording = chosen.segmenter, chosen.settings, unit.recording
-    text = recording["text"]
+    text = unmarked(recording["text"] or "")
     if not text:
         settings = module.without_text(settings)
     elif chosen.hears:

@@ -44,7 +44,7 @@ MEANINGS: Final = {
     "language_unlikely": "its language is unlikely in this source, in which another one is spoken",
     "language_unknown": "no language is likely for it in this source",
     # Of packaging.
-    "in_test_set": "it has a text or sound of a test set",
+    "in_test_set": "it has a text, the sound, a voice or a speaker of a test set",
     "not_chosen": "left out by package.only or package.without",
     "weight": "not drawn by its dataset's weight",
     "speaker_hours": "more of its speaker than the most hours",

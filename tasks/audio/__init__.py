@@ -10,7 +10,7 @@ from ..recording.container import digest
 from .blocks import BLOCK_FRAMES, BLOCK_VALUES
 from .clip import MATERIALISE_SECONDS, Clip
 from .types import Header, Samples
-from .wav import stereo_bytes, wav_header, write_wav_bytes
+from .wav import wav_header, write_wav_bytes
 
 if TYPE_CHECKING:
     from .encoding import (

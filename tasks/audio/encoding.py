@@ -39,7 +39,7 @@ def encodes(suffix: str) -> bool:
 
 
 def write_flac_bytes(pcm: Int16s, rate: int) -> bytes:
-    """Mono int16 as 16-bit FLAC, which decodes to the same samples."""
+    """int16 [n], or [n, channels], as 16-bit FLAC, which decodes to the same samples."""
     memory = io.BytesIO()
     sf.write(memory, np.ascontiguousarray(pcm, dtype=np.int16), rate, "PCM_16", format="FLAC")
     return memory.getvalue()
@@ -119,8 +119,8 @@ def stated_delay(data: bytes) -> int | None:
 
 
 def decode_int16(data: bytes, most: int = -1) -> tuple[Int16s, int]:
-    """Decode a mono file in memory to int16 [n], without conversion: (samples, Hz). `most`: samples
-    to decode at most; -1: all.
+    """Decode a file in memory to int16 [n], or [n, channels], without conversion: (samples, Hz).
+    `most`: samples to decode at most; -1: all.
 
     ItemError `decode_error` if it cannot be decoded.
     """

@@ -23,9 +23,3 @@ _WAV = struct.Struct("<4sI4s4sIHHIIHH4sI")
 def write_wav_bytes(pcm: Int16s, rate: int) -> bytes:
     """Mono int16 as WAV with the canonical header of 44 bytes; equal samples give equal bytes."""
     return wav_header(len(pcm), rate) + np.ascontiguousarray(pcm, dtype="<i2").tobytes()
-
-
-def stereo_bytes(left: Int16s, right: Int16s, rate: int) -> bytes:
-    """Two int16 tracks of equal length as WAV, likewise."""
-    samples = np.stack([left, right], axis=1).astype("<i2")
-    return wav_header(len(left), rate, 2) + samples.tobytes()

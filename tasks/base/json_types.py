@@ -173,6 +173,7 @@ class HeldOutSet(TypedDict):
     texts: int
     sounds: int
     voices: int
+    speakers: int
     sha256: str
     clips: int  # that were dropped for it
 

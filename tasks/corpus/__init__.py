@@ -24,8 +24,9 @@ from ..base.schema import AnyRow
 from ..plugins.contracts import Measuring
 from ..settings import Plugin
 from ..settings.job import Job
+from ..shard_store.cuts import speakers_of
 from ..shard_store.text_values import compared, final_text
-from ..shard_store.utterance import FinalUtterance
+from ..shard_store.utterance import CutUtterance, FinalUtterance
 
 ROW = pa.schema(
     {
@@ -33,6 +34,7 @@ ROW = pa.schema(
         "seconds": pa.float64(),
         "text": pa.string(),
         "normalised": pa.string(),  # only if a rule compares texts
+        "speakers": pa.list_(pa.string()),  # by the source, only if a test set's are compared
         # Of the detected language, or of its recording's; 0 for an empty transcript; null if the
         # source states the language or the text.
         "language_probability": pa.float64(),
@@ -64,7 +66,7 @@ def row_schema(job: Job) -> pa.Schema:
 
 def rows(job: Job, shard: str, utterances: Iterable[FinalUtterance]) -> list[AnyRow]:
     """One row (`row_schema`) for each utterance of the shard that was transcribed without error."""
-    compares, measures = compares_texts(job), needed_measures(job)
+    compares, named, measures = compares_texts(job), compares_speakers(job), needed_measures(job)
     return [
         {
             **{name: u.texts.get(name, u.heard.measures.get(name)) for name in measures},
@@ -74,6 +76,7 @@ def rows(job: Job, shard: str, utterances: Iterable[FinalUtterance]) -> list[Any
             "language": u.heard.transcript["language"],
             "seconds": u.cut.seconds,
             **_texts(job, u, compares),
+            "speakers": _speakers(u.cut) if named else None,
             "language_probability": _detection_probability(u),
             "avg_logprob": u.heard.transcript["avg_logprob"],
             "native_rate": u.cut.rate,
@@ -92,6 +95,18 @@ def rows(job: Job, shard: str, utterances: Iterable[FinalUtterance]) -> list[Any
 def _texts(job: Job, u: FinalUtterance, compares: bool) -> AnyRow:
     text, source = final_text(job, u.heard)
     return {"text": text, "normalised": compared(job, u.heard, text, source) if compares else None}
+
+
+def _speakers(cut: CutUtterance) -> list[str]:
+    """Everybody who speaks in an utterance, by the source's names."""
+    if cut.speaker:
+        return [cut.speaker]
+    start, end = cut.start / cut.rate, cut.end / cut.rate
+    return [
+        part.speaker
+        for part in speakers_of(cut.recording) or ()
+        if part.speaker and part.start < end and (part.end is None or part.end > start)
+    ]
 
 
 def _detection_probability(u: FinalUtterance) -> float | None:
@@ -131,6 +146,11 @@ def _detects_languages(job: Job) -> bool:
 def takes_part(job: Job) -> bool:
     """Whether the settings choose any corpus-wide plug-in, or sets that no clip may meet."""
     return bool(chosen(job) or job.package.exclude)
+
+
+def compares_speakers(job: Job) -> bool:
+    """Whether clips' speakers are compared with those of a test set."""
+    return any(one.compares("speaker") for one in job.package.exclude)
 
 
 def compares_texts(job: Job) -> bool:

@@ -26,12 +26,13 @@ from ..base.json_types import HeldOutSet
 from ..base.logs import log
 from ..base.schema import CutRow, RecordingRow
 from ..plugins.annotation_kinds import key
-from ..scoring import text_sketches
+from ..scoring import text_sketches, unmarked
 from ..scoring.normalisers import normalise
 from ..scoring.text_sketches import Sketches
 from ..settings import Plugin
 from ..settings.job import Job
 from ..settings.package import Excluded
+from ..shard_store.cuts import speakers_of
 from ..stages.listing import once
 from ..stages.listing.skipped import SkippedEntries
 
@@ -43,9 +44,10 @@ ITEMS = pa.schema(
         "bands": pa.binary(8 * text_sketches.BANDS),  # null: too few words to be near-equal
         "print": pa.large_binary(),  # fingerprint by the filter `duplicate`; null: no sound
         "voice": pa.large_binary(),  # embedding by the filter `voice`; null: no voice
+        "speaker": pa.string(),  # as the source names him; null: no speaker
     }
 )
-HASHED = [name for name in ITEMS.names if name != "voice"]  # in a file, which tells of no person
+HASHED = ITEMS.names[:-2]  # in a file, which tells of no person
 KIND = b"uttermill.held_out"  # key of the metadata of a file of hashes
 LAYOUT = b"1"
 MOST_BYTES = 1 << 30  # of a list or a file of hashes
@@ -82,6 +84,7 @@ def described(test_set: HeldOut, clips: int) -> HeldOutSet:
         "texts": pc.count_distinct(texts).as_py(),
         "sounds": len(test_set.items) - test_set.items["print"].null_count,
         "voices": len(test_set.items) - test_set.items["voice"].null_count,
+        "speakers": len(test_set.items) - test_set.items["speaker"].null_count,
         "sha256": test_set.sha256,
         "clips": clips,
     }
@@ -97,12 +100,20 @@ def check(job: Job) -> None:
                 raise ConfigError(f"{where}: a set of kind {one.kind} has no {strange[0]!r}")
             if one.kind == "texts" and one.compares("audio"):
                 raise ConfigError(f"{where}.by: a list of texts has no sound to compare")
-            if one.compares("voice"):
-                raise ConfigError(f"{where}.by: a set of kind {one.kind} has no voice to compare")
+            for person in ("voice", "speaker"):
+                if one.compares(person):
+                    raise ConfigError(
+                        f"{where}.by: a set of kind {one.kind} has no {person} to compare"
+                    )
             _check_language(one, where)
             _ = _of_hashes(one, where) if one.kind == "hashes" else _lines(one, where)
         elif not once.holds_recordings(job, _dataset(one, "", where)):
             raise ConfigError(f"{where}: {one.path} has no recordings")
+        elif one.compares("speaker") and not _speakers(job, _dataset(one, "", where)):
+            raise ConfigError(
+                f"{where}.by: no item of {one.path} states a speaker; set `speaker` as of a "
+                "source, or compare voices"
+            )
 
 
 def _check_language(one: Excluded, where: str) -> None:
@@ -172,7 +183,30 @@ def _items(job: Job, one: Excluded, name: str, where: str) -> pa.Table:
         parts.append(_of_texts(texts, one.min_words, name))
     if one.compares("audio") or one.compares("voice"):
         parts.append(_of_sounds(job, one, rows, name))
+    if one.compares("speaker"):
+        first = _speakers(job, dataset)
+        parts.append(_table([*first.values()], speaker=[*first]))
     return pa.concat_tables(parts)
+
+
+def _table(items: list[str], **columns: object) -> pa.Table:
+    """ITEMS with these columns, null in others."""
+    nothing = [None] * len(items)
+    values = {"item": items, **columns}
+    return pa.table(
+        [pa.array(values.get(field.name, nothing), field.type) for field in ITEMS], schema=ITEMS
+    )
+
+
+def _speakers(job: Job, dataset: plugins.Dataset) -> dict[str, str]:
+    """The first recording of each speaker whom a set names, by speaker."""
+    first: dict[str, str] = {}
+    for row in _listed(job, dataset):
+        parts = speakers_of(row) or ()
+        for name in (row["speaker"], *(part.speaker for part in parts)):
+            if name:
+                first.setdefault(name, row["recording"])
+    return first
 
 
 def _listed(job: Job, dataset: plugins.Dataset) -> Iterator[RecordingRow]:
@@ -196,23 +230,14 @@ def _of_texts(texts: Mapping[str, tuple[str, str | None]], least: int, name: str
     pairs = [
         (item, form)
         for item, (text, language) in texts.items()
-        for form in sorted({normalise(text, code) for code in _rules(language)} - {""})
+        for form in sorted({normalise(unmarked(text), code) for code in _rules(language)} - {""})
     ]
-    items = pa.array([item for item, _ in pairs], pa.string())
     sketches = text_sketches.sketched(pa.array([form for _, form in pairs], pa.string()))
     enough = sketches.words >= least
     bands = [row.tobytes() if long else None for row, long in zip(*sketches[:2:-1], strict=True)]
-    table = pa.table(
-        {
-            "item": items,
-            "high": sketches.high,
-            "low": sketches.low,
-            "bands": pa.array(bands, ITEMS.field("bands").type),
-            "print": pa.nulls(len(pairs), pa.large_binary()),
-            "voice": pa.nulls(len(pairs), pa.large_binary()),
-        },
-        schema=ITEMS,
-    ).filter(pa.array(enough))
+    named = [item for item, _ in pairs]
+    table = _table(named, high=sketches.high, low=sketches.low, bands=bands)
+    table = table.filter(pa.array(enough))
     if short := len(texts) - len(set(table["item"].to_pylist())):
         log.warning(
             "package.exclude: %s of %s with fewer than min_words (%d) words %s compared with "
@@ -275,11 +300,7 @@ def _of_sounds(job: Job, one: Excluded, rows: Iterable[RecordingRow], name: str)
             name,
             unreadable[0],
         )
-    nothing = pa.nulls(len(items))
-    columns = [pa.array(items, pa.string()), *[nothing] * 3]
-    columns += [pa.array(values, pa.large_binary()) for values in (prints, voices)]
-    arrays = [column.cast(field.type) for column, field in zip(columns, ITEMS, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=ITEMS)
+    return _table(items, print=prints, voice=voices)
 
 
 FINGERPRINTS = "duplicate"  # the filter that takes them
@@ -331,7 +352,9 @@ def _of_hashes(one: Excluded, where: str) -> pa.Table:
         if (table.schema.metadata or {}).get(KIND) != LAYOUT:
             raise ValueError("no hashes")
         items = table.select(HASHED).replace_schema_metadata(None)
-        items = items.append_column("voice", pa.nulls(len(items))).cast(ITEMS)
+        for name in ITEMS.names[len(HASHED) :]:
+            items = items.append_column(name, pa.nulls(len(items)))
+        items = items.cast(ITEMS)
     except (pa.ArrowException, ValueError, KeyError):
         raise ConfigError(
             f"{where}: {one.path} is not a file of hashes; `uttermill test-set` writes one"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -239,22 +239,21 @@ class Meeting(NamedTuple):
 
 
 def _meetings(job: Job, rows: Rows, sets: Sequence[HeldOut]) -> Iterator[Meeting]:
-    """The kept rows that meet an item, each once: by text, then by sound, then by voice."""
-    by_text = [*_by_text(rows, sets)]
-    yield from by_text
-    if any(one.items["print"].null_count < len(one.items) for one in sets):
-        done = {meeting.row for meeting in by_text}
-        by_text += [m for m in _by_sound(job, rows, sets) if m.row not in done]
-        yield from by_text[len(done) :]
-    if any(one.items["voice"].null_count < len(one.items) for one in sets):
-        done = {meeting.row for meeting in by_text}
-        yield from (m for m in _by_voice(rows, sets) if m.row not in done)
+    """The kept rows that meet an item, each once: by text, sound, voice or speaker."""
+    done = set[int]()
+    ways: dict[str, Callable[[Rows, Sequence[HeldOut]], Iterator[Meeting]]] = {
+        **{"high": _by_text, "print": partial(_by_sound, job)},
+        **{"voice": _by_voice, "speaker": _by_speaker},
+    }
+    for column, meetings in ways.items():
+        if any(one.items[column].null_count < len(one.items) for one in sets):
+            met = [meeting for meeting in meetings(rows, sets) if meeting.row not in done]
+            done |= {meeting.row for meeting in met}
+            yield from met
 
 
 def _by_text(rows: Rows, sets: Sequence[HeldOut]) -> Iterator[Meeting]:
     owners, sketches = held_out.texts_of(sets)
-    if not owners:
-        return
     lookup, first = Known(sketches), 0
     for table in rows.tables("normalised", "kept"):
         text = pc.if_else(pc.equal(table["normalised"], ""), None, table["normalised"])
@@ -304,6 +303,25 @@ def _by_voice(rows: Rows, sets: Sequence[HeldOut]) -> Iterator[Meeting]:
                     rejection = Rejection(REASON, cosine, one.voice_cosine, detail)
                     yield Meeting(first + place, number, rejection)
             first += len(table)
+
+
+def _by_speaker(rows: Rows, sets: Sequence[HeldOut]) -> Iterator[Meeting]:
+    """The rows in which somebody speaks whom a set names."""
+    owner: dict[str, tuple[int, str]] = {}
+    for number, one in enumerate(sets):
+        named = one.items.filter(one.items["speaker"].is_valid())
+        for name, item in zip(named["speaker"].to_pylist(), named["item"].to_pylist(), strict=True):
+            owner.setdefault(name, (number, item))
+    first = 0
+    for table in rows.tables("speakers", "kept"):
+        kept = table["kept"].to_pylist()
+        for place, speakers in enumerate(table["speakers"].to_pylist()):
+            name = next((name for name in speakers or () if name in owner), None)
+            if kept[place] and name is not None:
+                number, item = owner[name]
+                detail = f"the speaker {name} of {item} in the test set {sets[number].name}"
+                yield Meeting(first + place, number, Rejection(REASON, detail=detail))
+        first += len(table)
 
 
 def _vectors(embeddings: pa.ChunkedArray) -> Float32s:

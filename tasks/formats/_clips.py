@@ -17,6 +17,7 @@ from ..base.schema import ClipRow
 from ..settings import StageSettings, Threshold
 from ..shard_store import blobs
 from ..shard_store.blobs import Pcm
+from . import ReadPcm, _tracks
 
 Lossless = Literal["wav", "flac"]
 Suffix = Literal["wav", "flac", "opus", "mp3"]
@@ -33,6 +34,8 @@ COLUMNS = ("sample_rate", "num_samples", "sha256")
 class Encoding:
     suffix: Suffix
     bit_rate: int = 0  # bit/s of a lossy one
+    tracks: _tracks.Tracks = "mix"
+    swap: bool = False  # whether left and right change places
 
 
 class AudioSettings(StageSettings):
@@ -72,7 +75,25 @@ class EncodedSettings(StageSettings):
 
     @property
     def encoding(self) -> Encoding:
-        return Encoding(self.audio, 1000 * (self.bit_rate or LOSSY.get(self.audio, 0)))
+        bit_rate = 1000 * (self.bit_rate or LOSSY.get(self.audio, 0))
+        return Encoding(self.audio, bit_rate, _tracks.chosen(self))
+
+
+class TrackedSettings(EncodedSettings):
+    """Settings of a format whose readers take conversations on two tracks, too."""
+
+    tracks: _tracks.Tracks = Threshold(
+        "mix",
+        "mix: a clip is mono. own: stereo, each channel of the recording with speakers of its own; "
+        "other clips are no_own_channels in the ledger. by_turns: stereo, the mix on the side of "
+        "whoever speaks. As in duplex.",
+    )
+
+    @model_validator(mode="after")
+    def _refuse_lossy_tracks(self) -> TrackedSettings:
+        if self.tracks != "mix" and self.audio in LOSSY:
+            raise ValueError(f"tracks: {self.tracks} needs audio: wav or flac, not {self.audio}")
+        return self
 
 
 def names(columns: Collection[str]) -> tuple[str, ...]:
@@ -100,24 +121,26 @@ def check_weights(settings: StageSettings) -> None:
         )
 
 
-def parts(pcm: Pcm, rate: int, encoding: Encoding) -> tuple[bytes | memoryview, ...]:
-    """The bytes of a 16-bit mono file, as consecutive buffers: WAV with its header of 44 bytes,
+def parts(row: ClipRow, pcm: ReadPcm, encoding: Encoding) -> tuple[bytes | memoryview, ...]:
+    """The bytes of a clip's 16-bit file, as consecutive buffers: WAV with its header of 44 bytes,
     whose samples are not copied; FLAC, which decodes to the same samples; Opus or MP3, which decode
     to as many."""
+    clip, rate = _tracks.made(row, pcm, encoding.tracks), row["sample_rate"]
+    clip = clip[:, ::-1] if encoding.swap else clip
     match encoding.suffix:
         case "flac":
-            return (audio.write_flac_bytes(pcm, rate),)
+            return (audio.write_flac_bytes(clip, rate),)
         case "opus":
-            return (audio.write_opus_bytes(pcm, rate, encoding.bit_rate),)
+            return (audio.write_opus_bytes(clip, rate, encoding.bit_rate),)
         case "mp3":
-            return (audio.write_mp3_bytes(pcm, rate, encoding.bit_rate),)
+            return (audio.write_mp3_bytes(clip, rate, encoding.bit_rate),)
         case _:
-            return audio.wav_header(len(pcm), rate), samples(pcm)
+            return audio.wav_header(len(clip), rate, clip.ndim), samples(clip)
 
 
-def encoded(pcm: Pcm, rate: int, encoding: Encoding) -> bytes:
+def encoded(row: ClipRow, pcm: ReadPcm, encoding: Encoding) -> bytes:
     """The bytes of such a file."""
-    return b"".join(parts(pcm, rate, encoding))
+    return b"".join(parts(row, pcm, encoding))
 
 
 def samples(pcm: Pcm) -> memoryview:
@@ -132,8 +155,9 @@ def faults(row: ClipRow, name: str, data: bytes | memoryview, encoding: Encoding
     encoder's delay, which decoders skip.
     """
     pcm: memoryview  # of int16 samples
+    channels = 1 if encoding.tracks == "mix" else 2
     if encoding.suffix == "wav":
-        header = audio.wav_header(row["num_samples"], row["sample_rate"])
+        header = audio.wav_header(row["num_samples"], row["sample_rate"], channels)
         view = memoryview(data)
         if view[: len(header)] != header:
             return [f"{name} has a header that differs from its row"]
@@ -154,9 +178,12 @@ def faults(row: ClipRow, name: str, data: bytes | memoryview, encoding: Encoding
             if delay == right:
                 return []
             return [f"{name} says that its clip begins after {delay} samples, and not {right}"]
-    if hashlib.sha256(pcm).hexdigest() != row["sha256"]:
-        return [f"{name} decodes to samples whose sha256 is not the row's"]
-    return []
+    if channels == 2:
+        tracks = np.frombuffer(pcm, "<i2").reshape(-1, 2)[:, :: -1 if encoding.swap else 1]
+        same = len(tracks) == row["num_samples"] and _tracks.are_of(row, tracks, encoding.tracks)
+    else:
+        same = hashlib.sha256(pcm).hexdigest() == row["sha256"]
+    return [] if same else [f"{name} decodes to other samples than its row's"]
 
 
 def duration(num_samples: int, rate: int) -> float:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import cast
 
 from ..base import schema
-from ..base.schema import AnyRow, LabelPairs, Published
+from ..base.schema import AnyRow, ClipRow, LabelPairs, Published
 from ..storage import tables
+from . import _tracks
 
 AUDIO_IS, LABELS, TURNS = "audio_is", "labels", "turns"
 
@@ -24,12 +25,12 @@ def labels(row: AnyRow) -> dict[str, object]:
     return {LABELS: dict(cast(LabelPairs, stated))} if stated else {}
 
 
-def turns(row: AnyRow) -> dict[str, object]:
-    """The turns of a clip that holds several, as an entry."""
-    if TURNS not in row:
+def turns(row: ClipRow, tracks: _tracks.Tracks = "mix") -> dict[str, object]:
+    """The turns of a clip that holds several, as an entry; see `_tracks.turns`."""
+    if "turns" not in row:
         return {}
-    stated = cast(list[dict[str, object]] | None, row[TURNS])
-    return {TURNS: stated and [{**turn, **labels(turn)} for turn in stated]}
+    stated = [{**turn, **labels({**turn})} for turn in _tracks.turns(row, tracks)]
+    return {TURNS: None if row["turns"] is None else stated}
 
 
 def published(row: AnyRow) -> dict[str, object]:

@@ -85,10 +85,7 @@ def write(
     with out.create(shard.path) as file:
         file.write(_front([[]] * len(rows), header))
         for row in rows:
-            clips = [
-                _clips.encoded(pcm(clip), row["sample_rate"], settings.encoding)
-                for clip in _clips.of(row)
-            ]
+            clips = [_clips.encoded(clip, pcm, settings.encoding) for clip in _clips.of(row)]
             fields_of_row = (*clips, *_told(row))
             sizes.append([*map(len, fields_of_row)])
             file.write(np.array(sizes[-1], _NUMBER).tobytes())

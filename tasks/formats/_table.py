@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
-from ..base.schema import AnyRow, ClipRow
-from . import ReadPcm, Rows, _clips, _free, _measures
+from ..base.schema import CLIP_TURN, AnyRow, ClipRow
+from . import ReadPcm, Rows, _clips, _free, _measures, _tracks
 
 #: Columns that are taken from the row as they are.
 SPOKEN = ("text", "language", "speaker")
@@ -52,8 +52,8 @@ def _stored(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def facts(row: ClipRow) -> AnyRow:
-    """All columns of a row but those of audio; `duration` in s."""
+def facts(row: ClipRow, tracks: _tracks.Tracks = "mix") -> AnyRow:
+    """All columns of a row but those of audio; `duration` in s. Of two tracks, with the turns."""
     columns: AnyRow = row
     return {
         **{name: columns[name] for name in TOLD},
@@ -61,7 +61,15 @@ def facts(row: ClipRow) -> AnyRow:
         **_measures.of(columns),
         **_labels(row),
         **_free.published(columns),
+        **({} if tracks == "mix" else {_free.TURNS: _turns(row, tracks)}),
     }
+
+
+def _turns(row: ClipRow, tracks: _tracks.Tracks) -> list[AnyRow] | None:
+    if row.get("turns") is None:
+        return None
+    turns: list[AnyRow] = [{**turn} for turn in _tracks.turns(row, tracks)]
+    return [{field.name: turn[field.name] for field in CLIP_TURN} for turn in turns]
 
 
 def _labels(row: ClipRow) -> AnyRow:
@@ -74,7 +82,7 @@ def _labels(row: ClipRow) -> AnyRow:
 def audio(row: ClipRow, pcm: ReadPcm, encoding: _clips.Encoding) -> dict[str, bytes]:
     """The file in each column of audio."""
     names = zip(_clips.names(row), _clips.of(row), strict=True)
-    return {name: _clips.encoded(pcm(clip), row["sample_rate"], encoding) for name, clip in names}
+    return {name: _clips.encoded(clip, pcm, encoding) for name, clip in names}
 
 
 def faults(
@@ -86,7 +94,7 @@ def faults(
 ) -> list[str]:
     """Why a table's row, `stored` and the files in its columns of audio, is not this one."""
     place = f"{path}: {row['id']}"
-    wrong = [] if stored == facts(row) else [f"{place} differs from its row"]
+    wrong = [] if stored == facts(row, encoding.tracks) else [f"{place} differs from its row"]
     for clip, file in zip(_clips.of(row), files, strict=True):
         data = memoryview(file.as_buffer()).cast("B")
         wrong += _clips.faults(clip, place, data, encoding)

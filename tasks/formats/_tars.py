@@ -104,7 +104,7 @@ def write(
                 if isinstance(content, bytes):
                     tar.add(name, content)
                 else:
-                    tar.add(name, *_clips.parts(pcm(content), content["sample_rate"], encoding))
+                    tar.add(name, *_clips.parts(content, pcm, encoding))
             edges.append(tar.tell())
     return edges
 

@@ -32,7 +32,7 @@ def write(
     """Write WAV, or the settings' `encoding`."""
     encoding = getattr(settings, "encoding", WAV)
     for path, row in zip(shard.files, rows, strict=True):
-        out.write(path, _clips.encoded(pcm(row), row["sample_rate"], encoding))
+        out.write(path, _clips.encoded(row, pcm, encoding))
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: StageSettings) -> list[str]:

@@ -1,16 +1,14 @@
-"""Conversations on two tracks, for duplex models: a stereo WAV a clip, and its words by side.
+"""Conversations on two tracks, for duplex models: a stereo file a clip, and its words by side.
 
 duplex/<split>.jsonl                        {"path", "duration"} a line, `path` from this file
-duplex/<split>/wav/000000000/<id>.wav       16-bit stereo, header of 44 bytes; a folder per shard
+duplex/<split>/wav/000000000/<id>.wav       16-bit stereo (or .flac); a folder per shard
 duplex/<split>/wav/000000000/<id>.json      {"alignments": [[word, [start, end], side], …]} in order
                                             of starts, in s of the clip; and `id`, `speakers` by
                                             side, and `turns`: {side, speaker, start, end, text}
 
 This is how moshi-finetune reads conversations; it learns what is said on the left, whose side is
-SPEAKER_MAIN; the right is SPEAKER_OTHER. Left is the recording's channel 0; with `tracks: by_turns`
-it is the person who speaks first in the recording, and everybody else is on the right. `swap` puts
-the left on the right. A turn whose words have no times is one entry, its text; so is a clip without
-turns, which is on the left.
+SPEAKER_MAIN; the right is SPEAKER_OTHER. `_tracks` says who is on the left; `swap` puts the left on
+the right. A turn whose words have no times is one entry, its text; so is a clip without turns.
 """
 
 from __future__ import annotations
@@ -19,38 +17,32 @@ import json
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
-import numpy as np
 import pyarrow as pa
 
-from .. import audio
-from ..base.arrays import Int16s
-from ..base.schema import ClipRow, ClipTurnRow
-from ..settings import StageSettings, Threshold
-from ..shard_store import blobs
+from ..base.schema import ClipRow
+from ..settings import Threshold
 from ..storage import write_atomic
-from . import Output, OutputShard, ReadPcm, Rows, _lists, _wavs
+from . import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _tracks, _wavs
 
 VERSION = 1
-COLUMNS = (
-    *("id", "sample_rate", "num_samples", "sha256", "turns", "text"),
-    *("sha256_left", "sha256_right", "left_speakers"),
-)
+COLUMNS = ("id", "text", *_clips.COLUMNS, *_tracks.COLUMNS)
 SNIPPET = (
     "python",
-    "import json, soundfile\n"
+    "import json, os, soundfile\n"
     'for line in open("duplex/{split}.jsonl"):\n'
     '    path = "duplex/" + json.loads(line)["path"]\n'
     "    samples, rate = soundfile.read(path)  # [n, 2]: left, right\n"
-    '    words = json.load(open(path[:-4] + ".json"))["alignments"]\n',
+    '    words = json.load(open(os.path.splitext(path)[0] + ".json"))["alignments"]\n',
 )
 SIDES = ("SPEAKER_MAIN", "SPEAKER_OTHER")
 LISTS = (".jsonl",)
-T = TypeVar("T")
+check_weights = _clips.check_weights
+own_channels, needs = _tracks.own_channels, _tracks.needs
 
 
-class Settings(StageSettings):
+class Settings(_clips.AudioSettings):
     """Where the two tracks come from, and which one is left."""
 
     tracks: Literal["own", "by_turns"] = Threshold(
@@ -62,90 +54,42 @@ class Settings(StageSettings):
     )
     swap: bool = Threshold(False, "Left and right change places.")
 
-
-def own_channels(settings: Settings) -> bool:
-    return settings.tracks == "own"
-
-
-def needs(settings: Settings) -> tuple[str, ...]:
-    return ("turns",)
+    @property
+    def encoding(self) -> _clips.Encoding:
+        return _clips.Encoding(self.audio, tracks=self.tracks, swap=self.swap)
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
-    paths = _wavs.files("duplex", split, number, rows, files_a_clip=2)
-    return [name for path in paths for name in (path, f"{path[:-3]}json")]
+    suffix = settings.audio
+    paths = _wavs.files("duplex", split, number, rows, suffix, files_a_clip=2)
+    return [name for path in paths for name in (path, f"{path.removesuffix(suffix)}json")]
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
     for (path, words), row in zip(_pairs(shard), rows, strict=True):
-        tracks = [pcm(side) for side in blobs.sides(row)] if own_channels(settings) else []
-        tracks = tracks or [_masked(pcm(row), row, side, settings) for side in (0, 1)]
-        left, right = _sided(tracks, settings)
-        out.write(path, audio.stereo_bytes(left, right, row["sample_rate"]))
+        out.write(path, _clips.encoded(row, pcm, settings.encoding))
         out.write(words, _words(row, settings))
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
     faults = list[str]()
     for (path, words), row in zip(_pairs(shard), rows, strict=True):
-        data = (out.home / path).read_bytes()
-        header = audio.wav_header(row["num_samples"], row["sample_rate"], 2)
-        if data[: len(header)] != header or len(data) != len(header) + 4 * row["num_samples"]:
-            faults.append(f"{path} is no stereo WAV of {row['num_samples']} samples")
-        else:
-            tracks = np.frombuffer(data, "<i2", offset=len(header)).reshape(-1, 2).T
-            if not _are_of(row, _sided([*tracks], settings), settings):
-                faults.append(f"{path} has other samples than its row")
+        faults += _clips.faults(row, path, (out.home / path).read_bytes(), settings.encoding)
         if (out.home / words).read_bytes() != _words(row, settings):
             faults.append(f"{words} has other words than its row")
         faults += out.changed(path)
     return faults
 
 
-def _are_of(row: ClipRow, tracks: list[Int16s], settings: Settings) -> bool:
-    """Whether tracks may be the row's: by their hashes, or silent where nobody on them speaks."""
-    hashes = [*map(blobs.sha256, tracks)]
-    if own_channels(settings) and row.get("sha256_left"):
-        return hashes == [row.get("sha256_left"), row.get("sha256_right")]
-    if row.get("turns") is None:
-        return hashes[0] == row["sha256"] and not tracks[1].any()
-    masked = (_masked(track, row, side, settings) for side, track in enumerate(tracks))
-    return all(map(np.array_equal, masked, tracks))
-
-
 def _pairs(shard: OutputShard) -> Iterator[tuple[str, str]]:
     return zip(shard.files[::2], shard.files[1::2], strict=True)
-
-
-def _sided(tracks: list[T], settings: Settings) -> list[T]:
-    return tracks[::-1] if settings.swap else tracks
-
-
-def _side(turn: ClipTurnRow, row: ClipRow, settings: Settings) -> int:
-    """0: the left of the clip's own tracks, before `swap`."""
-    left = row.get("left_speakers") if own_channels(settings) else None
-    return 0 if turn["number"] in (left or (1,)) else 1
-
-
-def _masked(pcm: Int16s, row: ClipRow, side: int, settings: Settings) -> Int16s:
-    """The samples in which somebody on this side speaks; zeros elsewhere. All of a clip without
-    turns is on the left."""
-    turns = row.get("turns")
-    if turns is None and side == 0:
-        return pcm
-    track, rate = np.zeros_like(pcm), row["sample_rate"]
-    for turn in turns or ():
-        if _side(turn, row, settings) == side:
-            span = slice(round(turn["start"] * rate), round(turn["end"] * rate))
-            track[span] = pcm[span]
-    return track
 
 
 def _words(row: ClipRow, settings: Settings) -> bytes:
     entries, turns = list[tuple[str, tuple[float, float], str]](), []
     speakers: dict[str, list[str]] = {side: [] for side in SIDES}
-    for turn in row.get("turns") or ():
-        side = SIDES[_side(turn, row, settings) ^ settings.swap]
+    for turn in _tracks.turns(row, settings.tracks):
+        side = SIDES[(turn["channel"] == 1) ^ settings.swap]
         if turn["speaker"] not in speakers[side]:
             speakers[side].append(turn["speaker"])
         whole = {name: turn[name] for name in ("speaker", "start", "end", "text")}

@@ -7,8 +7,9 @@ the names that all formats have (from the folders alone it would call `dev` `val
 types in the metadata `huggingface`: `audio` is an `Audio`, stored as struct<bytes, path>. Beside it
 stand `id`, `text`, `language`, `speaker`, `duration` (s), where the clip comes from, and its
 measures; what `package.publish` names; `labels`, where a source keeps some; and with
-`package.audio: both` the enhanced clip, `audio_enhanced`. Names do not tell how many files there
-are, so that a version that grows keeps them.
+`package.audio: both` the enhanced clip, `audio_enhanced`. With `tracks`, audio is stereo, and
+`turns` have the track of their speaker, `channel`. Names do not tell how many files there are, so
+that a version that grows keeps them.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..base.schema import ClipRow
+from ..base.schema import CLIP_TURN, ClipRow
 from ..storage.atomic import HashedFile
-from . import Output, OutputShard, ReadPcm, Rows, _clips, _lists, _table
+from . import Output, OutputShard, ReadPcm, Rows, _clips, _free, _lists, _table, _tracks
 
 VERSION = 2
-COLUMNS = _table.COLUMNS
+COLUMNS = (*_table.COLUMNS, *_tracks.COLUMNS)
 
 AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 REPEATED = ["language", "speaker", "dataset", "recording", "text_source"]
@@ -35,6 +36,7 @@ _NAMES = {
 }
 _TEXT = {"dtype": "string", "_type": "Value"}
 check_weights, rates = _clips.check_weights, _clips.rates
+own_channels, needs = _tracks.own_channels, _tracks.needs
 HOLDS_ANNOTATIONS = True
 SNIPPET = (
     "python",
@@ -52,21 +54,27 @@ for row in rows.cast_column("audio", Audio(decode=False)):
     print(row["id"], len(samples) / rate, row["text"])
 """,
 )
-Settings = _clips.EncodedSettings
+Settings = _clips.TrackedSettings
+
+
+def columns(settings: Settings) -> tuple[str, ...]:
+    return _table.COLUMNS if settings.tracks == "mix" else COLUMNS
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
     return [f"hf_parquet/{split}/{number:09d}.parquet"]
 
 
-def _schema(row: ClipRow) -> pa.Schema:
+def _schema(row: ClipRow, settings: Settings) -> pa.Schema:
     """Columns of a file, from one of its rows: all rows of a version have the same measures."""
     clips = dict.fromkeys(_clips.names(row), AUDIO)
-    kinds = _table.kinds(row, clips, _table.annotated(row))
+    of_tracks = {} if settings.tracks == "mix" else {_free.TURNS: pa.list_(CLIP_TURN)}
+    kinds = _table.kinds(row, clips, {**_table.annotated(row), **of_tracks})
+    stereo = {"num_channels": 2} if of_tracks else {}
     features = {
         name: [{"name": _TEXT, "value": _TEXT}]
         if kind == _table.LABELS
-        else {"sampling_rate": row["sample_rate"], "_type": "Audio"}
+        else {"sampling_rate": row["sample_rate"], "_type": "Audio", **stereo}
         if name in clips
         else _feature(kind)
         for name, kind in kinds.items()
@@ -85,7 +93,7 @@ def _feature(kind: pa.DataType) -> object:
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
-    schema = _schema(rows[0])
+    schema = _schema(rows[0], settings)
     clips = _clips.names(rows[0])
     facts = [name for name in schema.names if name not in clips]
     options = {
@@ -108,7 +116,7 @@ def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: S
                     path = f"{row['id']}.{settings.audio}"
                     files_of_row = _table.audio(row, pcm, settings.encoding).items()
                     audio = {name: {"bytes": data, "path": path} for name, data in files_of_row}
-                    entries.append({**_table.facts(row), **audio})
+                    entries.append({**_table.facts(row, settings.tracks), **audio})
                 table = pa.Table.from_pylist(entries, schema=schema)
                 parquet.write_table(table, row_group_size=len(group))
     out.hashes[shard.path] = (file.sha.hexdigest(), file.size)
@@ -119,7 +127,7 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
     faults = out.changed(shard.path)
     index_of_row = 0
     with pq.ParquetFile(out.home / shard.path, page_checksum_verification=True) as file:
-        if not file.schema_arrow.equals(_schema(rows[0]), check_metadata=True):
+        if not file.schema_arrow.equals(_schema(rows[0], settings), check_metadata=True):
             return [f"{shard.path} does not have the columns and types of this format"]
         if file.metadata.num_rows != len(rows):
             return [f"{shard.path} has {file.metadata.num_rows} rows, not {len(rows)}"]

@@ -15,7 +15,8 @@ that is too long for one it is `_tars.key`; the supervision has the id itself. `
 the clip comes from (`dataset`, `source_id`, `source_recording`, and `source_start`, `source_end` in
 s), its measures, the source's `labels`, and what `package.publish` names. A clip of several turns
 has a supervision for each: text, speaker, words as the alignment `word`, and in `custom` whether it
-is a backchannel. JSON is ASCII: Lhotse opens it in the encoding of the locale.
+is a backchannel. With `tracks`, cuts are `MultiCut`s of two channels, and each supervision has that
+of its speaker. JSON is ASCII: Lhotse opens it in the encoding of the locale.
 """
 
 from __future__ import annotations
@@ -32,14 +33,16 @@ import pyarrow as pa
 from ..base.json_types import JsonObject
 from ..base.schema import ClipRow, ClipTurnRow
 from ..settings import Threshold
-from . import Output, OutputShard, ReadPcm, Rows, _clips, _free, _measures, _tars
+from . import Output, OutputShard, ReadPcm, Rows, _clips, _free, _measures, _tars, _tracks
 
 VERSION = 2
-COLUMNS = (
+MIXED = (
     *("id", "text", "language", "speaker", *_clips.COLUMNS, _clips.ENHANCED),
     *("dataset", "source_id", "recording", "start", "end", "text_source", *_measures.NAMES),
     *(_free.LABELS, _free.TURNS),
 )
+COLUMNS = (*MIXED, *_tracks.COLUMNS)
+own_channels, needs = _tracks.own_channels, _tracks.needs
 check_weights, rates = _clips.check_weights, _clips.rates
 
 HOLDS_ANNOTATIONS = True
@@ -57,12 +60,16 @@ for cut in CutSet.from_shar(in_dir="lhotse_shar/{split}"):
 )
 
 
-class Settings(_clips.EncodedSettings):
+class Settings(_clips.TrackedSettings):
     """How a cut's audio is stored, and how a cut is found."""
 
     index: bool = Threshold(
         False, "Plain cuts with .idx files, for lhotse from 2.0 on; 1.x cannot read those."
     )
+
+
+def columns(settings: Settings) -> tuple[str, ...]:
+    return MIXED if settings.tracks == "mix" else COLUMNS
 
 
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
@@ -77,25 +84,27 @@ def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[s
     return [*tars, f"{cuts}.gz"]
 
 
-def _recording(row: ClipRow) -> JsonObject:
+def _recording(row: ClipRow, tracks: _tracks.Tracks) -> JsonObject:
     """A `Recording` whose audio lies beside it."""
+    channels = [0] if tracks == "mix" else [0, 1]
     return {
         "id": _tars.key(row["id"]),
-        "sources": [{"type": "shar", "channels": [0], "source": ""}],
+        "sources": [{"type": "shar", "channels": channels, "source": ""}],
         "sampling_rate": row["sample_rate"],
         "num_samples": row["num_samples"],
         "duration": _clips.duration(row["num_samples"], row["sample_rate"]),
-        "channel_ids": [0],
+        "channel_ids": channels,
     }
 
 
-def _cut(row: ClipRow) -> JsonObject:
-    recording = _recording(row)
+def _cut(row: ClipRow, tracks: _tracks.Tracks) -> JsonObject:
+    recording = _recording(row, tracks)
     span = {"start": 0, "duration": recording["duration"], "channel": 0}
     spoken = {name: row[name] for name in ("text", "language", "speaker") if row[name] is not None}
     supervisions = [{"id": row["id"], "recording_id": recording["id"], **span, **spoken}]
-    if (turns := row.get("turns")) is not None:
-        supervisions = [_turn(row, number, turn) for number, turn in enumerate(turns)]
+    if row.get("turns") is not None:
+        turns = enumerate(_tracks.turns(row, tracks))
+        supervisions = [_turn(row, number, turn, tracks) for number, turn in turns]
     custom = {
         "dataset": row["dataset"],
         "source_id": row["source_id"],
@@ -108,17 +117,18 @@ def _cut(row: ClipRow) -> JsonObject:
         **_free.published(row),
         **({_FIELDS[1]: recording} if _clips.ENHANCED in row else {}),
     }
+    kind = {"type": "MonoCut"} if tracks == "mix" else {"channel": [0, 1], "type": "MultiCut"}
     return {
         "id": recording["id"],
         **span,
         "supervisions": supervisions,
         "recording": recording,
         "custom": custom,
-        "type": "MonoCut",
+        **kind,
     }
 
 
-def _turn(row: ClipRow, number: int, turn: ClipTurnRow) -> JsonObject:
+def _turn(row: ClipRow, number: int, turn: ClipTurnRow, tracks: _tracks.Tracks) -> JsonObject:
     """The supervision of a turn; times in s of the cut, to the sample."""
     rate, most = row["sample_rate"], row["num_samples"]
 
@@ -138,7 +148,7 @@ def _turn(row: ClipRow, number: int, turn: ClipTurnRow) -> JsonObject:
         "recording_id": _tars.key(row["id"]),
         "start": time(turn["start"]),
         "duration": lasting(turn["start"], turn["end"]),
-        "channel": 0,
+        "channel": 0 if tracks == "mix" else turn["channel"],
         **{name: value for name, value in stated.items() if value is not None},
         "custom": {
             **{"backchannel": turn["backchannel"], "number": turn["number"]},
@@ -161,14 +171,17 @@ def _gzip(data: bytes) -> bytes:
     return b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + body + ends
 
 
-def _cuts(rows: Rows) -> bytes:
-    return b"".join(_line(_cut(row)) for row in rows)
+def _cuts(rows: Rows, settings: Settings) -> bytes:
+    return b"".join(_line(_cut(row, settings.tracks)) for row in rows)
 
 
-def _members(place: int, row: ClipRow, suffix: _clips.Suffix) -> dict[str, bytes | ClipRow]:
+def _members(
+    place: int, tracks: _tracks.Tracks, row: ClipRow, suffix: _clips.Suffix
+) -> dict[str, bytes | ClipRow]:
     """The members of the tar of a field in `_FIELDS`."""
     key = _tars.key(row["id"])
-    return {f"{key}.{suffix}": _clips.of(row)[place], f"{key}.json": _line(_recording(row))}
+    recording = _line(_recording(row, tracks))
+    return {f"{key}.{suffix}": _clips.of(row)[place], f"{key}.json": recording}
 
 
 def _parts(shard: OutputShard, row: ClipRow) -> tuple[list[str], str, list[str]]:
@@ -180,10 +193,10 @@ def _parts(shard: OutputShard, row: ClipRow) -> tuple[list[str], str, list[str]]
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
     tars, cuts, indexes = _parts(shard, rows[0])
     edges = [
-        _tars.write(out, tar, rows, pcm, partial(_members, place), settings.encoding)
-        for place, tar in enumerate(tars)
+        _tars.write(out, tar, rows, pcm, partial(_members, n, settings.tracks), settings.encoding)
+        for n, tar in enumerate(tars)
     ]
-    lines = _cuts(rows)
+    lines = _cuts(rows, settings)
     out.write(cuts, lines if settings.index else _gzip(lines))
     for path, index in zip(indexes, _indexes(edges, out, tars, lines), strict=False):
         out.write(path, index)
@@ -204,12 +217,13 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
     tars, cuts, indexes = _parts(shard, rows[0])
     faults, edges = list[str](), list[list[int]]()
     for place, tar in enumerate(tars):
-        more, ends = _tars.check(out, tar, rows, partial(_members, place), settings.encoding)
+        members = partial(_members, place, settings.tracks)
+        more, ends = _tars.check(out, tar, rows, members, settings.encoding)
         faults += more
         edges.append(ends)
     stored = (out.home / cuts).read_bytes()
     lines = stored if settings.index else zlib.decompress(stored, wbits=31)
-    if lines != _cuts(rows):
+    if lines != _cuts(rows, settings):
         faults.append(f"{cuts} differs from its rows")
     for path, right in zip(indexes, _indexes(edges, out, tars, lines), strict=False):
         faults += _tars.index_faults(out, path, right)

@@ -3,7 +3,8 @@
 webdataset/<split>/shard-000000000.tar   plain USTAR; no key has a dot or a slash
 webdataset/<split>/data.list             one tar's path a line
 
-With `package.audio: both`, `<key>.enhanced.wav` follows, the enhanced clip.
+With `package.audio: both`, `<key>.enhanced.wav` follows, the enhanced clip. With `tracks`, audio is
+stereo, and `channel` of each of the `turns` in `<key>.json` is the track of its speaker, 0 or 1.
 
 With `energon: true`, Megatron-Energon reads the folder without `energon prepare`:
 
@@ -27,7 +28,7 @@ from ..base.schema import AnyRow, ClipRow
 from ..settings import Threshold
 from ..shard_store import blobs
 from ..storage import write_atomic
-from . import Output, OutputShard, ReadPcm, Rows, _clips, _free, _lists, _tars
+from . import Output, OutputShard, ReadPcm, Rows, _clips, _free, _lists, _tars, _tracks
 
 VERSION = 2
 #: Keys of `<key>.json`, in this order, before `seconds`.
@@ -35,11 +36,13 @@ FACTS = (
     *("id", "source_id", "dataset", "split", "recording", "start", "end"),
     *("num_samples", "sample_rate", "text", "text_source", "language", "speaker"),
 )
-COLUMNS = (
+MIXED = (
     *(*FACTS, _free.AUDIO_IS, _free.LABELS, _free.TURNS),
     *("sha256", "sha256_enhanced"),
 )
+COLUMNS = (*MIXED, *_tracks.COLUMNS)
 check_weights, rates = _clips.check_weights, _clips.rates
+own_channels, needs = _tracks.own_channels, _tracks.needs
 HOLDS_ANNOTATIONS = True
 SNIPPET = (
     "python",
@@ -58,7 +61,7 @@ for sample in webdataset.WebDataset(tars, shardshuffle=False):
 )
 
 
-class Settings(_clips.EncodedSettings):
+class Settings(_clips.TrackedSettings):
     """How a sample's audio is stored, and for which readers."""
 
     energon: bool = Threshold(
@@ -66,27 +69,33 @@ class Settings(_clips.EncodedSettings):
     )
 
 
+def columns(settings: Settings) -> tuple[str, ...]:
+    return MIXED if settings.tracks == "mix" else COLUMNS
+
+
 def files(split: str, number: int, rows: pa.Table, settings: Settings) -> list[str]:
     tar = f"webdataset/{split}/shard-{number:09d}.tar"
     return [tar, f"{tar}{_tars.INDEX}"] if settings.energon else [tar]
 
 
-def facts(row: ClipRow, *more: str) -> bytes:
+def facts(row: ClipRow, *more: str, tracks: _tracks.Tracks = "mix") -> bytes:
     """`<key>.json` of a row; `start`, `end` (in the recording) and `seconds` in s. `more`: further
     columns."""
     seconds = _clips.duration(row["num_samples"], row["sample_rate"])
     columns: AnyRow = row
     values = {**{name: columns[name] for name in FACTS}, "seconds": seconds}
     values |= _free.audio_is(columns) | _free.labels(columns)
-    values |= _free.turns(columns) | _free.published(columns)
+    values |= _free.turns(row, tracks) | _free.published(columns)
     values |= {name: columns[name] for name in more}
     return json.dumps(values, ensure_ascii=False, allow_nan=False).encode()
 
 
-def _members(row: ClipRow, suffix: _clips.Suffix) -> dict[str, bytes | ClipRow]:
+def _members(
+    tracks: _tracks.Tracks, row: ClipRow, suffix: _clips.Suffix
+) -> dict[str, bytes | ClipRow]:
     key = _tars.key(row["id"], *(len(f".enhanced.{suffix}") for _ in blobs.beside(row)))
     return {
-        f"{key}.json": facts(row),
+        f"{key}.json": facts(row, tracks=tracks),
         f"{key}.txt": row["text"].encode(),
         f"{key}.{suffix}": row,
         **{f"{key}.enhanced.{suffix}": clean for clean in blobs.beside(row)},
@@ -94,14 +103,16 @@ def _members(row: ClipRow, suffix: _clips.Suffix) -> dict[str, bytes | ClipRow]:
 
 
 def write(shard: OutputShard, rows: Rows, pcm: ReadPcm, out: Output, settings: Settings) -> None:
-    edges = _tars.write(out, shard.path, rows, pcm, _members, settings.encoding)
+    members = partial(_members, settings.tracks)
+    edges = _tars.write(out, shard.path, rows, pcm, members, settings.encoding)
     if settings.energon:
         out.write(shard.files[1], _tars.index(edges))
 
 
 def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> list[str]:
     """The tar, and the index byte for byte."""
-    faults, edges = _tars.check(out, shard.path, rows, _members, settings.encoding)
+    members = partial(_members, settings.tracks)
+    faults, edges = _tars.check(out, shard.path, rows, members, settings.encoding)
     if settings.energon:
         faults += _tars.index_faults(out, shard.files[1], _tars.index(edges))
     return faults

@@ -124,7 +124,7 @@ ADDED_BY: Mapping[str, Callable[[Job], bool]] = {
     "audio_is": recipe.enhancing,
     "muted": hidden.mutes,
     "sha256_enhanced": lambda job: job.package.audio == "both",
-    **dict.fromkeys(("sha256_left", "sha256_right", "left_speakers"), own_channels.writes_sides),
+    **dict.fromkeys(("sha256_left", "sha256_right"), own_channels.writes_sides),
     "labels": lambda job: bool(labels_kept(job)),
     "second_text": second_texts_kept,
     "second_language": second_texts_kept,
@@ -239,14 +239,6 @@ def _of_side(number: int, name: str) -> _ColumnValues:
     return values
 
 
-def _left_speakers(clips: _Clips) -> list[list[int] | None]:
-    lefts: list[list[int] | None] = []
-    for u in clips.packaged:
-        spoken = clips.view.turned(u.cut.recording)[1] or () if u and u.heard.sides else ()
-        lefts.append(sorted({turn.speaker + 1 for turn in spoken if turn.channel == 0}) or None)
-    return lefts
-
-
 def _unless_muted(name: str, values: _ColumnValues) -> _ColumnValues:
     """The values, but what `_Clips.muted` says of clips with muted words."""
     return lambda clips: [
@@ -320,7 +312,6 @@ VALUES: dict[str, _ColumnValues] = {
     "blob_offset": lambda clips: [pcm and pcm["offset"] for pcm in clips.audio],
     "sha256_left": _of_side(0, "sha256"),
     "sha256_right": _of_side(1, "sha256"),
-    "left_speakers": _left_speakers,
     "left_blob": _of_side(0, "blob"),
     "left_offset": _of_side(0, "offset"),
     "right_blob": _of_side(1, "blob"),
@@ -356,10 +347,10 @@ def published_texts(job: Job) -> Callable[[FinalUtterance], hidden.Texts]:
         clip = formed(u)
         if not job.package.text_marks:
             return clip
-        aligned = u.texts[text_values.SOURCE] == "reference"
-        words: Any = _reference_words(job, u).get("reference_words") if aligned else clip.words
-        sounds = text_marks.sounds(job, u)
-        return replace(clip, text=text_marks.marked(clip.text or "", words or (), sounds))
+        by_source = u.texts[text_values.SOURCE] == "reference"
+        words: Any = _reference_words(job, u).get("reference_words") if by_source else clip.words
+        text = text_marks.marked(job, u, clip.text or "", words or (), by_source)
+        return replace(clip, text=text)
 
     def formed(u: FinalUtterance) -> hidden.Texts:
         heard = _heard(u)
@@ -448,12 +439,13 @@ def _check_sides(job: Job) -> None:
     remedy = "or set the format's `tracks: by_turns`"
     if job.speakers.use == "segments":
         raise ConfigError(
-            "package.formats: duplex writes each speaker's own channel, and speakers.use=segments "
-            f"hears the mix alone; set speakers.use to channels or given, {remedy}"
+            "package.formats: `tracks: own` writes each speaker's own channel, and "
+            "speakers.use=segments hears the mix alone; set speakers.use to channels or given, "
+            f"{remedy}"
         )
     if hidden.mutes(job):
         raise ConfigError(
-            "package.formats: duplex cannot silence hidden words in channels of their own; "
+            "package.formats: `tracks: own` cannot silence hidden words in channels of their own; "
             f"mask the text alone, {remedy}"
         )
 

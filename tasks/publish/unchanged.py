@@ -58,6 +58,7 @@ class UpToDate:
             source_code.of_own_plugins(job),
             limits.schema_of(job).names,
             corpus.takes_part(job) and [corpus.compares_texts(job), *corpus.needed_measures(job)],
+            corpus.compares_speakers(job),
             [*labels_kept(job), second_texts_kept(job)],
             recipe.across_recordings(job) is not None,
         )

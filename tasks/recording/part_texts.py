@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_left
 from collections.abc import Sequence
 
 from .locator import Segment, TimedWord
 
 SLACK = 0.01  # s; bounds of parts are whole samples
+_SOUND = re.compile(r"&=\S+")  # a mark of one: no word
 OPENING = "\"'“‘«„¿¡([{「『《"
 
 
@@ -65,11 +67,12 @@ def _found(text: str, words: tuple[TimedWord, ...]) -> list[int] | None:
     for word in words:
         sought = word.word.strip().lower()
         place = plain.find(sought, position)
-        if not sought or place < 0 or any(map(str.isalnum, plain[position:place])):
+        between = _SOUND.sub("", plain[position:place])
+        if not sought or place < 0 or any(map(str.isalnum, between)):
             return None
         starts.append(place - _opening(plain, position, place))
         position = place + len(sought)
-    return None if any(map(str.isalnum, plain[position:])) else starts
+    return None if any(map(str.isalnum, _SOUND.sub("", plain[position:]))) else starts
 
 
 def _opening(text: str, low: int, high: int) -> int:

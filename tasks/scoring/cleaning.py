@@ -66,6 +66,7 @@ _SOUND = re.compile(
     rf"|<(?:{_SOUNDS}|/?s)>|\[(?:{_SOUNDS})\]|\{{(?:{_SOUNDS})\}}|\(\( *\)\)",
     re.IGNORECASE,
 )
+_WORD = re.compile(r"[^\W_]+")
 #: How these marks begin.
 _SOUND_BEGINS = re.compile(r"[<\[{!]|\+\+|&[-=+~]|\(\(")
 
@@ -93,7 +94,31 @@ def without_sounds(text: str) -> str:
     """The text without marks of sounds: "so [noise] it ++um++ is" -> "so it is"; may be ""."""
     if not _SOUND_BEGINS.search(text):  # most texts
         return text
-    return " ".join(_SOUND.sub(" ", _LAUGHED.sub(r"\1", text)).split())
+    return " ".join(_SOUND.sub(" ", without_laughing(text)).split())
+
+
+def without_laughing(text: str) -> str:
+    """The text with words that are spoken laughing as such: "[laughter-yes]" -> "yes"."""
+    return _LAUGHED.sub(r"\1", text)
+
+
+def mark(sound: str) -> str:
+    """CHAT's mark of a sound as somebody wrote it: "[door slams]" -> "&=door_slams"; "" for a sound
+    without a name."""
+    name = "_".join(_WORD.findall(sound))
+    return f"&={name}" if name[:1].isalpha() else ""
+
+
+def sounds(text: str) -> list[tuple[int, str]]:
+    """The marks of sounds in a text: how many of its words stand before each, and the sound's
+    name."""
+    if not _SOUND_BEGINS.search(text):
+        return []
+    text = without_laughing(text)
+    return [
+        (len(without_sounds(text[: match.start()]).split()), " ".join(_WORD.findall(match[0])))
+        for match in _SOUND.finditer(text)
+    ]
 
 
 def unmarked(text: str) -> str:

@@ -85,11 +85,11 @@ class Excluded(Source):
     wrote."""
 
     kind: str = Field("folder", description="Kind of source; or texts, or hashes.")
-    by: tuple[Literal["text", "audio", "voice"], ...] | None = Field(
+    by: tuple[Literal["text", "audio", "voice", "speaker"], ...] | None = Field(
         None,
         min_length=1,
-        description="What is compared: [text, audio, voice]. Default: the first two, of texts only "
-        "the text.",
+        description="What is compared: [text, audio, voice, speaker], the last by the names that "
+        "both sources state. Default: the first two, of texts only the text.",
     )
     voice_cosine: float = Field(
         0.5,
@@ -107,7 +107,7 @@ class Excluded(Source):
         return Source.model_validate({"kind": self.kind, "path": self.path, **self.options})
 
     def compares(self, what: str) -> bool:
-        """Whether `text`, `audio` or `voice` is compared."""
+        """Whether `text`, `audio`, `voice` or `speaker` is compared."""
         default = ("text",) if self.kind == "texts" else ("text", "audio")
         return what in (self.by or default)
 
@@ -200,8 +200,9 @@ class PackageSettings(StageSettings):
     )
     text_marks: dict[str, str] = Threshold(
         {},
-        "Marks of sounds in texts, by the label of an event that a filter finds: {laughter: "
-        '"[laughs]"}. A mark stands where the sound begins, by the times of words.',
+        'Marks of sounds in texts, by the sound: {laughter: "[laughs]"}. A mark stands where the '
+        "source's text states the sound, as captions do, or where a filter hears it begin, by the "
+        "times of words.",
         mark=ROW | WORDS,
     )
     seed: int = Threshold(0, "Order of clips in shards.", mark=ROW)
@@ -249,7 +250,8 @@ class PackageSettings(StageSettings):
         (),
         "Test sets of others: [{kind: folder, path: …}, {kind: texts, path: …}]. Clips with nearly "
         "a text of theirs, or its sound in any encoding, are `in_test_set` in the ledger; with "
-        "`by: [text, audio, voice]`, so are all clips of its speakers, by their voices.",
+        "`by: [text, audio, voice, speaker]`, so are all clips of its speakers, by their voices "
+        "and names.",
     )
     max_hours_per_speaker: float | None = Threshold(
         None,

@@ -85,7 +85,8 @@ def beside(row: ClipRow) -> list[ClipRow]:
         return []
     blob, offset = row.get("beside_blob"), row.get("beside_offset")
     stored = row.get("beside_sha256")
-    return [{**row, "blob": blob, "blob_offset": offset, "sha256": sha, "stored_sha256": stored}]
+    twin: ClipRow = {**row, "blob": blob, "blob_offset": offset, "sha256": sha}
+    return [{**twin, "stored_sha256": stored, "sha256_left": None, "sha256_right": None}]
 
 
 def sides(row: ClipRow) -> list[ClipRow]:

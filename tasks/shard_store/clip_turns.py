@@ -36,6 +36,7 @@ def of(
     stretches = turns.within(speech, cut.start, cut.end)
     place = cut.recording, cut.start, cut.end, cut.rate
     stated, labels = view.stated_turns(*place), view.stated_labels(*place)
+    channel_of = {one.speaker: one.channel for one in stretches}
     rows: list[LabelledTurnRow] = []
     for turn, of_window in with_words(stretches, cut.rate, words):
         heard: Sequence[WordRow] | None = None if words is None else of_window
@@ -53,6 +54,7 @@ def of(
                 "start": turn.start / cut.rate,
                 "end": turn.end / cut.rate,
                 "backchannel": turn.backchannel,
+                "channel": channel_of[turn.speaker],
                 "text": text,
                 "words": None if heard is None else [*heard],
                 "labels": _labels(turn, stretches, labels, cut.labels or ()),
@@ -67,7 +69,7 @@ def _stated_text(
     """The source's texts of the stretches of a turn, which are its segments."""
     places = {(one.start, one.end) for one in stretches if _holds(turn, one)}
     texts = (text for start, end, text in stated if (start, end) in places)
-    return scoring.clean(" ".join(texts))
+    return scoring.unmarked(scoring.clean(" ".join(texts)))
 
 
 def _labels(

@@ -137,11 +137,16 @@ class CutUtterance:
 
     @cached_property
     def reference(self) -> str | None:
-        """The text that a person wrote, else the source's text of exactly this span, cleaned and
-        without marks of sounds: a recording's text is an utterance's only if the utterance is the
-        whole recording. A part of a segment has the text of its words, if they have times."""
+        """The text that a person wrote, else `stated` without marks of sounds."""
         if self.person is not None and self.person.text:
             return scoring.clean(self.person.text) or None
+        return scoring.unmarked(self.stated) or None
+
+    @property
+    def stated(self) -> str:
+        """The source's text of exactly this span, cleaned: a recording's text is an utterance's
+        only if the utterance is the whole recording. A part of a segment has the text of its words,
+        if they have times."""
         if self.segment is not None:
             timed = self.part_text if self.moved else None
             text = self.segment.text if timed is None else timed
@@ -149,7 +154,7 @@ class CutUtterance:
             text = self.part_text
         else:
             text = self.recording["text"] if self.whole else None
-        return (text and scoring.unmarked(scoring.clean(text))) or None
+        return scoring.clean(text) if text else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ def test_clips_with_a_text_or_the_sound_of_a_test_set_are_dropped(base: Path) ->
     assert sets == {"texts": (2, 0, 2), "golden": (1, 2, 2)}
     assert described["reasons"]["package.in_test_set"]["items"] == 4
     card = (published.path / "README.md").read_text()
-    assert "| golden | 1 | 2 | 0 | 2 |" in card
+    assert "| golden | 1 | 2 | 0 | 0 | 2 |" in card
     assert str(base) not in card
     assert not corpus.run(then)[0].new, "nothing changed"
     assert dropped(corpus.run(now)[0].path) == {}
@@ -122,6 +122,8 @@ def test_hashes_drop_what_the_set_drops_and_hold_no_text(
         ({"kind": "texts", "path": "gone.txt"}, "gone.txt cannot be read: No such file"),
         ({"kind": "texts", "path": "empty.txt"}, "empty.txt has no texts"),
         ({"kind": "texts", "path": "texts.txt", "by": ["audio"]}, "has no sound to compare"),
+        ({"kind": "texts", "path": "texts.txt", "by": ["speaker"]}, "has no speaker to compare"),
+        ({"kind": "folder", "path": "test", "by": ["speaker"]}, "test states a speaker"),
         ({"kind": "texts", "path": "texts.txt", "channels": "mix"}, "has no 'channels'"),
         ({"kind": "hashes", "path": "texts.txt"}, "is not a file of hashes"),
         ({"kind": "folder", "path": "gone"}, "gone"),
@@ -148,3 +150,35 @@ def test_sound_is_compared_without_a_filter_being_named(base: Path) -> None:
     assert job.package.exclude[0].path.startswith("/")
     settings["package"] = {"exclude": [{"kind": "folder", "path": "x", "by": ["text"]}]}
     assert "duplicate" not in {one.use for one in of_mapping(settings).job().filter.filters}
+
+
+def test_speakers_of_a_test_set_are_kept_out_by_name(tmp_path: Path) -> None:
+    """Of a clip, and of each turn of a clip that holds several; nothing is computed again."""
+    corpus.make(tmp_path / "in", 4)
+    paths = [str(path) for path in sorted((tmp_path / "in").iterdir())]
+
+    def listed(name: str, lines: list[dict[str, Any]]) -> dict[str, str]:
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("\n".join(map(json.dumps, lines)))
+        return {"kind": "jsonl", "path": str(path), "name": name}
+
+    mine: list[dict[str, Any]] = [
+        {"audio": paths[0], "speaker": "ada"},
+        {"audio": paths[1], "speaker": "ben"},
+        {"audio": paths[2]},
+        {"audio": paths[3], "start": 0.0, "end": 0.3, "speaker": "eva"},
+        {"audio": paths[3], "start": 0.3, "end": 0.5, "speaker": "dora"},
+    ]
+    theirs = [{"audio": paths[0], "speaker": "ben"}, {"audio": paths[1], "speaker": "dora"}]
+    sources, one = [listed("c", mine)], listed("golden", theirs)
+    corpus.run(corpus.job(tmp_path, sources=sources))
+    exclude = [{**one, "by": ["speaker"]}]
+    chosen = corpus.job(tmp_path, sources=sources, package={"exclude": exclude})
+    published, counts = corpus.run(chosen)
+    assert all(computed == 0 for name, (computed, _) in counts.items() if name != "package")
+    first, second = (Path(path).name for path in paths[:2])
+    assert {detail for detail, _ in dropped(published.path).values()} == {
+        f"the speaker ben of golden/in/{first} in the test set golden",
+        f"the speaker dora of golden/in/{second} in the test set golden",
+    }
+    assert "| golden | 0 | 0 | 0 | 2 | 2 |" in (published.path / "README.md").read_text()

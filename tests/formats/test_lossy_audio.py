@@ -100,8 +100,8 @@ def test_a_clip_of_the_same_length_at_another_place_is_a_fault(codec: _clips.Suf
     """Another delay in its header, which the padding at its end makes up for."""
     given = np.round(corpus.speech(3, 1.3, 16_000).reshape(-1) * 30_000).astype(np.int16)
     encoding = _clips.Encoding(codec, 64_000)
-    data = bytearray(b"".join(_clips.parts(given, 16_000, encoding)))
     row: Any = {"num_samples": len(given), "sample_rate": 16_000, "sha256": ""}
+    data = bytearray(_clips.encoded(row, lambda _: given, encoding))
     assert _clips.faults(row, "a", bytes(data), encoding) == []
     if codec == "opus":
         place = data.index(b"OpusHead") + 10

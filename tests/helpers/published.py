@@ -60,8 +60,9 @@ def turn(speaker: str, start: float, end: float, text: str | None, **more: Any) 
          "probability": 0.5}
         for n, word in enumerate(said)
     ]  # fmt: skip
-    facts = {"number": int(speaker[-1]), "start": start, "end": end, "backchannel": False}
-    return {"speaker": speaker, **facts, "text": text, "words": words if text else None, **more}
+    facts: Row = {"number": int(speaker[-1]), "start": start, "end": end, "backchannel": False}
+    facts |= {"channel": None, "text": text, "words": words if text else None}
+    return {"speaker": speaker, **facts, **more}
 
 
 def publish(

@@ -122,7 +122,7 @@ def test_a_format_depends_on_columns_that_there_are(use: str) -> None:
         "audio_is",
         "labels",
         "turns",
-        *("sha256_left", "sha256_right", "left_speakers"),
+        *("sha256_left", "sha256_right"),
         *(field.name for field in schema.REFERENCE_WORDS),
         *map(enhanced.after, plugins.columns("filters", "dnsmos")),
     }

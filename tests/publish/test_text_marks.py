@@ -8,13 +8,14 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+import soundfile as sf
 
 from tests.helpers import corpus
 from uttermill.flows.settings import of_mapping
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.base.schema import WordRow
 from uttermill.tasks.publish import published_columns
-from uttermill.tasks.publish.text_marks import Sound, marked
+from uttermill.tasks.publish.text_marks import heard, stated, with_marks
 from uttermill.tasks.settings.job import Job
 
 EVERY = {"use": "tests.plugins.laughing"}
@@ -45,8 +46,71 @@ SAID = words((" so", 0.2, 0.5), (" that", 0.5, 1.0), (" is", 2.0, 2.4), (" it", 
 def test_a_mark_stands_before_the_first_word_after_the_sound(
     text: str, sounds: list[tuple[float, str]], expected: str
 ) -> None:
-    assert marked(text, SAID, [Sound(*one) for one in sounds]) == expected
-    assert marked(text, (), [Sound(*one) for one in sounds]) == text, "without times of words"
+    assert with_marks(text, heard(text, SAID, sounds)) == expected
+    assert with_marks(text, heard(text, (), sounds)) == text, "without times of words"
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "expected"),
+    [
+        ("So &=laughs that is it.", "So that is it.", "So [L] that is it."),
+        ("&=soft_laughter So that &=Musik is it. &=LAUGHS", "So that is it.",
+         "[L] So that [M] is it. [L]"),
+        ("So &=a_dog_barks that", "So that", "So that"),
+        ("so [laughter] that {music} is 5", "So that is five", "So [L] that [M] is five"),
+        ("你好 &=笑 再见", "你好 再见", "你好 [X] 再见"),
+        ("So that", "So that", "So that"),
+    ],
+)  # fmt: skip
+def test_a_mark_stands_where_the_source_states_the_sound(
+    source: str, text: str, expected: str
+) -> None:
+    marks = {"applause": "[A]", "laughter": "[L]", "musical": "[M]", "笑声": "[X]"}
+    assert with_marks(text, stated(text, source, marks)) == expected
+
+
+CAPTIONS = """WEBVTT
+
+00:00.000 --> 00:01.000
+[Music]
+
+00:01.000 --> 00:03.000
+Well, (laughs) that is it.
+
+00:03.500 --> 00:05.500
+[LAUGHING] This one (softly) goes on
+
+00:05.500 --> 00:07.000
+for *coughs* long enough. ♪ la la
+"""
+
+
+def test_captions_state_sounds(tmp_path: Path) -> None:
+    """A clip's text has them only if asked; nothing is computed for them."""
+    (tmp_path / "in").mkdir()
+    sf.write(tmp_path / "in/film.wav", corpus.speech(1, 8.0, 16_000), 16_000)
+    (tmp_path / "in/film.vtt").write_text(CAPTIONS)
+    source = {"kind": "folder", "path": str(tmp_path / "in"), "name": "c", "language": "en"}
+    texts = []
+    for marks in ({}, {"laughter": "[laughs]", "coughing": "[coughs]", "music": "[music]"}):
+        chosen = corpus.job(
+            tmp_path,
+            sources=[source],
+            filter=corpus.filters() | {"segmenter": {"use": "given"}},
+            package={"text_marks": marks},
+        )
+        published, counts = corpus.run(chosen)
+        rows = pq.read_table(published.path / "utterances.parquet").to_pylist()
+        texts.append([row["text"] for row in sorted(rows, key=lambda row: row["start"])])
+    assert {name for name, (computed, _) in counts.items() if computed} == {"package"}
+    assert texts == [
+        ["Well, that is it.", "This one (softly) goes on", "for long enough."],
+        [
+            "Well, [laughs] that is it.",
+            "[laughs] This one (softly) goes on",
+            "for [coughs] long enough. [music]",
+        ],
+    ]
 
 
 def asked(home: Path, **package: Any) -> Job:
@@ -78,7 +142,13 @@ def test_texts_have_them_and_the_card_counts_them(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_marked_is_refused(tmp_path: Path) -> None:
-    unknown = asked(tmp_path, text_marks={"thunder": "[thunder]"})
+    corpus.listed(corpus.make(tmp_path / "in", 3), 3, tmp_path / "list.jsonl")
+    unknown = corpus.job(
+        tmp_path,
+        filter=corpus.filters(EVERY),
+        transcribe={"backend": {"use": "fake"}, "text": "asr"},
+        package={"text_marks": {"thunder": "[thunder]"}},
+    )
     with pytest.raises(ConfigError, match=r"no filter finds 'thunder'; there are: laughter"):
         published_columns.check(unknown)
     timeless = corpus.job(

@@ -57,7 +57,23 @@ from uttermill.tasks.sources._beside.spoken import Said, recurring, said
     ],
 )
 def test_what_a_line_says(raw: str, expected: Said) -> None:
-    assert said(raw) == expected
+    says = said(raw)
+    assert says._replace(text=scoring.unmarked(says.text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        ("[music] hello (laughs)", "&=music hello &=laughs"),
+        ("(door slams)\nWell *coughs*, yes", "&=door_slams Well &=coughs , yes"),
+        ("（笑）はい【音楽】", "&=笑 はい &=音楽"),
+        ("It begins ♪ la la ♪", "It begins &=music"),
+        ("so ++breath++ it {laugh} [laughter-is]", "so ++breath++ it {laugh} is"),
+        ("at [10:32] he said", "at he said"),
+    ],
+)
+def test_a_line_has_marks_of_its_sounds(raw: str, text: str) -> None:
+    assert said(raw).text == text
 
 
 def test_a_name_that_begins_two_lines_is_a_speaker() -> None:

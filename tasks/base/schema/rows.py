@@ -220,14 +220,15 @@ class WordRow(TypedDict):
 
 
 class ClipTurnRow(TypedDict):
-    """A turn of a clip that holds several, in seconds of the clip; `text` and `words` are null if
-    word times are unknown."""
+    """A turn of a clip that holds several, in seconds of the clip; `channel`: of the recording, if
+    each person has one; `text` and `words` are null if word times are unknown."""
 
     speaker: str
     number: int
     start: float
     end: float
     backchannel: bool
+    channel: int | None
     text: str | None
     words: list[WordRow] | None
 
@@ -412,9 +413,6 @@ class AddedRow(TypedDict):
         Annotated[str | None, "hash of the PCM of the recording's channel 0 in the clip's time"]
     ]
     sha256_right: NotRequired[Annotated[str | None, "the same of channel 1"]]
-    left_speakers: NotRequired[
-        Annotated[list[int] | None, "the `number` of those who speak in channel 0", pa.list_(INT32)]
-    ]
     labels: NotRequired[
         Annotated[LabelPairs | None, "what the source's `labels` keeps; null: none"]
     ]

@@ -102,7 +102,8 @@ def _compared(job: Job, newest: Path | None) -> tuple[list[str], bool]:
     columns, differ = dict[str, None](), False
     for plugin in job.package.formats:
         module, settings = plugins.FORMATS.resolve(plugin)
-        measured = [set(table.column_names) & set(module.COLUMNS) for table in (now, then)]
+        depending = set(module.columns(settings))
+        measured = [set(table.column_names) & depending for table in (now, then)]
         differ |= measured[0] != measured[1] or not previous.has_format(plugin, job.package.publish)
         columns |= dict.fromkeys(format_shards.visible(module, now, settings=settings).column_names)
     return [name for name in columns if name in then.column_names], differ

@@ -18,6 +18,7 @@ from ... import storage
 from ...accounting import summary
 from ...accounting.ledger import PENDING
 from ...base.json_types import JsonObject, Reason
+from ...base.schema import ClipTurnRow
 from ...publish import foreseen, published_columns
 from ...publish.choosing import weights
 from ...publish.outcomes import ledger_rows
@@ -25,7 +26,7 @@ from ...publish.outcomes.shard_batches import ShardBatch
 from ...publish.output_shards import format_shards, layout
 from ...publish.output_shards import plan as packaging_plan
 from ...settings.job import Job
-from ...shard_store import clip_choice, manifest, recipe
+from ...shard_store import clip_choice, manifest, own_channels, recipe
 from ...stages import contract, stage
 from ...storage import tables
 from .sample import Member, member
@@ -98,8 +99,13 @@ def _known(job: Job, batch: ShardBatch) -> dict[str, SampleResult]:
     stays = clip_choice.chosen(job.package, rows) & ~(draw >= weight)
     words = pc.fill_null(rows["words"], 0)
     scored = pc.and_(packaged, pc.greater(words, 0))
-    clips = 2 * (1 + recipe.enhancing(job))  # bytes of a sample
-    pcm = pc.multiply(rows["num_samples"], pa.scalar(clips, pa.int64()))
+    copies = pa.scalar(1 + recipe.enhancing(job))
+    if own_channels.writes_sides(job):
+        copies = pc.add(copies, pc.if_else(rows["left_blob"].is_valid(), 2, 0))
+    pcm = pc.multiply(rows["num_samples"], pc.multiply(copies, 2))  # bytes
+    if own_channels.asked(job):
+        turns, rates = (rows[name].to_pylist() for name in ("turns", "sample_rate"))
+        pcm = pc.add(pcm, pa.array(map(_of_turns, turns, rates), pa.int64()))
     amounts = {
         "kept": pc.if_else(pc.and_(packaged, pa.array(stays)), batch.seconds(), 0.0),
         "pcm": pc.if_else(pc.and_(passed, pc.is_valid(rows["blob"])), pcm, 0),
@@ -114,6 +120,13 @@ def _known(job: Job, batch: ShardBatch) -> dict[str, SampleResult]:
         for name, amount in row.items():
             setattr(seen, name, amount)
     return results
+
+
+def _of_turns(turns: Sequence[ClipTurnRow] | None, rate: int) -> int:
+    """Bytes of the PCM of a clip's turns that are heard in their own channels."""
+    heard = [one for one in turns or () if one["channel"] is not None]
+    beside = 2 * own_channels.BESIDE_S
+    return 2 * round(sum(one["end"] - one["start"] + beside for one in heard) * rate)
 
 
 def results_of(sampled: Iterable[SampleResult]) -> JsonObject:

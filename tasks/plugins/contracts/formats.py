@@ -211,6 +211,10 @@ class Format(VersionedPlugin):
         """Sample rates that the clips' codec supports, Hz; None: any."""
         return None
 
+    def columns(self, settings: PluginSettings) -> Sequence[str]:
+        """Those of COLUMNS that its files depend on with these settings."""
+        return self.COLUMNS
+
     def own_channels(self, settings: PluginSettings) -> bool:
         """Whether it writes the two channels of a clip's recording; `blobs.sides` gives their
         rows."""

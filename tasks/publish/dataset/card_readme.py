@@ -224,15 +224,16 @@ def _kept_out(facts: DatasetJson) -> Iterator[str]:
     """The test sets of others that no clip meets."""
     if sets := facts.get("test_sets"):
         yield (
-            "No clip has nearly a text, the sound, or a voice of these test sets, as far as each "
-            "gives texts, sounds or voices to compare; the ledger's `detail` names what a dropped "
-            "clip met:"
+            "No clip has nearly a text, the sound, a voice or a named speaker of these test sets, "
+            "as far as each gives some to compare; the ledger's `detail` names what a dropped clip "
+            "met:"
         )
+        kinds = ("texts", "sounds", "voices", "speakers")
         lines = [
-            (one["name"], *(f"{one[what]:,}" for what in ("texts", "sounds", "voices", "clips")))
+            (one["name"], *(f"{one[what]:,}" for what in (*kinds, "clips")))  # type: ignore[literal-required]
             for one in sets
         ]
-        yield table(("test set", "texts", "sounds", "voices", "clips dropped"), lines)
+        yield table(("test set", *kinds, "clips dropped"), lines)
 
 
 def _cut_again(reviews: Reviews) -> str:

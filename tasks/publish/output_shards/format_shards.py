@@ -113,7 +113,8 @@ def visible(
     `settings`, with any."""
     holds = module.HOLDS_ANNOTATIONS if settings is None else module.holds_annotations(settings)
     beside = published(table.schema) if holds else []
-    wanted = dict.fromkeys((*module.COLUMNS, *more, *beside))
+    columns = module.COLUMNS if settings is None else module.columns(settings)
+    wanted = dict.fromkeys((*columns, *more, *beside))
     return table.select([name for name in wanted if name in table.schema.names])
 
 
@@ -148,8 +149,8 @@ def of_format(
     same: list[int | None] = [None] * len(shards)
     if previous and previous.has_format(plugin, publish):
         # If a measure was added or removed since, all files that hold measures change.
-        measured = set(planned.column_names) & set(module.COLUMNS)
-        if measured == set(previous.columns) & set(module.COLUMNS):
+        depending = set(module.columns(settings))
+        if depending & set(planned.column_names) == depending & set(previous.columns):
             rows_then = previous.rows
             if rows_then is not None:
                 rows_then = own_columns(plugin.use, rows_then)

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 from ...base.counting import counted
 from ...base.errors import ItemError
 from ...recording import Segment
-from ...scoring.cleaning import wordless
+from ...scoring.cleaning import unmarked, wordless
 from ...settings import StageSettings
 from ...settings.base import WORDS
 from ...storage import bounds
@@ -114,7 +114,7 @@ class Read:
 
     @property
     def lines(self) -> list[str]:
-        return [segment.text or "" for segment in self.segments or ()]
+        return [unmarked(segment.text or "") for segment in self.segments or ()]
 
 
 def kind_of(ending: str) -> str | None:

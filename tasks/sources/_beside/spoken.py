@@ -1,10 +1,11 @@
-"""The one rule for the words in a transcript's line: markup, speakers and sounds are removed.
+"""The one rule for the words in a transcript's line: markup and speakers are removed, and sounds
+become marks, as in CHAT, which are no part of a clip's text (`package.text_marks`).
 
     <i>, {\\an8}, &amp;                       markup: removed, its content kept
     <v Anna>, ANNA:, Speaker 1:, [Anna]:      a speaker: removed, and returned
     - , – , >>                                a change of speaker: removed
-    [music], (LAUGHS), (sighs), ♪ la la ♪     a sound: removed, with what is sung
-    !SIL, ++breath++, {laugh}, &=laughs       a corpus's mark of a sound: removed
+    [music], (door slams), ♪ la la ♪          a sound: &=music, &=door_slams; what is sung: &=music
+    !SIL, ++breath++, {laugh}, &=laughs       a corpus's mark of a sound: kept
     [inaudible], <UNK>, [ __ ]                words that nobody understood: kept, and reported
 
 A name before a colon is a speaker's if it is in capitals, and what follows is not; if it is
@@ -19,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ...scoring.cleaning import LONGEST_ASIDE, without_sounds
+from ...scoring.cleaning import LONGEST_ASIDE, mark, without_laughing, without_sounds
 
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>")
 _TAG = re.compile(
@@ -63,7 +64,8 @@ _SOUND = re.compile(
 
 
 class Said(NamedTuple):
-    """`speaker`: if exactly one is named; `unheard`: nobody understood some of the words."""
+    """`text`: empty without words, and with marks of the sounds beside them. `speaker`: if exactly
+    one is named; `unheard`: nobody understood some of the words."""
 
     text: str
     speaker: str | None = None
@@ -87,12 +89,12 @@ def said(raw: str, recurring: frozenset[str] = frozenset()) -> Said:
         if voice:
             name = voice[1].strip()
         last = name or last
-        line = _without_sounds(line)
-        if any(map(str.isalnum, line)):
-            lines.append(line)
+        line = _marked(line)
+        lines.append(line)
+        if any(map(str.isalnum, without_sounds(line))):
             speakers[last] = None
     only = next(iter(speakers)) if len(speakers) == 1 else None
-    text = " ".join(" ".join(lines).split())
+    text = " ".join(" ".join(lines).split()) if speakers else ""
     return Said(text, only, bool(_UNHEARD.search(text)))
 
 
@@ -126,8 +128,9 @@ def _prefix(line: str, recurring: frozenset[str]) -> tuple[str | None, str]:
     return None, line
 
 
-def _without_sounds(line: str) -> str:
-    kept = _SQUARE.sub(lambda aside: _unless_unheard(aside[0]), without_sounds(line))
+def _marked(line: str) -> str:
+    """The line with marks of its sounds; empty without words and sounds."""
+    kept = _SQUARE.sub(lambda aside: _unless_unheard(aside[0]), without_laughing(line))
     whole = _ROUND.fullmatch(kept.strip())
     kept = _ROUND.sub(
         lambda aside: (
@@ -135,11 +138,12 @@ def _without_sounds(line: str) -> str:
         ),
         kept,
     )
-    return _SUNG.sub("", _STARRED.sub(" ", kept)).strip()
+    kept = _SUNG.sub(f" {mark('music')}", _STARRED.sub(lambda sound: f" {mark(sound[0])} ", kept))
+    return kept.strip() if any(map(str.isalnum, kept)) else ""
 
 
 def _unless_unheard(aside: str) -> str:
-    return aside if _UNHEARD.fullmatch(aside) else " "
+    return aside if _UNHEARD.fullmatch(aside) else f" {mark(aside)} "
 
 
 def _is_sound(inside: str) -> bool:

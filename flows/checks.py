@@ -109,7 +109,7 @@ def _check_columns(job: Job) -> None:
         if "turns" in lacking:
             raise ConfigError(
                 f"package.formats.{plugin.use}: no clip has the column 'turns': set "
-                "filter.segmenter.use=dialogue, and speakers.use to who tells the speakers apart"
+                "filter.segmenter.use=dialogue, which makes clips of several turns"
             )
         if lacking:
             raise ConfigError(

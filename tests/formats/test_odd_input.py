@@ -280,7 +280,10 @@ def test_a_codec_that_is_missing_is_said_before_the_run(
         "package": {"formats": [asked]},
     }
     if chosen["use"] == "duplex":
-        told |= {"speakers": {"use": "channels"}, "filter": {"segmenter": {"use": "dialogue"}}}
+        told |= {
+            "speakers": {"use": "channels"},
+            "filter": {"segmenter": {"use": "dialogue"}, "filters": []},
+        }
     checks.check_wishes(PrepareSettings.model_validate(told))
     monkeypatch.setattr(audio, "encodes", lambda suffix: suffix != codec)
     with pytest.raises(ConfigError, match=f"no encoder for {codec}"):

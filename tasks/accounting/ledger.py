@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from ..base.errors import ConservationError
 from ..base.schema import LedgerRow, RecordingRow
-from ..recording.tracks import SUBTITLES, not_read, part_of
+from ..recording.tracks import PEAK, SUBTITLES, not_read, part_of
 from ..shard_store.cuts import Cut
 from ..shard_store.shard_view import ShardView
 from ..shard_store.utterance import FinalUtterance, Outcome
@@ -31,7 +31,7 @@ _RANKS = (PENDING, *PRECEDENCE)
 SOUND = ("packaged", "dropped", PENDING)
 CHANGED = Outcome("failed", "filter", "changed")
 TRACK_NOT_READ, CHANNELS_APART = "track_not_read", "channels_apart"
-SUBTITLES_NOT_READ = "subtitles_not_read"
+SUBTITLES_NOT_READ, BEYOND_FULL_SCALE = "subtitles_not_read", "beyond_full_scale"
 
 
 def check_cover(name: str, decoded: int, spans: Iterable[tuple[int, int]]) -> None:
@@ -117,18 +117,18 @@ def _of_recording(
         for g in cut.spans
         if g["kind"] != "utterance"
     ]
-    # Tracks that were not read have a row of 0 s, because their samples were never decoded.
-    gaps += [
-        (0, 0, Outcome("unsegmented", "shard", TRACK_NOT_READ, detail=note), None)
-        for note in cut.notes
-        if not_read(note) is not None
-    ]
-    if recording["text"] is None and recording["segments"] is None:
-        gaps += [
-            (0, 0, Outcome("unsegmented", "shard", SUBTITLES_NOT_READ, detail=note), None)
-            for note in cut.notes
-            if note.startswith(SUBTITLES)
-        ]
+    # What is told of a recording, and what was never decoded of it, has a row of 0 s.
+    without_text = recording["text"] is None and recording["segments"] is None
+    for note in cut.notes:
+        if not_read(note) is not None:
+            reason = TRACK_NOT_READ
+        elif note.startswith(SUBTITLES) and without_text:
+            reason = SUBTITLES_NOT_READ
+        elif note.startswith(PEAK):
+            reason = BEYOND_FULL_SCALE
+        else:
+            continue
+        gaps.append((0, 0, Outcome("unsegmented", "shard", reason, detail=note), None))
     if division := recording.get("division"):
         reason = "channels_mixed" if recording.get("parts") is None else CHANNELS_APART
         gaps.append((0, 0, Outcome("unsegmented", "shard", reason, detail=division), None))

@@ -17,6 +17,7 @@ MEANINGS: Final = {
     # Of listing.
     "track_not_read": "an audio track that the source's setting `track` does not choose",
     "subtitles_not_read": "subtitles inside a film that has no text beside it",
+    "beyond_full_scale": "its loudest samples are beyond full scale, and are cut off there",
     "channels_mixed": "the mean of its channels was taken, by the source's setting `channels`",
     "channels_apart": "each of its channels is a recording of its own, by the setting `channels`",
     # Of cutting.

@@ -15,7 +15,7 @@ from ..recording import Locator
 from ..recording.container import as_file, failure, size_of
 from ..recording.faults import Fault, merged
 from ..recording.limits import Limits
-from ..recording.tracks import NOT_READ
+from ..recording.tracks import NOT_READ, PEAK
 from ..recording.unreachable import item_error
 from .beside import Beside, Unleaked
 from .blocks import BLOCK_FRAMES, BLOCK_VALUES, all_finite
@@ -124,8 +124,8 @@ class Stream:
         if zeroed:
             self.notes.append(f"{zeroed} samples are NaN or infinite: they were taken as zero")
         if peak > LOUDEST:
-            what = f"its peak is {peak:.3g} times full scale, and what lies beyond is cut off"
-            self.notes.append(f"{what}; resample.levels=[{{use: peak}}] brings it down")
+            what = f"{PEAK} {peak:.3g} times full scale, and what lies beyond is cut off"
+            self.notes.append(f"{what}, unless resample.levels=[{{use: peak}}] brings it down")
         if not self.decoded:
             raise self._error("empty", f"it decodes to no samples; {AGAIN}")
         self._check_promise()

@@ -16,6 +16,7 @@ from .locator import Channels, Locator, Recording, Segment
 
 NOT_READ = "its audio track"  # start of the note on a track
 SUBTITLES = "it holds subtitles"  # start of the note on these
+PEAK = "its peak is"  # start of the note on samples beyond full scale
 _NOT_READ = re.compile(rf"{NOT_READ} (\d+)")
 
 

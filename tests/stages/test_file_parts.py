@@ -249,3 +249,20 @@ def test_a_text_that_comes_or_goes_decides_anew(tmp_path: Path) -> None:
     again, computed = packaged(tmp_path, channels="apart", expect_broken=True)
     assert {n: row["id"] for n, row in again.items()} == {n: row["id"] for n, row in rows.items()}
     assert computed["filter"] == 0
+
+
+def test_the_ledger_names_sound_beyond_full_scale(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    sound = corpus.speech(1, 2.0, RATE)[:, 0]
+    for name, peak in (("loud", 1.2), ("right", 0.9)):
+        scaled = sound * np.float32(peak / np.abs(sound).max())
+        sf.write(tmp_path / f"in/{name}.wav", scaled, RATE, subtype="FLOAT")
+    published, _ = corpus.run(job(tmp_path))
+    [row] = [
+        row
+        for row in pq.read_table(published.path / "ledger.parquet").to_pylist()
+        if row["reason"] == "beyond_full_scale"
+    ]
+    assert (row["recording"], row["seconds"]) == ("c/loud.wav", 0.0)
+    assert "1.2 times full scale" in row["detail"]
+    assert "resample.levels" in row["detail"]

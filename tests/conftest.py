@@ -105,12 +105,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Processes that share the tests: for the whole suite one for each core, and one more for the
-    slower tiers, as a test of a run waits a third of its time; none for chosen files."""
+    """Processes that share the tests: for the whole suite one for each core, and one more, as a
+    test waits a sixth of its time, and one of a run a third; none for chosen files."""
     whole = config.args_source is not pytest.Config.ArgsSource.ARGS
     cores = len(os.sched_getaffinity(0))
-    waits = tiers.FULL not in tiers.left_out(config.option.markexpr, config.args)
-    return min(cores + waits, MOST_PROCESSES) if whole and cores > 1 else 0
+    return min(cores + 1, MOST_PROCESSES) if whole and cores > 1 else 0
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -176,7 +176,7 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
     begun = begun or Begun()
     job = decisions.pinned(job)
     if begun.listed is None and (newest := versions.newest(job.out)) is not None:
-        package.lost(newest)  # refuses what `publish` would refuse, before any work
+        package.proved(newest)  # refuses what `publish` would refuse, before any work
         decisions.warn_of_gone(job, newest)
     if job.shard.retry and begun.listed is None:
         again = forget_quarantine(job.out)

@@ -96,7 +96,7 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
     version = versions.newest(job.out)
     now, then = plan.clips
     hours_again = stages["filter"]["hours"] if layout else round(plan.again / 3600, 6)
-    missing, not_continued = _lost(version)
+    missing, not_continued = _lost(version, brief)
     refusal = not_continued or plan.refusal or _too_much(settings, stages, hours_again)
     changes = plan.stages["package"].compute or plan.removed or now != then
     unusable = {"items": plan.unusable, "first": masking.text(plan.first_unusable or "")}
@@ -131,10 +131,12 @@ def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
     }
 
 
-def _lost(version: Path | None) -> tuple[list[str], str | None]:
-    """Files that the newest version has lost, and why no run can continue it."""
+def _lost(version: Path | None, brief: bool) -> tuple[list[str], str | None]:
+    """Files that the newest version has lost, and why no run can continue it; `brief`: the run that
+    follows compares bytes itself."""
+    look = package.lost if brief else package.proved
     try:
-        return package.lost(version) if version else [], None
+        return look(version) if version else [], None
     except RunError as error:
         return [], str(error)
 

@@ -1,7 +1,8 @@
 """The layout of an OUT: one number for its files, and for the code that makes what is in them.
 
     OUT/manifests/layout    the number of the release that wrote OUT, and the last version that
-                            another layout published
+                            another layout published; if it is lost, the newest version's
+                            dataset.json tells both
 
 Raise LAYOUT when a change to the code alters what a stage stores, how it is stored, or what is
 published: decoding, cutting, resampling, scoring, columns, names. (A change to a plug-in raises its
@@ -21,10 +22,13 @@ from pathlib import Path
 from .. import storage
 from ..base.errors import ConfigError
 from ..base.logs import log
+from ..base.schema import DATASET_FILE
+from . import publication
 
 LAYOUT = 2
 NAME = "manifests/layout"
 STAGES = ("shard", "filter", "resample", "transcribe")
+WRITTEN = re.compile(r"(\d{1,9}) (\d{1,9})\n")
 SHARD = re.compile(r"shard-\d{6,}")
 #: What runs keep beside the shards' checkpoints.
 OTHERS = ("manifests/package", "manifests/.listing")
@@ -34,11 +38,10 @@ FILES = ("manifests/index.json", "manifests/mixed.json")
 def differs(out: Path) -> str:
     """How the layout of an OUT differs from this release's, in words; "" if it does not, or if
     nothing was written there yet."""
-    written = _written(out)
-    if written[:1] == [str(LAYOUT)] or not (written or _shards(out, "manifests/shard")):
+    layout, _ = _written(out) or _published(out)
+    if layout == LAYOUT or (layout is None and not _shards(out, "manifests/shard")):
         return ""
-    number = written[0][:20] if written else "none"
-    return f"{out} has the layout of another release: {number}, not {LAYOUT}"
+    return f"{out} has the layout of another release: {layout or 'none'}, not {LAYOUT}"
 
 
 def refuse(out: Path) -> None:
@@ -49,16 +52,16 @@ def refuse(out: Path) -> None:
 
 def foreign_versions(out: Path) -> int:
     """The number of the last version that another layout published; 0 if there is none."""
-    number = _written(out)[1:2]
-    return int(number[0]) if number and number[0].isdecimal() else 0
+    return (_written(out) or _published(out))[1]
 
 
 def begin(out: Path, newest: int) -> None:
     """Remove the checkpoints of another layout, and note this release's; `newest`: the number of
     the newest version, 0 without one. Only while holding OUT's lock; after a kill in between, the
     next run continues."""
-    sentence = differs(out)
+    sentence, foreign = differs(out), foreign_versions(out)
     if sentence:
+        foreign = newest
         log.warning("%s; everything is computed once again", sentence)
         store = storage.of(out)
         for home in ("audio", *(f"manifests/{stage}" for stage in STAGES)):
@@ -69,8 +72,8 @@ def begin(out: Path, newest: int) -> None:
         for name in FILES:
             if storage.exists(out / name):
                 store.remove(out / name)
-    if sentence or not _written(out):
-        storage.write_atomic(out / NAME, f"{LAYOUT} {newest if sentence else 0}\n".encode())
+    if sentence or _written(out) is None:
+        storage.write_atomic(out / NAME, f"{LAYOUT} {foreign}\n".encode())
 
 
 def _shards(out: Path, home: str) -> list[str]:
@@ -78,8 +81,26 @@ def _shards(out: Path, home: str) -> list[str]:
     return [name for name in storage.of(out).folders(out / home) if SHARD.fullmatch(name)]
 
 
-def _written(out: Path) -> list[str]:
+def _written(out: Path) -> tuple[int, int] | None:
+    """Both numbers; None if the file is lost or damaged, or there is none yet."""
     try:
-        return storage.read(out / NAME).decode(errors="replace").split()
+        numbers = WRITTEN.fullmatch(storage.read(out / NAME).decode(errors="replace"))
     except (FileNotFoundError, NotADirectoryError):
-        return []
+        return None
+    return (int(numbers[1]), int(numbers[2])) if numbers else None
+
+
+def _published(out: Path) -> tuple[int | None, int]:
+    """Both numbers by the newest version, whose run had this layout or its own; (None, 0) without
+    one, or if its dataset.json does not tell."""
+    names = filter(publication.VERSION.fullmatch, storage.of(out).folders(out / "datasets"))
+    for name in sorted(names, key=lambda name: int(name[1:]), reverse=True):
+        try:
+            described = storage.read_json(out / "datasets" / name / DATASET_FILE)
+            layout = int(described["recipes"]["layout"])
+        except FileNotFoundError:
+            continue
+        except (ValueError, KeyError, TypeError):
+            break
+        return layout, 0 if layout == LAYOUT else int(name[1:])
+    return None, 0

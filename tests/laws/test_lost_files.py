@@ -12,6 +12,8 @@ import pytest
 from tests.helpers import corpus, tiers
 from uttermill.flows.cli import queries
 from uttermill.flows.cli.show import runs
+from uttermill.flows.run import plans
+from uttermill.flows.settings import read as settings_read
 from uttermill.tasks import package
 from uttermill.tasks.base.errors import RunError
 from uttermill.tasks.insight.estimating import planning
@@ -88,6 +90,25 @@ def test_a_lost_table_is_refused_with_the_remedy(home: Path, name: str) -> None:
         corpus.run(corpus.job(home, package=TAR))
     shutil.move(aside, version / name)
     assert not corpus.run(corpus.job(home, package=TAR))[0].new
+
+
+def test_a_changed_byte_of_a_table_is_refused_before_any_work(home: Path) -> None:
+    name = "ledger.parquet"  # `plan` reads the other one
+    path, new = newest(home) / name, corpus.add(home / "in", 50)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:200] + bytes([whole[200] ^ 1]) + whole[201:])
+    before = [*corpus.parts(home / "out")]
+    settings = ("transcribe.backend.use=fake", "shard.settle_seconds=0")
+    try:
+        told = plans.of(settings_read(None, [str(home / "in")], str(home / "out"), settings))
+        with pytest.raises(RunError) as raised:
+            corpus.run(corpus.job(home, package=TAR))
+    finally:
+        path.write_bytes(whole)
+        new.unlink()
+    assert str(raised.value).startswith(f"{name} of v0001 is not the file that was published")
+    assert told["refusal"] == str(raised.value)
+    assert [*corpus.parts(home / "out")] == before
 
 
 @pytest.mark.parametrize("change", ["a digit", "the one of another version"])

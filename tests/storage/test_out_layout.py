@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from tests.helpers import corpus
 from uttermill.flows import cli
 from uttermill.flows.run import plans
 from uttermill.flows.settings import read
+from uttermill.tasks.publish.dataset import datacard
 from uttermill.tasks.storage import out_layout, versions
 
 SETS = ("transcribe.backend.use=fake", "shard.settle_seconds=0")
@@ -27,11 +30,41 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["0 0\n", None])
 def other(made: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """A copy of which another release wrote OUT; the parameter: what its layout's file holds."""
+    """A copy of which another release wrote OUT; the parameter: what its layout's file holds, None
+    for one that lost it, which its newest version tells."""
     shutil.copytree(made, tmp_path / "copy", symlinks=True)
     note = tmp_path / "copy/out" / out_layout.NAME
-    note.unlink() if request.param is None else note.write_text(request.param)
+    if request.param is not None:
+        note.write_text(request.param)
+        return tmp_path / "copy"
+    note.unlink()
+    path = tmp_path / "copy/out/datasets/v0001/dataset.json"
+    described = json.loads(path.read_bytes())
+    described["recipes"]["layout"] = 0
+    path.write_bytes(datacard.sealed(described))
     return tmp_path / "copy"
+
+
+@pytest.mark.parametrize("left", ["", "2", "2 0", "?"])
+def test_a_lost_layout_costs_nothing(made: Path, tmp_path: Path, left: str) -> None:
+    """Nor one that is cut short: the newest version tells its layout."""
+    shutil.copytree(made / "out", tmp_path / "out", symlinks=True)
+    note = tmp_path / "out" / out_layout.NAME
+    whole = note.read_bytes()
+    note.write_text(left) if left else note.unlink()
+    assert not out_layout.differs(tmp_path / "out")
+    published, counts = corpus.run(replace(corpus.job(made), out=tmp_path / "out"))
+    assert (published.path.name, published.new) == ("v0001", False)
+    assert counts == dict.fromkeys(corpus.STAGES, (0, 3))
+    assert note.read_bytes() == whole
+
+
+def test_without_a_version_a_lost_layout_costs_everything(made: Path, tmp_path: Path) -> None:
+    """No file tells it."""
+    shutil.copytree(made / "out", tmp_path / "out", symlinks=True)
+    (tmp_path / "out" / out_layout.NAME).unlink()
+    (tmp_path / "out/datasets/v0001/dataset.json").unlink()
+    assert out_layout.differs(tmp_path / "out").endswith(": none, not 2")
 
 
 def test_a_run_computes_everything_once_again(

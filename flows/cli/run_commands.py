@@ -139,6 +139,7 @@ def agreed(settings: PrepareSettings, yes: bool) -> bool:
     than an hour of audio."""
     from rich.console import Console
 
+    from ...tasks import storage
     from ...tasks.stages.listing import once
     from ..checks import check_wishes
     from ..run import plans
@@ -149,7 +150,9 @@ def agreed(settings: PrepareSettings, yes: bool) -> bool:
         with logs.silent():  # the run itself warns
             check_wishes(settings)  # no plan for settings that the run refuses
         plan = plans.of(settings, brief=True)
-    except (MillError, OSError):  # the run meets it too, and explains it
+    except (MillError, OSError) as error:  # the run meets it too, and explains it
+        if isinstance(error, storage.Away) and error.is_of(settings.job().out):
+            raise  # after the same seconds
         return True
     print_to(Console(stderr=True), before_run(plan))
     asked = sys.stdin.isatty() and sys.stderr.isatty()

@@ -27,6 +27,7 @@ OUT_OF_DATE = {
     10: "its certificate, or its authority's, has expired; start the scheduler with a new one",
 }
 TRY_S = 2.0  # s
+CONNECT_S = 10.0  # s for which Dask tries to connect; its own 30 s are for schedulers that start
 
 
 def is_one(text: str) -> bool:
@@ -93,7 +94,8 @@ def client(target: object, security: Security | None, patience: float) -> Any:
                 _close_streams(error)
                 raise
 
-    return Client(target, set_as_default=False, security=security)
+    timeout = {"timeout": CONNECT_S} if isinstance(target, str) else {}
+    return Client(target, set_as_default=False, security=security, **timeout)
 
 
 def _close_streams(error: BaseException) -> None:

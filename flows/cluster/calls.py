@@ -36,6 +36,7 @@ ISOLATED_TRIES = 4  # deaths of the worker itself while it isolates; more are im
 MOST_LEFT = 10  # workers that leave during a call, before it counts as taking too long
 MOST_KILLED = 3  # calls killed from outside although they ran alone
 POLL_SECONDS = 0.05  # between two checks for an idle worker by the call whose turn it is
+LOOK_SECONDS = 2.0  # between two checks whether a call has a worker
 QUEUE_SECONDS = 0.5  # after which another call checks whether its turn has come
 LOST = "scheduler-connection-lost"  # Dask's reason of a cancelled call
 
@@ -228,7 +229,7 @@ class Dispatcher:
                 future = self._cluster.submit(call.fn, *call.args, kind=call.kind)
                 with self._state:
                     self._futures.add(future)
-                result: Result = self._result(future, seconds)
+                result: Result = self._result(future, seconds, call.kind)
                 return result
             except Overdue:
                 if self._cluster.restart_worker_of(future):
@@ -293,11 +294,9 @@ class Dispatcher:
                     raise NotBegun("not started: another shard failed first")
                 next_one = alone or self._is_next(kind, place)
                 # Without the lock: at first, this waits until the workers have started.
-                live = self._cluster.live(kind) if next_one else 0
+                live = self._cluster.live(kind) if next_one and not self._lacks(kind) else 0
                 with self._state:
-                    # If none runs, it is sent in any case: Dask waits for a worker to join, and
-                    # gives up after its own time-out.
-                    room = self._running[kind] < max(1, live)
+                    room = self._running[kind] < live
                     if room and (alone or self._is_next(kind, place)):
                         self._running[kind] += 1
                         return
@@ -307,24 +306,38 @@ class Dispatcher:
                 self._waiting[kind].remove(place)
                 self._state.notify_all()
 
+    def _lacks(self, kind: str) -> bool:
+        """Whether there is no worker of a kind; RunError, for all other calls too, if none comes.
+        Dask's scheduler, which others may have started, would wait as long as its own settings say,
+        and say nothing."""
+        try:
+            return bool(self._cluster.lacks(kind))
+        except RunError as error:
+            self._no_worker = error
+            raise
+
     def _is_next(self, kind: str, place: tuple[int, int]) -> bool:
         return self._waiting[kind][0] == place and not self._alone
 
-    def _result(self, future: Any, seconds: float) -> Any:
+    def _result(self, future: Any, seconds: float, kind: str) -> Any:
         """The result of a submitted call, or the error that it raised; WorkerLost or Overdue if
-        there is neither; KeyboardInterrupt if the run is cancelled."""
+        there is neither; KeyboardInterrupt if the run is cancelled, RunError if it has no worker
+        any more."""
         from concurrent.futures import CancelledError
 
         from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
 
         if self._cancelled.is_set():  # it may have been set since the call took its turn
             future.cancel()
+        until = time.monotonic() + seconds
         try:
-            try:
-                return future.result(timeout=seconds)
-            except TimeoutError:
-                if future.done():  # the function's own TimeoutError, or it finished just now
-                    return future.result()
+            while (remaining := until - time.monotonic()) > 0:
+                try:
+                    return future.result(timeout=min(remaining, LOOK_SECONDS))
+                except TimeoutError:
+                    if future.done():  # the function's own TimeoutError, or it finished just now
+                        return future.result()
+                self._lacks(kind)  # a call whose worker died may be kept by the scheduler
         except KilledWorker as death:
             raise WorkerLost("its worker died", death.last_worker.address) from None
         except MemoryError as error:

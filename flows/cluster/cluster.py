@@ -12,6 +12,7 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
@@ -25,7 +26,7 @@ from . import address, dask_config, leaving, local, spawning, upkeep, worker, wo
 from .settings import ClusterSettings, TlsSettings, WorkerRange
 from .upkeep import Upkeep
 from .worker_counts import CPU, GPU, Needs
-from .workers import Admission, Workers
+from .workers import Admission, Patience, Workers
 
 if TYPE_CHECKING:
     from distributed import Security, SpecCluster
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 PAUSES = (0.1, 0.2, 0.5, 1, 2, 4)  # s between attempts to reach all workers
 LOOK_S = 0.2  # s between two checks of the thread that starts the workers
+FIRST_S = 7.0  # s before the first word about missing workers: the queue has been queried once
 CLOSE_S = 5.0  # s that `close` waits for a start
 THREADS, OWN_THREADS = 8, 12  # that a worker starts, and that its cluster starts in this process
 
@@ -140,6 +142,10 @@ class Cluster:
     def live(self, kind: str) -> int:
         """Workers of a kind that are connected now and may work."""
         return len(self._connected().there(kind))
+
+    def lacks(self, kind: str) -> bool:
+        """Whether no worker of a kind may work now; see `Workers.lacking`."""
+        return self._connected().lacking(kind)
 
     def await_all(self) -> int:
         """Wait until as many workers have joined, refused ones included, as the settings ask for,
@@ -302,12 +308,17 @@ class Cluster:
             self._workers = Workers(self._client, separate=bool(self._fleet.pins))
             return
         admission = Admission(self._client, self._common, self._job, self.settings.mixed)
-        self._workers = Workers(self._client, admission, None if self._gpu else False)
-        patience = self.settings.wait_for_workers, self._closing
-        if (jobs := self._upkeep) is None:
-            self._workers.wait(*patience, lambda: upkeep.word_of_pods(self._cluster))
-        else:
-            self._workers.wait(*patience, jobs.word, jobs.fault)
+        patience = Patience(
+            self.settings.wait_for_workers,
+            FIRST_S,
+            "start workers, or raise cluster.wait_for_workers, and run again",
+            lambda: upkeep.word_of_pods(self._cluster),
+        )
+        if (jobs := self._upkeep) is not None:
+            patience = replace(patience, word=jobs.word, fault=jobs.fault)
+        separate = None if self._gpu else False
+        self._workers = Workers(self._client, admission, separate, patience)
+        self._workers.wait(self._closing)
         self._client.subscribe_topic(leaving.TOPIC, lambda event: self._left.add(event[1]))
         if self._gpu and len(self._workers.kinds) == 1:
             log.info("all workers have the resource GPU, or none has: any runs any stage")

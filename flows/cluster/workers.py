@@ -11,12 +11,13 @@ uttermill is missing.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from math import inf
@@ -45,8 +46,20 @@ AT_ONCE = 50
 ANSWER_S = 20.0  # s that a worker may take to answer, and after which it is asked again
 ADMITTED_S = 120.0  # s that a call waits for an admitted worker if all are refused
 TELL_S = 60.0  # s between two log lines about a cluster without workers
-FIRST_S = 7.0  # s before the first line: by then the queue has been queried once
 LOOK_S = 0.2  # s between two checks for a first worker
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How many seconds a run waits while it has no worker, and what to do if none comes. `word`:
+    what the queue says meanwhile, "" for nothing; `fault`: why no worker can join, or None. By
+    default, for workers that Dask starts again within seconds. `first`: s until the first word."""
+
+    seconds: float = 120.0
+    first: float = 30.0
+    remedy: str = "see what ends them (memory, say), and run again"
+    word: Callable[[], str] = str
+    fault: Callable[[], RunError | None] = lambda: None
 
 
 class Workers:
@@ -59,9 +72,18 @@ class Workers:
     """
 
     def __init__(
-        self, client: Any, admission: Admission | None = None, separate: bool | None = None
+        self,
+        client: Any,
+        admission: Admission | None = None,
+        separate: bool | None = None,
+        patience: Patience | None = None,
     ) -> None:
         self._client, self._admission, self._separate = client, admission, separate
+        self._patience = patience or Patience()
+        self._counting = threading.Lock()
+        #: Since when workers of a kind (None: all) are missing, and when to say so; monotonic s.
+        self._lacked: dict[str | None, tuple[float, float]] = {}
+        self._worked = False  # whether there was any
         self._reading = threading.Lock()
         self._asking = threading.Thread()  # which asks new workers
         self._read_at = -inf  # monotonic s
@@ -104,49 +126,63 @@ class Workers:
         with self._reading:
             self._read_at = -inf
 
-    def wait(
-        self,
-        seconds: float,
-        ended: threading.Event,
-        word: Callable[[], str] = str,
-        fault: Callable[[], RunError | None] = lambda: None,
-    ) -> None:
-        """Wait until one of the workers that others started may work for this run.
-
-        `word`: what the queue says meanwhile, "" for nothing; `fault`: why no worker can join, or
-        None. RunError when every worker that answers is refused, when none has joined within
-        `seconds`, or when the wait is `ended`.
-        """
-        assert self._admission is not None
-        began = monotonic()
-        tell = began + FIRST_S
-        while True:
-            self.forget()
-            self._look()
-            if self._may:
-                return
-            connected = self._connected
+    def wait(self, ended: threading.Event) -> None:
+        """Wait until one of the workers may work for this run; RunError as of `lacking`, or when
+        the wait is `ended`."""
+        while self.lacking():
             if ended.is_set():
                 raise RunError("the cluster of this run is closed")
+            ended.wait(LOOK_S)
+            self.forget()
+
+    def lacking(self, kind: str | None = None) -> bool:
+        """Whether no worker, or none of a kind, may work now; meanwhile, now and then the log says
+        so. RunError when the scheduler is lost, when every worker that answers is refused at the
+        start, or when none has come within `patience`."""
+        self._look()
+        with self._counting:
+            if self.there(kind) if kind else self._may:
+                self._lacked.pop(kind, None)
+                self._worked = True
+                return False
             if self._client.status != "running":
                 raise lost_scheduler()
-            if error := fault():
+            if error := self._patience.fault():
                 raise error
-            if self._admission.refused(connected) and self._admission.asked_all(connected):
+            if self._admission is not None and not self._worked and self._all_refused():
                 self._refuse()
-            now, remaining = monotonic(), began + seconds - monotonic()
-            what = "no worker answers" if connected else "no worker has joined the scheduler"
-            if remaining <= 0 or now >= tell:
-                because = f": {words}" if (words := word()) else ""
-            if remaining <= 0:
-                raise RunError(
-                    f"{what} within {_minutes(seconds)} (cluster.wait_for_workers){because}; "
-                    "finished work is kept: correct that, or raise the setting, and run again"
-                )
-            if now >= tell:
-                log.info("%s yet%s; waiting for up to %s", what, because, _minutes(remaining))
-                tell = now + TELL_S
-            ended.wait(min(LOOK_S, remaining))
+            self._tell(kind)
+            return True
+
+    def _all_refused(self) -> bool:
+        assert self._admission is not None
+        workers = self._connected
+        return bool(self._admission.refused(workers)) and self._admission.asked_all(workers)
+
+    def _tell(self, kind: str | None) -> None:
+        """Log that there is no worker, and until when one is waited for; RunError after that."""
+        now, wait = monotonic(), self._patience
+        began, due = self._lacked.setdefault(kind, (now, now + wait.first))
+        remaining = began + wait.seconds - now
+        if now < due and remaining > 0:
+            return
+        what = f"no {kind} worker is left" if self._may else "no worker is left"
+        if not self._worked:
+            what = "no worker has joined the scheduler"
+        if self._connected and not self._may:
+            what = "no worker answers"
+        because = f": {words}" if (words := wait.word()) else ""
+        if remaining <= 0:
+            raise RunError(
+                f"{what}, and none came within {_minutes(wait.seconds)}{because}; finished work is "
+                f"kept: {wait.remedy}"
+            )
+        log.log(
+            logging.WARNING if self._worked else logging.INFO,
+            "%s%s; waiting for one for up to %s; if none comes, %s",
+            *(what, because, _minutes(remaining), wait.remedy),
+        )
+        self._lacked[kind] = began, now + TELL_S
 
     def _look(self) -> None:
         """Read the list if it is old; only the first use waits while another thread reads it."""

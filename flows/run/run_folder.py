@@ -51,6 +51,7 @@ class Run:
 
     def __init__(self, folder: Path, place: Path) -> None:
         self.folder, self.place = folder, place
+        self.is_away = False  # the store that holds OUT
 
     def finish(self, result: JsonObject) -> None:
         write_atomic(self.folder / SUMMARY, json.dumps(result, indent=1).encode())
@@ -65,7 +66,11 @@ class Run:
             record = {"error": masking.sentence(f"{error}" or type(error).__name__)}
             with suppress(OSError):  # of a full disk, which may be the error
                 write_atomic(self.folder / ERROR, json.dumps(record).encode())
-            prometheus.write_failure(self.place.parent)
+            out = self.place.parent.parent
+            if isinstance(error, storage.Away) and error.is_of(out):
+                self.is_away = True
+            else:
+                prometheus.write_failure(self.place.parent)
             raise
 
 
@@ -87,10 +92,12 @@ def record(out: Path, settings: PrepareSettings, name: str = SETTINGS) -> Iterat
         if folder is None:
             folder = uploading.enter_context(scratch()) / place.name
             write_atomic(folder / name, kept)
-            uploading.callback(_upload, folder, place)
+        run = Run(folder, place)
+        if folder != place:
+            uploading.callback(_upload, run)
         file = uploading.enter_context((folder / "run.log").open("x", encoding="utf-8"))
         with sent_to(RunLog(file), "%(asctime)s %(levelname)s %(message)s"):
-            yield Run(folder, place)
+            yield run
 
 
 def _next_name(out: Path) -> str:
@@ -106,8 +113,12 @@ def order(name: str) -> tuple[int, str]:
     return int(numbered[1]) if numbered else 0, name
 
 
-def _upload(folder: Path, place: Path) -> None:
+def _upload(run: Run) -> None:
     """Copy the run's files to its place. A failure does not fail the run."""
+    folder, place = run.folder, run.place
+    if run.is_away:
+        log.warning("the log of the run is not in %s, because its store is away", place)
+        return
     try:
         with storage.of(place).writing(place) as home:
             shutil.copytree(folder, home, dirs_exist_ok=True)

@@ -145,9 +145,9 @@ def release_pipe(process: subprocess.Popen[bytes]) -> None:
         process.stdin.close()
 
 
-def stop_process(process: subprocess.Popen[bytes]) -> None:
+def stop_process(process: subprocess.Popen[bytes], patience: float = STOP_SECONDS) -> None:
     """Terminate it, then kill it; afterwards its whole process group is gone."""
-    for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, None)):
+    for number, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, None)):
         with suppress(ProcessLookupError, PermissionError):  # macOS: the latter for a dead group
             os.killpg(process.pid, number)
         with suppress(subprocess.TimeoutExpired):
@@ -215,6 +215,7 @@ def _known_cause(output: str) -> str | None:
 STARTS = 3  # tries, when a server ends while it starts (its database is locked, say)
 THREADS = 40  # that a server, its client in a run and the least cluster start
 START_SECONDS = 120.0  # a new database takes 11 s on two idle cores
+LOCKED_SECONDS = 10.0  # for which another program may keep Prefect's database locked all the time
 SHOWN = 1 << 16  # bytes of its output that are read
 ANSWER_SECONDS = 5.0  # for its first answer, on a busy machine
 WATCH_SECONDS = 0.2  # between two checks whether the server has ended
@@ -262,6 +263,7 @@ class LocalServer:
         # What it prints; closed with the rest.
         self._log = self._open.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         self._said = 0  # bytes in it before this process
+        self._locked = _locked()  # before this server, which locks it itself
         self._process = self._spawned()
         self._turn = threading.Lock()  # to start a process, or to stop for good
         self._stopped = threading.Event()
@@ -292,9 +294,12 @@ class LocalServer:
 
     def _starts(self) -> bool:
         """Whether it answers in time; a process that ends meanwhile is replaced, STARTS in all."""
-        until = time.monotonic() + START_SECONDS
+        began = time.monotonic()
         starts = 1
-        while time.monotonic() < until and not self._stopped.is_set():
+        while time.monotonic() < began + START_SECONDS and not self._stopped.is_set():
+            self._locked = self._locked and _locked()
+            if self._locked and time.monotonic() > began + LOCKED_SECONDS:
+                break
             if self._process.poll() is not None:
                 if starts == STARTS or is_lasting(self._output()):
                     break
@@ -314,11 +319,11 @@ class LocalServer:
     def _cause(self) -> str:
         """Why that process does not answer, and what to do."""
         elsewhere = "" if self._scheduling else "; --set history=none does without it"
+        if file := self._locked:
+            return f"another program keeps Prefect's database {file} locked: end it{elsewhere}"
         if (reason := cause_told(self._output())) is None:
             code = self._process.poll()
             ended = exit_cause(self._process) if code is not None else ""
-            if not ended and (file := _locked()):
-                return f"another program keeps Prefect's database {file} locked: end it{elsewhere}"
             reason = f"it ended ({ended})" if ended else f"no answer in {START_SECONDS:.0f} s"
             reason += " and it printed nothing"
         return f"{reason}{elsewhere}"
@@ -358,7 +363,8 @@ class LocalServer:
             first = not self._stopped.is_set()
             self._stopped.set()
         if first:
-            stop_process(self._process)
+            # One that waits for a locked database hears nothing, and has written nothing.
+            stop_process(self._process, 0.0 if self._locked else STOP_SECONDS)
         if self._watcher is not None:
             self._watcher.join()
         self._open.close()

@@ -140,8 +140,10 @@ def _cleaned(out: Path) -> Iterator[None]:
         manifest.repair(out, fault)
         versions.clean(out)
         raise
+    except storage.Away:  # the next run cleans
+        raise
     except BaseException:
-        with suppress(MillError, OSError):  # a store that is away does not hide why it ended
+        with suppress(MillError, OSError):  # it does not hide why the run ended
             versions.clean(out)
         raise
 

@@ -28,6 +28,7 @@ import psutil
 from ..base.errors import ConfigError, OutLocked, RunError
 from ..base.logs import log
 from .objects import Objects
+from .store_errors import Away
 
 RENEW = 5.0  # s between renewals
 LEASE = 30.0  # s without a renewal until an owner counts as dead, also to itself
@@ -97,8 +98,15 @@ class Lease:
                 f"results are kept: run it again to continue"
             )
 
+    def expire(self) -> None:
+        """Leave OUT without a word to its store, which is away."""
+        self.lost = True
+        self._stop.set()
+
     def end(self) -> None:
         """Release OUT, waiting at most LEASE seconds; if that fails, the lease expires."""
+        if self._stop.is_set():
+            return
         self._stop.set()
         self._thread.join(LEASE)
         if self._thread.is_alive():
@@ -129,6 +137,10 @@ def hold(out: Path, owner: Owner) -> Iterator[None]:
     _mine[str(out)] = lease
     try:
         yield
+    except Away as error:
+        if error.is_of(out):
+            lease.expire()
+        raise
     finally:
         del _mine[str(out)]
         lease.end()

@@ -27,6 +27,12 @@ _NETWORK = {
 class Away(RunError):
     """A store that cannot be reached, or refuses access; it may pass."""
 
+    def is_of(self, place: Path) -> bool:
+        """Whether this happened below a remote place: its library has tried for long enough, so
+        that what else a run that ends would write there is left out."""
+        key = getattr(place, "path", None)
+        return key is not None and f"{key.rstrip('/')}/" in self.args[0]
+
 
 class Archived(RunError):
     """An object in cold storage: it must be restored before it can be read."""

@@ -144,7 +144,10 @@ def scheduler(site: Site, what: str = "dask_scheduler") -> Iterator[Taken]:
             port = address.rpartition(":")[2]
             end([p for p in psutil.process_iter() if is_of(p, f"distributed.cli.{what}", port)])
 
-        cluster = {"kind": "address", "address": address, "workers": None, "tls": "none"}
+        cluster = {
+            "kind": "address", "address": address, "workers": None, "tls": "none",
+            "wait_for_workers": 20.0,
+        }  # fmt: skip
         yield Taken(site, away, {"history": "none", "cluster": cluster})
 
 

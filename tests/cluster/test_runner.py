@@ -25,6 +25,7 @@ from prefect.states import Completed
 from tests.helpers import signals
 from tests.helpers.on_worker import work_on
 from tests.helpers.shared_server import Server
+from uttermill.flows.cluster import calls
 from uttermill.flows.cluster.calls import Dispatcher, Losses, NotBegun
 from uttermill.flows.cluster.chains import map_chains
 from uttermill.flows.cluster.cluster import Cluster
@@ -148,6 +149,7 @@ class FakeWorkers:
         self.most = 0
         self.submitted = 0
         self.renewed = 0
+        self.patience = 10**9  # times that it is asked before it gives up
         self._lost = lost  # calls that no worker ever takes
         self._now: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -155,6 +157,14 @@ class FakeWorkers:
 
     def live(self, kind: str) -> int:
         return self.there.get(kind, 2)
+
+    def lacks(self, kind: str) -> bool:
+        if self.live(kind):
+            return False
+        if self.patience == 0:
+            raise RunError("no worker is left")
+        self.patience -= 1
+        return True
 
     def submit(self, function: Any, *args: Any, kind: str) -> Future[Any]:
         self.submitted += 1
@@ -285,6 +295,37 @@ def test_a_call_that_no_worker_took_is_handed_out_again_without_a_charge() -> No
     assert dispatcher.run(nap, 7, within=lambda isolated: 0.2) == 7
     assert workers.submitted == 3
     assert (dispatcher.losses.deaths, dispatcher.losses.timeouts) == (0, 0)
+
+
+def test_calls_wait_for_the_first_worker_and_end_together_if_none_comes() -> None:
+    workers = FakeWorkers()
+    workers.there[CPU] = 0
+    dispatcher = Dispatcher(workers)
+    threading.Timer(0.3, workers.there.clear).start()
+    assert dispatcher.run(nap, 7, within=within) == 7
+    workers.there[CPU], workers.patience = 0, 2
+    results: list[BaseException | int] = []
+
+    def call(number: int) -> None:
+        try:
+            results.append(dispatcher.run(nap, number, within=within))
+        except RunError as error:
+            results.append(error)
+
+    map_chains([0, 1, 2], call, 3)
+    assert [str(error) for error in results] == ["no worker is left"] * 3
+    assert workers.submitted == 1
+
+
+def test_a_call_that_was_sent_ends_when_no_worker_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its worker has died, and Dask's scheduler waits for another one."""
+    monkeypatch.setattr(calls, "LOOK_SECONDS", 0.05)
+    workers = FakeWorkers(lost=1)
+    dispatcher = Dispatcher(workers)
+    threading.Timer(0.2, lambda: workers.there.update({CPU: 0})).start()
+    workers.patience = 3
+    with pytest.raises(RunError, match="no worker is left"):
+        dispatcher.run(nap, 7, within=within)
 
 
 def test_a_call_that_is_tried_once_says_why_it_gave_nothing() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from uttermill.flows.cluster import workers
 from uttermill.flows.cluster.worker_counts import CPU, GPU
-from uttermill.flows.cluster.workers import Admission, Workers
+from uttermill.flows.cluster.workers import Admission, Patience, Workers
 from uttermill.tasks.base.errors import RunError
 
 
@@ -126,7 +126,7 @@ def test_gpu_workers_that_join_later_are_used_and_stay_known(clock: SimpleNamesp
 def test_calls_are_kept_from_workers_that_were_not_admitted() -> None:
     client = Client(a={})
     view = Workers(client, Admission(client), separate=False)
-    view.wait(60, threading.Event())
+    view.wait(threading.Event())
     assert view.restrictions(CPU) == {}
     client.run = lambda *_, workers, **__: dict.fromkeys(workers, "9.9")  # type: ignore[method-assign]
     client.workers["b"] = state({})
@@ -135,14 +135,54 @@ def test_calls_are_kept_from_workers_that_were_not_admitted() -> None:
 
 
 def test_who_waits_in_vain_is_told_why() -> None:
-    client = Client()
-    with pytest.raises(RunError, match=r"no worker has joined .* within 0 s .*: no room; finished"):
-        Workers(client, Admission(client)).wait(0.1, threading.Event(), lambda: "no room")
+    client, asking, open_ = Client(), Admission(Client()), threading.Event()
+    patience = Patience(0.1, 7.0, "raise the setting", lambda: "no room")
+    with pytest.raises(
+        RunError, match=r"no worker has joined .* within 0 s: no room; .* raise the"
+    ):
+        Workers(client, asking, patience=patience).wait(open_)
     ended = threading.Event()
     ended.set()
     with pytest.raises(RunError, match="is closed"):
-        Workers(client, Admission(client)).wait(60, ended)
+        Workers(client, asking).wait(ended)
     client = Client(a={})
     client.run = lambda *_, workers, **__: dict.fromkeys(workers, "9.9")  # type: ignore[method-assign]
     with pytest.raises(RunError, match=r"can work for this run: a: it has uttermill 9\.9"):
-        Workers(client, Admission(client)).wait(60, threading.Event())
+        Workers(client, Admission(client)).wait(open_)
+
+
+def test_workers_that_go_away_are_missed_aloud_and_waited_for(
+    clock: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As the only worker of a scheduler that others started."""
+    client = Client(a={}, g={GPU: 1.0})
+    view = Workers(client, patience=Patience(1800.0, 7.0, "raise cluster.wait_for_workers"))
+    assert not view.lacking(CPU)
+    gone = client.workers.pop("a")
+    clock.s += workers.READ_S
+    for _ in range(2000):
+        clock.s += 0.1
+        assert view.lacking(CPU)
+    client.workers["a"] = gone
+    clock.s += workers.READ_S + 0.1
+    assert not view.lacking(CPU)
+    client.workers.clear()
+    clock.s += workers.READ_S + 0.1
+    assert view.lacking(CPU), "its patience begins anew"
+    clock.s += 1801.0
+    with pytest.raises(RunError, match=r"no worker is left, and none came within 30 min; finished"):
+        view.lacking(CPU)
+    said = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert len(said) == 4, "after 7 s, then once a minute"
+    assert said[0] == (
+        "WARNING",
+        "no CPU worker is left; waiting for one for up to 30 min; if none comes, "
+        "raise cluster.wait_for_workers",
+    )
+
+
+def test_a_lost_scheduler_ends_the_wait_for_workers() -> None:
+    client = Client()
+    client.status = "connecting"
+    with pytest.raises(RunError, match="the connection to the Dask scheduler was lost"):
+        Workers(client).lacking(CPU)

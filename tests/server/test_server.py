@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -144,6 +145,24 @@ def test_a_server_that_cannot_start_is_tried_again_and_says_why(
     ):
         own.wait_ready()
     assert (tmp_path / "starts").read_text() == "\n" * server.STARTS
+
+
+def test_a_database_that_another_program_keeps_locked_is_named_soon(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Prefect itself would wait for a minute at each of its tries."""
+    database = tmp_path / "prefect.db"
+    monkeypatch.setattr(server, "LOCKED_SECONDS", 1.0)
+    monkeypatch.setattr(server, "_database", lambda: ("sqlite+aiosqlite", str(database)))
+    with closing(sqlite3.connect(database, isolation_level=None)) as other:
+        other.execute("CREATE TABLE x (y)")
+        other.execute("BEGIN EXCLUSIVE")
+        began = time.monotonic()
+        with LocalServer() as own:
+            monkeypatch.setattr(own, "_answers", lambda: False)
+            with pytest.raises(RunError, match=rf"database {database} locked: end it"):
+                own.wait_ready()
+        assert time.monotonic() - began < server.START_SECONDS / 2
 
 
 @pytest.mark.quick

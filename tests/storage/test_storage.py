@@ -18,7 +18,9 @@ import pytest
 
 from tests.helpers import corpus, tiers
 from tests.helpers.s3_server import BUCKET, S3
+from uttermill.flows import settings
 from uttermill.flows.cluster.spawning import environment
+from uttermill.flows.run import run_folder
 from uttermill.tasks import package, storage
 from uttermill.tasks.base.errors import ConfigError, OutLocked, RunError
 from uttermill.tasks.publish.outcomes import shard_batches
@@ -452,6 +454,33 @@ def test_a_store_that_hangs_does_not_hold_up_the_end(
     answer.set()
     held._thread.join(10)
     assert written[-1]["ended"], "it answers again"
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_run_that_ends_because_its_store_is_away_asks_it_for_nothing_more(
+    elsewhere: bool, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each request would take as many tries as the one that failed: some ten seconds."""
+    out, asked = storage.place(url), list[str]()
+    chosen = settings.of_mapping({"sources": [{"kind": "folder", "path": "/in"}], "out": url})
+
+    def noted(name: str, real: Any) -> Any:
+        def request(*args: Any, **how: Any) -> Any:
+            asked.append(name)
+            return real(*args, **how)
+
+        return request
+
+    def fails() -> None:
+        with lock.hold(out), run_folder.record(out, chosen) as run, run.failing():
+            for name in ("put", "read", "names", "exists", "upload_all", "upload"):
+                monkeypatch.setattr(Objects, name, noted(name, getattr(Objects, name)))
+            away = "s3://other" if elsewhere else url
+            raise storage.Away(f"{away}/audio/x.pcm cannot be reached: timed out")
+
+    with pytest.raises(storage.Away):
+        fails()
+    assert (asked == []) != elsewhere
 
 
 @pytest.mark.full

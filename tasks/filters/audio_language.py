@@ -132,8 +132,8 @@ def _languages(path: Path) -> list[str]:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{ASKED_BY}: {path} cannot be read: {error}") from error
-    if path.name == "label_encoder.txt":
-        lines = [line for line in lines if re.search(r"=>\s*\d+\s*$", line)]
+    ends = (number for number, line in enumerate(lines) if line.startswith("===="))
+    lines = lines[: next(ends, None)]  # what follows in SpeechBrain's are settings
     matches = [(line, _LINE.match(line.strip())) for line in lines if line.strip()]
     if not matches or not all(match for _, match in matches):
         wrong = next((line for line, match in matches if not match), "")

@@ -105,6 +105,12 @@ def first(role: str, names: Iterable[str]) -> str | None:
     return next((given[wanted] for wanted in NAMES[role] if wanted in given), None)
 
 
+def by_name(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The columns that have a usual name of a role."""
+    named = ((role, first(role, names)) for role in NAMES)
+    return {role: (name,) for role, name in named if name is not None}
+
+
 def told(record: Mapping[str, object], stated: str | None) -> dict[str, str | None]:
     """Text, speaker and language in an object about one recording; `stated`: the source's language.
     ValueError if one cannot be used."""

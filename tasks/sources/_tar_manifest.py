@@ -22,12 +22,14 @@ from ..base.errors import ItemError
 from ..recording import Ignored, Recording, tracks, unreachable
 from ..storage import regular
 from ..storage.bounds import MAX_LINE_BYTES
-from ._layouts.rows import Described
+from . import jsonl
+from ._layouts.rows import by_role
 from ._lists import Entries, bad_line, json_object, line_name
 from ._rows import Group, as_line
 
 NAME = "tarred_audio_manifest.json"
 _NUMBER = re.compile(r"(\d{1,9})(?:\.\w+){1,2}\Z")
+_ROLES = {**jsonl.NEMO, "id": ("id",)}
 _ANY = -1  # no tar is named
 
 #: The lines of each member of a tar, by its name, with their numbers.
@@ -92,18 +94,8 @@ class TarManifest:
             yield Ignored(member.path, "not_listed")
         for number, record in about:
             self._used[number - 1] = True
-            row = Described(
-                "the member",  # not used
-                record.get("text"),
-                record.get("speaker"),
-                record.get("lang", record.get("language")),
-                record.get("id"),
-                record.get("offset"),
-                duration=record.get("duration"),
-                channel=record.get("channel"),
-                record=record,
-                from_start=True,
-            )
+            row = by_role(record, _ROLES, "the member")  # whose name is not used
+            row.from_start = True
             try:
                 if why_not := group.add(as_line(row, "/", self._language)):
                     yield Ignored(line_name(self.path, number), why_not)

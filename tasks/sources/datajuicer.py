@@ -9,18 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import partial
-from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pydantic import Field
 
 from ..recording import Ignored
 from ..settings.base import WORDS
-from ..storage import urls
 from . import _columns
-from ._columns import LOOKED
-from ._layouts.rows import Described, FileRow, Found
-from ._lists import Entries, ListSettings, json_object, line_name
+from ._layouts.rows import Described, FileRow, Found, json_lines
+from ._lists import Entries, ListSettings, line_name
 from ._paths import list_root, text_list
 from ._rows import listed
 
@@ -39,47 +36,26 @@ class Settings(ListSettings):
 def recordings(settings: Settings) -> Entries:
     """Reads the list lazily. ConfigError at once if it cannot be read."""
     path = text_list(settings.path)
-
-    def audio() -> Iterator[object]:
-        for _, sample in _samples(path, settings):
-            yield from [None] if isinstance(sample, ValueError) else sample.audios or [None]
-
-    rows, root = partial(_rows, path, settings), list_root(path, settings.root)
-    layout = Found("datajuicer", root, rows, (), whole=False, only_audio=audio)
-    return listed(layout, settings.language)
+    root, rows = list_root(path, settings.root), partial(_rows, path, settings)
+    return listed(Found("datajuicer", root, rows, (), whole=False), settings.language)
 
 
 def notes(settings: Settings) -> list[str]:
     """Which keys are used, and which are not."""
-    first = islice(_samples(text_list(settings.path), settings), LOOKED)
-    head = [sample.record for _, sample in first if not isinstance(sample, ValueError)]
+    head = json_lines(text_list(settings.path)).head
     roles = {"audio": (settings.audio_key,), "text": (settings.text_key,), "id": ("id",)}
     present = {role: names for role, names in roles.items() if any(names[0] in r for r in head)}
     used = [names[0] for names in roles.values()]
     return [_columns.given_by("Data-Juicer", present, _columns.not_used(head, used))]
 
 
-class _Sample(NamedTuple):
-    audios: list[object]
-    record: dict[str, object]
-
-
-def _samples(path: str, settings: Settings) -> Iterator[tuple[int, _Sample | ValueError]]:
-    """Each line with its number, or what is wrong with it."""
-    for number, line in urls.lines(path):
-        try:
-            record = json_object(line)
-            yield number, _Sample(_audios(record.get(settings.audio_key)), record)
-        except ValueError as error:
-            yield number, error
-
-
 def _rows(path: str, settings: Settings) -> Iterator[FileRow]:
-    for number, sample in _samples(path, settings):
-        if isinstance(sample, ValueError):
-            yield FileRow(path, number, sample)
+    for number, record in json_lines(path).rows():
+        audios = [] if isinstance(record, ValueError) else record.get(settings.audio_key) or []
+        if isinstance(record, ValueError) or not isinstance(audios, list):
+            wrong = record if isinstance(record, ValueError) else ValueError("no list of audios")
+            yield FileRow(path, number, wrong)
             continue
-        audios, record = sample
         if not audios:
             yield FileRow(path, number, Ignored(line_name(path, number), "no_audio"))
         for index, audio in enumerate(audios):
@@ -87,14 +63,6 @@ def _rows(path: str, settings: Settings) -> Iterator[FileRow]:
             text = _text(record.get(settings.text_key)) if is_only else None
             described = Described(audio, text, id=record.get("id"))
             yield FileRow(path, number if is_only else f"{number}:{index}", described)
-
-
-def _audios(value: object) -> list[object]:
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise ValueError("the audios are not a list")
-    return value
 
 
 def _text(value: object) -> object:

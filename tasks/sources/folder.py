@@ -261,20 +261,11 @@ def _objects(root: str, settings: Settings) -> Iterator[Recording | Ignored]:
             yield from [entry] if isinstance(entry, Ignored) else _of_object(entry, None, settings)
         return
     listed = list(objects_below(root, settings.system_folders))
-    names: dict[str, list[str]] = {}
-    for entry in listed:
-        if isinstance(entry, Object):
-            above, _, name = entry.relative.rpartition("/")
-            names.setdefault(above, []).append(name)
+    names = _by_folder(listed)
     folders: dict[str, FolderTexts | None] = {}
     for start in range(0, len(listed), AHEAD):
         block = listed[start : start + AHEAD]
-        near: dict[str, list[str]] = {}
-        for entry in block:
-            if isinstance(entry, Object):
-                above, _, name = entry.relative.rpartition("/")
-                near.setdefault(above, []).append(name)
-        for above, those in near.items():
+        for above, those in _by_folder(block).items():
             if above not in folders:
                 home = f"{root}/{above}/" if above else f"{root}/"
                 folders[above] = _texts(home, names.pop(above), settings=settings)
@@ -286,6 +277,16 @@ def _objects(root: str, settings: Settings) -> Iterator[Recording | Ignored]:
             else:
                 texts = folders[entry.relative.rpartition("/")[0]]
                 yield from _of_object(entry, texts, settings)
+
+
+def _by_folder(entries: Sequence[Object | Ignored]) -> dict[str, list[str]]:
+    """The names of objects by the folder that they are in."""
+    names: dict[str, list[str]] = {}
+    for entry in entries:
+        if isinstance(entry, Object):
+            above, _, name = entry.relative.rpartition("/")
+            names.setdefault(above, []).append(name)
+    return names
 
 
 def _of_object(
@@ -545,22 +546,19 @@ def _file(
     if aside := _aside(relative, entry.name, texts):
         return aside
     is_link = entry.is_symlink()
-    if not is_link and not is_recording(
-        entry.name, entry.path, partial(first_bytes, opener=boundary.opener)
-    ):
-        return Ignored(recording_name(relative), OTHER_ENDING)
+    head = partial(first_bytes, opener=boundary.opener)
+    other = Ignored(recording_name(relative), OTHER_ENDING)
+    if not is_link and not is_recording(entry.name, entry.path, head):
+        return other
     try:
         status = entry.stat()
     except OSError as error:  # a dangling link, or deleted since the folder was listed
-        code, reason = stat_error(error)
-        detail = f"{'a link to nothing' if is_link else 'gone since it was listed'}: {reason}"
-        if code != "missing":
-            detail = reason
+        code, detail = stat_error(error)
+        if code == "missing":
+            detail = f"{'a link to nothing' if is_link else 'gone since it was listed'}: {detail}"
         return failed(recording_name(relative), display_text(entry.path), entry.path, code, detail)
-    if is_link and not is_recording(
-        entry.name, entry.path, partial(first_bytes, opener=boundary.opener)
-    ):
-        return Ignored(recording_name(relative), OTHER_ENDING)
+    if is_link and not is_recording(entry.name, entry.path, head):
+        return other
     if not stat.S_ISREG(status.st_mode):
         return Ignored(recording_name(relative), "not_a_file")
     if is_link and results_above(entry.path):

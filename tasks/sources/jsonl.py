@@ -16,17 +16,18 @@ the file's own length, the whole file.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
 
+from ..base.errors import ConfigError
 from ..recording.names import display_text
 from ..settings.base import WORDS
 from . import _channels, _columns, _labels
 from ._layouts.objects import whole
-from ._layouts.rows import Described, FileRow, Found, Records, json_lines
-from ._lists import Entries, ListSettings, timed_words
+from ._layouts.rows import Part, Records, json_lines, of_parts
+from ._lists import Entries, ListSettings
 from ._paths import list_root, text_list
 from ._rows import RowSettings, listed
 
@@ -45,7 +46,7 @@ _WENET: Columns = {
     "end": ("end",),
     **_WHO,
 }
-_NEMO: Columns = {
+NEMO: Columns = {
     "audio": ("audio_filepath",),
     "text": ("text",),
     "start": ("offset",),
@@ -81,44 +82,30 @@ class Settings(RowSettings, ListSettings):
 def recordings(settings: Settings) -> Entries:
     """Reads the list lazily. ConfigError at once if it cannot be read."""
     path = text_list(settings.path)
-    root = list_root(path, settings.root)
     records = _records(path)
-    head = records.head
-    given = _given(settings, head)
-    columns = _columns_of(head, given)
-    _columns.check_languages(head, columns, settings)
-    channel = columns.get("channel", ())
+    roles = _roles(settings, records.head)
+    if records.head and "audio" not in roles:
+        keys = ", ".join(map(repr, [*records.head[0]][: _columns.SHOWN]))
+        raise ConfigError(
+            f"source {display_text(path)!r}: no key names audio (the first line has {keys}); name "
+            "it in `columns: {audio: …}`"
+        )
+    _columns.check_languages(records.head, roles, settings)
     stated = settings.columns is not None and settings.columns.channel is not None
-    others = not stated and any(_channels.are_others(head, name) for name in channel)
-    if not others:
-        _channels.check(head, channel, settings.path, settings.channel_numbers)
-
-    def rows() -> Iterator[FileRow]:
-        for number, record in records.rows():
-            what: Described | ValueError
-            try:
-                what = record if isinstance(record, ValueError) else _described(record, given)
-                if others and isinstance(what, Described):
-                    what.channel = None
-            except ValueError as error:
-                what = error
-            yield FileRow(path, number, what)
-
-    def audio() -> Iterator[object]:
-        for _, record in records.rows():
-            if isinstance(record, ValueError):
-                yield None
-            else:
-                yield _value(record, (given or _kind(record)).get("audio", ()))
-
-    layout = Found("jsonl", root, rows, (), whole=False, only_audio=audio)
+    channel = roles.get("channel", ())
+    if not stated and any(_channels.are_others(records.head, name) for name in channel):
+        del roles["channel"]
+    else:
+        _channels.check(records.head, channel, settings.path, settings.channel_numbers)
+    part = Part(path, records, {"audio": ("audio",), **roles}, from_start=True)
+    layout = of_parts("jsonl", "list", list_root(path, settings.root), [part], whole=False)
     return listed(layout, settings.language, settings, settings.channel_numbers)
 
 
 def notes(settings: Settings) -> list[str]:
     """Keys that seem to hold a role and are not used; labels that no line has."""
     head = _records(text_list(settings.path)).head
-    columns = _columns_of(head, _given(settings, head))
+    columns = _roles(settings, head)
     used = {name for names in columns.values() for name in names} | {*settings.kept_names}
     keys = {name for record in head for name in record}
     present = {r: tuple(n for n in names if n in keys) for r, names in columns.items()}
@@ -129,55 +116,20 @@ def notes(settings: Settings) -> list[str]:
     return sentences + _labels.notes(head, settings, "key")
 
 
-def _given(settings: Settings, head: Sequence[dict[str, object]]) -> Columns | None:
-    """The columns that the settings name, or that have usual names; None for those of WeNet's and
-    NeMo's lists. Without a name for the audio, the others replace recognised columns."""
+def _roles(settings: Settings, head: Sequence[dict[str, object]]) -> Columns:
+    """The columns that the settings name, or that most lines have: those of WeNet's and NeMo's
+    lists, else usual names. Without a name for the audio, the named ones replace recognised
+    ones."""
     stated = settings.columns.model_dump() if settings.columns else {}
     named: Columns = {role: (name,) for role, name in stated.items() if name is not None}
-    recognised: Columns = {} if "audio" in named else _columns_of(head, None)
-    if recognised and not named:
-        return None  # each line by its own keys
+    kinds = [_WENET if "wav" in e else NEMO if "audio_filepath" in e else {} for e in head]
+    recognised = {} if "audio" in named else max(kinds, key=kinds.count, default={})
     if not recognised and "audio" not in named:
-        recognised = _usual(head)
-    columns = {role: names for role, names in (recognised | named).items() if names[0]}
-    return columns if "audio" in columns else None
-
-
-def _usual(head: Sequence[dict[str, object]]) -> Columns:
-    """The columns by the usual names of their roles, the audio also by its values."""
-    keys = [*dict.fromkeys(name for record in head for name in record)]
-    first = {role: _columns.first(role, keys) for role in _columns.NAMES}
-    first["audio"] = first["audio"] or _columns.by_content(head, keys)
-    return {role: (name,) for role, name in first.items() if name is not None}
+        keys = [*dict.fromkeys(name for record in head for name in record)]
+        by_content = _columns.by_content(head, keys)
+        recognised = ({"audio": (by_content,)} if by_content else {}) | _columns.by_name(keys)
+    return {role: names for role, names in (recognised | named).items() if names[0]}
 
 
 def _records(path: str) -> Records:
     return whole(path) or json_lines(path)
-
-
-def _columns_of(head: Sequence[dict[str, object]], given: Columns | None) -> Columns:
-    """The columns that most lines of a list have."""
-    if given is not None:
-        return given
-    kinds = [*map(_kind, head)]
-    return max(kinds, key=kinds.count, default={})
-
-
-def _kind(value: dict[str, object]) -> Columns:
-    """The columns of WeNet's or NeMo's list, if a line is of one."""
-    return _WENET if "wav" in value else _NEMO if "audio_filepath" in value else {}
-
-
-def _value(value: dict[str, object], names: Sequence[str]) -> object:
-    """The first value that is not empty."""
-    return next((value[name] for name in names if value.get(name) not in (None, "")), None)
-
-
-def _described(value: dict[str, object], given: Columns | None) -> Described:
-    """A line by role. ValueError if none of its keys names audio, or its words are wrong."""
-    columns = given or _kind(value)
-    if not columns:
-        raise ValueError("no key of it names audio; name it, `columns: {audio: …}` of the source")
-    cells = {role: _value(value, names) for role, names in columns.items()}
-    words = timed_words(cells.pop("words", None))
-    return Described(**cells, record=value, words=words, from_start=True)

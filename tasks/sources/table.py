@@ -264,11 +264,8 @@ def _roles(
     if unknown := [name for name in stated.values() if name and name not in names]:
         raise ConfigError(f"{where} has no column {unknown[0]!r}; it has {shown}")
     free = [name for name in names if name not in stated.values()]
-    named = {
-        role: name
-        for role in _columns.NAMES
-        if role not in stated and has_header and (name := _columns.first(role, free))
-    }
+    usual = _columns.by_name(free) if has_header else {}
+    named = {role: name for role, (name,) in usual.items() if role not in stated}
     roles = {role: name for role, name in {**named, **stated}.items() if name}
     channel = roles.get("channel", "")
     if channel in named.values() and _channels.are_others(head, channel):

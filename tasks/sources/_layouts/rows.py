@@ -15,7 +15,7 @@ from ...recording.names import display_text
 from ...storage import urls
 from .. import _columns, _delimited
 from .._delimited import Form, Record
-from .._lists import cell_field, json_object, without_data_root
+from .._lists import cell_field, json_object, timed_words, without_data_root
 from .._paths import AS_WRITTEN, Place, place_of
 
 #: Names of the columns of each role, the preferred first.
@@ -77,11 +77,16 @@ class Part:
     place: Place = AS_WRITTEN
     speaker: str | None = None
     language: str | None = None
+    from_start: bool = False  # as of Described
 
     def rows(self) -> Iterator[FileRow]:
         """Its rows by role, with audio named from the root."""
         for number, record in self.records.rows():
-            what = record if isinstance(record, ValueError) else self._described(record)
+            what: Described | ValueError
+            try:
+                what = record if isinstance(record, ValueError) else self._described(record)
+            except ValueError as error:
+                what = error
             yield FileRow(self.file, number, what)
 
     def audio(self) -> Iterator[object]:
@@ -90,10 +95,8 @@ class Part:
             yield None if isinstance(record, ValueError) else self._audio(record)
 
     def _described(self, record: Mapping[str, object]) -> Described:
-        described = Described(self._audio(record), record=record)
-        for role, names in self.roles.items():
-            if role != "audio":
-                setattr(described, role, _first(record, names))
+        described = by_role(record, self.roles, self._audio(record))
+        described.from_start = self.from_start
         if described.speaker in (None, ""):
             described.speaker = self.speaker
         if described.language in (None, ""):
@@ -105,6 +108,17 @@ class Part:
         if self.place == AS_WRITTEN or not isinstance(name, str) or not name.strip():
             return name
         return self.place.path(name.strip())
+
+
+def by_role(record: Mapping[str, object], roles: Roles, audio: object) -> Described:
+    """An entry by role. ValueError if its times of words are wrong."""
+    described = Described(audio, record=record)
+    for role, names in roles.items():
+        if role == "words":
+            described.words = timed_words(_first(record, names))
+        elif role != "audio":
+            setattr(described, role, _first(record, names))
+    return described
 
 
 def _path_in(audio: object) -> object:

@@ -118,19 +118,13 @@ def common_voice(folder: str) -> Found | None:
             form = _form(path, "\t", True) if os.path.isfile(path) else None
             if form is None or not {"path", "sentence"} <= {*form.names}:
                 continue
-            roles = _roles(form.names)
+            roles = _columns.by_name(form.names)
             code = os.path.basename(os.path.dirname(path))
             language = code if language_codes.read(code) and len(code) < 6 else None
             part = Part(path, delimited(form), roles, language=language)
             if (moved := _there(part, folder, [f"{before}clips/"])) is not None:
                 parts.append(moved)
     return of_parts("common_voice", "Common Voice", folder, parts) if parts else None
-
-
-def _roles(names: Sequence[str]) -> Roles:
-    """The columns by their names."""
-    named = ((role, _columns.first(role, names)) for role in _columns.NAMES)
-    return {role: (name,) for role, name in named if name is not None}
 
 
 _METADATA = ("metadata.csv", "metadata.tsv", "metadata.jsonl")
@@ -158,7 +152,7 @@ def _metadata(path: str) -> Part | None:
         form = _form(path, None, None)
         names = [*form.names] if form else []
         rows = delimited(form) if form else json_lines(path)
-    roles = dict(_roles(names))
+    roles = _columns.by_name(names)
     if "channel" in roles and _channels.are_others(rows.head, roles["channel"][0]):
         del roles["channel"]
     header = path.endswith(".jsonl") or (form is not None and form.header)
@@ -250,7 +244,7 @@ def emilia(folder: str) -> Found | None:
         names = {name for record in part.records.head[:10] for name in record}
         if not {"wav", "text", "id"} <= names or not names & {"dnsmos", "speaker"}:
             continue
-        part = Part(path, part.records, {"audio": ("wav",), **_roles([*names])})
+        part = Part(path, part.records, {"audio": ("wav",), **_columns.by_name([*names])})
         before = f"{home}/" if home else ""
         if (moved := _there(part, folder, [before, f"{before}mp3/", f"{before}../"])) is not None:
             parts.append(moved)

@@ -54,10 +54,12 @@ _OF_MACRO = _PAIR.findall(
     "arb ar pes fa prs fa zsm ms ekk et lvs lv npi ne uzn uz azj az khk mn als sq swh sw pbt ps "
     "pbu ps azb az plt mg ydd yi ory or"
 )
+#: Former codes of Hebrew, Indonesian, Yiddish and Moldavian, which models' lists still have.
+_FORMER = _PAIR.findall("iw he in id ji yi mo ro")
 _CODE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{1,8})*")
 OF_NAMES: dict[str, str] = dict(_PAIR.findall(_NAMES))
 _LISTED = frozenset(_TWO_LETTERS.split())
-_SHORTER: dict[str, str] = dict([*_PAIR.findall(_THREE_LETTERS), *_OF_MACRO])
+_SHORTER: dict[str, str] = dict([*_PAIR.findall(_THREE_LETTERS), *_OF_MACRO, *_FORMER])
 WHISPER = tuple(sorted({*OF_NAMES.values()}))
 #: Whisper's only code that is not ISO 639's.
 _ISO = {"jw": "jv"}

@@ -49,7 +49,7 @@ def refused(tmp: Path, language: str | None, *backends: dict[str, Any]) -> str:
         ("en_US", "en_US"),
         ("cmn", "cmn"),
         ("tlh", "tlh"),
-        ("iw", "iw"),
+        ("iw", "he"),
         ("und", ""),
         ("xx", None),
         ("jp", None),

@@ -1,6 +1,7 @@
-"""An AudioSet model in a folder: a graph and its list of classes, as probabilities of groups.
+"""What the filters sounds and music hear with: the fetched detector, or an AudioSet model in a
+folder, a graph and its list of classes, as probabilities of groups.
 
-The graph takes windows of a mono signal at 16 kHz: samples, or YAMNet's patches (Plakal and Ellis
+That graph takes windows of a mono signal at 16 kHz: samples, or YAMNet's patches (Plakal and Ellis
 2020, github.com/tensorflow/models, research/audioset/yamnet): magnitudes of frames of 25 ms every
 10 ms (Hann, FFT of 512), 64 triangles on the mel scale from 125 to 7500 Hz, ln(x + 0.001), 96
 frames. It returns a score for each class: probabilities, or logits. Both ends may be integers, with
@@ -27,6 +28,7 @@ from ..models import model_files, onnx_graph, onnx_session, registry
 from ..settings import StageSettings, Transient
 from ..settings.base import WORDS
 from . import _derived as derived
+from ._firered import Detector
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -64,12 +66,18 @@ AT_ONCE = 8  # windows, or their patches' halves, that are held
 class ModelFolder(StageSettings):
     """Where the model is."""
 
-    model: str = Transient("", "Folder with the graph and the list of its classes.")
+    model: str = Transient(
+        "",
+        "Folder with an AudioSet graph and the list of its classes; default: the model that "
+        "`uttermill models fetch sounds` installs, of speech, music and singing.",
+    )
     licence: str = Transient("unknown", "Licence of the weights, for the data card.", mark=WORDS)
 
 
 def identity(settings: ModelFolder) -> str | None:
     """The hashes of the model's files; None if there is none, which `check_weights` refuses."""
+    if not settings.model:
+        return registry.FIRERED.files[0].sha256[:16]
     try:
         return "-".join(map(model_files.sha256, with_data(settings.model)))
     except ConfigError:
@@ -77,6 +85,8 @@ def identity(settings: ModelFolder) -> str | None:
 
 
 def known_models(settings: ModelFolder) -> tuple[registry.Model, ...]:
+    if not settings.model:
+        return (registry.FIRERED,)
     files = tuple(
         registry.File(path.name, model_files.sha256(path), path.stat().st_size)
         for path in with_data(settings.model)
@@ -89,6 +99,14 @@ def known_models(settings: ModelFolder) -> tuple[registry.Model, ...]:
 def check_weights(settings: ModelFolder) -> None:
     """Raises ConfigError if the folder holds no model, or one that cannot be used."""
     tagger(settings.model)
+
+
+def spans(tagger: Tagger | Detector, count: int, seconds: float) -> list[tuple[float, float]]:
+    """(start, end) in s of the middles of `count` windows, which partition the clip."""
+    margin = (tagger.window - tagger.step) / 2
+    edges = [0.0, *((n * tagger.step + margin) / RATE for n in range(1, count)), seconds]
+    edges = [min(edge, seconds) for edge in edges]
+    return list(pairwise(edges))
 
 
 def heard(clip: Clip, model: str) -> Float64s:
@@ -118,10 +136,10 @@ class Tagger:
                 f"{ASKED_BY}: {graph.name} takes {[one.shape for one in (given, *more)]}, neither "
                 f"samples at 16 kHz nor patches of {FRAMES} frames with {BINS} bands"
             )
-        self._window = WINDOW if self._patches or shape[-1] == 1 else shape[-1]
+        self.window = WINDOW if self._patches or shape[-1] == 1 else shape[-1]
         #: Samples from a window to the next.
-        self._step = STEP if self._window == WINDOW else max(self._window // 2, 1)
-        self._shape = shape if self._patches else [*shape[:-1], self._window]
+        self.step = STEP if self.window == WINDOW else max(self.window // 2, 1)
+        self._shape = shape if self._patches else [*shape[:-1], self.window]
         outputs = self._session.get_outputs()
         fitting = [one for one in outputs if one.shape and one.shape[-1] == self._classes]
         if not fitting:
@@ -148,16 +166,9 @@ class Tagger:
         rows = [self._probabilities(window) for window in windows]
         return np.reshape(rows, (-1, self._classes))
 
-    def spans(self, count: int, seconds: float) -> list[tuple[float, float]]:
-        """(start, end) in s of the middles of `count` windows, which partition the clip."""
-        margin = (self._window - self._step) / 2
-        edges = [0.0, *((n * self._step + margin) / RATE for n in range(1, count)), seconds]
-        edges = [min(edge, seconds) for edge in edges]
-        return list(pairwise(edges))
-
     def _samples_of(self, clip: Clip, gain: float) -> Iterator[Float32s]:
         blocks = self._filled(louder(derived.blocks_16k(clip), gain))
-        for windows in derived.frames(blocks, self._window, self._step, repeat(AT_ONCE)):
+        for windows in derived.frames(blocks, self.window, self.step, repeat(AT_ONCE)):
             yield from windows
 
     def _patches_of(self, clip: Clip, gain: float) -> Iterator[Float32s]:
@@ -186,7 +197,7 @@ class Tagger:
             count += len(block)
             yield block
         if count:
-            beyond = max(self._window - count, (self._window - count) % self._step)
+            beyond = max(self.window - count, (self.window - count) % self.step)
             yield np.zeros(beyond, np.float32)
 
     def _probabilities(self, window: Float32s) -> Float64s:
@@ -205,8 +216,8 @@ class Tagger:
 
     def _probes(self) -> tuple[Float32s, Float32s]:
         """Noise and silence: a graph whose scores for these leave 0 to 1 returns logits."""
-        noise = np.random.default_rng(0).normal(0, 0.1, self._window)
-        return noise.astype(np.float32), np.zeros(self._window, np.float32)
+        noise = np.random.default_rng(0).normal(0, 0.1, self.window)
+        return noise.astype(np.float32), np.zeros(self.window, np.float32)
 
 
 def files(model: str) -> tuple[Path, Path]:
@@ -303,4 +314,7 @@ def _integers(graph: Path, given: Any, output: Any) -> tuple[onnx_graph.Steps, o
     return before, after
 
 
-tagger = lru_cache(maxsize=1)(Tagger)
+@lru_cache(maxsize=2)
+def tagger(model: str) -> Tagger | Detector:
+    """The model in a folder; empty: the fetched one."""
+    return Tagger(model) if model else Detector()

@@ -1,7 +1,7 @@
 """Music under speech: whether it occurs, in how much of an utterance, and how loud it is.
 
-The model of `sounds` detects it. Under speech, its probability is low in any window, but not
-negligible: `threshold` is far below a half.
+The model of `sounds` detects it. Under speech, its probability is low in many windows, but not
+negligible: `threshold` is below a half; for YAMNet, 0.01 is right.
 
     music_share     windows in which music is at least as likely as `threshold`, over all windows
     music_evidence  (m + 0.001) / √(o + 0.01) of the clip at -20 dBFS; mean probabilities m of
@@ -60,14 +60,14 @@ LOWEST, HIGHEST = -100.0, 20.0  # dB
 class Settings(_sounds.ModelFolder):
     """The model, and limits on the music; none unless asked for."""
 
-    threshold: float = Field(0.01, gt=0, lt=1, description="Least probability of music.")
+    threshold: float = Field(0.2, gt=0, lt=1, description="Least probability of music.")
     min_share: float | None = Threshold(None, "Smallest share kept.", ge=0, le=1)
     max_share: float | None = Threshold(
-        None, "Largest share kept; 0 drops most clips with music under the speech.", ge=0, le=1
+        None, "Largest share kept; 0.3 drops most clips with music under the speech.", ge=0, le=1
     )
     min_evidence: float | None = Threshold(None, "Least evidence kept.", ge=0)
     max_evidence: float | None = Threshold(
-        None, "Most evidence kept; 0.07 drops most clips with music under the speech.", ge=0
+        None, "Most evidence kept; 1 drops most clips with music under the speech.", ge=0
     )
     min_level: float | None = Threshold(None, "Lowest level kept, dB.")
     max_level: float | None = Threshold(None, "Highest level kept, dB; -15, say.")

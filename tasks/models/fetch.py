@@ -22,6 +22,7 @@ from ..storage.atomic import fsync
 from . import (
     campplus_graph,
     distillmos_graph,
+    firered_graph,
     gtcrn_graph,
     model_files,
     registry,
@@ -40,6 +41,7 @@ BUILDERS: Mapping[str, Callable[[bytes], bytes]] = {
     registry.CAMPPLUS.name: lambda data: campplus_graph.build(read_checkpoint(data)),
     registry.GTCRN.name: gtcrn_graph.build,
     registry.DISTILLMOS.name: lambda data: distillmos_graph.build(read_checkpoint(data)),
+    registry.FIRERED.name: firered_graph.build,
 }
 
 

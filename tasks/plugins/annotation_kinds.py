@@ -164,7 +164,8 @@ class Array(_Floats):
 @dataclass(frozen=True, slots=True)
 class Events:
     """Events with times; `labels`: the allowed labels; None: any. For each of `labels`, the column
-    `<name>_<label>` holds the share of the clip in which it happens, and so can have limits."""
+    `<name>_<label>` holds the share of the clip in which it happens, and so can have limits;
+    `measure` may give that column itself, as None, where a label cannot be heard."""
 
     doc: str
     labels: tuple[str, ...] | None = None
@@ -308,7 +309,8 @@ def take(who: str, declared: Annotations, given: Mapping[str, Any], seconds: flo
         else:
             large[name] = checked
     for column, (name, label) in shares(declared).items():
-        numbers[column] = _share(cast(list[Event] | None, large[name]), label, seconds)
+        if column not in numbers:
+            numbers[column] = _share(cast(list[Event] | None, large[name]), label, seconds)
     return Taken(numbers, labels, large)
 
 

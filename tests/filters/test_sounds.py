@@ -171,7 +171,7 @@ def test_a_folder_without_a_model_is_refused_in_a_sentence(tmp_path: Path) -> No
             sounds.check_weights(settings)
         return str(error.value)
 
-    assert "give it `model`, a folder with one graph (.onnx) and the list" in said("")
+    assert "give it `model`, a folder with one graph (.onnx) and the list" in said(tmp_path)
     assert "0 graphs and no list" in said(tmp_path)
     tiny_onnx.sounds(tmp_path, ["n"])
     (tmp_path / "other.onnx").write_bytes(b"")
@@ -196,7 +196,9 @@ def test_a_folder_without_a_model_is_refused_in_a_sentence(tmp_path: Path) -> No
         assert "neither samples at 16 kHz nor patches of 96 frames" in said(tmp_path / "odd")
 
 
-def test_a_run_is_refused_before_it_starts(tmp_path: Path) -> None:
+def test_a_run_is_refused_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    _sounds.tagger.cache_clear()  # of a fetched model
     corpus.make(tmp_path / "in", 1)
     wish = {
         "sources": [{"kind": "folder", "path": str(tmp_path / "in")}],
@@ -204,7 +206,7 @@ def test_a_run_is_refused_before_it_starts(tmp_path: Path) -> None:
         "filter": {"filters": [{"use": "sounds"}]},
         "transcribe": {"backend": {"use": "fake"}},
     }
-    with pytest.raises(ConfigError, match="the filters sounds and music need an AudioSet model"):
+    with pytest.raises(ConfigError, match="not installed: run `uttermill models fetch sounds`"):
         checks.check_wishes(PrepareSettings.model_validate(wish))
 
 

@@ -36,11 +36,12 @@ def lacks(what: str) -> str:
 
 
 def filters() -> list[Any]:
-    """Names on the shelf, as parameters of a test that measures; `sounds`, `music` and
-    `audio_language` have no weights but those of a folder (`tests/filters/test_sounds.py`)."""
-    fetched = {"speaker_purity": "speakers", "voice": "speakers", "distillmos": "distillmos"}
+    """Names on the shelf, as parameters of a test that measures; `audio_language` has no weights
+    but those of a folder."""
+    fetched = {"speaker_purity": "speakers", "voice": "speakers", "distillmos": "distillmos",
+               "sounds": "sounds", "music": "sounds"}  # fmt: skip
     return [
         pytest.param(name, marks=pytest.mark.needs(fetched[name])) if name in fetched else name
         for name in shelves.names("filters")
-        if name not in ("sounds", "music", "audio_language")
+        if name != "audio_language"
     ]

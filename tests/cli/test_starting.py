@@ -60,11 +60,11 @@ def test_what_init_comments_out_loads_without_the_mark(tmp_path: Path) -> None:
     flags = ["--source", str(tmp_path / "in"), "--out", str(tmp_path / "out")]
     assert cli.main(["init", str(file), "--for", "tts", *flags]) == 0
     text, count = re.subn(r"(?m)^( *)# (- \{|\w+: \{)", r"\1\2", file.read_text())
-    assert count == 3
+    assert count == 4
     file.write_text(text)
     read = settings.read(str(file), [], None, [])
     assert read.speakers.use == "segments"
-    assert {"sample_rate", "dnsmos"} <= {plugin.use for plugin in read.filter.filters}
+    assert {"sample_rate", "music", "dnsmos"} <= {plugin.use for plugin in read.filter.filters}
 
 
 def test_init_refuses_a_path_that_yaml_cannot_hold(

@@ -93,6 +93,8 @@ def test_each_reader_gets_two_tracks_and_the_side_of_each_turn(home: Path, track
     assert verify(published.path) == []
     ledger = pq.read_table(published.path / "ledger.parquet").to_pylist()
     assert sum(line["samples"] for line in ledger) == calls.SECONDS * RATE
+    card = (published.path / "README.md").read_text()
+    assert "two in webdataset, lhotse_shar, hf_parquet, duplex, else one channel" in card
     again, _ = corpus.run(chosen)
     assert not again.new
 

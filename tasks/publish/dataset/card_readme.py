@@ -66,9 +66,12 @@ def _about(facts: DatasetJson) -> Iterator[str]:
     hours = facts["seconds"]["packaged"] / 3600
     spoken = facts["speakers"]["count"]
     speakers = f" of {counted(spoken, 'named speaker')}" if spoken else ""
+    formats = facts["settings"]["package"]["formats"]
+    stereo = [one["use"] for one in formats if one.get("tracks", "mix") != "mix"]
+    channels = f"two in {', '.join(stereo)}, else one channel" if stereo else "one channel"
     yield (
         f"{counted(facts['utterances']['packaged'], 'utterance')} of speech with text{speakers}, "
-        f"{hours:.3f} h, at {facts['settings']['resample']['rate']} Hz, one channel, 16 bits. "
+        f"{hours:.3f} h, at {facts['settings']['resample']['rate']} Hz, {channels}, 16 bits. "
         f"Prepared by uttermill {facts['libraries']['uttermill']}; every number here is in "
         "`dataset.json`, with the hash of every file. `uttermill verify <this folder>` checks all."
     )

@@ -188,10 +188,13 @@ def of_columns(
     return sentences
 
 
-def given_by(title: str, roles: Roles, unused: str = "") -> str:
-    """Which column or file gave what, in a sentence; `unused`: of `not_used`."""
-    parts = [f"{role} from {', else '.join(map(repr, names))}" for role, names in roles.items()]
-    return f"{title}: {', '.join(parts)}{unused}"
+def given_by(title: str, roles: Roles, place: str = "") -> str:
+    """Which column gave what, in a sentence. `place`: how a name of audio becomes its path."""
+    columns = ", ".join(
+        f"{role} from {', else '.join(map(repr, names))}{place if role == 'audio' else ''}"
+        for role, names in sorted(roles.items(), key=lambda item: item[0] != "audio")
+    )
+    return f"{title}: {columns}"
 
 
 def not_used(records: Records, used: Collection[str]) -> str:

@@ -46,7 +46,7 @@ def notes(settings: Settings) -> list[str]:
     roles = {"audio": (settings.audio_key,), "text": (settings.text_key,), "id": ("id",)}
     present = {role: names for role, names in roles.items() if any(names[0] in r for r in head)}
     used = [names[0] for names in roles.values()]
-    return [_columns.given_by("Data-Juicer", present, _columns.not_used(head, used))]
+    return [_columns.given_by("Data-Juicer", present) + _columns.not_used(head, used)]
 
 
 def _rows(path: str, settings: Settings) -> Iterator[FileRow]:

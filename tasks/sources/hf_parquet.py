@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Literal
 
@@ -120,7 +120,7 @@ def notes(settings: Settings) -> list[str]:
             taken = {name for names in given.values() for name in names} | used
             others: list[dict[str, object]] = [dict.fromkeys(file.schema.names)]
             title = "Arrow" if path.endswith(ARROW) else "Parquet"
-            sentences.append(_columns.given_by(title, given, _columns.not_used(others, taken)))
+            sentences.append(_columns.given_by(title, given) + _columns.not_used(others, taken))
             sentences += _columns.of_columns(head_of(file), roles, used, "column", pattern, ROLES)
             names = dict.fromkeys([*names, *file.schema.names])
             records += [] if not columns.labels else head_of(file, [*columns.labels])
@@ -169,23 +169,19 @@ def _columns_of(table: Table, settings: Settings) -> Columns:
 
 
 def _rows_of(table: Table, name: str, path: str, settings: Settings, root: str) -> Entries:
-    guard = file_state(path).guard
-    columns = _columns_of(table, settings)
+    file = _File(name, path, root, settings, _columns_of(table, settings), file_state(path).guard)
     row = empty = 0
     for group in range(len(table.groups)):
-        size, nulls = _audio(table, group, columns.audio)
-        filled = _has_bytes(table, group, columns.audio, nulls)
-        for cells, labels in _rows(table, group, columns, settings):
+        size, nulls = _audio(table, group, file.columns.audio)
+        filled = _has_bytes(table, group, file.columns.audio, nulls)
+        for cells, labels in _rows(table, group, file.columns, settings):
             has_bytes = next(filled, False)
             if not has_bytes and not cells.get("path"):
                 empty += 1
                 if bounds.hopeless(empty, row):
                     why = f"{empty:,} of its first {row + 1:,} rows hold neither audio nor a path"
                     raise ItemError("missing", f"{why}; the rest is not read")
-            one = _recording(
-                name, path, root, settings, columns, row, cells, has_bytes, size, guard
-            )
-            yield replace(one, labels=labels)
+            yield replace(file.recording(row, cells, size if has_bytes else None), labels=labels)
             row += 1
 
 
@@ -243,46 +239,46 @@ def _field(role: str, value: object, columns: Columns, stated: str | None) -> st
     return text_field(value) if role == "path" else cell_field(value)
 
 
-def _recording(
-    name: str,
-    path: str,
-    root: str,
-    settings: Settings,
-    columns: Columns,
-    row: int,
-    cells: dict[str, object],
-    has_bytes: bool,
-    size: int,
-    guard: str,
-) -> Recording:
-    error: tuple[str, str] | None = None
-    kind = file_kinds.headerless(str(cells.get("path") or ""))
-    locator = Locator(path, row=row, column=columns.audio, headerless=kind)
-    if not has_bytes:
-        try:
-            locator = Locator(resolve(root, cells.get("path")))
-            state = file_state(locator.path)
-            size, guard, error = state.size, state.guard, state.error
-        except ValueError:
-            size, error = 0, ("missing", "the cell holds neither audio nor a path")
-        except ItemError as refusal:
-            size, error = 0, (refusal.code, refusal.detail)
-    texts: dict[str, str | None] = {}
-    stated = settings.language
-    for role, value in cells.items():
-        try:
-            texts[role] = _field(role, value, columns, stated)
-        except ValueError as refusal:
-            error = error or ("unreadable", f"{role}: {refusal}")
-    return Recording(
-        path=f"{name}/{row}",
-        source_path=f"{display_path(path)}!{row}",
-        locator=locator,
-        size=size,
-        guard=guard,
-        source_id=texts.get("id") or texts.get("path"),
-        text=texts.get("text"),
-        speaker=texts.get("speaker"),
-        language=texts.get("language"),
-        error=error,
-    )
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of rows."""
+
+    name: str
+    path: str
+    root: str
+    settings: Settings
+    columns: Columns
+    guard: str
+
+    def recording(self, row: int, cells: dict[str, object], size: int | None) -> Recording:
+        """A row as a recording. `size`: of the audio in its cell, in bytes; None: it has a path."""
+        error: tuple[str, str] | None = None
+        guard = self.guard
+        kind = file_kinds.headerless(str(cells.get("path") or ""))
+        locator = Locator(self.path, row=row, column=self.columns.audio, headerless=kind)
+        if size is None:
+            try:
+                locator = Locator(resolve(self.root, cells.get("path")))
+                size, guard, error = file_state(locator.path)
+            except ValueError:
+                size, error = 0, ("missing", "the cell holds neither audio nor a path")
+            except ItemError as refusal:
+                size, error = 0, (refusal.code, refusal.detail)
+        texts: dict[str, str | None] = {}
+        for role, value in cells.items():
+            try:
+                texts[role] = _field(role, value, self.columns, self.settings.language)
+            except ValueError as refusal:
+                error = error or ("unreadable", f"{role}: {refusal}")
+        return Recording(
+            path=f"{self.name}/{row}",
+            source_path=f"{display_path(self.path)}!{row}",
+            locator=locator,
+            size=size,
+            guard=guard,
+            source_id=texts.get("id") or texts.get("path"),
+            text=texts.get("text"),
+            speaker=texts.get("speaker"),
+            language=texts.get("language"),
+            error=error,
+        )

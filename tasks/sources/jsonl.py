@@ -112,7 +112,7 @@ def notes(settings: Settings) -> list[str]:
     present = {role: names for role, names in present.items() if names}
     sentences = _columns.of_columns(head, present, used, "key") if columns else []
     title = f"list ({display_text(os.path.basename(settings.path))})"
-    sentences.insert(0, _columns.given_by(title, present, _columns.not_used(head, used)))
+    sentences.insert(0, _columns.given_by(title, present) + _columns.not_used(head, used))
     return sentences + _labels.notes(head, settings, "key")
 
 

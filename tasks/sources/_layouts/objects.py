@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections import ChainMap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 from ...base.errors import ItemError
@@ -97,44 +97,26 @@ def _plain(text: str) -> str:
     return text
 
 
-def json_list(path: str) -> Records:
-    """The objects of a file that is one list of them, whatever its size."""
-
-    def rows() -> Iterator[tuple[int, Record]]:
-        for number, (_, entry) in enumerate(_audios(path, _LIST), 1):
-            yield number, _row(conversation, entry)
-
-    return Records(rows)
-
-
 def whole(path: str) -> Records | None:
     """The records of a file that is one list of objects, or SpeechBrain's mapping of ids to
-    utterances; None if it has a line for each. OSError if it cannot be read."""
+    utterances, whatever its size; None if it has a line for each. OSError if it cannot be read."""
     with urls.streamed(path) as file:
         head = file.read(HEAD).decode("utf-8", "replace")
     if _LIST.match(head):
-        return json_list(path)
-    return json_mapping(path) if _MAPPING.match(head) and '"wav"' in head else None
+        return Records(partial(_entries, path, _LIST))
+    is_mapping = _MAPPING.match(head) and '"wav"' in head
+    return Records(partial(_entries, path, _MAPPING)) if is_mapping else None
 
 
-def json_mapping(path: str) -> Records:
-    """The utterances of a file that maps their ids to objects, as SpeechBrain's manifests do."""
-
-    def rows() -> Iterator[tuple[int, Record]]:
-        for number, (key, entry) in enumerate(_audios(path, _MAPPING), 1):
-            yield number, _row(partial(utterance, key or ""), entry)
-
-    return Records(rows)
-
-
-def _row(read: Callable[[dict[str, object]], dict[str, object]], entry: object) -> Record:
-    """An entry as a row, or what is wrong with it."""
-    if isinstance(entry, ValueError):
-        return entry
-    try:
-        return read(entry) if isinstance(entry, dict) else ValueError("not a JSON object")
-    except ValueError as error:
-        return error
+def _entries(path: str, opening: re.Pattern[str]) -> Iterator[tuple[int, Record]]:
+    for number, (key, entry) in enumerate(_audios(path, opening), 1):
+        if not isinstance(entry, dict):
+            yield number, entry if isinstance(entry, ValueError) else ValueError("no JSON object")
+            continue
+        try:
+            yield number, conversation(entry) if opening is _LIST else utterance(key or "", entry)
+        except ValueError as error:
+            yield number, error
 
 
 def _audios(path: str, opening: re.Pattern[str] = _AUDIOS) -> Iterator[tuple[str | None, object]]:

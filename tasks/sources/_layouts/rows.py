@@ -176,11 +176,8 @@ def of_parts(
     files = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
     one = parts[0]
     place = f" ({one.place})" if one.place != AS_WRITTEN else ""
-    columns = ", ".join(
-        f"{role} from {', else '.join(map(repr, names))}{place if role == 'audio' else ''}"
-        for role, names in sorted(one.roles.items(), key=lambda item: item[0] != "audio")
-    )
-    return Found(layout, root, rows, (f"{title} ({files}): {columns}",), tuple(parts), whole)
+    says = _columns.given_by(f"{title} ({files})", one.roles, place)
+    return Found(layout, root, rows, (says,), tuple(parts), whole)
 
 
 def delimited(form: Form) -> Records:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 
 from ...base.errors import ItemError
@@ -49,16 +50,23 @@ def librispeech(folder: str) -> Found | None:
 def _trans(root: str, path: str, audio_names: set[str]) -> Iterator[FileRow]:
     home = os.path.relpath(os.path.dirname(path), root)
     before = "" if home == "." else f"{home}/"
+
+    def described(name: str, text: str) -> Described:
+        after = next((e for e in EXTENSIONS[1:] if name + e in audio_names), ".flac")
+        return Described(f"{before}{name}{after}", text, name.partition("-")[0], id=name)
+
+    return _by_id(path, described)
+
+
+def _by_id(path: str, described: Callable[[str, str], Described]) -> Iterator[FileRow]:
+    """The rows of a list of ids with their texts."""
     form = Form(path, "utf-8", " ", ("id", "text"), False, frozenset((1, 2)))
     for number, record in records(form):
         if isinstance(record, ValueError):
             yield FileRow(path, number, record)
-            continue
-        name = str(record["id"])
-        after = next((e for e in EXTENSIONS[1:] if name + e in audio_names), ".flac")
-        speaker = name.partition("-")[0]
-        audio = f"{before}{name}{after}"
-        yield FileRow(path, number, Described(audio, record.get("text"), speaker, id=name))
+        else:
+            what = described(str(record["id"]), str(record.get("text") or ""))
+            yield FileRow(path, number, what)
 
 
 def vctk(folder: str) -> Found | None:
@@ -122,30 +130,19 @@ def aishell(folder: str) -> Found | None:
         if not paths:
             paths.update(by_stem(folder))
         for path in lists:
-            form = Form(path, "utf-8", " ", ("id", "text"), False, frozenset((1, 2)))
-            for number, record in records(form):
-                if isinstance(record, ValueError):
-                    yield FileRow(path, number, record)
-                    continue
-                name = stem(str(record["id"]))
-                match = _SPEAKER.match(name)
-                yield FileRow(
-                    path,
-                    number,
-                    Described(
-                        paths.get(name, f"{name}.wav"),
-                        _chinese(str(record.get("text", "")), path.endswith("content.txt")),
-                        match[1] if match else None,
-                        "zh",
-                        name,
-                    ),
-                )
+            yield from _by_id(path, partial(_of_aishell, paths, path.endswith("content.txt")))
 
     if next(audio_below(folder), None) is None or not _certain(rows, folder):
         return None
     name = os.path.relpath(lists[0], folder)
     says = f"AISHELL ({name}): text by id without the spaces between its words, audio below, by id"
     return Found("aishell", folder, rows, (says,))
+
+
+def _of_aishell(paths: dict[str, str], with_pinyin: bool, key: str, text: str) -> Described:
+    name = stem(key)
+    match, audio = _SPEAKER.match(name), paths.get(name, f"{name}.wav")
+    return Described(audio, _chinese(text, with_pinyin), match and match[1], "zh", name)
 
 
 def _chinese(text: str, with_pinyin: bool) -> str:

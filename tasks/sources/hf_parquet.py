@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import Literal
+from typing import Annotated, Literal
 
 import pyarrow.compute as pc
 from pydantic import Field
@@ -55,6 +55,9 @@ ARROW = ".arrow"
 LOOKED_FILES = 20  # in which unused columns are looked for
 
 
+Column = Annotated[str | None, Field(json_schema_extra=WORDS)]
+
+
 class Settings(_labels.LabelSettings, SpeakerSettings):
     kind: Literal["hf_parquet"] = "hf_parquet"
     root: str | None = Field(
@@ -62,30 +65,18 @@ class Settings(_labels.LabelSettings, SpeakerSettings):
         description="Folder that relative paths in cells start from; default: the file's.",
         json_schema_extra=READ,
     )
-    audio_column: str | None = Field(
-        None,
-        description="Column of the audio; default: audio, or the only struct(bytes, path).",
-        json_schema_extra=WORDS,
+    audio_column: Column = Field(
+        None, description="Column of the audio; default: audio, or the only struct(bytes, path)."
     )
-    text_column: str | None = Field(
-        None,
-        description="Column of the text; default: recognised by its name, as in a table.",
-        json_schema_extra=WORDS,
+    text_column: Column = Field(
+        None, description="Column of the text; default: recognised by its name, as in a table."
     )
-    id_column: str | None = Field(
-        None,
-        description="Column of the id; default: by its name, else the path in the audio.",
-        json_schema_extra=WORDS,
+    id_column: Column = Field(
+        None, description="Column of the id; default: by its name, else the path in the audio."
     )
-    speaker_column: str | None = Field(
-        None,
-        description="Column of the speaker; default: by its name.",
-        json_schema_extra=WORDS,
-    )
-    language_column: str | None = Field(
-        None,
-        description="Column of the language; default: by its name.",
-        json_schema_extra=WORDS,
+    speaker_column: Column = Field(None, description="Column of the speaker; default: by its name.")
+    language_column: Column = Field(
+        None, description="Column of the language; default: by its name."
     )
 
 

@@ -454,3 +454,18 @@ def test_how_a_word_is_read_is_not_said_twice(tmp_path: Path) -> None:
     text = "WEBVTT\n\n00:01.000 --> 00:02.000\n<ruby>漢字<rt>かんじ</rt></ruby>です\n"
     [segment] = one(tmp_path, "a.vtt", text).segments or ()
     assert segment.text == "漢字です"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["Hindi ko alam kung ano\nang ibig mong sabihin.", "Malaki ang bahay at\nang mga bata."],
+        ["Jeg vet ikke hva du\nmener med det.", "Hun vil ikke spise fordi\nhun ikke er sulten."],
+        ["Не знам какво искаш\nда кажеш с това.", "Аз мисля, че влакът\nтръгва в девет."],
+    ],
+)
+def test_sentences_on_two_lines_in_languages_that_are_not_listed(
+    tmp_path: Path, lines: list[str]
+) -> None:
+    found = one(tmp_path, "a.vtt", by_hand([*lines, *lines])).segments or ()
+    assert [segment.text for segment in found] == [" ".join(t.split()) for t in lines + lines]

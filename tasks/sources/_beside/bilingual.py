@@ -16,9 +16,9 @@ from . import spoken
 from .cues import Cue
 
 LEAST, SHARE, SURE = 3, 0.5, 0.8  # cues of two lines; of all cues; of those, in two scripts
-#: Words of a language with which another is compared, if it is known, and else its most frequent
-#: ones; and how many of these the same language has at least, as a share.
-FEW, MANY, MOST, SAME = 12, 60, 10, 0.3
+#: Words by which two languages are told apart if those of one are listed, or of none; the most
+#: frequent words that stand for a list; the largest share of them in another language.
+FEW, MANY, MOST, RARE = 12, 60, 10, 0.3
 _SCRIPTS = {
     "Han": "\u3400-\u9fff",
     "Kana": "\u3040-\u30ff",
@@ -51,7 +51,9 @@ _COMMON = {
     "sv": "och är inte jag du vi en ett med vad på det som av men",
     "pl": "i jest nie ja ty my się na z co to w do że ale",
     "tr": "ve bir bu ne için değil ben sen biz ile da de çok var mı",
+    "ca": "el els les i és no que què amb una per tu jo això està hi perquè",
     "cs": "je to se na že já ty a co ale v ne jsem jsi si tak",
+    "hr": "je i u da se na ne što to sam za si su nije ja ti",
     "hu": "a az és nem hogy ez egy van mi te én is de meg csak",
     "ro": "și nu este ce de la un eu tu în pe cu că mai din",
     "fi": "on ei ja se että mitä minä sinä en ole hän tämä mutta niin",
@@ -66,10 +68,10 @@ _COMMON = {
 }
 #: Languages that have about the words of one of these.
 _ALIKE = {
-    **dict.fromkeys(("sk", "hr", "sl"), "cs"),
+    **{"sk": "cs", "sl": "hr"},
     **dict.fromkeys(("no", "nb", "nn"), "da"),
     **dict.fromkeys(("be", "bg", "mk", "sr"), "ru"),
-    **{"ca": "es", "gl": "pt", "ms": "id", "af": "nl", "lb": "de"},
+    **{"gl": "pt", "ms": "id", "af": "nl", "lb": "de"},
 }
 _WORDS_OF = {language: frozenset(words.split()) for language, words in _COMMON.items()}
 
@@ -109,18 +111,26 @@ def of_language(cues: Sequence[Cue], language: str | None) -> list[Cue]:
     return [replace(cue, text="\n".join(lines)) for cue, lines in kept if lines]
 
 
-def _two(tongues: Sequence[str | None], first: Sequence[str], second: Sequence[str]) -> bool:
-    """Whether lines in the same script are in two languages; not if it is uncertain."""
-    if None not in tongues:
-        return tongues[0] != tongues[1]
-    sides = [first, second] if tongues[1] is None else [second, first]
-    counts = [Counter(_words(" ".join(lines))) for lines in sides]
-    common = _WORDS_OF.get(tongues[0] or tongues[1] or "")
-    least = FEW if common else MANY
-    if common is None:
-        common = frozenset(word for word, _ in counts[0].most_common(MOST))
-    shares = [sum(count[word] for word in common) / max(count.total(), 1) for count in counts]
-    return counts[1].total() >= least <= counts[0].total() and shares[1] < SAME * shares[0]
+def _two(tongues: Sequence[str | None], *places: Sequence[str]) -> bool:
+    """Whether lines in the same script are in two languages: the words of each are rare in the
+    other. A language whose words are not listed may look like two that are near it."""
+    if {*tongues} == {"zh", "ja"}:
+        return True
+    if tongues[0] == tongues[1] and tongues[0]:
+        return False
+    counts = [Counter(_words(" ".join(lines))) for lines in places]
+    listed = [_WORDS_OF.get(tongue or "", frozenset[str]()) for tongue in tongues]
+    least = FEW if None in tongues else LEAST
+    if not any(listed):
+        listed[0], least = frozenset(word for word, _ in counts[0].most_common(MOST)), MANY
+
+    def is_rare(one: int, other: int) -> bool:
+        words = listed[one] - listed[other]
+        shares = [sum(count[word] for word in words) / max(count.total(), 1) for count in counts]
+        return shares[other] < RARE * shares[one]
+
+    enough = min(count.total() for count in counts) >= least
+    return enough and all(is_rare(n, 1 - n) for n in (0, 1) if listed[n])
 
 
 def _half(lines: list[str], place: int) -> list[str]:

@@ -62,6 +62,12 @@ class Settings(StageSettings):
 def check_weights(settings: Settings) -> None:
     if find_spec("espeakng_loader") is None:
         raise ConfigError("the rule phonemes needs espeak-ng: pip install 'uttermill[phonemes]'")
+    for language, voice in settings.voices.items():
+        if _child().transcribed((voice,), ["a"]) is None:
+            raise ConfigError(
+                f"the rule phonemes: espeak-ng has no voice {voice!r} (voices.{language}); name "
+                "one by its language, such as en-gb or pt-br"
+            )
 
 
 def identity(settings: Settings) -> str | None:

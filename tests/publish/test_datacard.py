@@ -185,6 +185,15 @@ def test_sizes(count: int, name: str) -> None:
     assert card_header.size(count) == name
 
 
+def test_licences_by_label() -> None:
+    """A source whose recordings state theirs is not said to have none."""
+    sources = [{"name": "a", "labels": ["licence"]}, {"name": "b", "labels": None}]
+    facts: Any = {"licences": {"a": None, "b": None}, "settings": {"sources": sources}}
+    text = "\n".join(card_readme._licences(facts))
+    assert "| a | by its label licence |" in text
+    assert "no licence was given for b." in text
+
+
 def test_what_people_read(version: Path) -> None:
     text = (version / "README.md").read_text()
     assert "5 utterances of speech with text of 2 named speakers" in text

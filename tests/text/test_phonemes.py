@@ -111,6 +111,9 @@ def test_what_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     }  # fmt: skip
     with pytest.raises(ConfigError, match="no clip has the column 'phonemes'"):
         checks.check(of_mapping(settings))
+    voices = {"en": "en-gb", "de": "dutsch"}
+    with pytest.raises(ConfigError, match=r"no voice 'dutsch' \(voices.de\)"):
+        phonemes.check_weights(phonemes.Settings(voices=voices))
     monkeypatch.setattr(phonemes, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'uttermill\[phonemes\]'"):
         phonemes.check_weights(phonemes.Settings())

@@ -329,7 +329,7 @@ def files(result: JsonObject) -> Iterator[Line]:
 
 def test_set(result: JsonObject) -> Iterator[Line]:
     yield (
-        f"{result['file']}: hashes of {result['texts']:,} texts and fingerprints of "
-        f"{result['sounds']:,} clips; package.exclude=[{{kind: hashes, path: {result['file']}}}] "
-        "keeps them out"
+        f"{result['file']}: hashes of {counted(result['texts'], 'text')} and fingerprints of "
+        f"{counted(result['sounds'], 'clip')}; package.exclude=[{{kind: hashes, path: "
+        f"{result['file']}}}] keeps them out"
     )

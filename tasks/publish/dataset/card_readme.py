@@ -287,7 +287,13 @@ def _without_folders(value: object) -> object:
 def _licences(facts: DatasetJson) -> Iterator[str]:
     yield "## Licences"
     licences = facts["licences"]
-    rows = [(name, licence or "not given") for name, licence in licences.items()]
+    labelled = [
+        one["name"] for one in facts["settings"]["sources"] if "licence" in (one["labels"] or ())
+    ]
+    rows = [
+        (name, licence or ("by its label licence" if name in labelled else "not given"))
+        for name, licence in licences.items()
+    ]
     yield table(("source", "licence"), rows)
     for use, licence in facts.get("weights_licences", {}).items():
         if licence:
@@ -299,7 +305,7 @@ def _licences(facts: DatasetJson) -> Iterator[str]:
                 f"> **Warning:** the licence of {cell(model['name'])} forbids commercial use; it "
                 "chose or measured what is here."
             )
-    if bare := [cell(name) for name, licence in licences.items() if not licence]:
+    if bare := [cell(name) for name, licence in rows if licence == "not given"]:
         yield (
             f"> **Warning:** no licence was given for {', '.join(bare)}. Find out what its owner "
             "allows before you share this dataset, or what was trained on it."

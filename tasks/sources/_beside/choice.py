@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -186,24 +187,20 @@ def _captions(says: str, cues: Cues, texts: Texts) -> Read:
     return replace(_timed(says, cues, tagged), captions=author)
 
 
+#: Kinds whose text alone tells all.
+_READERS: dict[str, Callable[[str], Cues]] = {
+    **dict.fromkeys(("srt", "vtt"), captions.blocks),
+    **dict.fromkeys(("ass", "ssa"), captions.substation),
+    **{"sbv": captions.sbv, "sub": captions.microdvd, "lrc": captions.lrc, "json": services.cues},
+}
+
+
 def _cues(kind: str, text: str, stem: str, texts: Texts) -> Cues:
-    if kind in ("srt", "vtt"):
-        return captions.blocks(text)
-    if kind == "sbv":
-        return captions.sbv(text)
-    if kind == "sub":
-        return captions.microdvd(text)
-    if kind == "lrc":
-        return captions.lrc(text)
-    if kind in ("ass", "ssa"):
-        return captions.substation(text)
-    if kind == "ctm":
-        return nist.words(text, stem)
-    if kind == "stm":
-        return nist.segments(text, stem)
+    if reader := _READERS.get(kind):
+        return reader(text)
     if kind == "TextGrid":
         return tiers.chosen(tiers.textgrid(text), texts.tiers)
-    return services.cues(text)
+    return nist.words(text, stem) if kind == "ctm" else nist.segments(text, stem)
 
 
 def _plain(says: str, kind: str, text: str) -> Read:

@@ -293,7 +293,7 @@ class Dispatcher:
                 if self._draining.is_set() and not retry:
                     raise NotBegun("not started: another shard failed first")
                 next_one = alone or self._is_next(kind, place)
-                # Without the lock: at first, this waits until the workers have started.
+                # Without the lock, as the scheduler may be asked.
                 live = self._cluster.live(kind) if next_one and not self._lacks(kind) else 0
                 with self._state:
                     room = self._running[kind] < live

@@ -144,8 +144,10 @@ class Cluster:
         return len(self._connected().there(kind))
 
     def lacks(self, kind: str) -> bool:
-        """Whether no worker of a kind may work now; see `Workers.lacking`."""
-        return self._connected().lacking(kind)
+        """Whether no worker of a kind may work now; see `Workers.lacking`. True while the workers
+        start, so that who waits for one can be interrupted."""
+        self.start()
+        return not self._start_over.wait(LOOK_S) or self._connected().lacking(kind)
 
     def await_all(self) -> int:
         """Wait until as many workers have joined, refused ones included, as the settings ask for,

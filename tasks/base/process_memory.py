@@ -40,11 +40,13 @@ def importing() -> Iterator[None]:
     Saves 0.7 of 3.6 s of CPU when a Prefect server starts, 0.2 of 1.9 s when a flow does.
     """
     with uncollected():
+        before = len(sys.modules)
         try:
             yield
         finally:
-            gc.freeze()
-            atexit.register(gc.unfreeze)
+            if len(sys.modules) > before:  # a later run in this process leaves garbage, not modules
+                gc.freeze()
+                atexit.register(gc.unfreeze)
 
 
 @contextmanager

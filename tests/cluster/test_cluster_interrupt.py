@@ -19,6 +19,7 @@ import pytest
 
 from tests.helpers import signals
 from uttermill.flows.cluster import local, nodes
+from uttermill.flows.cluster.calls import Dispatcher
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.flows.cluster.worker_counts import Fleet
@@ -100,6 +101,30 @@ def test_a_start_that_is_cancelled_is_no_error(
             running.set()
             nannies.error("it ended", exc_info=OSError("because it was told to"))
     assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [error]
+
+
+def test_calls_that_wait_for_the_start_end_when_they_are_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C waited until all workers had started: 16 s for six on two cores."""
+    free, raised = threading.Event(), list[type[BaseException]]()
+    monkeypatch.setattr(Cluster, "_start", lambda self: free.wait(60))
+    cluster = Cluster(ClusterSettings(workers=1), tmp_path / "s")
+    dispatcher = Dispatcher(cluster)
+
+    def call() -> None:
+        try:
+            dispatcher.run(os.getpid, within=lambda isolated: 60.0, isolates=False)
+        except BaseException as error:
+            raised.append(type(error))
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    dispatcher.cancel()
+    thread.join(20)
+    assert raised == [KeyboardInterrupt]
+    free.set()
+    cluster.close()
 
 
 @pytest.mark.cluster

@@ -188,6 +188,7 @@ def test_sizes(count: int, name: str) -> None:
 def test_licences_by_label() -> None:
     """A source whose recordings state theirs is not said to have none."""
     sources = [{"name": "a", "labels": ["licence"]}, {"name": "b", "labels": None}]
+    sources.append({"name": "c"})  # of a kind without labels
     facts: Any = {"licences": {"a": None, "b": None}, "settings": {"sources": sources}}
     text = "\n".join(card_readme._licences(facts))
     assert "| a | by its label licence |" in text

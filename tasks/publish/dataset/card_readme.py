@@ -288,7 +288,9 @@ def _licences(facts: DatasetJson) -> Iterator[str]:
     yield "## Licences"
     licences = facts["licences"]
     labelled = [
-        one["name"] for one in facts["settings"]["sources"] if "licence" in (one["labels"] or ())
+        one["name"]
+        for one in facts["settings"]["sources"]
+        if "licence" in (one.get("labels") or ())
     ]
     rows = [
         (name, licence or ("by its label licence" if name in labelled else "not given"))

@@ -318,18 +318,16 @@ def test_after_an_estimate_alone_a_plan_names_what_changed(
 def test_what_its_source_calls_unusable_is_named_before_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of a list with other keys a plan said that it would make 0 clips, and no more."""
+    """Of lines with other keys a plan said that it would make no clip of them, and no more."""
     corpus.make(tmp_path / "in", 2)
     rows = [{"number": n, "sentence": "some words"} for n in (0, 1)]
-    (tmp_path / "list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    listed = [{"audio": "in/r00.wav"}, *rows]
+    (tmp_path / "list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in listed))
     source = {"kind": "jsonl", "path": str(tmp_path / "list.jsonl"), "name": "a"}
     file = tmp_path / "settings.yaml"
     file.write_text(yaml.safe_dump({"sources": [source], "out": str(tmp_path / "out")}))
     found = told(capsys, "plan", str(file))
-    first = (
-        f"{tmp_path}/list.jsonl:1 (unreadable: no key of it names audio; name it, `columns: "
-        "{audio: …}` of the source)"
-    )
+    first = f"{tmp_path}/list.jsonl:2 (unreadable: it names no file: a path of audio is expected)"
     assert found["unusable"] == {"items": 2, "first": first}
     assert f"2 new recordings cannot be used: the first is {first}." in [*shown.plan(found)]
 

@@ -74,7 +74,7 @@ def folder(home: Path) -> dict[str, Any]:
 
 
 def kaldi(home: Path) -> dict[str, Any]:
-    corpus.make(home / "wav", 3)
+    corpus.make(home / "wav", 2)
     (home / "wav.scp").write_text("a wav/r00.wav\nb wav//r01.wav\nc wav/gone.wav\nd cat x|\n")
     (home / "text").write_text("u1 one\nu2 two\n")
     (home / "segments").write_text("u1 a 0.0 0.2\nu2 b 0.1 0.3\n")

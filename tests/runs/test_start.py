@@ -236,6 +236,7 @@ def cycles():
     return len(seen)
 if {off}: gc.disable()
 with importing():
+    import wave
     within = cycles()
 print(within, bool(cycles()), gc.isenabled(), gc.get_freeze_count() > 0)
 """

@@ -211,6 +211,9 @@ class Dying:
 
     live = count
 
+    def lacks(self, kind: str) -> bool:
+        return False
+
     def submit(self, function: Any, *args: Any, kind: str) -> Future[Any]:
         future: Future[Any] = Future()
         if self.deaths:

@@ -209,6 +209,9 @@ class Recorder:
 
     live = count
 
+    def lacks(self, kind: str) -> bool:
+        return False
+
     def submit(
         self,
         function: Any,

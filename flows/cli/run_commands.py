@@ -152,7 +152,7 @@ def agreed(settings: PrepareSettings, yes: bool) -> bool:
         plan = plans.of(settings, brief=True)
     except (MillError, OSError) as error:  # the run meets it too, and explains it
         if isinstance(error, storage.Away) and error.is_of(settings.job().out):
-            raise  # after the same seconds
+            raise ConfigError(str(error)) from error  # now, and not after the same seconds again
         return True
     print_to(Console(stderr=True), before_run(plan))
     asked = sys.stdin.isatty() and sys.stderr.isatty()

@@ -27,7 +27,7 @@ COLUMNS = (
 SEPARATORS = ",;\t"
 #: How a column is called in the version's table, where it differs.
 _STORED = {
-    "reference": "CASE WHEN text_source = 'reference' THEN text END",
+    "reference": "CASE WHEN text_source = 'reference' THEN text ELSE reference END",
     "heard": "hypothesis",
     "limit": "threshold",
 }
@@ -66,7 +66,9 @@ def rows(corpus: Corpus) -> Iterator[JsonObject]:
 
 
 def _selected(name: str, columns: Mapping[str, object]) -> str:
-    needs = {"reference": ("text_source", "text")}.get(name, (_STORED.get(name, name),))
+    needs = {"reference": ("text_source", "text", "reference")}.get(
+        name, (_STORED.get(name, name),)
+    )
     if not {*needs} <= {*columns}:
         return "NULL"
     return _STORED.get(name, identifier(name))

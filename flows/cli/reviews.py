@@ -49,10 +49,17 @@ def import_file(out: Path, file: str) -> JsonObject:
     again. ConfigError with the line that is wrong."""
     text = _text(file)
     entries = _decisions(text, file)
-    stored = set(decision_log.read(decision_log.stored(out)))
-    new = [entry for entry in dict.fromkeys(entries) if entry not in stored]
+    log = [*decision_log.read(decision_log.stored(out))]
+    stored, counting = {*log}, decision_log.last(log)
+    table = corrections.is_table(text)
+    new = [
+        entry
+        for entry in dict.fromkeys(entries)
+        # A table has no times: a row that says what counts already is no new decision.
+        if entry not in stored and not (table and _says(entry) == _says(counting.get(entry.id)))
+    ]
     unknown = _unknown(out, {entry.id for entry in new})
-    if unknown and corrections.is_table(text):
+    if unknown and table:
         raise ConfigError(
             f"{file}: {counted(len(unknown), 'row')} with a decision names no clip of the newest "
             f"version of {out}, such as {min(unknown)!r}; nothing was imported"
@@ -68,14 +75,18 @@ def import_file(out: Path, file: str) -> JsonObject:
     }
 
 
+def _says(entry: Decision | None) -> tuple[str, str | None] | None:
+    return None if entry is None else (entry.decision, entry.text)
+
+
 def _text(file: str) -> str:
     try:
         with nullcontext(sys.stdin) if file == STDIN else open(file, encoding="utf-8") as given:
             text = given.read(MOST + 1)
     except (OSError, ValueError) as error:
-        expected = f"it is not text in UTF-8, and must be {corrections.EXPECTED}"
-        why = error.strerror if isinstance(error, OSError) else expected
-        raise ConfigError(f"{file} cannot be read: {why}") from None
+        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        expected = f"it must be {corrections.EXPECTED}"
+        raise ConfigError(f"{file} cannot be read: {why}; {expected}") from None
     if len(text) > MOST:
         raise ConfigError(f"{file} has more than {MOST >> 20} Mi characters; import it in parts")
     return text

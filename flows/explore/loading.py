@@ -311,6 +311,7 @@ def _select(views: Mapping[str, Types], ledger: str) -> str:
     if _has(views, "resample", RESAMPLED) and _has(views, "transcribe", TRANSCRIBED):
         add("text", TEXT, "t.text")
         add("hypothesis", TEXT, "t.text")
+        add("reference", TEXT, "t.reference")
         joins.append(UNPACKAGED_TEXTS)
     if _has(views, "shard", {"recording": TEXT}):
         stated = [
@@ -334,7 +335,8 @@ def _select(views: Mapping[str, Types], ledger: str) -> str:
 
 #: Texts of what is not packaged, from the checkpoints.
 UNPACKAGED_TEXTS = (
-    'LEFT JOIN (SELECT a.recording, a.start, a."end", arg_max(h.text, h.part) AS text '
+    'LEFT JOIN (SELECT a.recording, a.start, a."end", arg_max(h.text, h.part) AS text, '
+    "arg_max(h.reference, h.part) AS reference "
     'FROM (SELECT DISTINCT audio, recording, start, "end" FROM resample) a '
     "JOIN transcribe h ON h.audio = a.audio WHERE h.text IS NOT NULL GROUP BY ALL) t "
     "ON l.outcome IN ('dropped', 'failed') AND t.recording = l.recording "
@@ -342,7 +344,7 @@ UNPACKAGED_TEXTS = (
 )
 #: Columns that checkpoints need to be joined.
 RESAMPLED = {"audio": TEXT, "recording": TEXT, "start": NUMBER, "end": NUMBER}
-TRANSCRIBED = {"audio": TEXT, "text": TEXT}
+TRANSCRIBED = {"audio": TEXT, "text": TEXT, "reference": TEXT}
 
 
 def _has(views: Mapping[str, Types], view: str, columns: Types) -> bool:
@@ -375,6 +377,7 @@ def meanings() -> dict[str, tuple[str, str]]:
     by_column: dict[str, tuple[str, str]] = {
         "wer": ("1", "word errors by words of the reference"),
         "cer": ("1", "character errors by characters of the reference"),
+        "reference": ("", "the source's text of a clip that is not packaged"),
     }
     for shelf in plugins.MEASURING:
         for use in shelves.names(shelf):

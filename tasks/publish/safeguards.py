@@ -211,9 +211,12 @@ def _named(failed: int, broken_files: Iterable[Broken]) -> list[str]:
     return [*map(str, first), *([f"and {more} more"] if more > 0 else [])]
 
 
-def refusal_of_splits(job: Job, parted: Parted | None, newest: Path | None) -> str | None:
+def refusal_of_splits(
+    job: Job, parted: Parted | None, newest: Path | None, coming: bool = False
+) -> str | None:
     """Why a version is refused that would empty a split of the newest one, or of whose clips splits
-    would drop too much, with the choice; None if it is not."""
+    would drop too much, with the choice; None if it is not. `coming`: a run will compute further
+    clips, so that nobody knows yet which splits are empty."""
     limit = job.package.max_removed_fraction
     if parted is None or newest is None or limit >= 1:
         return None
@@ -223,6 +226,7 @@ def refusal_of_splits(job: Job, parted: Parted | None, newest: Path | None) -> s
         f"{name} ({counted(count, 'clip')} in {newest.name})"
         for name, count in before.items()
         if name in {REST_SPLIT, *job.package.splits} and count and not parted.clips.get(name)
+        if not coming
     ]
     total = described["seconds"]["packaged"]
     share = parted.lost_seconds / total if total else 0.0

@@ -61,7 +61,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("review import missing out", "missing cannot be read: No such file or directory"),
         ("review import out missing", "missing cannot be read: No such file or directory"),
         ("review import file out", "file, line 1: this is not JSON"),
-        ("review import sound out", "sound cannot be read: it is not text in UTF-8, and must be a"),
+        ("review import sound out", "sound cannot be read: it is not text in UTF-8; it must be a"),
+        (
+            "review import empty --out out",
+            "empty cannot be read: Is a directory; it must be a",
+        ),
         ("test-set words --kind texts --out x", "has nothing to compare: give a list of texts of"),
         ("run --source in --out file", "OUT {home}/file is a file; name a folder"),
         ("review export missing", "missing is not the OUT of a run: there is no such folder"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import corpus
+from tests.helpers import corpus, tampered
 from uttermill.flows import cli
 from uttermill.flows.cli import corrections, reviews
 from uttermill.tasks.base.errors import ConfigError
@@ -85,6 +85,8 @@ def test_clips_are_corrected_in_a_table(tmp_path: Path, capsys: pytest.CaptureFi
     assert cli.main(["review", "import", str(job.out), str(table)]) == 0
     assert "2 decisions stored (1 keep, 1 retext)" in capsys.readouterr().out
     assert decided(job.out) == {short["id"]: "keep", others[0]["id"]: "retext"}
+    assert cli.main(["review", "import", str(job.out), str(table)]) == 0
+    assert len(list(decision_log.read(decision_log.stored(job.out)))) == 2  # none is stored twice
     published, _ = corpus.run(job)
     assert published.summary["utterances"]["packaged"] == 4
 
@@ -92,3 +94,20 @@ def test_clips_are_corrected_in_a_table(tmp_path: Path, capsys: pytest.CaptureFi
     assert cli.main(["review", "import", str(job.out), str(table)]) == 2
     assert "names no clip of the newest version" in capsys.readouterr().err
     assert len(decided(job.out)) == 2
+
+
+def test_the_given_text_of_a_dropped_clip_is_shown(tmp_path: Path) -> None:
+    """Who judges a high error rate compares what was given with what was heard."""
+    corpus.make(tmp_path / "in", 2)
+    (tmp_path / "in/r00.txt").write_text("nothing like it")
+    (tmp_path / "settings.yaml").write_text(
+        f"sources: [{{kind: folder, path: {tmp_path}/in, name: c}}]\n"
+        "shard: {settle_seconds: 0}\n"
+        "transcribe: {backend: {use: fake}, verdicts: [{use: error_rate, max_wer: 0}]}\n"
+    )
+    tampered.run(tmp_path / "out")
+    given, heard = reviews.table(tmp_path / "out")
+    assert (given["reason"], given["measure"]) == ("high_error_rate", "wer")
+    assert given["reference"] == "nothing like it"
+    assert given["heard"]
+    assert (heard["outcome"], heard["reference"]) == ("packaged", None)

@@ -3,6 +3,7 @@ of the last version, is refused; plan says so, and each way out does what it say
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from tests.helpers import corpus
 from uttermill.tasks.base.errors import RunError
 from uttermill.tasks.insight.estimating import planning
+from uttermill.tasks.settings import Plugin
 from uttermill.tasks.settings.job import Job
 
 REFUSED = "would be dropped, because clips that have to stay together are in two splits"
@@ -92,3 +94,21 @@ def test_an_emptied_split_is_refused(home: Path) -> None:
     with pytest.raises(RunError, match="would be empty; draw all splits again") as refused:
         corpus.run(few)
     assert str(refused.value) == plan.refusal
+
+
+def test_what_is_computed_anew_empties_no_split(home: Path) -> None:
+    """Clips that no run has cut yet are in no split, and plan refuses nothing for that."""
+    cut = {"filter": corpus.filters() | {"segmenter": {"use": "auto"}}}
+    source = {"kind": "folder", "path": str(home / "in"), "name": "c"}
+    other = corpus.job(home, sources=[source], package={"splits": {"test": 0.4}}, **cut)
+    plan = planning.plan(other, job(home))
+    assert plan.stages["filter"].compute == 16
+    assert plan.refusal is None
+    corpus.run(other)
+
+
+def test_only_who_finds_speakers_is_told_of_them(home: Path) -> None:
+    alone, named = job(home), replace(job(home), speakers=Plugin(use="given"))
+    came = "splits were drawn without the speakers that this run finds"
+    assert any(came in sentence for sentence in planning.plan(named, alone).stated)
+    assert not any(came in sentence for sentence in planning.plan(alone, named).stated)

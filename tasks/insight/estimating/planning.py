@@ -129,17 +129,17 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     elif shards and (scan.opened or gone or listed.fresh or causes.all or newest is None):
         with foreseen.version(job, shards, listings) as version:
             change = rewritten_clips.of_version(job, version, listed.redescribed)
-            of_splits = safeguards.refusal_of_splits(job, version.choice.parted, newest)
+            parts = version.choice.parted
+            of_splits = safeguards.refusal_of_splits(job, parts, newest, scan.coming())
     of_sources = gone or listed.fresh or (listed.redescribed and change.differing)
     clips = _package(scan, change, bool(of_sources))
     other = described is None or described["settings"] != whole_job.settings_of(job)
-    other = other or bool(causes.people)
     refusal = refusals.of_removals(job, listed, newest)
     unusable = [*_unusable(listed, header)]
     refusal = refusal or refusals.of_failures(job, surveyed, listed, newest, unusable) or of_splits
     if refusal is None and not clips[1]:
         refusal = no_texts
-    if refusal is None and not clips[1] and not any(scan.stages[name].compute for name in HEARD):
+    if refusal is None and not clips[1] and not scan.coming():
         refusal = safeguards.nothing_left_in_words(job)
     sentences = [*_speakers_come(job, causes, newest), *refusals.without_texts(job, surveyed)]
     return Plan(
@@ -149,7 +149,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
         ignored=surveyed.ignored,
         shards=len(shards),
         clips=clips,
-        other_inputs=other,
+        other_inputs=other or bool(causes.people),
         unread=unread,
         shared=surveyed.shared,
         stated=[*_stated(job, surveyed, listed, copied, headers), *sentences],
@@ -181,6 +181,8 @@ def _speakers_come(job: Job, causes: Causes, newest: Path | None) -> Iterator[st
     """A sentence if the run finds speakers whom the newest version's splits do not know."""
     package = job.package
     apart = keeps_speakers_apart(package.splits, package.disjoint) and not package.resplit
+    if job.speakers.use == "none":
+        return
     if newest and apart and any(name.startswith("speakers") for name in causes.measures):
         yield (
             f"{newest.name}'s splits were drawn without the speakers that this run finds: clips of "
@@ -273,6 +275,10 @@ class _Scan:
         self.redescribed = redescribed
         self.unjudged = 0
         self._cut_before = _cut_before(job, before)
+
+    def coming(self) -> bool:
+        """Whether clips of the next version are still to be computed."""
+        return any(self.stages[name].compute for name in HEARD)
 
     def shard(self, name: str, rows: list[RecordingRow]) -> None:
         """Count the work in a shard that may be incomplete; `rows`: its known recordings."""

@@ -236,6 +236,8 @@ def _read_back(job: Job, published: Published) -> JsonObject:
             results["unknown_speakers"] = sentence
         if sentence := speaker_warnings.of_bands_in(job, published.path):
             results["telephone"] = sentence
+        if shared := described.get("leaks"):
+            results["leaks"] = shared
         results |= {
             **summary.errors_of(published.path),
             "splits": {n: {of: s[of] for of in ("utterances", "hours")} for n, s in splits.items()},

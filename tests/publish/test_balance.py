@@ -140,7 +140,9 @@ def test_a_run_always_says_what_the_worst_reader_gets() -> None:
         "tars": {"tars": 3, "written": 3, "linked": 0, "readers": 2,
                  "worst_reader_extra_hours": 0.5},
         "splits": {"dev": {"utterances": 1, "hours": 0.5}, "train": {"utterances": 9, "hours": 4}},
+        "leaks": {"dev": {"text": 2, "speaker": None}},
     }  # fmt: skip
     told = said(runs.run, result)
     assert "Of 2 readers (package.readers), the one with most audio gets 30.0 min more" in told
     assert "Splits: dev 0.500 h, train 4.000 h." in told
+    assert "Clips of dev that share something with train: text 2, speaker unknown." in told

@@ -32,6 +32,8 @@ def told(site: Site, settings: Path, out: str) -> list[str]:
     """What says it: of plan, run, card and report."""
     plan = site.command("plan", settings).result
     run = site.command("run", settings).result
+    described = json.loads(Path(run["dataset"], "dataset.json").read_text())
+    assert run.get("leaks") == described.get("leaks")
     places = {
         "plan": json.dumps(plan.get("stated", [])),
         "run": json.dumps(run),
@@ -48,6 +50,7 @@ def test_unknown_speakers_are_told_where_splits_are_asked_for(site: Site) -> Non
     assert told(site, site.settings("plain", sources=source(site)), "plain") == []
     file = site.settings("split", sources=source(site), package=splits)
     assert told(site, file, "split") == everywhere
+    assert site.command("run", file).result["leaks"]["dev"]["speaker"] is None
     ended = site.command("plan", file)
     assert ended.result["stated"] == [
         "Speakers in 'c' are unknown, so the same person may be in two splits: name speakers in "

@@ -260,6 +260,9 @@ def run(result: JsonObject) -> Iterator[Line]:
     if len(splits) > 1:
         parts = (f"{name} {split['hours']:.3f} h" for name, split in splits.items())
         yield f"Splits: {', '.join(parts)}."
+    for split, kinds in result.get("leaks", {}).items():
+        shared = (f"{kind} {'unknown' if n is None else f'{n:,}'}" for kind, n in kinds.items())
+        yield f"Clips of {split} that share something with train: {', '.join(shared)}."
     if any(result["deaths"].values()):
         d = result["deaths"]
         yield (

@@ -44,10 +44,11 @@ ITEMS = pa.schema(
         "bands": pa.binary(8 * text_sketches.BANDS),  # null: too few words to be near-equal
         "print": pa.large_binary(),  # fingerprint by the filter `duplicate`; null: no sound
         "voice": pa.large_binary(),  # embedding by the filter `voice`; null: no voice
-        "speaker": pa.string(),  # as the source names him; null: no speaker
+        "speaker": pa.string(),  # as the source names them; null: nobody is named
     }
 )
-HASHED = ITEMS.names[:-2]  # in a file, which tells of no person
+PERSONAL = ("voice", "speaker")  # columns that tell of people, the last ones
+HASHED = [name for name in ITEMS.names if name not in PERSONAL]  # in a file of hashes
 KIND = b"uttermill.held_out"  # key of the metadata of a file of hashes
 LAYOUT = b"1"
 MOST_BYTES = 1 << 30  # of a list or a file of hashes
@@ -100,7 +101,7 @@ def check(job: Job) -> None:
                 raise ConfigError(f"{where}: a set of kind {one.kind} has no {strange[0]!r}")
             if one.kind == "texts" and one.compares("audio"):
                 raise ConfigError(f"{where}.by: a list of texts has no sound to compare")
-            for person in ("voice", "speaker"):
+            for person in PERSONAL:
                 if one.compares(person):
                     raise ConfigError(
                         f"{where}.by: a set of kind {one.kind} has no {person} to compare"
@@ -352,7 +353,7 @@ def _of_hashes(one: Excluded, where: str) -> pa.Table:
         if (table.schema.metadata or {}).get(KIND) != LAYOUT:
             raise ValueError("no hashes")
         items = table.select(HASHED).replace_schema_metadata(None)
-        for name in ITEMS.names[len(HASHED) :]:
+        for name in PERSONAL:
             items = items.append_column(name, pa.nulls(len(items)))
         items = items.cast(ITEMS)
     except (pa.ArrowException, ValueError, KeyError):

@@ -242,8 +242,10 @@ def _meetings(job: Job, rows: Rows, sets: Sequence[HeldOut]) -> Iterator[Meeting
     """The kept rows that meet an item, each once: by text, sound, voice or speaker."""
     done = set[int]()
     ways: dict[str, Callable[[Rows, Sequence[HeldOut]], Iterator[Meeting]]] = {
-        **{"high": _by_text, "print": partial(_by_sound, job)},
-        **{"voice": _by_voice, "speaker": _by_speaker},
+        "high": _by_text,
+        "print": partial(_by_sound, job),
+        "voice": _by_voice,
+        "speaker": _by_speaker,
     }
     for column, meetings in ways.items():
         if any(one.items[column].null_count < len(one.items) for one in sets):

@@ -19,10 +19,7 @@ from .onnx_graph import Graph
 
 BINS, CLASSES = 80, 3
 HIDDEN, SIZE, LAYERS = 256, 128, 8
-BACK, AHEAD = (
-    20,
-    20,
-)  # frames of a memory layer: the last BACK with the frame itself, the next AHEAD
+BACK, AHEAD = 20, 20  # frames of a memory layer: up to the frame itself, and after it
 HEADER = struct.Struct("<4s5I")  # mark, version, bytes of the four parts
 MARK = b"Gk0\x01"  # of an array in 16 bits
 

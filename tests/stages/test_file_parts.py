@@ -41,6 +41,12 @@ def packaged(tmp: Path, **options: Any) -> tuple[dict[str, dict[str, Any]], dict
     return {row["recording"]: row for row in rows}, {name: stages[name][0] for name in STAGES}
 
 
+def of_reason(version: Path, reason: str) -> list[dict[str, Any]]:
+    """The ledger's rows with a reason."""
+    rows = pq.read_table(version / "ledger.parquet").to_pylist()
+    return [row for row in rows if row["reason"] == reason]
+
+
 NOTHING = dict.fromkeys(STAGES, 0)
 
 
@@ -216,11 +222,7 @@ def test_the_ledger_names_subtitles_inside_a_film(tmp_path: Path) -> None:
         frame.sample_rate, frame.pts = RATE, 0
         out.mux([*sound.encode(frame), *sound.encode(None)])
     published, _ = corpus.run(job(tmp_path))
-    [row] = [
-        row
-        for row in pq.read_table(published.path / "ledger.parquet").to_pylist()
-        if row["reason"] == "subtitles_not_read"
-    ]
+    [row] = of_reason(published.path, "subtitles_not_read")
     assert (row["stage"], row["seconds"]) == ("shard", 0.0)
     assert "(ger)" in row["detail"]
     assert "ffmpeg -i FILE -map 0:s:0 FILE.srt" in row["detail"]
@@ -258,11 +260,7 @@ def test_the_ledger_names_sound_beyond_full_scale(tmp_path: Path) -> None:
         scaled = sound * np.float32(peak / np.abs(sound).max())
         sf.write(tmp_path / f"in/{name}.wav", scaled, RATE, subtype="FLOAT")
     published, _ = corpus.run(job(tmp_path))
-    [row] = [
-        row
-        for row in pq.read_table(published.path / "ledger.parquet").to_pylist()
-        if row["reason"] == "beyond_full_scale"
-    ]
+    [row] = of_reason(published.path, "beyond_full_scale")
     assert (row["recording"], row["seconds"]) == ("c/loud.wav", 0.0)
     assert "1.2 times full scale" in row["detail"]
     assert "resample.levels" in row["detail"]

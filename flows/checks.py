@@ -21,7 +21,7 @@ from .settings import PrepareSettings
 def check(settings: PrepareSettings) -> Job:
     """Check everything that can be checked before a worker starts; raises ConfigError."""
     job = check_wishes(settings)
-    storage.of(job.out).check(job.out)
+    storage.store_of(job.out).check(job.out)
     versions.check(job.out)
     worker_counts.check_memory(job, settings.cluster, settings.history)
     try:

@@ -116,7 +116,7 @@ def run_sample(
         "sample": sampled,
         "peak_memory_bytes": pc.max(executor.metrics.table()["rss_peak"]).as_py(),
         **forecast,
-        "free_bytes": storage.of(job.out).free(job.out),
+        "free_bytes": storage.store_of(job.out).free(job.out),
         "used_bytes": estimates.bytes_used(job.out),
         "ignored": sharded.ignored,
         "task_runs": observer.task_runs,
@@ -226,7 +226,7 @@ def packaged(
             sizes = {**sample_results.bytes_of(staging), "tables": planned["tables"]}
             formats = {name: size / planned["seconds"] for name, size in sizes.items()}
     finally:
-        storage.of(staging).clear(staging)
+        storage.store_of(staging).clear(staging)
     return Sizes(rows / (audio or 1.0), part, formats, published)
 
 

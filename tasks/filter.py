@@ -127,7 +127,7 @@ def _lacking(
 
 def compute(units: list[Unit], job: Job) -> Iterator[list[CutRow | MadeAudio]]:
     """Rows of each unit and of its PCM, in order; of a bad recording, that of its failure."""
-    chosen, cut_again = Chosen.of(job), recuts.asked(decisions.of(job))
+    chosen, cut_again = Chosen.from_job(job), recuts.asked(decisions.by_utterance(job))
     for unit in units:
         try:
             rows = unreachable.patience.read(partial(_rows, unit, chosen))

@@ -62,7 +62,7 @@ def proved(newest: Path) -> list[str]:
     """`lost`, with the bytes of the tables compared, too, before hours of work that could not be
     published. On an object store, where that would download them, `gather` compares them."""
     names = lost(newest)
-    if not storage.of(newest).remote:
+    if not storage.store_of(newest).remote:
         published = versions.Proved(newest)
         for name in TABLES:
             if name in published.files and not published.holds(name):
@@ -98,10 +98,10 @@ def gather(
     batches, changed = batch_outcomes.decide(job, batches, scratch)
     chosen = next_version.choose(job, scratch, batches)
     clips = chosen.clips
-    storage.of(staging).remove_tree(staging / plan.PLAN)  # of a dead worker
+    storage.store_of(staging).remove_tree(staging / plan.PLAN)  # of a dead worker
     for name in TABLES:
-        storage.of(staging).detach(staging / name)
-    with storage.of(staging).writing(staging, job.scratch) as home:
+        storage.store_of(staging).detach(staging / name)
+    with storage.store_of(staging).writing(staging, job.scratch) as home:
         facts = ledger.write(job, batches, chosen.rejected, newest, home)
         totals = facts.every.totals
         safeguards.check(job, facts, len(clips.clips.row), newest, chosen.parted)
@@ -185,7 +185,7 @@ def _fingerprint(job: Job, settings: JsonObject, chosen: Choice) -> str:
     """Hash of everything that a version is made from besides its tables and the versions before."""
     inputs = whole_job.of_version(job, settings)
     inputs += [chosen.frozen, chosen.split_lists, chosen.test_sets]
-    if gone := forgotten.of(job.out):
+    if gone := forgotten.read(job.out):
         inputs.append(sorted(gone.recordings | gone.speakers))
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 

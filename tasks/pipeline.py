@@ -111,7 +111,7 @@ def sweep(out: Path, index: Index | None = None) -> int:
     late worker can only have written into an older one before its publication, and the next run
     swept that.
     """
-    store = storage.of(out)
+    store = storage.store_of(out)
     if store.remote:  # nothing has a temporary name there
         return 0
     paths = [out / name for name in (index or Index(out)).temporaries]
@@ -309,7 +309,7 @@ def _sharded(job: Job, executor: Executor, scratch: Path, begun: Begun) -> Shard
     once.forget()
     seconds = shard.commit(job, survey, results, index)
     if survey.fresh.files or survey.redescribed.files:
-        storage.of(scratch).clear(scratch)
+        storage.store_of(scratch).clear(scratch)
     wall = time.monotonic() - began
     done = Done("shard", "", survey.fresh.count, survey.reused, sum(seconds.values()), wall)
     index.note_files()

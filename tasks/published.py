@@ -68,7 +68,7 @@ class Dataset:
         """
         with queries.tables(readable=[self.path]) as database:
             for name, file in (("utterances", UTTERANCES_FILE), ("ledger", LEDGER_FILE)):
-                place = storage.of(self.path).mounted(self.path / file)
+                place = storage.store_of(self.path).mounted(self.path / file)
                 if place is None or queries.is_pattern(place):
                     database.register(name, tables.read(self.path / file))
                 else:
@@ -106,7 +106,7 @@ def load(place: str | Path) -> Dataset:
     itself; a path, or a URL such as `s3://bucket/out`. ConfigError if there is none."""
     version = versions.named(storage.place(str(place)))
     versions.described(version)
-    return Dataset(version if storage.of(version).remote else version.resolve())
+    return Dataset(version if storage.store_of(version).remote else version.resolve())
 
 
 def samples_of(version: Path, row: JsonObject) -> tuple[Int16s, int] | None:

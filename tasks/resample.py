@@ -243,7 +243,7 @@ def enhanced_clip(
 
 def _held(blocks: Iterable[Float32s], clip: Clip) -> Clip:
     if clip.seconds <= HELD_SECONDS:
-        return Clip.of(np.concatenate(list(blocks)), clip.rate)
+        return Clip.from_samples(np.concatenate(list(blocks)), clip.rate)
     with tempfile.TemporaryFile() as file:
         for block in blocks:
             file.write(block.data)

@@ -132,7 +132,7 @@ def _commit(
     before = manifest.listed(job.out, shard, manifest.refuse).to_pylist()
     former = copies.former(before)
     listed = merged(before, rows, gone)
-    if removed := forgotten.of(job.out):  # also copies of such files under other names
+    if removed := forgotten.read(job.out):  # also copies of such files under other names
         listed = [row for row in listed if not removed.holds(row)]
     if job.filter.duplicate_files == "drop":
         copies.mark(listed, former)

@@ -86,7 +86,7 @@ def script(shell: str) -> str:
 
 def words() -> dict[str, list[str]]:
     """The values of arguments, by the name of their function."""
-    every = list(chain.from_iterable(setting_listing.of(None).values()))
+    every = list(chain.from_iterable(setting_listing.listing(None).values()))
     names = [entry["setting"] for entry in every]
     named = (f"{kind}.{name}" for kind in shelves.SHELVES for name in shelves.names(kind))
     return {

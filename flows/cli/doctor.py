@@ -115,7 +115,7 @@ def _of_job(
             yield Finding(address, False, f"it could not report its code and libraries: {error}")
     yield doctor_checks.models(computing)
     if settings.kind != "local":  # its workers are processes of this installation
-        ours, files = likeness.of(job), source_code.by_file(job)
+        ours, files = likeness.of_this_process(job), source_code.by_file(job)
         yield doctor_checks.alike(computing, ours, files, settings.mixed)
 
 
@@ -159,7 +159,7 @@ def chosen(path: str | None, sets: Sequence[str]) -> tuple[ClusterSettings, Plac
     settings = read(path, [], None, sets)
     job = settings.job()
     sources = tuple(s.path for s in settings.sources if os.path.exists(s.path))
-    out = None if storage.of(job.out).remote else job.out
+    out = None if storage.store_of(job.out).remote else job.out
     return settings.cluster, Places(sources, out, job)
 
 

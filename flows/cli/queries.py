@@ -180,7 +180,7 @@ def data_list(
     storage.refuse_links(dataset)
     module = plugins.FORMATS.load(chosen)
     assert module.listing is not None
-    store, files = storage.of(dataset), versions.files(dataset)
+    store, files = storage.store_of(dataset), versions.files(dataset)
     # A format of the user's own may write into a folder of another name than its module's.
     mine = (name for name in files if name.split("/")[0] not in formats.keys() - {chosen})
     lists = [name for name in mine if name.endswith(module.LISTS)]

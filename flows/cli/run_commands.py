@@ -66,7 +66,7 @@ def plan(args: argparse.Namespace) -> Exit:
         if args.explain:
             lines = what_if.explained(chosen.job())
             return print_lines(args, {"query": lines}, lines)
-        return print_answer(args, plans.of(chosen), shown.plan)
+        return print_answer(args, plans.make(chosen), shown.plan)
 
 
 def estimate(args: argparse.Namespace) -> Exit:
@@ -149,7 +149,7 @@ def agreed(settings: PrepareSettings, yes: bool) -> bool:
     try:
         with logs.silent():  # the run itself warns
             check_wishes(settings)  # no plan for settings that the run refuses
-        plan = plans.of(settings, brief=True)
+        plan = plans.make(settings, brief=True)
     except (MillError, OSError) as error:  # the run meets it too, and explains it
         if isinstance(error, storage.Away) and error.is_of(settings.job().out):
             raise ConfigError(str(error)) from error  # now, and not after the same seconds again

@@ -114,7 +114,7 @@ _WORDS |= {"fraction": "0 to 1"}
 _BEGINNINGS = {"Seconds ": "s", "Share ": "0 to 1"}
 
 
-def of(which: str | None) -> JsonObject:
+def listing(which: str | None) -> JsonObject:
     """By stage, every setting; or those of `which`, a stage or a setting such as `package.splits`.
 
     ConfigError names the known ones.

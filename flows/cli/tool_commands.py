@@ -42,7 +42,7 @@ def settings(args: argparse.Namespace) -> Exit:
     from . import setting_listing
     from .show import results
 
-    return print_answer(args, setting_listing.of(args.which), results.settings)
+    return print_answer(args, setting_listing.listing(args.which), results.settings)
 
 
 def schema(args: argparse.Namespace) -> Exit:

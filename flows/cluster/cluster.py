@@ -341,7 +341,9 @@ class Cluster:
             return self.settings.address
         if self.settings.kind == "class":
             self._cluster = self.settings.new_cluster()
-            self._upkeep = upkeep.of(self._cluster, self.settings.workers, lambda: self._demand())
+            self._upkeep = upkeep.for_cluster(
+                self._cluster, self.settings.workers, lambda: self._demand()
+            )
             return self._cluster
         self._scratch.mkdir(parents=True, exist_ok=True)
         self._open.callback(shutil.rmtree, self._scratch, ignore_errors=True)

@@ -96,7 +96,7 @@ def computing(job: Job) -> Computing:
     """Runs on a worker, as a task: it may take a minute, in which the worker must answer others.
     Raises ConfigError for a missing model."""
     worker = get_worker()
-    alike = likeness.of(job)
+    alike = likeness.of_this_process(job)
     return Computing(alike, source_code.by_file(job), isolate.rehearse(adapted(job, worker)))
 
 

@@ -229,7 +229,9 @@ class Upkeep:
         self._retired -= {job_of.get(names[address]) for address in names.keys() - done.keys()}
 
 
-def of(cluster: Any, wanted: int | WorkerRange | None, demand: Callable[[], int]) -> Upkeep | None:
+def for_cluster(
+    cluster: Any, wanted: int | WorkerRange | None, demand: Callable[[], int]
+) -> Upkeep | None:
     """The `Upkeep` that keeps a cluster, once started, at `wanted` workers (None: as many as it
     has). None for a class that keeps its workers itself, which gets the number."""
     from distributed import Scheduler, SpecCluster

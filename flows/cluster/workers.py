@@ -221,7 +221,7 @@ class Workers:
             if (new := admission.new(resources)) and not self._asking.is_alive():
                 self._asking = threading.Thread(target=admission.ask, args=(new,), daemon=True)
                 self._asking.start()
-            may = admission.of(resources)
+            may = admission.admitted(resources)
         self._running, self._connected, self._may = running, resources, may
         self._read_at = monotonic()
 
@@ -250,12 +250,12 @@ class Admission:
         self._client, self._common, self._mixed = client, common, mixed
         self._job = job and replace(job, scratch=None)  # which exists on this machine only
         self._version = version("uttermill")
-        self._ours = likeness.of(self._job) if self._job else {}
+        self._ours = likeness.of_this_process(self._job) if self._job else {}
         self._faults: dict[str, str | None] = {}
         self._asked: dict[str, float] = {}  # monotonic s
         self._recording = threading.Lock()
 
-    def of(self, workers: Collection[str]) -> list[str]:
+    def admitted(self, workers: Collection[str]) -> list[str]:
         """Those that may work."""
         return [address for address in workers if self._faults.get(address, "") is None]
 
@@ -310,7 +310,7 @@ class Admission:
         words = fault(self._version, theirs, ready_at, sees)
         if words or self._job is None:
             return words
-        alike = ask(worker.trusting(likeness.of), self._job)
+        alike = ask(worker.trusting(likeness.of_this_process), self._job)
         if isinstance(alike, Exception):
             return f"it could not report its code and libraries: {alike}"
         unlike = likeness.differences(self._ours, cast(likeness.Likeness, alike))

@@ -67,7 +67,7 @@ def speech(locator: Locator | None, going_on: Callable[[], None]) -> JsonObject:
     try:
         with audio.open_stream(locator) as stream:
             detector = silero.Probabilities(stream.rate)
-            for block in Listened(stream.weights).of(stream.blocks()):
+            for block in Listened(stream.weights).process(stream.blocks()):
                 going_on()
                 pieces.append(detector.push(block))
                 if stream.decoded > HEARD * stream.rate:
@@ -168,7 +168,7 @@ def _without_hidden(job: Job, texts: JsonObject, language: str | None, most: int
 
 def _others(corpus: Corpus, shard: str, utterance: FinalUtterance) -> list[str]:
     """Texts of other recognisers, or of other settings, for the same PCM."""
-    home = storage.of(corpus.out).mounted(corpus.out / "manifests" / "transcribe" / shard)
+    home = storage.store_of(corpus.out).mounted(corpus.out / "manifests" / "transcribe" / shard)
     if home is None:
         return []
     pattern = str(home / "*.parquet")
@@ -252,7 +252,7 @@ def _published_as_muted(
 def _tar(corpus: Corpus, items: Items, key: str) -> tuple[Int16s, int] | None:
     """The clip from the version's own tar."""
     version = corpus.place(items.number)
-    table = storage.of(version).mounted(version / UTTERANCES_FILE)
+    table = storage.store_of(version).mounted(version / UTTERANCES_FILE)
     if table is None or (corpus.read_only and not table.exists()):
         return None
     try:

@@ -324,7 +324,7 @@ class Corpus:
 def _inside(out: Path) -> list[Path]:
     """The real folders of a local OUT's tables: each may be a link by the user to a larger disk
     (`tasks.storage.containment`)."""
-    if storage.of(out).mounted(out) is None:
+    if storage.store_of(out).mounted(out) is None:
         return []
     return [(out / name).resolve() for name in ("datasets", "manifests")]
 

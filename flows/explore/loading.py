@@ -161,7 +161,7 @@ def _parquet(
     cursor: duckdb.DuckDBPyConnection, out: Path, version: Path, home: Path, only_version: bool
 ) -> Iterator[dict[str, Types]]:
     """Views on the existing files: types of columns by name, by view."""
-    store = storage.of(out)
+    store = storage.store_of(out)
     views: dict[str, Types] = {}
     wanted = [n for n in store.tree(version) if n.startswith(TABLES)]
     listed = {n.split("/")[0] for n in versions.files(version) if n.startswith(TABLES)}

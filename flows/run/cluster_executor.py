@@ -40,8 +40,8 @@ def cluster_of(job: Job, settings: ClusterSettings, folder: Path) -> Cluster:
     """The cluster of a run, not started yet; `folder` is the run's folder."""
     assert job.scratch is not None
     # Workers that others start must see a folder, unless OUT is in a store they have access to.
-    common = storage.of(job.out).mounted(folder)
-    reached = engines.of(job)
+    common = storage.store_of(job.out).mounted(folder)
+    reached = engines.modules(job)
     gpus, needed = bool(gpu.stages(job)), worker_counts.needs(job)
     return Cluster(settings, job.scratch / "workers", gpus, common, reached, needed, job)
 

@@ -59,7 +59,7 @@ def newest(job: Job) -> JsonObject | None:
 
 def bytes_used(out: Path) -> int:
     """Bytes that runs keep in OUT; a file with several names counts once."""
-    store = storage.of(out)
+    store = storage.store_of(out)
     files = (file for root in ROOTS for file in store.files(out / root))
     return sum({file.inode: file.size for file in files}.values())
 
@@ -70,7 +70,7 @@ def lacking(estimate: JsonObject, out: Path) -> tuple[int, int] | None:
     The forecast's upper bound counts, because a run that fills the disk has wasted hours. Bytes
     added to OUT since the estimate are subtracted, so that a run killed half-way may continue.
     """
-    room = storage.of(out).free(out)
+    room = storage.store_of(out).free(out)
     need = round(estimate["disk_bytes"]["high"])
     if room is None or need <= room:
         return None
@@ -84,7 +84,11 @@ def check_disk(job: Job, cluster: ClusterSettings) -> None:
     An estimate no longer counts once a later run has ended well: it does not include what that run
     wrote.
     """
-    if not cluster.check_disk or storage.of(job.out).remote or (estimate := newest(job)) is None:
+    if (
+        not cluster.check_disk
+        or storage.store_of(job.out).remote
+        or (estimate := newest(job)) is None
+    ):
         return
     ended = next(run_folder.having(job.out, run_folder.SUMMARY), None)
     if ended and run_folder.order(ended.name) > run_folder.order(estimate["run"]):

@@ -167,7 +167,10 @@ def opened(settings: PrepareSettings, waits: bool = False) -> Iterator[Body]:
         estimates.check_disk(job, settings.cluster)
         plans.check_recompute(settings)
         # With OUT on an object store, only temporary copies take local space.
-        places = [Path(tempfile.gettempdir()), *([] if storage.of(job.out).remote else [job.out])]
+        places = [
+            Path(tempfile.gettempdir()),
+            *([] if storage.store_of(job.out).remote else [job.out]),
+        ]
         outer.enter_context(owners.naming(*places))
         outer.enter_context(_free(job.out) if waits else lock.hold(job.out))
         out_layout.begin(job.out, versions.next_number(job.out) - 1)

@@ -35,7 +35,7 @@ LAST_RUNS = 20  # in which the speed of a stage is sought
 ASKS = 3600.0  # s of audio: a run that would recompute more asks first
 
 
-def of(settings: PrepareSettings, brief: bool = False) -> JsonObject:
+def make(settings: PrepareSettings, brief: bool = False) -> JsonObject:
     """The output of `plan --json`; computes and writes nothing.
 
     `brief`: the headers of new recordings are read only if a run or an estimate gives the speed of
@@ -43,18 +43,18 @@ def of(settings: PrepareSettings, brief: bool = False) -> JsonObject:
     yet to measure and may drop, so that later stages compute at most what is stated. `gone`, if
     any: which results of earlier runs are gone, so that stages compute at most what is stated.
     """
-    return _of(settings, brief, listing=True)
+    return _plan(settings, brief, listing=True)
 
 
 def of_out(settings: PrepareSettings) -> JsonObject:
     """`of` for commands on OUT, which may be on another machine than its sources: if these cannot
     be listed, they count as the last run found them, and `unlisted` says why."""
     try:
-        return of(settings)
+        return make(settings)
     except (ConfigError, RunError, OSError) as error:
         # An error with another cause is raised again.
         return {
-            **_of(settings, brief=False, listing=False),
+            **_plan(settings, brief=False, listing=False),
             "unlisted": masking.sentence(f"{error}"),
         }
 
@@ -63,7 +63,7 @@ def check_recompute(settings: PrepareSettings) -> None:
     """ConfigError if a run would compute more audio again than the settings allow."""
     if settings.cluster.max_recompute_hours is None:
         return
-    plan = of(settings, brief=True)
+    plan = make(settings, brief=True)
     if sentence := _too_much(settings, plan["stages"], plan["hours_again"]):
         raise ConfigError(sentence)
 
@@ -82,7 +82,7 @@ def _too_much(settings: PrepareSettings, stages: JsonObject, hours: float) -> st
     )
 
 
-def _of(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
+def _plan(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
     job = settings.job()
     before = run_folder.known_settings(job.out) or run_folder.estimated_settings(job.out)
     rates = _Rates(settings, job)

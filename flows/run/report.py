@@ -102,7 +102,7 @@ def _same_as_before(out: Path, folder: Path) -> bool:
     try:
         same = all(_facts(earlier / name) == _facts(folder / name) for name in (SETTINGS, SUMMARY))
         if same:
-            storage.of(out).fetch(earlier / NAME, folder / NAME)
+            storage.store_of(out).fetch(earlier / NAME, folder / NAME)
     except (OSError, ValueError):  # one of them is damaged
         return False
     return same

@@ -83,7 +83,7 @@ def record(out: Path, settings: PrepareSettings, name: str = SETTINGS) -> Iterat
     """
     place = out / "runs" / _next_name(out)
     kept = settings.rooted().model_dump_json(indent=1).encode()
-    store = storage.of(out)
+    store = storage.store_of(out)
     for temp in [*store.temporaries(out / "runs")]:  # of a killed run: this one holds OUT's lock
         store.remove(temp)
     write_atomic(place / name, kept)
@@ -120,7 +120,7 @@ def _upload(run: Run) -> None:
         log.warning("the log of the run is not in %s, because its store is away", place)
         return
     try:
-        with storage.of(place).writing(place) as home:
+        with storage.store_of(place).writing(place) as home:
             shutil.copytree(folder, home, dirs_exist_ok=True)
     except (MillError, OSError) as error:
         log.warning("the log of the run is not in %s: %s", place, owners.words(error, folder))
@@ -158,7 +158,7 @@ def having(out: Path, name: str) -> Iterator[Path]:
 def folders(out: Path) -> list[Path]:
     """Folders of runs, newest first."""
     home = out / "runs"
-    names = sorted(storage.of(out).folders(home), key=order, reverse=True)
+    names = sorted(storage.store_of(out).folders(home), key=order, reverse=True)
     return [home / name for name in names]
 
 
@@ -237,7 +237,7 @@ def is_open_in_prefect(place: Path) -> bool:
 
 def last_flow_runs(out: Path) -> dict[str, str]:
     """The last flow runs of OUT, newest first, with the process of each (of its last try)."""
-    names = storage.of(out).tree(out / "runs")
+    names = storage.store_of(out).tree(out / "runs")
     owner_of: dict[str, str] = {}
     for name in [name for name in names if name.endswith(f"/{PREFECT_NOTE}")][
         : -LAST_FLOW_RUNS - 1 : -1

@@ -42,7 +42,7 @@ class Totals(NamedTuple):
     sums: pa.Table  # SUMS
     recordings: dict[str, tuple[int, int]]  # by dataset: (recordings still in their source, failed)
 
-    def of(self, datasets: Collection[str]) -> Totals:
+    def of_datasets(self, datasets: Collection[str]) -> Totals:
         """The totals of these datasets only."""
         wanted = pc.is_in(self.sums["dataset"], pa.array([*datasets], pa.string()))
         counts = {name: count for name, count in self.recordings.items() if name in datasets}

@@ -92,7 +92,7 @@ class Unleaked:
         """The remaining samples; None if there are none."""
         return self._pending if len(self._pending) else None
 
-    def of(self, blocks: Iterable[Float32s]) -> Iterator[Float32s]:
+    def process(self, blocks: Iterable[Float32s]) -> Iterator[Float32s]:
         """All of these blocks, processed; none of them empty."""
         for block in blocks:
             if len(heard := self.push(block)):

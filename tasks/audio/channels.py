@@ -117,7 +117,7 @@ class Listened:
         rest = None if self._ear is None else self._ear.finish()
         return None if rest is None or not len(rest) else rest[:, None]
 
-    def of(self, blocks: Iterable[Float32s]) -> Iterator[Float32s]:
+    def process(self, blocks: Iterable[Float32s]) -> Iterator[Float32s]:
         """All of these blocks, processed; none of them empty."""
         for block in blocks:
             if len(listened := self.push(block)):

@@ -43,7 +43,7 @@ class Clip:
     derived: dict[str, object] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
-    def of(
+    def from_samples(
         cls,
         samples: ArrayLike,
         rate: int,

@@ -168,7 +168,7 @@ def of_corpus(
 ) -> OfCorpus:
     """Rejections of rows of `parts`, first of those that meet a test set, then by all corpus-wide
     plug-ins. For the parameters see `TranscribedRows`."""
-    spared = [key for key, decision in decisions.of(job).items() if decision.keeps]
+    spared = [key for key, decision in decisions.by_utterance(job).items() if decision.keeps]
     rows = TranscribedRows(parts, published, spared, job.package.memory, job.scratch)
     rejections = [REJECTED.empty_table()]
     sets = held_out.read(job)

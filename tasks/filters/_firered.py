@@ -65,7 +65,7 @@ def _energies(clip: Clip) -> Iterable[Float32s]:
     def compute() -> Iterator[Float32s]:
         for piece in regroup(derived.blocks_16k(clip), PIECE):
             with np.errstate(invalid="ignore", over="ignore"):
-                yield FBANK.of(piece)
+                yield FBANK.log_energies(piece)
 
     if clip.seconds > derived.KEPT_SECONDS:
         return compute()

@@ -153,7 +153,7 @@ class Tagger:
             self._steps = _integers(graph, given, fitting[0])
         self._sigmoid = False
         try:
-            probed = [self.classes(Clip.of(probe, RATE)) for probe in self._probes()]
+            probed = [self.classes(Clip.from_samples(probe, RATE)) for probe in self._probes()]
         except onnx_session.errors() as error:
             raise ConfigError(f"{ASKED_BY}: {graph} does not run: {error}") from error
         self._sigmoid = any(values.min() < 0 or values.max() > 1 for values in probed)

@@ -101,7 +101,7 @@ def names(columns: Collection[str]) -> tuple[str, ...]:
     return ("audio", "audio_enhanced") if ENHANCED in columns else ("audio",)
 
 
-def of(row: ClipRow) -> tuple[ClipRow, ...]:
+def rows_of(row: ClipRow) -> tuple[ClipRow, ...]:
     """The row of each field of `names`."""
     return (row, *blobs.beside(row))
 

@@ -29,7 +29,7 @@ _OF_SHELVES |= {enhanced.after(column) for column in plugins.columns("filters", 
 NAMES = (*_TRANSCRIPT, *sorted(_OF_SHELVES - {"duration"}), AUDIO_IS)
 
 
-def of(row: AnyRow) -> dict[str, object]:
+def of_row(row: AnyRow) -> dict[str, object]:
     """The measures that the row has."""
     return {name: row[name] for name in NAMES if name in row}
 

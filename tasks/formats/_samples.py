@@ -85,7 +85,7 @@ def write(
     with out.create(shard.path) as file:
         file.write(_front([[]] * len(rows), header))
         for row in rows:
-            clips = [_clips.encoded(clip, pcm, settings.encoding) for clip in _clips.of(row)]
+            clips = [_clips.encoded(clip, pcm, settings.encoding) for clip in _clips.rows_of(row)]
             fields_of_row = (*clips, *_told(row))
             sizes.append([*map(len, fields_of_row)])
             file.write(np.array(sizes[-1], _NUMBER).tobytes())
@@ -100,7 +100,7 @@ def _told(row: ClipRow) -> tuple[bytes, ...]:
     columns: AnyRow = row
     facts = {name: columns[name] for name in _FACTS}
     facts["seconds"] = _clips.duration(row["num_samples"], row["sample_rate"])
-    facts |= _measures.of(columns) | _free.labels(columns) | _free.published(columns)
+    facts |= _measures.of_row(columns) | _free.labels(columns) | _free.published(columns)
     described = json.dumps(facts, ensure_ascii=False, allow_nan=False)
     return described.encode(), row["id"].encode(), row["text"].encode()
 
@@ -126,7 +126,7 @@ def check(
     with (out.home / shard.path).open("rb") as file:
         front = file.read(_NUMBER.itemsize * (len(rows) + 2) + len(header))
         for row in rows:
-            clips = _clips.of(row)
+            clips = _clips.rows_of(row)
             size = _numbers(file, len(clips) + len(_told(row)))
             parts = [file.read(length) for length in size]
             place = f"{shard.path}: {row['id']}"

@@ -58,7 +58,7 @@ def facts(row: ClipRow, tracks: _tracks.Tracks = "mix") -> AnyRow:
     return {
         **{name: columns[name] for name in TOLD},
         "duration": _clips.duration(row["num_samples"], row["sample_rate"]),
-        **_measures.of(columns),
+        **_measures.of_row(columns),
         **_labels(row),
         **_free.published(columns),
         **({} if tracks == "mix" else {_free.TURNS: _turns(row, tracks)}),
@@ -81,7 +81,7 @@ def _labels(row: ClipRow) -> AnyRow:
 
 def audio(row: ClipRow, pcm: ReadPcm, encoding: _clips.Encoding) -> dict[str, bytes]:
     """The file in each column of audio."""
-    names = zip(_clips.names(row), _clips.of(row), strict=True)
+    names = zip(_clips.names(row), _clips.rows_of(row), strict=True)
     return {name: _clips.encoded(clip, pcm, encoding) for name, clip in names}
 
 
@@ -95,7 +95,7 @@ def faults(
     """Why a table's row, `stored` and the files in its columns of audio, is not this one."""
     place = f"{path}: {row['id']}"
     wrong = [] if stored == facts(row, encoding.tracks) else [f"{place} differs from its row"]
-    for clip, file in zip(_clips.of(row), files, strict=True):
+    for clip, file in zip(_clips.rows_of(row), files, strict=True):
         data = memoryview(file.as_buffer()).cast("B")
         wrong += _clips.faults(clip, place, data, encoding)
     return wrong

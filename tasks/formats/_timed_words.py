@@ -14,7 +14,7 @@ def snippet(what: str) -> tuple[str, str]:
     return "bash", f"uttermill list . --format {{use}} --split {{split}}  # {what}\n"
 
 
-def of(row: ClipRow) -> Sequence[WordRow]:
+def words_of(row: ClipRow) -> Sequence[WordRow]:
     """The words of the source's text if that was aligned, else the recogniser's."""
     return row.get("reference_words") or row.get("word_times") or ()
 

@@ -117,7 +117,7 @@ class Question(NamedTuple):
     def columns(self) -> list[str]:
         return [*_columns_of(self.prompt), *_columns_of(self.answer)]
 
-    def of(self, row: AnyRow) -> tuple[str, str] | None:
+    def prompt_and_answer(self, row: AnyRow) -> tuple[str, str] | None:
         """Prompt and answer for a clip; None if it lacks a column that they name."""
         values = {name: _shown(row[name]) for name in self.columns}
         if not all(values.values()):
@@ -227,7 +227,7 @@ def _write_lines(run: Run, questions: list[Question], settings: Settings, file: 
         turns: list[tuple[str, str, str]] = []
         end = 0.0
         for path, row in run:
-            asked = question.of(row)
+            asked = question.prompt_and_answer(row)
             pause = settings.turns > 1 and row["start"] - end > settings.max_gap
             if turns and (pause or asked is None or len(turns) == settings.turns):
                 file.write(_line(turns, settings.profile))

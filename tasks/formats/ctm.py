@@ -40,7 +40,7 @@ def check(shard: OutputShard, rows: Rows, out: Output, settings: Settings) -> li
 def _content(rows: Rows) -> bytes:
     lines = []
     for row in rows:
-        for word in _timed_words.of(row):
+        for word in _timed_words.words_of(row):
             seconds = max(word["end"] - word["start"], 0.0)
             sure = "" if word["probability"] is None else f" {word['probability']:.3f}"
             name = _timed_words.written(word)

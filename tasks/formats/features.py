@@ -169,7 +169,7 @@ def _codec_of(settings: Settings) -> Codec | None:
     """The codec, None if no tokens are wanted. Raises ConfigError if it is missing."""
     if "codes" not in settings.arrays:
         return None
-    return Codec.of(settings.codec_onnx, settings.codec_rate)
+    return Codec.in_folder(settings.codec_onnx, settings.codec_rate)
 
 
 def _stem(row: ClipRow) -> str:
@@ -195,13 +195,13 @@ def _arrays(row: ClipRow, pcm: Int16s, settings: Settings) -> dict[str, bytes]:
 def _frames(energies: Fbank, samples: Float32s) -> Float32s:
     """In pieces of a minute, so that a long clip needs no more memory."""
     if len(samples) <= 60 * energies.rate:
-        return energies.of(samples)
+        return energies.log_energies(samples)
     if not energies.whole:
         samples = energies.mirrored(samples)
         energies = energies.whole_frames()
     step = 6000 * energies.hop
     pieces = [
-        energies.of(samples[start : start + step + energies.frame - energies.hop])
+        energies.log_energies(samples[start : start + step + energies.frame - energies.hop])
         for start in range(0, len(samples), step)
     ]
     return np.concatenate(pieces)
@@ -275,7 +275,7 @@ class Codec:
     rate: int
 
     @classmethod
-    def of(cls, folder: str | None, rate: int | None) -> Codec:
+    def in_folder(cls, folder: str | None, rate: int | None) -> Codec:
         """Raises ConfigError if there is no graph, more than one, or no stated sample rate."""
         if folder is None:
             raise ConfigError(

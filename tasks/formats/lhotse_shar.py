@@ -48,7 +48,7 @@ check_weights, rates = _clips.check_weights, _clips.rates
 HOLDS_ANNOTATIONS = True
 
 
-_FIELDS = ("recording", "enhanced")  # a cut's fields of audio, in the order of `_clips.of`
+_FIELDS = ("recording", "enhanced")  # a cut's fields of audio, in the order of `_clips.rows_of`
 SNIPPET = (
     "python",
     """\
@@ -112,7 +112,7 @@ def _cut(row: ClipRow, tracks: _tracks.Tracks) -> JsonObject:
         "source_start": row["start"],
         "source_end": row["end"],
         "text_source": row["text_source"],
-        **_measures.of(row),
+        **_measures.of_row(row),
         **_free.labels(row),
         **_free.published(row),
         **({_FIELDS[1]: recording} if _clips.ENHANCED in row else {}),
@@ -181,7 +181,7 @@ def _members(
     """The members of the tar of a field in `_FIELDS`."""
     key = _tars.key(row["id"])
     recording = _line(_recording(row, tracks))
-    return {f"{key}.{suffix}": _clips.of(row)[place], f"{key}.json": recording}
+    return {f"{key}.{suffix}": _clips.rows_of(row)[place], f"{key}.json": recording}
 
 
 def _parts(shard: OutputShard, row: ClipRow) -> tuple[list[str], str, list[str]]:

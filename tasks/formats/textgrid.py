@@ -54,7 +54,7 @@ def _content(row: ClipRow) -> bytes:
     end = max(round(1000 * row["num_samples"] / row["sample_rate"]), 1)
     words = [
         (round(1000 * word["start"]), round(1000 * word["end"]), _timed_words.written(word))
-        for word in _timed_words.of(row)
+        for word in _timed_words.words_of(row)
     ]
     tiers = {"text": [(0, end, row["text"] or "")], "words": [*_filled(words, end)]}
     lines = ['File type = "ooTextFile"', 'Object class = "TextGrid"', ""]

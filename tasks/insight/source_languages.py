@@ -27,7 +27,7 @@ NEARLY_ALL = 0.8  # least share, of the sum of probabilities, of a language that
 
 def notes(job: Job) -> list[SourceNotes]:
     """The notes on each source, with the languages detected in it."""
-    noted = source_notes.of(job.sources)
+    noted = source_notes.notes(job.sources)
     sentences = of_sources(job)
     for dataset in plugins.datasets(job.sources):
         if (says := sentences.get(dataset.name)) is None:

@@ -27,7 +27,7 @@ class Settings(StageSettings):
 
 
 def apply(samples: Float32s, rate: int, settings: Settings) -> Float32s:
-    measured = loudness.measure(Clip.of(samples, rate), loudness.Settings())["loudness"]
+    measured = loudness.measure(Clip.from_samples(samples, rate), loudness.Settings())["loudness"]
     if measured is None or measured <= loudness.GATE:
         return samples.copy()
     gain = 10 ** ((settings.target_lufs - measured) / 20)

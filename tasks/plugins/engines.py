@@ -21,7 +21,7 @@ def chosen(job: Job) -> list[tuple[str, Plugin]]:
     return [*dict.fromkeys(plugins_used)]  # the first of `backends` is `backend`
 
 
-def of(job: Job) -> dict[str, str]:
+def modules(job: Job) -> dict[str, str]:
     """Modules that the job's stages need, each with an attribute whose reading loads it: our
     plug-ins, and the libraries that plug-ins import on first use."""
     engines: dict[str, str] = {}

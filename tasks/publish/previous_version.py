@@ -84,6 +84,6 @@ def save_guards(out: Path, version: Path) -> None:
     """Save the guards of the newest version's files. Call it only while holding OUT's lock."""
     noted: _Guards = {
         "version": version.name,
-        "guards": dict(storage.of(version).guards(version)),
+        "guards": dict(storage.store_of(version).guards(version)),
     }
     storage.write_atomic(_home(out), json.dumps(noted).encode())

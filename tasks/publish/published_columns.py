@@ -301,7 +301,9 @@ VALUES: dict[str, _ColumnValues] = {
     "muted": _unless_muted("muted", _nothing),
     "sha256_enhanced": _unless_muted("sha256_enhanced", _of_beside("sha256")),
     "turns": lambda clips: [
-        clip_turns.of(clips.view, u, texts.words, _heard(u)["language"], _most(clips.job, u) > 0)
+        clip_turns.labelled(
+            clips.view, u, texts.words, _heard(u)["language"], _most(clips.job, u) > 0
+        )
         if u
         else None
         for u, texts in zip(clips.packaged, clips.texts, strict=True)

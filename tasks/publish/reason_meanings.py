@@ -15,7 +15,7 @@ from ..shard_store.chosen_rules import filter_rules
 from ..shard_store.text_values import text_columns
 
 
-def of(job: Job, names: Iterable[str]) -> dict[str, str]:
+def meanings(job: Job, names: Iterable[str]) -> dict[str, str]:
     """By `<stage>.<reason>`, in words; a reason of a user's own plug-in is spelled out."""
     measures = units(job)
     by_rule: dict[str, dict[str, None]] = {}

@@ -171,7 +171,7 @@ def _check_new(job: Job, new: Counted) -> None:
     recordings would go unnoticed among the others."""
     exempted = exempt(job)
     strict = [d.name for d in plugins.datasets(job.sources) if d.name not in exempted]
-    counts = summary.arrived(summary.of_totals(new.totals.of(strict)))
+    counts = summary.arrived(summary.of_totals(new.totals.of_datasets(strict)))
     lost = (file for name in strict for file in new.broken.get(name, ()))
     check_new(job, counts["recordings"], counts["failed"], lost)
 

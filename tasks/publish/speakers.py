@@ -41,13 +41,13 @@ class Speakers(NamedTuple):
     number: Int32s  # of each voice, index of its speaker in `names`
     names: list[str]
 
-    def of(self, voices: UInt64s) -> Int32s:
+    def index_of(self, voices: UInt64s) -> Int32s:
         """The index of each voice's speaker in `names`; -1: unknown voice."""
         return sorted_keys.value_of(self.voices, self.number, voices)
 
     def called(self, rows: pa.Table) -> pa.Table:
         """The rows (columns dataset, speaker), with names of voices replaced by their speakers'."""
-        names = names_of(self.of(voices_of(rows)), pa.array(self.names, pa.string()))
+        names = names_of(self.index_of(voices_of(rows)), pa.array(self.names, pa.string()))
         return called(rows, names)
 
 
@@ -58,12 +58,12 @@ def link(job: Job, parts: VoiceTables, newest: Path | None, scratch: Path) -> Sp
     if least is None:
         return None
     how = recipe.of_plugin("diarizers", job.speakers)
-    gone, before = forgotten.of(job.out), published(newest)
+    gone, before = forgotten.read(job.out), published(newest)
     former, package = partial(map, gone.without), job.package
     linked = identities.link(
         parts, lambda: former(before()), least, how, package.refit, package.memory, job.scratch
     )
-    with storage.of(scratch).writing(scratch) as home:
+    with storage.store_of(scratch).writing(scratch) as home:
         tables.write_arrow(home / FILE, linked)
     batches = tables.arrow_batches(scratch / FILE)
     return of_tables(pa.Table.from_batches([batch]) for batch in batches)

@@ -68,7 +68,7 @@ class UpToDate:
             job.filter.measure_all,
             repr(rules),
             [settings["package"][name] for name in ("only", "without")],
-            decisions.identity(decisions.of(job)),
+            decisions.identity(decisions.by_utterance(job)),
             tells_datasets_apart(job),
         )
         self._inputs = [
@@ -157,7 +157,7 @@ class UpToDate:
             self._settings,
             self._inputs,
             self._lists,
-            sorted(forgotten.of(self._job.out).recordings),
+            sorted(forgotten.read(self._job.out).recordings),
             newest.name if newest else None,
             described.get(datacard.SEAL) if described else None,
         )

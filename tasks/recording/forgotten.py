@@ -83,7 +83,7 @@ class Forgotten:
         return table.filter(pa.array(stays, pa.bool_()))
 
 
-def of(out: Path) -> Forgotten:
+def read(out: Path) -> Forgotten:
     """What was removed from an OUT on request."""
     return _read(append_log.read(out / FILE, out / FOLDER))
 

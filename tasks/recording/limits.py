@@ -42,7 +42,7 @@ class Limits:
     expansion: float
 
     @classmethod
-    def of(cls, settings: FilterSettings) -> Limits:
+    def from_settings(cls, settings: FilterSettings) -> Limits:
         return cls(settings.max_hours, settings.max_expansion)
 
     def most(self, rate: int, channels: int, size: int) -> int:

@@ -26,7 +26,7 @@ HASHES = {CODE, PLUGINS, WEIGHTS}  # of which only people who look know more
 NOT_DATA = {"uttermill", "python"}  # uttermill's own is compared by its code
 
 
-def of(job: Job) -> Likeness:
+def of_this_process(job: Job) -> Likeness:
     """What this process would compute the job with. ConfigError for a model that is missing."""
     import soxr
 

@@ -59,13 +59,13 @@ def publish(
     if not lost and (newest := state.version()):
         return _unchanged(job, newest, began)
     with _cleaned(job.out):
-        storage.of(scratch).clear(scratch)
+        storage.store_of(scratch).clear(scratch)
         keys = state.keys()
         batches = shard_batches.of_shards(job, {shard: keys[shard] for shard in shards})
         executor.map(COLLECT, [(job, batch) for batch in shard_batches.missing(job, batches)])
         laps.end("decide")
         gathered, numbers = gather(job, batches, executor, scratch, lost)
-        storage.of(scratch).clear(scratch)
+        storage.store_of(scratch).clear(scratch)
         laps.end("gather")
         counts, balance = gathered.summary, gathered.balance
         clips, seconds = counts["utterances"]["packaged"], counts["seconds"]["packaged"]
@@ -182,7 +182,7 @@ def _remove_old(out: Path, keep: int) -> None:
     """Remove versions older than the newest `keep`."""
     for version in versions.beyond(out, keep):
         log.info("%s is older than the newest %d versions (package.keep)", version.name, keep)
-        publication.of(out).withdraw([version])
+        publication.publisher(out).withdraw([version])
 
 
 @contextmanager

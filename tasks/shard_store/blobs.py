@@ -109,7 +109,7 @@ def sha256(pcm: Pcm) -> str:
 
 def sizes(out: Path, shard: str) -> Callable[[str], int]:
     """A function from the name of a shard's blob to its bytes; -1 if it is missing."""
-    return storage.of(out).sizes(folder(out, shard))
+    return storage.store_of(out).sizes(folder(out, shard))
 
 
 def present(row: AudioRow, sizes: Callable[[str], int]) -> bool:
@@ -132,7 +132,7 @@ def stored(out: Path, shard: str, rows: Sequence[AudioRow]) -> Iterator[Callable
         file = f"{shard}/{row['blob']}"
         return _Place(file, row["offset"], row["num_samples"], row["sha256"])
 
-    with storage.of(out).spans(out / "audio", [place(row).span for row in rows]) as read_span:
+    with storage.store_of(out).spans(out / "audio", [place(row).span for row in rows]) as read_span:
         yield lambda row: _sound(read_span(place(row).span), out, place(row))
 
 
@@ -143,7 +143,9 @@ def reading(out: Path, rows: Iterable[ClipRow]) -> Iterator[Callable[[ClipRow], 
 
     It raises CorruptManifest if the blob is missing, too short or another one.
     """
-    with storage.of(out).spans(out / "audio", (_place(row).span for row in rows)) as read_span:
+    with storage.store_of(out).spans(
+        out / "audio", (_place(row).span for row in rows)
+    ) as read_span:
 
         def pcm(row: ClipRow) -> Pcm:
             place = _place(row)

@@ -19,7 +19,7 @@ from .shard_view import ShardView
 from .utterance import FinalUtterance
 
 
-def of(
+def labelled(
     view: ShardView,
     utterance: FinalUtterance,
     words: Sequence[WordRow] | None,

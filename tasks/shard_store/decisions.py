@@ -33,7 +33,7 @@ def pinned(job: Job) -> Job:
     return replace(job, reviews=Pinned(len(data), hashlib.sha256(data).hexdigest()))
 
 
-def of(job: Job) -> Mapping[str, Decision]:
+def by_utterance(job: Job) -> Mapping[str, Decision]:
     """The decision that counts for each utterance, by id. Raises RunError if the pinned part of the
     file has changed."""
     if job.reviews is not None and not job.reviews.size:
@@ -60,7 +60,7 @@ def warn_of_gone(job: Job, newest: Path) -> None:
     reviews = versions.described(newest).get("reviews")
     then = sum(n for n in reviews.values() if isinstance(n, int)) if reviews else 0
     now = len({decision.id for decision in decision_log.read(decision_log.stored(job.out))})
-    if now < then and not forgotten.of(job.out).recordings:
+    if now < then and not forgotten.read(job.out).recordings:
         log.warning(
             "%s has decisions by people on %s, and %s was made with %d: the others do not count "
             "any more; restore the file if they should",
@@ -84,7 +84,7 @@ def identity(by_id: Mapping[str, Decision]) -> str:
 
 def described(job: Job) -> Reviews | None:
     """The entry for dataset.json; None without decisions."""
-    by_id = of(job)
+    by_id = by_utterance(job)
     if not by_id:
         return None
     kinds = Counter(decision.decision for decision in by_id.values())

@@ -56,7 +56,7 @@ class Index:
     def look(self, shards: Collection[str], roots: Sequence[str] = ROOTS) -> None:
         """List the files of some shards again, below these roots."""
         homes = [f"{root}/{shard}" for shard in sorted(shards) for root in roots]
-        if storage.of(self.out).remote and len(homes) > len(self.files) / OF_A_REQUEST:
+        if storage.store_of(self.out).remote and len(homes) > len(self.files) / OF_A_REQUEST:
             homes = [*roots]  # fewer requests than one for each folder
         below = set(homes)
         self.files = {
@@ -68,7 +68,7 @@ class Index:
         self._list(homes)
 
     def _list(self, homes: Iterable[str]) -> None:
-        store = storage.of(self.out)
+        store = storage.store_of(self.out)
         for home in homes:
             for name, guard in store.guards(self.out / home):
                 if manifest.OWN.fullmatch(whole := f"{home}/{name}") and guard:

@@ -83,7 +83,7 @@ def _files(home: Path) -> list[Path]:
 
 def shards(out: Path) -> list[str]:
     """Ids of all shards, oldest first."""
-    names = storage.of(out).folders(out / "manifests" / "shard")
+    names = storage.store_of(out).folders(out / "manifests" / "shard")
     return [name for name in names if SHARD.fullmatch(name)]
 
 
@@ -274,7 +274,7 @@ def open_parts(path: Path) -> list[Part]:
 
     Pass a path that was just listed: on object stores, a cached file is not looked up again.
     """
-    cached, store = _parts.get(path), storage.of(path)
+    cached, store = _parts.get(path), storage.store_of(path)
     if cached is not None and (store.remote or store.exists(path)):
         return cached
     try:

@@ -87,7 +87,7 @@ def converted(settings: ResampleSettings) -> ResampleSettings:
     return settings.model_copy(update={"mono": "mean"})
 
 
-def of(
+def own_turns(
     window: Range,
     rate: int,
     speech: Sequence[Turn],

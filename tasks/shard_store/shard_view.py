@@ -215,7 +215,7 @@ class ShardView(StoredShard):
             return partial(self._channel_recipe, content)
 
         window = cut.start, cut.end
-        return [*own_channels.of(window, cut.rate, speech, self._shared_seconds, audio)]
+        return [*own_channels.own_turns(window, cut.rate, speech, self._shared_seconds, audio)]
 
     @cached_property
     def writes_sides(self) -> bool:
@@ -410,7 +410,7 @@ class ShardView(StoredShard):
 
         questions = self.questions(utterance)
         answers = model_answers.answers(questions, self.transcripts)
-        texts = self._text_values.of(utterance, row, spoken, answers)
+        texts = self._text_values.values(utterance, row, spoken, answers)
         outcome = self._outcome_by_text(cut, texts)
         kept = _is_kept(outcome)
         if kept and (missing := self._missing(utterance, questions)):  # an answer may drop it
@@ -421,7 +421,7 @@ class ShardView(StoredShard):
         if alignments and self._judges_alignment:
             if missing := self._missing(utterance, alignments):  # a rule may drop it
                 return FinalUtterance(cut, utterance, UNHEARD, texts, missing=missing)
-            texts = self._text_values.of(utterance, row, spoken, answers, aligned)
+            texts = self._text_values.values(utterance, row, spoken, answers, aligned)
             outcome = self._outcome_by_text(cut, texts)
             kept = _is_kept(outcome)
 

@@ -163,7 +163,7 @@ class StoredShard:
     @cached_property
     def people(self) -> Mapping[str, Decision]:
         """Decisions by people, by utterance id."""
-        return decisions.of(self.job)
+        return decisions.by_utterance(self.job)
 
     @cached_property
     def _recuts(self) -> Mapping[str, Decision]:
@@ -171,7 +171,7 @@ class StoredShard:
 
     @cached_property
     def _limits(self) -> Limits:
-        return Limits.of(self.job.filter)
+        return Limits.from_settings(self.job.filter)
 
     @cached_property
     def turns(self) -> dict[str, tuple[Turn, ...]]:

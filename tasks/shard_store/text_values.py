@@ -83,7 +83,7 @@ class TextValues:
             if use in annotating
         ]
 
-    def of(
+    def values(
         self,
         utterance: HeardUtterance,
         row: TranscriptRow,

@@ -121,7 +121,7 @@ def of_version(job: Job, settings: JsonObject) -> list[object]:
     """What a version is made from besides its tables, the bounds that it freezes and the lists of
     its splits: `settings_of` the job, formats and decisions by people."""
     formats = {plugin.use: format_version(plugin) for plugin in job.package.formats}
-    people = decisions.identity(decisions.of(job))
+    people = decisions.identity(decisions.by_utterance(job))
     return [out_layout.LAYOUT, settings, formats, people]
 
 

@@ -375,7 +375,7 @@ def _told(
         recording = replace(recording, labels=names)
     if settings.speaker == PARENT_FOLDER or isinstance(settings.speaker, SpeakerPattern):
         recording = replace(recording, speaker=_speaker(recording.path, settings.speaker))
-    return texts.of(name, recording) if texts else recording
+    return texts.with_sidecars(name, recording) if texts else recording
 
 
 def _speaker(path: str, how: str | SpeakerPattern) -> str | None:

@@ -42,7 +42,7 @@ def _session(folder: str | None) -> onnxruntime.InferenceSession:
 
 def fbank(samples: Float32s) -> Float32s:
     """Float32 [n] at 16 kHz to [frames, 80]; fewer than 400 samples give no frames."""
-    return FBANK.of(samples)
+    return FBANK.log_energies(samples)
 
 
 def embed(features: Float32s, folder: str | None = None) -> Float32s:

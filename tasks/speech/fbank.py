@@ -52,7 +52,7 @@ class Fbank:
             return max((samples - self.frame) // self.hop + 1, 0)
         return (samples + self.hop // 2) // self.hop
 
-    def of(self, samples: Float32s) -> Float32s:
+    def log_energies(self, samples: Float32s) -> Float32s:
         """Float32 [n] in ±1 at `rate` to log energies [frames, bins]."""
         count = self.frames(len(samples))
         if not count:

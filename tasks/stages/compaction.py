@@ -174,7 +174,10 @@ def _repacked(
 def _rewrite(out: Path, shard: str, rows: Sequence[EnhancedRow]) -> None:
     """Copy the PCM of rows into one blob and update the rows' places."""
     home = blobs.folder(out, shard)
-    with blobs.stored(out, shard, rows) as pcm, storage.of(home).staged(home) as (handle, publish):
+    with (
+        blobs.stored(out, shard, rows) as pcm,
+        storage.store_of(home).staged(home) as (handle, publish),
+    ):
         for row in rows:
             samples = pcm(row)
             row["offset"] = handle.size

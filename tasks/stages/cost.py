@@ -38,7 +38,7 @@ class CostMeter:
         self.worker = worker
 
     def __enter__(self) -> Self:
-        self._gpu = _Gpu.of(environment.visible_gpus())
+        self._gpu = _Gpu.find(environment.visible_gpus())
         self._before = psutil.Process().memory_info().rss
         self._exact = _reset_peak()
         self._started, self._wall, self._cpu = time.time(), time.monotonic(), cpu_seconds()
@@ -99,7 +99,7 @@ class _Gpu:
         self._thread.start()
 
     @classmethod
-    def of(cls, visible: str | None) -> _Gpu | None:
+    def find(cls, visible: str | None) -> _Gpu | None:
         """None without a GPU, NVML's binding (extra `gpu`) or a driver. Never touches CUDA."""
         if visible == "":
             return None  # a CPU worker beside GPU workers

@@ -198,7 +198,7 @@ def _recogniser(
 
 def _filter(plugin: Plugin) -> Trial:
     module, settings = plugins.FILTERS.resolve(plugin)
-    clip = Clip.of(sound(RATE), RATE, SECONDS)
+    clip = Clip.from_samples(sound(RATE), RATE, SECONDS)
     return _trial("filter", plugin, module, settings, partial(module.measure, clip, settings))
 
 

@@ -72,11 +72,11 @@ class Chosen:
     limits: Limits
 
     @classmethod
-    def of(cls, job: Job) -> Chosen:
+    def from_job(cls, job: Job) -> Chosen:
         segmenter, settings = plugins.SEGMENTERS.resolve(job.filter.segmenter)
         rules = chosen_rules.filter_rules(job.filter.all_filters)
         filters = steps(job.filter.all_filters)
-        hears, limits = segmenter.hears(settings), Limits.of(job.filter)
+        hears, limits = segmenter.hears(settings), Limits.from_settings(job.filter)
         return cls(job, segmenter, settings, hears, rules, filters, limits)
 
 

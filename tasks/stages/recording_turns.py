@@ -31,10 +31,10 @@ def turns_of(
     module, settings = plugins.DIARIZERS.resolve(job.speakers)
     if module.USES_SPEAKERS and (wrong := recording.get("rttm_error")):
         raise ItemError("bad_rttm", wrong)
-    locator, limits = locator_of(recording, job.filter), Limits.of(job.filter)
+    locator, limits = locator_of(recording, job.filter), Limits.from_settings(job.filter)
     with audio.open_stream(locator, limits) as stream:
         diarizer = module.start(settings, stream.rate, cuts.speakers_of(recording) or ())
-        for block in stream.listened().of(stream.blocks()):
+        for block in stream.listened().process(stream.blocks()):
             diarizer.push(block)
         rate = stream.rate
     turns = diarizer.finish()

@@ -243,7 +243,7 @@ class Sink:
     def _blob(self) -> HashedFile:
         if self._staged is None:
             home = blobs.folder(self.job.out, self.shard)
-            self._staged = self._open.enter_context(storage.of(home).staged(home))
+            self._staged = self._open.enter_context(storage.store_of(home).staged(home))
         return self._staged[0]
 
     def commit(self) -> None:

@@ -1,4 +1,4 @@
-"""Storage: folders and object stores with the same methods; `of` gives that of a place.
+"""Storage: folders and object stores with the same methods; `store_of` gives that of a place.
 
     urls        a place: a path or a URL        local, objects          the two stores
     atomic      temp file, fsync, rename        store_errors, uploads   talking to object stores
@@ -32,18 +32,18 @@ OBJECTS = Objects()
 Result = TypeVar("Result")
 
 
-def of(path: Path) -> Local | Objects:
+def store_of(path: Path) -> Local | Objects:
     """The store of a place."""
     return LOCAL if isinstance(path, Path) else OBJECTS
 
 
 def read(path: Path) -> bytes:
-    return of(path).read(path)
+    return store_of(path).read(path)
 
 
 def read_bounded(path: Path) -> bytes:
     """A small file or object, which may come from others. ValueError if it is too large."""
-    if not of(path).remote and of(path).size(path) > MAX_JSON_BYTES:
+    if not store_of(path).remote and store_of(path).size(path) > MAX_JSON_BYTES:
         raise ValueError(f"{path} has more than {MAX_JSON_BYTES >> 20} MiB")
     return read(path)
 
@@ -56,33 +56,33 @@ def read_json(path: Path) -> Any:
 
 def hashed(path: Path) -> tuple[str, int]:
     """(sha256, bytes) of a file or an object, read in blocks."""
-    return of(path).hashed(path)
+    return store_of(path).hashed(path)
 
 
 def remove(path: Path) -> None:
     """Remove a file or an object, if it exists."""
-    of(path).remove(path)
+    store_of(path).remove(path)
 
 
 def names(folder: Path, ending: str = "") -> list[Path]:
     """Files directly in a folder, sorted by name; none when there is no folder."""
-    return of(folder).names(folder, ending)
+    return store_of(folder).names(folder, ending)
 
 
 def exists(path: Path) -> bool:
     """Whether there is a file or an object."""
-    return of(path).exists(path)
+    return store_of(path).exists(path)
 
 
 def is_folder(path: Path) -> bool:
     """Whether there is a folder; in a bucket: anything below it."""
-    return of(path).is_folder(path)
+    return store_of(path).is_folder(path)
 
 
 def refuse_links(folder: Path) -> None:
     """UnsafePlace if anything below a folder is neither a file nor a folder; for code that follows
     links."""
-    store = of(folder)
+    store = store_of(folder)
     for name, guard in () if store.remote else store.guards(folder):
         if not guard:
             raise UnsafePlace(
@@ -93,7 +93,7 @@ def refuse_links(folder: Path) -> None:
 
 def write_atomic(path: Path, data: bytes) -> None:
     """Write a file that gets its name only once it is complete and durable."""
-    with of(path).staged(path.parent) as (handle, publish):
+    with store_of(path).staged(path.parent) as (handle, publish):
         handle.write(data)
         publish(lambda _: path.name)
 

@@ -26,14 +26,14 @@ NAME = ".lock"
 
 def hold(out: Path) -> AbstractContextManager[None]:
     """Hold OUT for this process, creating it if needed. `OutLocked` names the run that holds it."""
-    locked = lease.hold if storage.of(out).remote else _locked
+    locked = lease.hold if storage.store_of(out).remote else _locked
     return locked(out, _owner())
 
 
 def refuse_held(out: Path) -> None:
     """`OutLocked` if a run holds OUT now; for commands that only read, and may lack the right to
     write."""
-    if storage.of(out).remote:
+    if storage.store_of(out).remote:
         lease.refuse_held(out)
         return
     try:

@@ -63,7 +63,7 @@ def begin(out: Path, newest: int) -> None:
     if sentence:
         foreign = newest
         log.warning("%s; everything is computed once again", sentence)
-        store = storage.of(out)
+        store = storage.store_of(out)
         for home in ("audio", *(f"manifests/{stage}" for stage in STAGES)):
             for name in _shards(out, home):
                 store.clear(out / home / name)
@@ -78,7 +78,7 @@ def begin(out: Path, newest: int) -> None:
 
 def _shards(out: Path, home: str) -> list[str]:
     """Names of the folders of shards in a folder of OUT."""
-    return [name for name in storage.of(out).folders(out / home) if SHARD.fullmatch(name)]
+    return [name for name in storage.store_of(out).folders(out / home) if SHARD.fullmatch(name)]
 
 
 def _written(out: Path) -> tuple[int, int] | None:
@@ -93,7 +93,7 @@ def _written(out: Path) -> tuple[int, int] | None:
 def _published(out: Path) -> tuple[int | None, int]:
     """Both numbers by the newest version, whose run had this layout or its own; (None, 0) without
     one, or if its dataset.json does not tell."""
-    names = filter(publication.VERSION.fullmatch, storage.of(out).folders(out / "datasets"))
+    names = filter(publication.VERSION.fullmatch, storage.store_of(out).folders(out / "datasets"))
     for name in sorted(names, key=lambda name: int(name[1:]), reverse=True):
         try:
             described = storage.read_json(out / "datasets" / name / DATASET_FILE)

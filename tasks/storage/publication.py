@@ -222,7 +222,7 @@ class Renamed:
     def latest(self, home: Path) -> Path | None:
         """The version that `home/latest` names; None if it names nothing in `home`."""
         name = self._named(home / LATEST)
-        exists = VERSION.fullmatch(name) and name in storage.of(home).folders(home)
+        exists = VERSION.fullmatch(name) and name in storage.store_of(home).folders(home)
         return (home / name).resolve() if exists else None
 
     def _named(self, latest: Path) -> str:
@@ -288,5 +288,5 @@ class Renamed:
             shutil.rmtree(name)
 
 
-def of(out: Path) -> Renamed | Sealed:
-    return Sealed() if storage.of(out).remote else Renamed()
+def publisher(out: Path) -> Renamed | Sealed:
+    return Sealed() if storage.store_of(out).remote else Renamed()

@@ -20,7 +20,7 @@ from ..base.arrays import Int64s
 
 def arrow(path: Path) -> AbstractContextManager[pa.NativeFile]:
     """A file from which pyarrow reads parts; for a remote object, a copy of its current state."""
-    return storage.of(path).arrow(path)
+    return storage.store_of(path).arrow(path)
 
 
 Opened = Callable[[Path], AbstractContextManager[pa.NativeFile]]

@@ -2,8 +2,8 @@
 
 A place is a `pathlib.Path`, or for a URL universal-pathlib's `UPath`. Both support the same
 operations (`/`, `name`, `parent`). Read and write a place through its store, see
-`tasks.storage.of`. Names of files in sources stay texts, because a path need not be UTF-8: the rest
-of this module. Nothing remote is imported before a URL is used.
+`tasks.storage.store_of`. Names of files in sources stay texts, because a path need not be UTF-8:
+the rest of this module. Nothing remote is imported before a URL is used.
 """
 
 from __future__ import annotations

@@ -57,14 +57,14 @@ def next_number(out: Path) -> int:
 
 def _published(out: Path) -> Iterator[Path]:
     """Published versions, newest first."""
-    published = publication.of(out)
+    published = publication.publisher(out)
     places = sorted((home(out) / name for name in _folders(out)), key=number, reverse=True)
     return (place for place in places if published.complete(place))
 
 
 def _folders(out: Path) -> list[str]:
     """Names of the folders of versions; on an object store, one may not be published."""
-    return [name for name in storage.of(out).folders(home(out)) if VERSION.fullmatch(name)]
+    return [name for name in storage.store_of(out).folders(home(out)) if VERSION.fullmatch(name)]
 
 
 def described(version: Path) -> DatasetJson:
@@ -109,13 +109,13 @@ def none_yet(out: Path) -> str:
 
 def latest(out: Path) -> Path | None:
     """The version that `latest` names."""
-    return publication.of(out).latest(home(out))
+    return publication.publisher(out).latest(home(out))
 
 
 def named(place: Path) -> Path:
     """The version that a place stands for: itself, the target of `latest`, or the newest of an
     OUT."""
-    version = publication.of(place).follow(place)
+    version = publication.publisher(place).follow(place)
     return version if is_version(version) else latest(place) or newest(place) or version
 
 
@@ -126,13 +126,13 @@ def is_version(place: Path) -> bool:
 
 def stage(out: Path, number: int) -> Path:
     """The staging folder of a version, without leftovers of a dead run."""
-    return publication.of(out).staging(numbered(out, number))
+    return publication.publisher(out).staging(numbered(out, number))
 
 
 def publish(out: Path, staging: Path, number: int, finished: Path, staged: Collection[str]) -> Path:
     """Publish the staged version, then move `latest`; see `publication.Renamed.publish`."""
     version = numbered(out, number)
-    publication.of(out).publish(version, staging, finished, staged)
+    publication.publisher(out).publish(version, staging, finished, staged)
     point_latest(out)
     return version
 
@@ -141,7 +141,7 @@ def lost(version: Path) -> list[str]:
     """Names of files that a published version lacks, or that have another size, sorted."""
     sizes = {
         file.path.relative_to(version).as_posix(): file.size
-        for file in storage.of(version).files(version)
+        for file in storage.store_of(version).files(version)
     }
     named = (pair for pair in files(version).items() if _is_inside(version, pair[0]))
     return sorted(name for name, entry in named if sizes.get(name) != entry.get("bytes"))
@@ -168,23 +168,23 @@ def restore(version: Path, staging: Path, finished: Path, names: Collection[str]
                 f"the published bytes: restore the file, or remove {version}, and the next run "
                 f"publishes it again"
             )
-    publication.of(version).restore(version, staging, finished, names)
+    publication.publisher(version).restore(version, staging, finished, names)
 
 
 def point_latest(out: Path) -> None:
     """Make `latest` name the newest version; a run that died after publishing may not have."""
     if (version := newest(out)) is not None:
-        publication.of(out).point(home(out), version)
+        publication.publisher(out).point(home(out), version)
 
 
 def check(out: Path) -> None:
     """ConfigError if the next version could not become `latest`."""
-    publication.of(out).check(home(out))
+    publication.publisher(out).check(home(out))
 
 
 def clean(out: Path) -> None:
     """Remove what a dead run left of a version; only while holding OUT's lock."""
-    publication.of(out).clean(home(out))
+    publication.publisher(out).clean(home(out))
 
 
 def beyond(out: Path, keep: int) -> list[Path]:
@@ -255,7 +255,7 @@ def reading(version: Path | None) -> Iterator[None]:
     except (OSError, pa.ArrowException):
         if version is None:
             raise
-        proved, present = Proved(version), {*storage.of(version).tree(version)}
+        proved, present = Proved(version), {*storage.store_of(version).tree(version)}
         for name in proved.files:
             is_table = name.split("/")[0].endswith(".parquet")
             if name not in present or (is_table and not proved.holds(name)):

@@ -93,7 +93,7 @@ def reject(
     """Rejections of kept rows in languages that are unlikely in their sources."""
     if settings.min_in_source is None:
         return (), None
-    heard = SourceLanguages.of(rows.tables(*ASKED))
+    heard = SourceLanguages.from_tables(rows.tables(*ASKED))
     probability, against = heard.judged()
     unlikely = np.flatnonzero(heard.kept & (probability < settings.min_in_source))
     unlikely = unlikely[~rows.published(unlikely)]
@@ -169,7 +169,7 @@ class SourceLanguages:
     kept: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     @classmethod
-    def of(cls, tables: Iterable[pa.Table]) -> SourceLanguages:
+    def from_tables(cls, tables: Iterable[pa.Table]) -> SourceLanguages:
         """From tables of ASKED."""
         numbers: dict[tuple[str, str], int] = {}
         parts = [tuple(_numbered(table, numbers)) for table in tables]

@@ -734,7 +734,7 @@ def test_a_cell_of_a_parquet_file(tmp_path: Path, plain: bool) -> None:
 def test_clips_in_memory_and_lazy_are_alike(tmp_path: Path) -> None:
     samples = tones(200_000, 2)
     locator = write(tmp_path / "a.wav", samples, subtype="FLOAT")
-    held = audio.Clip.of(samples[1000:150_000], 16_000)
+    held = audio.Clip.from_samples(samples[1000:150_000], 16_000)
     lazy = audio.Clip.lazy(locator, 1000, 150_000, 16_000, 2)
     assert held.num_samples == lazy.num_samples == 149_000
     assert np.array_equal(held.samples(), lazy.samples())

@@ -146,9 +146,9 @@ def test_a_mix_does_not_depend_on_blocks_and_stereo_is_as_before() -> None:
     parts = [mean(noise[at : at + 777], weights=WEIGHTS_51) for at in range(0, 50_000, 777)]
     assert np.array_equal(whole, np.concatenate(parts))
     blocks = [noise[at : at + 777] for at in range(0, 50_000, 777)]
-    listened = np.concatenate(list(Listened(WEIGHTS_51).of(blocks)))
+    listened = np.concatenate(list(Listened(WEIGHTS_51).process(blocks)))
     assert np.array_equal(listened[:, 0], whole)
-    assert all(a is b for a, b in zip(Listened(None).of(blocks), blocks, strict=True))
+    assert all(a is b for a, b in zip(Listened(None).process(blocks), blocks, strict=True))
 
 
 def test_channels_that_cancel_are_heard_and_refused_by_weight() -> None:

@@ -99,7 +99,7 @@ def texts(said: Sequence[Said], model: str, threads: int) -> JsonObject:
 def opinions(said: Sequence[Said]) -> JsonObject:
     """DNSMOS on CUDA beside the CPU."""
     needs_cuda(gpu.onnxruntime_fault())
-    clips = [Clip.of(one.clip.samples, 16_000) for one in said]
+    clips = [Clip.from_samples(one.clip.samples, 16_000) for one in said]
     found: dict[str, list[dict[str, float | None]]] = {}
     walls: dict[str, float] = {}
     for device in ("cuda", "cpu"):

@@ -91,7 +91,7 @@ def si_sdr(estimate: Floats, target: Floats) -> float:
 
 
 def enhanced(samples: Floats, way: Plugin) -> tuple[Floats, dict[str, float | None]]:
-    pcm, scores = resample.enhanced_clip(Clip.of(samples, RATE), Job(Path(), enhance=way))
+    pcm, scores = resample.enhanced_clip(Clip.from_samples(samples, RATE), Job(Path(), enhance=way))
     return pcm.astype(np.float32) / np.float32(32768), dict(scores)
 
 

@@ -93,7 +93,7 @@ def pieces(made: Conversation, turns: tuple[Turn, ...]) -> dict[str, NDArray[np.
         spoken = made.truth[low:high].sum(axis=0)
         counts = np.array([spoken.max(initial=0), spoken.sum() - spoken.max(initial=0)], float)
         found["all"] += counts
-        clip = Clip.of(made.samples[piece.start : piece.end], RATE)
+        clip = Clip.from_samples(made.samples[piece.start : piece.end], RATE)
         [pure] = speaker_purity.measure(clip, speaker_purity.Settings()).values()
         if pure is not None and pure >= GUARD:
             found["guarded"] += counts

@@ -222,7 +222,7 @@ def test_three_lines_before_the_first_run_read_no_header(
     corpus.make(tmp_path / "in", 3)
     size = sum(path.stat().st_size for path in (tmp_path / "in").iterdir())
     chosen = settings.read(None, [str(tmp_path / "in")], str(tmp_path / "out"), [])
-    assert "unread_bytes" not in plans.of(chosen)
+    assert "unread_bytes" not in plans.make(chosen)
     monkeypatch.setattr(asked_apart, "headers", read)
     monkeypatch.setattr(sys, "stderr", said := io.StringIO())
     assert run_commands.agreed(chosen, False)

@@ -14,7 +14,7 @@ from uttermill.flows.settings import PrepareSettings
 from uttermill.tasks.settings import PackageSettings
 
 LEAST = {"sources": [{"kind": "folder", "path": "in"}], "out": "out"}
-EVERY = [entry for held in setting_listing.of(None).values() for entry in held]
+EVERY = [entry for held in setting_listing.listing(None).values() for entry in held]
 
 
 def test_every_setting_of_every_stage_is_listed() -> None:

@@ -47,7 +47,7 @@ GOOD = (OURS, 1.0, True)
 def admitted(asking: Admission, *names: str) -> list[str]:
     if new := asking.new(names):
         asking.ask(new)
-    return asking.of(names)
+    return asking.admitted(names)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_each_one_is_asked_once_when_it_is_first_seen() -> None:
     asking = Admission(scheduler)
     for _ in range(3):
         assert admitted(asking, "a") == ["a"]
-    assert asking.of(["a", "b"]) == ["a"], "one that joins gets no work before it is asked"
+    assert asking.admitted(["a", "b"]) == ["a"], "one that joins gets no work before it is asked"
     assert not asking.asked_all(["a", "b"])
     assert admitted(asking, "a", "b") == ["a", "b"]
     assert scheduler.asked == ["a", "b"]
@@ -116,7 +116,7 @@ def test_a_thousand_are_asked_by_and_by() -> None:
         asking.ask(new)
         sizes.append(len(new))
     assert sizes == [50, 50, 20]
-    assert asking.of(names) == names
+    assert asking.admitted(names) == names
 
 
 def worker(folder: Path, limit: int | None = 2_000_000_000) -> Any:

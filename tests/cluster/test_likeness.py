@@ -36,13 +36,13 @@ def test_what_differs(changed: dict[str, str], words: list[str]) -> None:
 
 
 def test_what_counts(tmp_path: Path) -> None:
-    ours = likeness.of(job := corpus.job(tmp_path))
-    assert likeness.of(job) == ours
+    ours = likeness.of_this_process(job := corpus.job(tmp_path))
+    assert likeness.of_this_process(job) == ours
     for name in ("numpy", "soxr", "av", "libavcodec", "libsndfile", "libsoxr", "ctranslate2"):
         assert name in ours
     assert "python" not in ours, "two patch releases of Python give the same data"
     other = corpus.job(tmp_path, transcribe={"backend": {"use": "fake", "seed": 7}})
-    assert likeness.differences(ours, likeness.of(other)) == [likeness.WEIGHTS]
+    assert likeness.differences(ours, likeness.of_this_process(other)) == [likeness.WEIGHTS]
 
 
 def test_plug_ins_count_with_what_lies_beside_them(
@@ -54,13 +54,13 @@ def test_plug_ins_count_with_what_lies_beside_them(
     (tmp_path / "lying_beside/silence.py").write_text(own_plugin.copied("tasks/filters/silence.py"))
     monkeypatch.syspath_prepend(str(tmp_path))
     job = corpus.job(tmp_path, filter={"filters": [{"use": "lying_beside.silence"}]})
-    before = likeness.of(job)
+    before = likeness.of_this_process(job)
     (tmp_path / "lying_beside/helper.py").write_text("LIMIT = 3\n")
-    assert likeness.differences(before, likeness.of(job)) == [likeness.PLUGINS]
+    assert likeness.differences(before, likeness.of_this_process(job)) == [likeness.PLUGINS]
 
 
 class Client:
-    """Workers by address: what each answers to `likeness.of`."""
+    """Workers by address: what each answers to `likeness.of_this_process`."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
@@ -68,7 +68,7 @@ class Client:
     def run(self, function: Any, *args: Any, workers: list[str], **how: Any) -> dict[str, Any]:
         if isinstance(function, partial):  # `worker.trusting` passes on which plug-ins may load
             function = function.args[-1]
-        if function is likeness.of:
+        if function is likeness.of_this_process:
             assert args[0].scratch is None
             return {name: self.answers[name] for name in workers if name in self.answers}
         fine = {version: version("uttermill"), resolve_name: 1.0, os.access: True}
@@ -77,12 +77,12 @@ class Client:
 
 def admitted(asking: Admission, *workers: str) -> list[str]:
     asking.ask(workers)
-    return asking.of(workers)
+    return asking.admitted(workers)
 
 
 def test_who_computes_other_data_gets_no_work(tmp_path: Path) -> None:
     job = corpus.job(tmp_path, scratch=tmp_path)
-    ours = likeness.of(job)
+    ours = likeness.of_this_process(job)
     client = Client(
         a=ours, b={**ours, "numpy": "1"}, c=ConfigError("no such model"), d=OSError("it died"),
     )  # fmt: skip

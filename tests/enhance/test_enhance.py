@@ -212,7 +212,7 @@ def job_of(tmp: Path, use: str = QUIETER, **options: Any) -> Job:
 
 
 def of_clip(samples: Any, rate: int, job: Job) -> tuple[NDArray[np.int16], dict[str, float | None]]:
-    made, scores = resample.enhanced_clip(Clip.of(samples, rate), job)
+    made, scores = resample.enhanced_clip(Clip.from_samples(samples, rate), job)
     return made, dict(scores)
 
 
@@ -224,7 +224,7 @@ def test_any_rate_gives_the_right_length_and_place(rate: int, tmp_path: Path) ->
     samples = (0.4 * np.sin(2 * np.pi * 440 * at) * np.hanning(len(at))).astype(np.float32)
     job = job_of(tmp_path)
     made, _ = of_clip(samples, rate, job)
-    plain = pcm.of_clip(Clip.of(samples, rate), job.resample)
+    plain = pcm.of_clip(Clip.from_samples(samples, rate), job.resample)
     assert len(made) == len(plain)
     assert np.abs(made - 0.5 * plain).max() < 4
 
@@ -237,7 +237,9 @@ def test_the_channel_that_resample_takes(tmp_path: Path) -> None:
         tmp_path, resample={"mono": 3}, enhance=Plugin.model_validate({"use": QUIETER, "gain": 1.0})
     )
     made, _ = of_clip(samples, 16_000, job)
-    np.testing.assert_array_equal(made, pcm.of_clip(Clip.of(samples, 16_000), job.resample))
+    np.testing.assert_array_equal(
+        made, pcm.of_clip(Clip.from_samples(samples, 16_000), job.resample)
+    )
     with pytest.raises(ItemError, match="channel 9"):
         of_clip(samples, 16_000, corpus.job(tmp_path, resample={"mono": 9}, enhance=job.enhance))
 
@@ -288,9 +290,11 @@ def test_scores_before_and_after(tmp_path: Path) -> None:
     samples = noise(11, 20_000)
     _, scores = of_clip(samples, 16_000, job_of(tmp_path, gain=0.1))
     dnsmos = plugins.FILTERS.load("dnsmos")
-    clips = [Clip.of(samples * gain, 16_000) for gain in (1, np.float32(0.1))]
+    clips = [Clip.from_samples(samples * gain, 16_000) for gain in (1, np.float32(0.1))]
     before, after = (dnsmos.measure(clip, dnsmos.Settings()) for clip in clips)
     assert scores == {**before, **{f"{name}_enhanced": value for name, value in after.items()}}
     known = tuple(dict.fromkeys(before, 1.0).items())
-    _, again = resample.enhanced_clip(Clip.of(samples, 16_000), job_of(tmp_path, gain=0.1), known)
+    _, again = resample.enhanced_clip(
+        Clip.from_samples(samples, 16_000), job_of(tmp_path, gain=0.1), known
+    )
     assert dict(again) == {**scores, **dict(known)}

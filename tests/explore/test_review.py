@@ -231,7 +231,7 @@ def test_a_run_goes_by_what_it_began_with(tmp: Path) -> None:
     path = decision_log.path(job.out)
     path.write_text(path.read_text().replace("keep", "drop"))
     with pytest.raises(RunError, match="other than by appending"):
-        decisions.of(begun)
+        decisions.by_utterance(begun)
 
 
 def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def model(
 
 
 def heard(samples: Any, folder: str) -> tuple[Any, Any]:
-    values = audio_language.measure(Clip.of(samples, RATE), Settings(model=folder))
+    values = audio_language.measure(Clip.from_samples(samples, RATE), Settings(model=folder))
     return values["audio_language"], values["audio_language_probability"]
 
 

@@ -52,7 +52,7 @@ def test_clips_of_the_other_side_are_dropped(tmp_path: Path) -> None:
 
 
 def test_a_mix_has_none() -> None:
-    clip = Clip.of(corpus.speech(1, 1.0, RATE, 2), RATE)
+    clip = Clip.from_samples(corpus.speech(1, 1.0, RATE, 2), RATE)
     assert cross_talk.measure(clip, cross_talk.Settings()) == {"cross_talk": None}
 
 
@@ -74,7 +74,7 @@ def test_levels_do_not_depend_on_the_blocks(block: int) -> None:
 def test_what_listens_does_not_hear_the_other_side(tmp_path: Path, block: int) -> None:
     call(tmp_path / "call.wav")
     with audio.open_stream(Locator(str(tmp_path / "call.wav"), channels=(0,))) as stream:
-        blocks = [*stream.listened().of(stream.blocks(block))]
+        blocks = [*stream.listened().process(stream.blocks(block))]
     heard, (whole, _) = np.concatenate(blocks)[:, 0], sf.read(tmp_path / "call.wav")
     assert heard[: 2 * RATE] == pytest.approx(whole[: 2 * RATE, 0], abs=1e-6)
     assert np.abs(heard[2 * RATE :]).max() < 0.02 * np.abs(whole[2 * RATE :, 0]).max()

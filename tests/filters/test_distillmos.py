@@ -31,7 +31,7 @@ PACKAGE = {
 
 
 def score(samples: Any, rate: int = RATE, **chosen: Any) -> float | None:
-    clip = Clip.of(samples, rate)
+    clip = Clip.from_samples(samples, rate)
     return distillmos.measure(clip, distillmos.Settings(**chosen))["distillmos"]
 
 

@@ -33,7 +33,7 @@ SAID = 8
 
 
 def print_of(samples: NDArray[Any], rate: int = RATE) -> bytes:
-    return duplicate.fingerprint(Clip.of(samples, rate), SETTINGS)
+    return duplicate.fingerprint(Clip.from_samples(samples, rate), SETTINGS)
 
 
 def find(

@@ -38,11 +38,11 @@ def noise(seconds: float) -> Any:
 
 
 def of_music(samples: Any) -> dict[str, Any]:
-    return {**music.measure(Clip.of(samples, RATE), music.Settings())}
+    return {**music.measure(Clip.from_samples(samples, RATE), music.Settings())}
 
 
 def measured(samples: Any, **chosen: Any) -> dict[str, Any]:
-    return sounds.measure(Clip.of(samples, RATE), sounds.Settings(**chosen))
+    return sounds.measure(Clip.from_samples(samples, RATE), sounds.Settings(**chosen))
 
 
 @pytest.mark.usefixtures("made")
@@ -56,14 +56,14 @@ def test_windows_share_out_a_clip_of_any_length(seconds: float) -> None:
 @pytest.mark.usefixtures("made")
 def test_a_window_is_the_mean_of_its_frames() -> None:
     samples = noise(2)
-    [energies] = _firered._energies(Clip.of(samples, RATE))
+    [energies] = _firered._energies(Clip.from_samples(samples, RATE))
     frames = tiny_firered.plain(energies)
     means = [frames[first : first + 96].mean(axis=0) for first in (0, 48, 96)]
     means.append(frames[144:].mean(axis=0))
-    heard = _sounds.tagger("").classes(Clip.of(samples, RATE))
+    heard = _sounds.tagger("").classes(Clip.from_samples(samples, RATE))
     assert heard == pytest.approx(np.array(means)[: len(heard)], abs=1e-4)
     assert len(heard) == 4
-    groups = _sounds.heard(Clip.of(samples, RATE), "")
+    groups = _sounds.heard(Clip.from_samples(samples, RATE), "")
     assert groups == pytest.approx(heard[:, [0, 2, 1]]), "speech, music, singing"
 
 
@@ -74,9 +74,9 @@ def test_a_gain_is_a_louder_clip_and_length_does_not_matter(
     samples = noise(6)
     samples[RATE : 2 * RATE] = 0
     tagger = _sounds.tagger("")
-    louder = tagger.classes(Clip.of(7 * samples, RATE))
-    assert tagger.classes(Clip.of(samples, RATE), 7.0) == pytest.approx(louder, abs=1e-3)
-    whole = tagger.classes(Clip.of(samples, RATE))
+    louder = tagger.classes(Clip.from_samples(7 * samples, RATE))
+    assert tagger.classes(Clip.from_samples(samples, RATE), 7.0) == pytest.approx(louder, abs=1e-3)
+    whole = tagger.classes(Clip.from_samples(samples, RATE))
     monkeypatch.setattr(_derived, "KEPT_SECONDS", 1.0)
     for count in (1, 40):
         blocks = np.array_split(samples[:, None], count)

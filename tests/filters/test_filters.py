@@ -40,7 +40,7 @@ class Cut(Clip):
 
 
 def cut(samples: Samples, sizes: tuple[int, ...]) -> Cut:
-    clip = Cut.of(samples, RATE)
+    clip = Cut.from_samples(samples, RATE)
     object.__setattr__(clip, "sizes", sizes)
     assert isinstance(clip, Cut)
     return clip
@@ -50,7 +50,7 @@ def cut(samples: Samples, sizes: tuple[int, ...]) -> Cut:
     ("seconds", "reason"), [(0.05, "too_short"), (0.1, None), (30.0, None), (30.01, "too_long")]
 )
 def test_duration_counts_decoded_samples(seconds: float, reason: str | None) -> None:
-    clip = Clip.of(np.zeros(round(seconds * 1000), np.float32), 1000, header_seconds=99.0)
+    clip = Clip.from_samples(np.zeros(round(seconds * 1000), np.float32), 1000, header_seconds=99.0)
     values = duration.measure(clip, duration.Settings())
     found = judge(values, plugins.FILTERS.load("duration").verdict(duration.Settings()))
     assert values["duration"] == pytest.approx(seconds)
@@ -74,7 +74,7 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 
 def test_file_size_is_the_recordings() -> None:
-    clip = Clip.of(quiet(1), RATE).of_recording(1.0, 999)
+    clip = Clip.from_samples(quiet(1), RATE).of_recording(1.0, 999)
     values = file_size.measure(clip, file_size.Settings())
     assert values == {"file_size": 999.0}
     assert judge(values, plugins.FILTERS.load("file_size").verdict(file_size.Settings())) is None
@@ -86,7 +86,7 @@ def test_file_size_is_the_recordings() -> None:
 
 def test_silence_is_found_where_it_lies() -> None:
     samples = np.concatenate([quiet(1), tone(2, 0.1), quiet(3), tone(1, 0.1), quiet(0.5)])
-    values = silence.measure(Clip.of(samples, RATE), silence.Settings())
+    values = silence.measure(Clip.from_samples(samples, RATE), silence.Settings())
     assert values == {
         "silence_fraction": pytest.approx(4.5 / 7.5),
         "silence_leading": pytest.approx(1.0),
@@ -97,13 +97,15 @@ def test_silence_is_found_where_it_lies() -> None:
 
 def test_a_noise_floor_is_silence_beside_loud_speech() -> None:
     noise = 0.0008 * np.random.default_rng(0).standard_normal(RATE).astype(np.float32)  # -62 dBFS
-    values = silence.measure(Clip.of(np.r_[tone(1, 0.9), noise], RATE), silence.Settings())
+    values = silence.measure(
+        Clip.from_samples(np.r_[tone(1, 0.9), noise], RATE), silence.Settings()
+    )
     assert values["silence_fraction"] == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("level", [0.0, 1e-4])
 def test_nothing_but_silence_is_rejected(level: float) -> None:
-    values = silence.measure(Clip.of(tone(2, level), RATE), silence.Settings())
+    values = silence.measure(Clip.from_samples(tone(2, level), RATE), silence.Settings())
     rejection = judge(values, plugins.FILTERS.load("silence").verdict(silence.Settings()))
     assert rejection is not None
     assert rejection.reason == "silent"
@@ -112,14 +114,14 @@ def test_nothing_but_silence_is_rejected(level: float) -> None:
 
 
 def test_quiet_speech_is_not_silence() -> None:
-    values = silence.measure(Clip.of(tone(2, 0.003), RATE), silence.Settings())
+    values = silence.measure(Clip.from_samples(tone(2, 0.003), RATE), silence.Settings())
     assert values["silence_fraction"] == 0.0
 
 
 @pytest.mark.parametrize("level", [1.0, 0.3])
 def test_flat_tops_are_clipping_at_any_level(level: float) -> None:
     clipped = np.clip(tone(1, 2.0), -1, 1) * np.float32(level)
-    values = clipping.measure(Clip.of(clipped, RATE), clipping.Settings())
+    values = clipping.measure(Clip.from_samples(clipped, RATE), clipping.Settings())
     assert values["clipping_fraction"] == pytest.approx(2 / 3, abs=0.02)
     rejection = judge(values, plugins.FILTERS.load("clipping").verdict(clipping.Settings()))
     assert rejection is not None
@@ -128,13 +130,13 @@ def test_flat_tops_are_clipping_at_any_level(level: float) -> None:
 
 @pytest.mark.parametrize("samples", [tone(1, 0.99), quiet(1), tone(1, 0.02).clip(-0.01, 0.01)])
 def test_clean_and_silent_audio_is_not_clipped(samples: Samples) -> None:
-    values = clipping.measure(Clip.of(samples, RATE), clipping.Settings())
+    values = clipping.measure(Clip.from_samples(samples, RATE), clipping.Settings())
     assert values == {"clipping_fraction": 0.0, "clipping_longest": 0.0}
 
 
 def test_one_clipped_channel_of_two_counts_half() -> None:
     both = np.stack([np.clip(tone(1, 2.0), -1, 1), tone(1, 0.5)], axis=1)
-    one = clipping.measure(Clip.of(both[:, 0], RATE), clipping.Settings())
-    two = clipping.measure(Clip.of(both, RATE), clipping.Settings())
+    one = clipping.measure(Clip.from_samples(both[:, 0], RATE), clipping.Settings())
+    two = clipping.measure(Clip.from_samples(both, RATE), clipping.Settings())
     assert two["clipping_fraction"] == pytest.approx((one["clipping_fraction"] or 0) / 2)
     assert two["clipping_longest"] == one["clipping_longest"]

@@ -56,7 +56,7 @@ def measured(module: Any, clip: Clip, **chosen: Any) -> dict[str, float | None]:
 
 def number(module: Any, samples: Samples, rate: int = 16_000) -> float:
     """The only number of a measure that has one; it has to be there."""
-    (value,) = measured(module, Clip.of(samples, rate)).values()
+    (value,) = measured(module, Clip.from_samples(samples, rate)).values()
     assert value is not None
     return value
 
@@ -135,7 +135,7 @@ def test_every_clip_gives_finite_numbers_or_null(name: str) -> None:
     for kind in (*CLIPS, *NOT_FINITE):
         samples, rate = CLIPS[kind] if kind in CLIPS else (NOT_FINITE[kind], 16_000)
         with np.errstate(invalid="ignore" if kind in NOT_FINITE else "warn"):
-            values = measured(module, Clip.of(samples, rate))
+            values = measured(module, Clip.from_samples(samples, rate))
         shares = {*annotation_kinds.shares(module.ANNOTATIONS)}  # of sounds: None if unheard
         assert set(values) - shares == {*module.COLUMNS, *module.ANNOTATIONS}, kind
         for value in map(values.get, module.COLUMNS):
@@ -143,7 +143,7 @@ def test_every_clip_gives_finite_numbers_or_null(name: str) -> None:
 
 
 def pieces(samples: Samples, rate: int, sizes: tuple[int, ...]) -> Cut:
-    clip = Cut.of(samples, rate)
+    clip = Cut.from_samples(samples, rate)
     assert isinstance(clip, Cut)
     object.__setattr__(clip, "sizes", sizes)
     return clip
@@ -155,7 +155,7 @@ def pieces(samples: Samples, rate: int, sizes: tuple[int, ...]) -> Cut:
 def test_numbers_do_not_depend_on_the_blocks(name: str, rate: int) -> None:
     module = plugins.FILTERS.load(name)
     samples = noise(2.3, 2, rate) * np.sin(np.arange(round(2.3 * rate)) / 3000)[:, None]
-    whole = measured(module, Clip.of(samples, rate))
+    whole = measured(module, Clip.from_samples(samples, rate))
     for sizes in ((1, 7, 333), (4096,), (65536, 1)):
         for column, value in measured(module, pieces(samples, rate, sizes)).items():
             expected = whole[column]
@@ -169,7 +169,7 @@ def test_light_measures_do_not_depend_on_the_blocks_at_all(sizes: list[int], cou
     samples = np.r_[noise(1.1, count), np.zeros((9_000, count), np.float32), noise(0.9, count)]
     for module in LIGHT:
         parts = measured(module, pieces(samples, 11_025, tuple(sizes)))
-        assert parts == measured(module, Clip.of(samples, 11_025))
+        assert parts == measured(module, Clip.from_samples(samples, 11_025))
 
 
 class Long(Clip):
@@ -239,12 +239,12 @@ def test_levels_do_not_care_for_the_order_of_channels_or_polarity(
 
 
 def test_levels_have_reasons() -> None:
-    clip = Clip.of(FULL, 16_000)
+    clip = Clip.from_samples(FULL, 16_000)
     for module in (peak, rms, loudness):
         assert reason(module, clip) is None
         assert reason(module, clip, max=-10) == "too_loud"
         assert reason(module, clip, min=1) == "too_quiet"
-        assert reason(module, Clip.of(0 * FULL, 16_000), min=-60) == "too_quiet"
+        assert reason(module, Clip.from_samples(0 * FULL, 16_000), min=-60) == "too_quiet"
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,9 @@ def test_levels_have_reasons() -> None:
 def test_dc_offset_is_of_the_worst_channel(offsets: tuple[float, ...], expected: float) -> None:
     samples = 0.3 * FULL + np.array(offsets)  # whole periods have no mean of their own
     assert number(dc_offset, samples) == pytest.approx(expected, abs=1e-7)
-    assert (reason(dc_offset, Clip.of(samples, 16_000)) == "dc_offset") == (expected > 0.1)
+    assert (reason(dc_offset, Clip.from_samples(samples, 16_000)) == "dc_offset") == (
+        expected > 0.1
+    )
 
 
 # --- channels -------------------------------------------------------------------------------
@@ -290,11 +292,14 @@ def test_copies_are_told_from_channels_that_are_merely_close() -> None:
 
 
 def test_channels_have_reasons() -> None:
-    dead, turned = Clip.of(np.c_[A, 0 * A], 16_000), Clip.of(np.c_[A, -A], 16_000)
+    dead, turned = (
+        Clip.from_samples(np.c_[A, 0 * A], 16_000),
+        Clip.from_samples(np.c_[A, -A], 16_000),
+    )
     assert reason(dead_channel, dead) == "dead_channel"
     assert reason(dead_channel, dead, max=None) is None
     assert reason(channels_identical, turned) == "channels_cancel"
-    copies = Clip.of(np.c_[A, A], 16_000)
+    copies = Clip.from_samples(np.c_[A, A], 16_000)
     assert reason(channels_identical, copies) is None
     assert reason(channels_identical, copies, max=0.9999) == "channels_identical"
     assert reason(channels, copies, max=1) == "too_many_channels"
@@ -308,20 +313,20 @@ def test_channels_that_cancel_are_measured_as_one_of_them(use: str) -> None:
     theirs."""
     plugin, chosen = plugins.FILTERS.resolve(Plugin(use=use))
     voice = np.repeat(A, 4) * np.hanning(4 * len(A)).astype(np.float32)
-    clip, both = (Clip.of(x, 16_000) for x in (voice[:, None], np.c_[voice, -voice]))
+    clip, both = (Clip.from_samples(x, 16_000) for x in (voice[:, None], np.c_[voice, -voice]))
     assert plugin.measure(both, chosen) == plugin.measure(clip, chosen)
 
 
 @pytest.mark.parametrize("module", [dead_channel, channels_identical])
 def test_one_channel_has_none_beside_it(module: Any) -> None:
-    assert list(measured(module, Clip.of(A, 16_000)).values()) == [None]
+    assert list(measured(module, Clip.from_samples(A, 16_000)).values()) == [None]
 
 
 # --- what the recording says of itself ------------------------------------------------------
 
 
 def test_rate_and_channels_are_as_decoded() -> None:
-    clip = Clip.of(noise(0.1, 3, 44_100), 44_100)
+    clip = Clip.from_samples(noise(0.1, 3, 44_100), 44_100)
     assert measured(sample_rate, clip) == {"sample_rate_native": 44_100.0}
     assert measured(channels, clip) == {"channels": 3.0}
     assert reason(sample_rate, clip, min_native=48_000) == "low_rate"
@@ -335,7 +340,7 @@ def test_rate_and_channels_are_as_decoded() -> None:
 def test_a_header_is_compared_where_it_can_be(
     header: float | None, difference: float | None
 ) -> None:
-    clip = Clip.of(noise(1), 16_000).of_recording(header, 99)
+    clip = Clip.from_samples(noise(1), 16_000).of_recording(header, 99)
     found = measured(duration, clip)
     assert found == {
         "duration": 1.0,
@@ -353,13 +358,13 @@ def test_a_header_is_compared_where_it_can_be(
 def test_noise_and_silence_are_no_speech() -> None:
     for samples in (noise(3), np.zeros((48_000, 1), np.float32), FULL):
         assert number(speech_ratio, samples) < 0.05
-    assert reason(speech_ratio, Clip.of(noise(3), 16_000), min=0.1) == "little_speech"
+    assert reason(speech_ratio, Clip.from_samples(noise(3), 16_000), min=0.1) == "little_speech"
 
 
 def test_windows_are_counted_by_their_probability(monkeypatch: pytest.MonkeyPatch) -> None:
     found = np.array([0.1, 0.5, 0.49, 0.9], np.float32)
     monkeypatch.setattr("uttermill.tasks.filters._derived.speech_probabilities", lambda clip: found)
-    clip = Clip.of(noise(0.128), 16_000)
+    clip = Clip.from_samples(noise(0.128), 16_000)
     assert measured(speech_ratio, clip) == {"speech_ratio": 0.5}
     assert measured(speech_ratio, clip, threshold=0.4) == {"speech_ratio": 0.75}
     assert reason(speech_ratio, clip, max=0.3) == "all_speech"
@@ -369,10 +374,10 @@ def test_a_frames_power_depends_on_no_other_frame() -> None:
     """Not even on one whose squares are not float32, wherever blocks begin."""
     clip = noise(3)
     clip[24_000] = 3e19
-    whole = silence.frame_powers(Clip.of(clip, 16_000))
+    whole = silence.frame_powers(Clip.from_samples(clip, 16_000))
     parts = silence.frame_powers(Clip.of_pieces([clip[:20_000], clip[20_000:]], 16_000))
     assert np.array_equal(whole, parts)
     assert np.isclose(whole[75], 9e38 / 320)
     clip[24_000] = 0
-    without = silence.frame_powers(Clip.of(clip, 16_000))
+    without = silence.frame_powers(Clip.from_samples(clip, 16_000))
     assert np.array_equal(np.delete(whole, 75), np.delete(without, 75))

@@ -23,7 +23,7 @@ Wide = NDArray[np.float64]
 
 
 def hertz(samples: Wide, rate: int) -> float | None:
-    return bandwidth.measure(Clip.of(samples, rate), bandwidth.Settings())["bandwidth"]
+    return bandwidth.measure(Clip.from_samples(samples, rate), bandwidth.Settings())["bandwidth"]
 
 
 def white(seconds: float, rate: int, level: float = 0.1, seed: int = 0) -> Wide:
@@ -89,13 +89,13 @@ def test_low_passes_are_found(edge: float) -> None:
 
 
 def test_mp3_is_not_taken_for_a_telephone() -> None:
-    clip = Clip.of(low_pass(speech(44_100, slope=0.3), 44_100, 16_000), 44_100)
+    clip = Clip.from_samples(low_pass(speech(44_100, slope=0.3), 44_100, 16_000), 44_100)
     chosen = bandwidth.Settings(min=6000)
     assert judge(bandwidth.measure(clip, chosen), FILTER.verdict(chosen)) is None
 
 
 def test_the_reason_is_narrow_band() -> None:
-    clip = Clip.of(soxr.resample(speech(8000), 8000, 16_000), 16_000)
+    clip = Clip.from_samples(soxr.resample(speech(8000), 8000, 16_000), 16_000)
     chosen = bandwidth.Settings(min=6000)
     found = judge(bandwidth.measure(clip, chosen), FILTER.verdict(chosen))
     assert found is not None

@@ -19,7 +19,7 @@ FILTER = plugins.FILTERS.load("effective_rate")
 
 
 def rate_of(samples: Wide, rate: int) -> float | None:
-    clip = Clip.of(samples, rate)
+    clip = Clip.from_samples(samples, rate)
     return effective_rate.measure(clip, effective_rate.Settings())["effective_rate"]
 
 

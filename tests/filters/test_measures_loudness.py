@@ -22,7 +22,7 @@ def sine(parts: list[tuple[float, float]], rate: int, hertz: float = 1000.0) -> 
 
 
 def lufs(samples: Wide, rate: int) -> float:
-    value = loudness.measure(Clip.of(samples, rate), loudness.Settings())["loudness"]
+    value = loudness.measure(Clip.from_samples(samples, rate), loudness.Settings())["loudness"]
     assert value is not None
     return value
 
@@ -116,5 +116,5 @@ def test_a_clip_shorter_than_a_block_is_one_block() -> None:
 
 def test_silence_reads_the_gate_and_slow_rates_nothing() -> None:
     assert lufs(sine([(-80.0, 2)], 16_000), 16_000) == -70.0
-    clip = Clip.of(sine([(-20.0, 2)], 7999), 7999)
+    clip = Clip.from_samples(sine([(-20.0, 2)], 7999), 7999)
     assert loudness.measure(clip, loudness.Settings()) == {"loudness": None}

@@ -30,7 +30,7 @@ def steady(hertz: float, seconds: float, rate: int = RATE) -> Samples:
 
 
 def measured(samples: Samples, rate: int = RATE) -> dict[str, float | None]:
-    return pitch.measure(Clip.of(samples, rate), pitch.Settings())
+    return pitch.measure(Clip.from_samples(samples, rate), pitch.Settings())
 
 
 @pytest.mark.parametrize("rate", [8000, 16_000, 44_100])

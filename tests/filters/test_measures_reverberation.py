@@ -37,7 +37,7 @@ def heard(voice: str, response: rooms.Wide) -> Floats:
 
 
 def measured(samples: Floats, rate: int = RATE) -> tuple[float | None, float | None]:
-    measures = reverberation.measure(Clip.of(samples, rate), reverberation.Settings())
+    measures = reverberation.measure(Clip.from_samples(samples, rate), reverberation.Settings())
     return measures["reverberation_c50"], measures["reverberation_rt60"]
 
 

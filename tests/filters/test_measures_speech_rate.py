@@ -38,7 +38,7 @@ def wide(spoken: Spoken) -> Floats:
 
 
 def rate(samples: Floats, hertz: int = RATE) -> float | None:
-    clip = Clip.of(samples, hertz)
+    clip = Clip.from_samples(samples, hertz)
     return speech_rate.measure(clip, speech_rate.Settings())["speech_rate"]
 
 

@@ -33,7 +33,9 @@ def speech() -> Any:
 
 
 def measured(home: Path, samples: Any, rate: int = RATE, **chosen: Any) -> dict[str, float | None]:
-    return music.measure(Clip.of(samples, rate), music.Settings(model=str(home), **chosen))
+    return music.measure(
+        Clip.from_samples(samples, rate), music.Settings(model=str(home), **chosen)
+    )
 
 
 @pytest.mark.parametrize("below", [30, 20, 10, 0])
@@ -42,18 +44,20 @@ def test_the_level_is_that_of_what_sounds_in_the_pauses(speech: Any, below: int)
     tune = melody(np.random.default_rng(0), len(speech))
     for under, most in ((steady, 2.0), (tune, 4.0)):
         both = mixed(speech, under, below)
-        assert music.level(Clip.of(both, RATE)) == pytest.approx(-below, abs=most)
+        assert music.level(Clip.from_samples(both, RATE)) == pytest.approx(-below, abs=most)
     wide = soxr.resample(both, RATE, 48_000, "HQ").astype(np.float32)
-    assert music.level(Clip.of(wide, 48_000)) == pytest.approx(-below, abs=most)
+    assert music.level(Clip.from_samples(wide, 48_000)) == pytest.approx(-below, abs=most)
 
 
 def test_the_level_has_bounds_and_needs_pauses_and_speech(speech: Any) -> None:
-    assert music.level(Clip.of(speech, RATE)) == pytest.approx(-60, abs=40)
-    assert music.level(Clip.of(0.1 * np.ones(3 * RATE, np.float32), RATE)) is None, "no speech"
-    assert music.level(Clip.of(np.zeros(0, np.float32), RATE)) is None
+    assert music.level(Clip.from_samples(speech, RATE)) == pytest.approx(-60, abs=40)
+    assert music.level(Clip.from_samples(0.1 * np.ones(3 * RATE, np.float32), RATE)) is None, (
+        "no speech"
+    )
+    assert music.level(Clip.from_samples(np.zeros(0, np.float32), RATE)) is None
     loud = np.flatnonzero(np.abs(speech) > 0.01)
     inside = speech[loud[0] + RATE // 4 : loud[0] + RATE // 4 + RATE]
-    assert music.level(Clip.of(inside, RATE)) is None, "no pause"
+    assert music.level(Clip.from_samples(inside, RATE)) is None, "no pause"
 
 
 def test_the_share_counts_windows(tmp_path: Path) -> None:
@@ -81,7 +85,7 @@ def test_both_filters_hear_a_clip_once(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(_sounds.Tagger, "classes", counted)
     _sounds.tagger(str(tmp_path))  # which probes its graph
     gains.clear()
-    clip = Clip.of(np.full(3 * RATE, 0.05, np.float32), RATE)
+    clip = Clip.from_samples(np.full(3 * RATE, 0.05, np.float32), RATE)
     music.measure(clip, music.Settings(model=str(tmp_path)))
     sounds.measure(clip, sounds.Settings(model=str(tmp_path)))
     assert gains == [1.0, pytest.approx(2.0)], "for evidence, in a louder copy"
@@ -105,10 +109,10 @@ def test_evidence_weighs_music_against_other_sounds(
 
     monkeypatch.setattr(_sounds.Tagger, "classes", classes)
     samples = gain * np.random.default_rng(0).uniform(-0.5, 0.5, 3 * RATE).astype(np.float32)
-    weight = music.evidence(Clip.of(samples, RATE), str(tmp_path))
+    weight = music.evidence(Clip.from_samples(samples, RATE), str(tmp_path))
     assert weight == pytest.approx((0.1 + 0.001) / np.sqrt(0.175 + 0.01))
     assert given[0] * np.sqrt(np.mean(samples**2)) == pytest.approx(0.1, rel=1e-3)
-    music.evidence(Clip.of(np.zeros(RATE, np.float32), RATE), str(tmp_path))
+    music.evidence(Clip.from_samples(np.zeros(RATE, np.float32), RATE), str(tmp_path))
     assert given[1] == 1.0
 
 

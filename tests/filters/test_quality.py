@@ -46,7 +46,7 @@ MODULES: list[Any] = [nmf_snr, snr, dnsmos]
 
 
 def value(module: Any, samples: NDArray[Any], rate: int = RATE, column: str = "", **kw: Any) -> Any:
-    clip = Clip.of(samples, rate)
+    clip = Clip.from_samples(samples, rate)
     return module.measure(clip, module.Settings(**kw))[column or next(iter(module.COLUMNS))]
 
 
@@ -157,7 +157,7 @@ def noisy(samples: Floats, ratio: float, rate: int = RATE) -> Floats:
     size = round(0.032 * rate)
     whole = len(samples) // size
     powers = np.square(samples[: whole * size].astype(np.float64)).reshape(whole, size).mean(axis=1)
-    spoken = derived.speech_probabilities(Clip.of(samples, rate))[:whole] >= 0.5
+    spoken = derived.speech_probabilities(Clip.from_samples(samples, rate))[:whole] >= 0.5
     level = np.sqrt(powers[spoken].mean() / 10 ** (ratio / 10))
     noise = np.random.default_rng(len(samples)).standard_normal(len(samples))
     mixed: Floats = (samples + level * noise).astype(np.float32)
@@ -190,7 +190,7 @@ def test_snr_is_that_of_added_noise(voices: list[Floats]) -> None:
 
 def test_snr_needs_no_pause(voices: list[Floats]) -> None:
     for voice in voices[:4]:
-        found = derived.speech_probabilities(Clip.of(voice, RATE))
+        found = derived.speech_probabilities(Clip.from_samples(voice, RATE))
         loud = np.repeat(found > 0.9, 512)[: len(voice)]
         tight = np.tile(voice[loud], 2)
         for ratio in (20, 10):
@@ -206,7 +206,7 @@ def test_snr_of_real_clips_is_that_of_added_noise(count: int) -> None:
         size = round(0.032 * rate)
         whole = len(samples) // size
         powers = np.square(samples[: whole * size]).reshape(whole, size).mean(axis=1)
-        spoken = derived.speech_probabilities(Clip.of(samples, rate))[:whole] >= 0.5
+        spoken = derived.speech_probabilities(Clip.from_samples(samples, rate))[:whole] >= 0.5
         if spoken.sum() < 20:
             continue
         if powers[spoken].mean() > 10**4.5 * np.quantile(powers, 0.05):
@@ -242,7 +242,7 @@ def test_snr_does_not_see_an_offset(voices: list[Floats]) -> None:
 @pytest.mark.parametrize("seconds", tiers.few([0.7, 9.3, 12.2], 0.7))
 def test_dnsmos_is_the_references(voices: list[Floats], reference: Any, seconds: float) -> None:
     samples = noisy(np.concatenate(voices)[: round(seconds * RATE)], 20)
-    found = dnsmos.measure(Clip.of(samples, RATE), dnsmos.Settings())
+    found = dnsmos.measure(Clip.from_samples(samples, RATE), dnsmos.Settings())
     assert found == pytest.approx(plain_quality.plain_dnsmos(reference, samples), abs=1e-3)
 
 
@@ -251,7 +251,7 @@ def test_dnsmos_counts_the_windows_that_the_reference_loses(
     voices: list[Floats], reference: Any
 ) -> None:
     """Of 17.2 s there are eight windows, of which the reference cuts the last a sample short."""
-    clip = Clip.of(np.concatenate(voices)[: round(17.2 * RATE)], RATE)
+    clip = Clip.from_samples(np.concatenate(voices)[: round(17.2 * RATE)], RATE)
     samples = clip.samples()[:, 0]
     seven = plain_quality.plain_dnsmos(reference, samples)
     emilia = dnsmos.measure(clip, dnsmos.Settings(compat="emilia"))
@@ -290,7 +290,7 @@ def test_dnsmos_of_real_clips_is_the_references(reference: Any, count: int) -> N
     if len(same) > 1:
         clips.append((np.concatenate(same), RATE))
     for samples, rate in clips:
-        clip = Clip.of(samples, rate)
+        clip = Clip.from_samples(samples, rate)
         theirs = plain_quality.plain_dnsmos(reference, derived.mono_16k(clip).clip(-1, 1))
         ours = dnsmos.measure(clip, dnsmos.Settings(compat="emilia"))
         worst = max(worst, *(abs(theirs[c] - (ours[c] or 0)) for c in theirs))
@@ -351,7 +351,8 @@ def test_dnsmos_in_integers_is_nearly_the_same(voices: list[Floats]) -> None:
     pytest.importorskip("speechmos")
     exact, whole = dnsmos.Settings(), dnsmos.Settings(precision="int8")
     clips = [
-        Clip.of(noisy(voice, snr), RATE) for snr, voice in zip((0, 20, 60), voices, strict=False)
+        Clip.from_samples(noisy(voice, snr), RATE)
+        for snr, voice in zip((0, 20, 60), voices, strict=False)
     ]
     scores = [(dnsmos.measure(c, exact), dnsmos.measure(c, whole)) for c in clips]
     apart = [abs((one[k] or 0) - (two[k] or 0)) for one, two in scores for k in dnsmos.COLUMNS]
@@ -441,7 +442,7 @@ def test_dnsmos_on_a_gpu_or_not_at_all(
     assert not dnsmos.wants_gpu(dnsmos.Settings())
     assert "onnxruntime-gpu" in (dnsmos.gpu_fault(on_gpu) or "")
     with pytest.raises(RunError, match="device: cuda, but ONNX Runtime cannot use it"):
-        dnsmos.measure(Clip.of(voices[0], RATE), on_gpu)
+        dnsmos.measure(Clip.from_samples(voices[0], RATE), on_gpu)
     assert set(asked) == {"CUDAExecutionProvider"}
     plugin = Plugin.model_validate({"use": "dnsmos", "device": "cuda"})
     assert recipe.of_plugin("filters", plugin) == recipe.of_plugin("filters", Plugin(use="dnsmos"))

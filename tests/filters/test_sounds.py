@@ -37,7 +37,9 @@ def noise(seconds: float, level: float) -> Any:
 
 
 def measured(home: Path, samples: Any, rate: int = RATE, **chosen: Any) -> dict[str, Any]:
-    return sounds.measure(Clip.of(samples, rate), sounds.Settings(model=str(home), **chosen))
+    return sounds.measure(
+        Clip.from_samples(samples, rate), sounds.Settings(model=str(home), **chosen)
+    )
 
 
 @pytest.mark.parametrize("kind", SHAPES)
@@ -117,7 +119,7 @@ def test_the_spectra_of_a_clip_are_computed_once(
     monkeypatch.setattr(scipy.fft, "rfft", counted)
     tagger = _sounds.Tagger(str(tmp_path))
     counts.clear()
-    clip = Clip.of(noise(10, 0.1), RATE)
+    clip = Clip.from_samples(noise(10, 0.1), RATE)
     windows = len(tagger.classes(clip))
     tagger.classes(clip, 5.0)
     assert sum(counts) == 48 * windows + 48, "each frame once, not for both of its windows"

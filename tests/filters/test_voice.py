@@ -118,9 +118,9 @@ def test_examples_that_are_no_recording_of_a_voice_are_refused(tmp_path: Path) -
 @pytest.mark.usefixtures("by_pitch")
 def test_what_has_no_voice_is_not_judged() -> None:
     nothing = {"voice_like": None, "voice_unlike": None, "voice_embedding": None}
-    short = Clip.of(np.zeros(1000), 16000)
+    short = Clip.from_samples(np.zeros(1000), 16000)
     assert voice.measure(short, voice.Settings(like=("x",))) == nothing
-    broken = Clip.of(np.full(16000, np.nan), 16000)
+    broken = Clip.from_samples(np.full(16000, np.nan), 16000)
     assert voice.measure(broken, voice.Settings(like=("x",))) == nothing
 
 

@@ -53,7 +53,7 @@ def test_energies_are_those_of_lhotse(samples: int, rate: int) -> None:
     assert energies is not None
     wanted = lhotse_energies(clip, rate)
     assert energies.frames(samples) == len(wanted)
-    np.testing.assert_allclose(energies.of(clip), wanted, atol=2e-3)
+    np.testing.assert_allclose(energies.log_energies(clip), wanted, atol=2e-3)
 
 
 @pytest.mark.parametrize("samples", [400, 401, 5000, 48_123])
@@ -63,7 +63,7 @@ def test_energies_are_those_of_wenet(samples: int) -> None:
     energies = features._energies(features.Settings(like="wenet"), 16_000)
     assert energies is not None
     wanted = lhotse_energies(clip * 32768, 16_000, snip_edges=True, high_freq=0.0)
-    np.testing.assert_allclose(energies.of(clip), wanted, atol=2e-3)
+    np.testing.assert_allclose(energies.log_energies(clip), wanted, atol=2e-3)
 
 
 @pytest.mark.parametrize("like", ["lhotse", "wenet"])
@@ -74,7 +74,7 @@ def test_a_long_clip_has_the_energies_of_one_pass(samples: int, like: Any) -> No
     clip = noise(samples)
     pieces = features._frames(energies, clip)
     assert pieces.shape == (energies.frames(samples), 80)
-    np.testing.assert_array_equal(pieces, energies.of(clip))
+    np.testing.assert_array_equal(pieces, energies.log_energies(clip))
 
 
 def graph(place: Path, inputs: Any, nodes: Any, outputs: Any, constants: Any = ()) -> None:
@@ -130,7 +130,7 @@ def mel_codec(folder: Path) -> Path:
 
 
 def test_a_waveform_codec_gives_its_tokens(tmp_path: Path) -> None:
-    codec = features.Codec.of(str(waveform_codec(tmp_path / "codec")), None)
+    codec = features.Codec.in_folder(str(waveform_codec(tmp_path / "codec")), None)
     codec.check()
     samples = np.concatenate([np.full(320, 0.25), np.full(320, -0.5)]).astype(np.float32)
     np.testing.assert_array_equal(codec.codes(samples), [[25, 50], [50, 100]])
@@ -165,7 +165,7 @@ def test_encoders_of_each_kind_give_tokens(tmp_path: Path, kind: str) -> None:
         source = "tokens" if tokens else "scaled"
         nodes.append(node("Reshape", [source, f"shape {name}"], [name]))
     graph(tmp_path / "encoder_model.onnx", list(model.graph.input), nodes, outputs, constants)
-    codec = features.Codec.of(str(tmp_path), None)
+    codec = features.Codec.in_folder(str(tmp_path), None)
     codec.check()
     samples = np.concatenate([np.full(320, 0.25), np.full(320, -0.5)]).astype(np.float32)
     np.testing.assert_array_equal(codec.codes(samples), [[25, 50], [50, 100]])
@@ -187,13 +187,13 @@ def test_masks_and_bandwidths_are_filled_in(tmp_path: Path) -> None:
         value("bandwidth", float_, [1]),
     ]
     graph(tmp_path / "c" / "a.onnx", inputs, nodes, [value("audio_codes", int_, [1, 1, "n"])])
-    codec = features.Codec.of(str(tmp_path / "c"), 24_000)
+    codec = features.Codec.in_folder(str(tmp_path / "c"), 24_000)
     np.testing.assert_array_equal(codec.codes(np.ones(3, np.float32)), [[6, 6, 6]])
 
 
 @pytest.mark.full
 def test_an_s3_tokenizer_hears_whispers_energies_in_pieces(tmp_path: Path) -> None:
-    codec = features.Codec.of(str(mel_codec(tmp_path / "s3")), None)
+    codec = features.Codec.in_folder(str(mel_codec(tmp_path / "s3")), None)
     codec.check()
     assert codec.rate == 16_000
     times = np.arange(70 * 16_000) / 16_000
@@ -310,11 +310,14 @@ def test_a_version_holds_both_and_says_so(tmp_path: Path) -> None:
         pcm, rate = audio.decode_int16(path.read_bytes())
         samples = pcm.astype(np.float32) / np.float32(32768)
         np.testing.assert_array_equal(
-            held[f"{name}.fbank.npy"], Fbank(rate, 80, rate / 2 - 400, whole=False).of(samples)
+            held[f"{name}.fbank.npy"],
+            Fbank(rate, 80, rate / 2 - 400, whole=False).log_energies(samples),
         )
         codes = held[f"{name}.codes.npy"]
         assert codes.shape == (2, len(pcm) // 320)
-        np.testing.assert_array_equal(codes, features.Codec.of(str(codec), None).codes(samples))
+        np.testing.assert_array_equal(
+            codes, features.Codec.in_folder(str(codec), None).codes(samples)
+        )
     shutil.rmtree(codec)
     assert verify(version) == [], "which needs no codec"
 

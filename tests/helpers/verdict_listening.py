@@ -147,7 +147,7 @@ def _wer(said: Said, heard: Transcript) -> float | None:
 
 def _measured(said: Said) -> Values:
     """Columns of the default filters, and of some that cost little."""
-    clip = Clip.of(said.samples, RATE)
+    clip = Clip.from_samples(said.samples, RATE)
     found: Values = {}
     costly = (COSTLY,) if said.group == "mixed" and find_spec("speechmos") else ()
     for plugin in (*FilterSettings().filters, *(Plugin(use=use) for use in (*MEASURES, *costly))):

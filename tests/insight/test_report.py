@@ -170,7 +170,7 @@ def test_a_reason_names_each_limit_that_has_it(tmp_path: Path) -> None:
     verdicts = [{"use": "error_rate", "max_wer": 0.5}, {"use": "completeness"}]
     asked = corpus.job(tmp_path, transcribe={"backend": {"use": "fake"}, "verdicts": verdicts})
     reasons = ("high_error_rate", "text_incomplete", "non_speech")
-    meanings = reason_meanings.of(asked, [f"transcribe.{reason}" for reason in reasons])
+    meanings = reason_meanings.meanings(asked, [f"transcribe.{reason}" for reason in reasons])
     limits_named = [re.sub(r" \([^)]*\)", "", words) for words in meanings.values()]
     assert limits_named == [
         "error_rate_spaced above 0.6 or error_rate_unspaced above 0.8 or wer above 0.5",
@@ -502,7 +502,7 @@ def test_a_hundred_thousand_shards_are_added_up(tmp_path: Path) -> None:
     one = work(600, 60)
     table = pa.concat_tables([one] * 170)
     metrics.save(table, tmp_path / metrics.NAME)
-    found = worker_time.of(tmp_path / metrics.NAME)
+    found = worker_time.page_data(tmp_path / metrics.NAME)
     assert found is not None
     assert len(json.dumps(found, default=str)) < 100_000
     assert (len(found["lanes"]), found["more"]) == (24, 36)

@@ -100,7 +100,7 @@ def test_a_changed_byte_of_a_table_is_refused_before_any_work(home: Path) -> Non
     before = [*corpus.parts(home / "out")]
     settings = ("transcribe.backend.use=fake", "shard.settle_seconds=0")
     try:
-        told = plans.of(settings_read(None, [str(home / "in")], str(home / "out"), settings))
+        told = plans.make(settings_read(None, [str(home / "in")], str(home / "out"), settings))
         with pytest.raises(RunError) as raised:
             corpus.run(corpus.job(home, package=TAR))
     finally:

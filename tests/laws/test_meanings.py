@@ -59,10 +59,12 @@ def test_each_limit_says_what_it_measures(
     ]  # fmt: skip
     job = corpus.job(tmp_path, **{stage: {key: chosen}})
     reason = "too_long" if shelf == "filters" else "high_error_rate"
-    [words] = reason_meanings.of(job, [f"{stage}.{reason}"]).values()
+    [words] = reason_meanings.meanings(job, [f"{stage}.{reason}"]).values()
     expected = "duration above 30 (s, " if shelf == "filters" else "or wer above 0.3 ("
     assert expected in words
-    assert reason_meanings.of(job, ["shard.too_long"])["shard.too_long"] == MEANINGS["too_long"]
+    assert (
+        reason_meanings.meanings(job, ["shard.too_long"])["shard.too_long"] == MEANINGS["too_long"]
+    )
 
 
 def test_the_card_leaves_no_meaning_blank(tmp_path: Path) -> None:

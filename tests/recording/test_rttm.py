@@ -70,19 +70,19 @@ def test_a_sources_file_goes_by_path_and_by_stem(tmp_path: Path) -> None:
     whole.write_text(line("d/a", 0, 1, "ann") + line("b", 0, 1, "bob") + "SPEAKER c 1\n")
     files = rttm.SideFiles(folder.Settings(path=str(tmp_path), rttm=str(whole)))
     own = [{"start": 0.0, "end": 1.0, "speaker": "ann"}]
-    assert files.of(listed(tmp_path, "d/a.wav")) == (own, None)
-    assert files.of(listed(tmp_path, "a.wav")) == (None, None)
-    turns, wrong = files.of(listed(tmp_path, "d/b.flac"))
+    assert files.turns_of(listed(tmp_path, "d/a.wav")) == (own, None)
+    assert files.turns_of(listed(tmp_path, "a.wav")) == (None, None)
+    turns, wrong = files.turns_of(listed(tmp_path, "d/b.flac"))
     assert turns is not None
     assert turns[0]["speaker"] == "bob"
     assert wrong is None
-    assert "line 3" in str(files.of(listed(tmp_path, "c.wav"))[1])
+    assert "line 3" in str(files.turns_of(listed(tmp_path, "c.wav"))[1])
     # The one beside the recording counts, whatever it calls it.
     (tmp_path / "b.rttm").write_text(line("anything", 1, 1, "eve"))
-    beside, _ = files.of(listed(tmp_path, "b.wav"))
+    beside, _ = files.turns_of(listed(tmp_path, "b.wav"))
     assert beside == [{"start": 1.0, "end": 2.0, "speaker": "eve"}]
     (tmp_path / "c.rttm").mkdir()
-    assert files.of(listed(tmp_path, "c.wav")) == (None, "c.rttm: not a file")
+    assert files.turns_of(listed(tmp_path, "c.wav")) == (None, "c.rttm: not a file")
     with pytest.raises(ConfigError, match="cannot be read"):
         rttm.SideFiles(folder.Settings(path=str(tmp_path), rttm=str(tmp_path / "none.rttm")))
 

@@ -181,8 +181,8 @@ def test_files_and_objects_answer_alike(s3: S3, url: str, tmp_path: Path) -> Non
     assert urls.named(f"{tmp_path}/broken")
     assert file_state(str(tmp_path)).error == ("unreadable", "not a file")
     assert file_state(f"{tmp_path}/\0").error == ("missing", "no file can have this name")
-    assert storage.of(storage.place(url)).mounted(storage.place(url)) is None
-    assert storage.of(tmp_path).mounted(tmp_path) == tmp_path
+    assert storage.store_of(storage.place(url)).mounted(storage.place(url)) is None
+    assert storage.store_of(tmp_path).mounted(tmp_path) == tmp_path
 
 
 def test_an_object_that_is_gone_is_a_missing_item(url: str) -> None:

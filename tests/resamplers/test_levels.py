@@ -54,7 +54,7 @@ def peak(samples: Floats) -> float:
 
 
 def lufs(samples: Floats, rate: int = RATE) -> float:
-    found = loudness.measure(Clip.of(samples, rate), loudness.Settings())["loudness"]
+    found = loudness.measure(Clip.from_samples(samples, rate), loudness.Settings())["loudness"]
     assert found is not None
     return found
 

@@ -38,7 +38,7 @@ def tone(hz: float, rate: int, seconds: float = 0.5) -> NDArray[np.float32]:
 
 def convert(samples: NDArray[np.float32], src: int, dst: int, plugin: Plugin) -> NDArray[np.int16]:
     wanted = ResampleSettings.model_validate({"rate": dst, "resampler": plugin})
-    return pcm.of_clip(Clip.of(samples, src), wanted)
+    return pcm.of_clip(Clip.from_samples(samples, src), wanted)
 
 
 @pytest.mark.full

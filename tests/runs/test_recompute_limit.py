@@ -39,8 +39,8 @@ def test_a_run_over_the_limit_does_not_start(
         pass
     assert "resample.rate" in str(told.value)
     assert "--set cluster.max_recompute_hours=null" in str(told.value)
-    assert plans.of(asked(limited, changed))["refusal"] == str(told.value)
-    assert "refusal" not in plans.of(asked(changed))
+    assert plans.make(asked(limited, changed))["refusal"] == str(told.value)
+    assert "refusal" not in plans.make(asked(changed))
     for spared in ("cluster.max_recompute_hours=null", "cluster.max_recompute_hours=1"):
         with execute.opened(asked(spared, changed)):
             pass

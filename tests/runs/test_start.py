@@ -103,7 +103,7 @@ def test_a_worker_imports_these(tmp_path: Path) -> None:
         names = sorted({name.split(".")[0] for name in sys.modules})
         return names, gc.get_threshold(), gc.isenabled() and gc.get_freeze_count() > 0
 
-    reached = engines.of(job)
+    reached = engines.modules(job)
     with Cluster(ClusterSettings(workers=1), tmp_path / "scratch", engines=reached) as cluster:
         [(found, searches, frozen)] = cluster.client.run(looked).values()
     assert WATCHED & set(found) == WORKER
@@ -113,12 +113,12 @@ def test_a_worker_imports_these(tmp_path: Path) -> None:
 
 def test_an_engine_that_settings_name_is_reached(tmp_path: Path) -> None:
     job = corpus.job(tmp_path, resample={"resampler": {"use": "librosa"}})
-    found = engines.of(job)
+    found = engines.modules(job)
     assert {"resampy", "samplerate", "librosa.core.audio"} <= found.keys()
     assert list(found).index("resampy") < list(found).index("librosa.core.audio")
-    assert "resampy" not in engines.of(corpus.job(tmp_path))
+    assert "resampy" not in engines.modules(corpus.job(tmp_path))
     own = corpus.job(tmp_path, resample={"resampler": {"use": "resampy_kaiser_best"}})
-    assert engines.of(own)["resampy"] == "resample"
+    assert engines.modules(own)["resampy"] == "resample"
 
 
 #: Of a run that starts no workers.

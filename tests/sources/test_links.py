@@ -142,11 +142,11 @@ def test_turns_beside_a_recording(top: Path) -> None:
             found = listed("folder", top)
             (recording,) = recs(found)
             assert ignored(found) == {"c.rttm": "link_outside"}
-        turns, fault = SideFiles(SourceSettings(kind=kind, path=str(top))).of(recording)
+        turns, fault = SideFiles(SourceSettings(kind=kind, path=str(top))).turns_of(recording)
         assert turns is None
         assert "a link leads out" in str(fault)
         follow = SourceSettings(kind=kind, path=str(top), follow_links=True)
-        turns, fault = SideFiles(follow).of(recording)
+        turns, fault = SideFiles(follow).turns_of(recording)
         assert (turns, fault) == ([{"start": 0.0, "end": 0.5, "speaker": "hunter2"}], None)
 
 

@@ -78,7 +78,7 @@ def test_probabilities_of_a_second_voice_are_those_of_parts() -> None:
 
 def test_how_much_another_voice_speaks() -> None:
     own = replace(turn(0, 60, 0), both=bytes([0, 51]))
-    clip = Clip.of(np.zeros(100, np.float32), RATE)
+    clip = Clip.from_samples(np.zeros(100, np.float32), RATE)
     settings = second_voice.Settings()
     assert second_voice.measure(clip, settings) == {"second_voice": None}
     clip = replace(clip, turns=(turn(0, 60, 0),))
@@ -501,7 +501,7 @@ def test_a_conversation_and_its_blocks() -> None:
     for half, expected in ((first, True), (other, False)):
         joined = np.concatenate([first[:32_000], half[-32_000:]])
         [value] = speaker_purity.measure(
-            Clip.of(joined, 16_000), speaker_purity.Settings()
+            Clip.from_samples(joined, 16_000), speaker_purity.Settings()
         ).values()
         assert value is not None
         assert (value > 0.45) == expected

@@ -190,11 +190,13 @@ def test_a_span_given_twice_is_converted_once(tmp_path: Path) -> None:
     with Conversion(job, "c/a.wav", "content", ()) as conversion:
         conversion.add(0, 50_000, clip)
         conversion.add(0, 50_000, clip)
-        conversion.add(0, 0, Clip.of(np.zeros((0, 2), np.float32), 44_100))
-        conversion.add(5, 9, Clip.of(np.full((4, 1), np.nan, np.float32), 44_100))
-        conversion.add(9, 14, Clip.of(np.zeros((5, 1), np.float32), 44_100))
+        conversion.add(0, 0, Clip.from_samples(np.zeros((0, 2), np.float32), 44_100))
+        conversion.add(5, 9, Clip.from_samples(np.full((4, 1), np.nan, np.float32), 44_100))
+        conversion.add(9, 14, Clip.from_samples(np.zeros((5, 1), np.float32), 44_100))
         conversion.drop(9, 14)
         whole, empty, broken = conversion.rows()
-    assert np.array_equal(whole["pcm"], pcm.of_clip(Clip.of(samples, 44_100), job.resample))
+    assert np.array_equal(
+        whole["pcm"], pcm.of_clip(Clip.from_samples(samples, 44_100), job.resample)
+    )
     assert len(empty["pcm"]) == 0
     assert broken["error_code"] == "non_finite"

@@ -37,7 +37,7 @@ def test_a_half_goes_up() -> None:
 def test_every_int16_survives_an_equal_rate() -> None:
     every = np.arange(-32768, 32768, dtype=np.int32).astype(np.int16)
     floats = (every / 32768).astype(np.float32)[:, None]
-    assert np.array_equal(pcm.of_clip(Clip.of(floats, 16000), settings()), every)
+    assert np.array_equal(pcm.of_clip(Clip.from_samples(floats, 16000), settings()), every)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_not_finite(value: float, rate: int) -> None:
     samples = np.zeros((2000, 2), np.float32)
     samples[700, 1] = value
     with pytest.raises(ItemError) as caught:
-        pcm.of_clip(Clip.of(samples, rate), settings())
+        pcm.of_clip(Clip.from_samples(samples, rate), settings())
     assert caught.value.code == "non_finite"
 
 
@@ -101,7 +101,7 @@ def test_not_finite(value: float, rate: int) -> None:
 def test_channels_that_cancel_each_other_are_not_silence(seconds: int, rate: int) -> None:
     """Silence was published with the source's text; of a recogniser's it said `empty_text`."""
     left = np.random.default_rng(5).normal(scale=0.1, size=seconds * rate)
-    clip = Clip.of(np.stack([left, -left], 1), rate)
+    clip = Clip.from_samples(np.stack([left, -left], 1), rate)
     with pytest.raises(ItemError, match=r"channels_cancel.*resample\.mono=first"):
         pcm.of_clip(clip, ResampleSettings())
     with pytest.raises(ItemError, match="channels_cancel"):
@@ -115,14 +115,14 @@ def test_channels_that_cancel_each_other_are_not_silence(seconds: int, rate: int
 def test_a_clip_is_not_cut_to_pieces_at_full_scale(seconds: int, rate: int, scale: float) -> None:
     """Floats in the scale of int16 were published as a square wave, and no filter saw it."""
     voice = np.random.default_rng(5).normal(size=seconds * rate) * np.float32(0.2)
-    clip = Clip.of((voice * np.float32(scale)).astype(np.float32)[:, None], rate)
+    clip = Clip.from_samples((voice * np.float32(scale)).astype(np.float32)[:, None], rate)
     with pytest.raises(ItemError, match=r"over_full_scale.*peak is.*levels=\[\{use: peak\}\]"):
         pcm.of_clip(clip, ResampleSettings())
     with pytest.raises(ItemError, match="over_full_scale"):
         list(pcm.streamed(clip, ResampleSettings()) or ())
     brought_down = ResampleSettings.model_validate({"levels": [{"use": "peak"}]})
     assert np.abs(pcm.of_clip(clip, brought_down).astype(int)).max() == pytest.approx(29204, abs=2)
-    hot = Clip.of((voice * np.float32(1.4)).astype(np.float32)[:, None], rate)
+    hot = Clip.from_samples((voice * np.float32(1.4)).astype(np.float32)[:, None], rate)
     assert np.abs(pcm.of_clip(hot, ResampleSettings()).astype(int)).max() >= 32767  # an overshoot
 
 
@@ -130,7 +130,7 @@ def test_a_clip_is_not_cut_to_pieces_at_full_scale(seconds: int, rate: int, scal
 def test_a_square_wave_at_full_scale_overshoots_and_stays(hertz: int) -> None:
     """Resampled, it keeps its lowest harmonics, which are higher than it."""
     wave = np.sign(np.sin(2 * np.pi * hertz * np.arange(48000) / 48000 + 0.1)).astype(np.float32)
-    found = pcm.of_clip(Clip.of(wave[:, None], 48000), ResampleSettings())
+    found = pcm.of_clip(Clip.from_samples(wave[:, None], 48000), ResampleSettings())
     assert np.abs(found.astype(int)).max() == 32768
 
 
@@ -138,12 +138,12 @@ def test_a_square_wave_at_full_scale_overshoots_and_stays(hertz: int) -> None:
 def test_a_single_channel_with_sound_is_kept(count: int) -> None:
     sound = np.zeros((1600, count))
     sound[:, 1] = np.random.default_rng(5).normal(scale=0.3, size=1600)
-    assert pcm.of_clip(Clip.of(sound, 16000), ResampleSettings()).any()
-    assert not pcm.of_clip(Clip.of(0 * sound, 16000), ResampleSettings()).any()
+    assert pcm.of_clip(Clip.from_samples(sound, 16000), ResampleSettings()).any()
+    assert not pcm.of_clip(Clip.from_samples(0 * sound, 16000), ResampleSettings()).any()
 
 
 def test_nothing_in_nothing_out() -> None:
-    got = pcm.of_clip(Clip.of(np.zeros((0, 2), np.float32), 44100), settings())
+    got = pcm.of_clip(Clip.from_samples(np.zeros((0, 2), np.float32), 44100), settings())
     assert (got.dtype, len(got)) == (np.dtype(np.int16), 0)
 
 
@@ -154,10 +154,10 @@ def test_a_long_clip_is_streamed_to_the_same_length_and_wave(
     rate, n = 22050, 121 * 22050 + 17
     sine = (0.5 * np.sin(2 * np.pi * 300 * np.arange(n) / rate)).astype(np.float32)[:, None]
     wanted = settings(resampler={"use": use})
-    streamed = pcm.of_clip(Clip.of(sine, rate), wanted)
-    assert np.array_equal(streamed, pcm.of_clip(Clip.of(sine, rate), wanted))
+    streamed = pcm.of_clip(Clip.from_samples(sine, rate), wanted)
+    assert np.array_equal(streamed, pcm.of_clip(Clip.from_samples(sine, rate), wanted))
     monkeypatch.setattr(pcm, "STREAM_ABOVE_S", 10**6)
-    whole = pcm.of_clip(Clip.of(sine, rate), wanted)
+    whole = pcm.of_clip(Clip.from_samples(sine, rate), wanted)
     assert len(streamed) == len(whole) == pcm.resampled_length(n, rate, 16000)
     assert np.abs(streamed.astype(int) - whole).max() <= 1
 
@@ -166,4 +166,4 @@ def test_a_plug_in_of_the_wrong_length_is_a_bug(monkeypatch: pytest.MonkeyPatch)
     soxr_hq = plugins.RESAMPLERS.load("soxr_hq")
     monkeypatch.setattr(soxr_hq, "resample", lambda x, src, dst, s: x)
     with pytest.raises(AssertionError, match="soxr_hq gave 4410 samples where 1600 are due"):
-        pcm.of_clip(Clip.of(np.zeros((4410, 1), np.float32), 44100), settings())
+        pcm.of_clip(Clip.from_samples(np.zeros((4410, 1), np.float32), 44100), settings())

@@ -112,10 +112,10 @@ def test_plan_and_run_name_them(tmp_path: Path, caplog: pytest.LogCaptureFixture
         "r00.wav: what is new is processed once (filter.duplicate), unless they state other texts, "
         "speakers, languages or spans; the filter duplicate keeps one copy of each clip"
     )
-    plan = plans.of(chosen(tmp_path, *two))
+    plan = plans.make(chosen(tmp_path, *two))
     assert [each["says"] for each in plan["shared"]] == [says]
     assert f"{says}." in " ".join(said(shown.plan, plan).split())
-    assert "shared" not in plans.of(chosen(tmp_path, two[0]))
+    assert "shared" not in plans.make(chosen(tmp_path, two[0]))
     with caplog.at_level(logging.WARNING, "uttermill"):
         published, _ = corpus.run(job(tmp_path, *two))
     assert caplog.messages == [says]

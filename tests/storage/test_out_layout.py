@@ -99,7 +99,7 @@ def test_looking_commands_say_so(
 
 
 def test_a_plan_says_so(other: Path) -> None:
-    plan = plans.of(read(None, [str(other / "in")], str(other / "out"), SETS))
+    plan = plans.make(read(None, [str(other / "in")], str(other / "out"), SETS))
     assert "has the layout of another release" in plan["layout"]
     assert plan["stages"]["filter"]["reuse"] == 0 < plan["stages"]["filter"]["compute"]
     assert plan["hours_again"] == plan["stages"]["filter"]["hours"] > 0

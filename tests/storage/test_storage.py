@@ -81,10 +81,10 @@ def test_a_url_is_a_place_and_a_path_stays_a_path(tmp_path: Path) -> None:
     place = storage.place(f"s3://{BUCKET}/a/./b/../c//")
     assert (str(place), place.name) == (f"s3://{BUCKET}/a/c", "c")
     assert str(place / "x" / "y") == f"s3://{BUCKET}/a/c/x/y"
-    assert storage.of(place).remote
+    assert storage.store_of(place).remote
     for text in (str(tmp_path / "x"), f"file://{tmp_path}/x"):
         assert storage.place(text) == tmp_path / "x"
-        assert not storage.of(storage.place(text)).remote
+        assert not storage.store_of(storage.place(text)).remote
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_large_staged_file_is_not_held_in_memory(
 
     monkeypatch.setattr(objects, "IN_MEMORY", 1000)
     monkeypatch.setattr(Objects, "put", put)
-    with storage.of(place).staged(place) as (handle, publish):
+    with storage.store_of(place).staged(place) as (handle, publish):
         handle.write(b"abc" * 1000)
         path = publish(lambda digest: f"{digest}.pcm")
     assert storage.read(path) == b"abc" * 1000

@@ -284,7 +284,7 @@ def test_code_gives_settings_as_a_person_does(
     given = settings.parse(data)
     assert imported() == []
     with caplog.at_level(logging.ERROR), pytest.raises(Untrusted):
-        plans.of(given)
+        plans.make(given)
     with execute.opened(given):
         pass
     assert imported() == ["loud"]

@@ -52,7 +52,7 @@ def test_languages_that_are_written_alike_are_one() -> None:
 
 def test_workers_load_it_before_their_first_task(tmp_path: Path) -> None:
     job = corpus.job(tmp_path, transcribe={"verdicts": [{"use": "language_agrees"}]})
-    assert engines.of(job)["py3langid.langid"] == "LanguageIdentifier"
+    assert engines.modules(job)["py3langid.langid"] == "LanguageIdentifier"
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

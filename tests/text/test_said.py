@@ -125,7 +125,7 @@ def judged(text: str, language: str, seconds: float) -> str | None:
     )  # fmt: skip
     row |= {"text": text, "language": language, "speech_seconds": seconds}
     job = Job(Path("out"))
-    values = TextValues(job).of(HeardUtterance(cut, UNHEARD, {}, transcript=row), row)
+    values = TextValues(job).values(HeardUtterance(cut, UNHEARD, {}, transcript=row), row)
     module, options = plugins.TEXT.resolve(Plugin(use="completeness"))
     rejection = judge(values, module.verdict(options))
     return rejection.reason if rejection else None

@@ -179,7 +179,7 @@ class Causes:
         return [*before, *self.people, *self.version]
 
     @classmethod
-    def of(cls, changes: list[Change], job: Job) -> Causes:
+    def from_changes(cls, changes: list[Change], job: Job) -> Causes:
         """Sort the changes by their consequences; `job`: the current settings."""
 
         def named(*heads: str) -> list[str]:

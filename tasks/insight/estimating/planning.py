@@ -110,7 +110,7 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
     shards = manifest.shards(job.out)
     newest = versions.newest(job.out)
     described = versions.described(newest) if newest else None
-    causes = Causes.of(found_since(job, before, described), job)
+    causes = Causes.from_changes(found_since(job, before, described), job)
     scan = _Scan(job, before, causes, listed.redescribed)
     state = UpToDate(job, shards, index, any_code=True)
     listings = _known_shards(scan, shards, listed, state)

@@ -114,7 +114,9 @@ def _textless(job: Job, surveyed: Survey) -> bool:
         return False
     if not surveyed.sources or any(source.texts for source in surveyed.sources):
         return False
-    return not decisions.of(job)  # by people, who may have written texts or kept clips without one
+    return not decisions.by_utterance(
+        job
+    )  # by people, who may have written texts or kept clips without one
 
 
 def of_removals(job: Job, listed: AsListed, newest: Path | None) -> str | None:

@@ -205,6 +205,6 @@ def bytes_of(staging: Path) -> dict[str, int]:
     """Bytes of the written output shards, by format."""
     sizes: dict[str, int] = {}
     for shard in packaging_plan.numbered(staging).values():
-        size = sum(storage.of(staging).size(staging / path) for path in shard.files)
+        size = sum(storage.store_of(staging).size(staging / path) for path in shard.files)
         sizes[shard.format] = sizes.get(shard.format, 0) + size
     return sizes

@@ -83,7 +83,7 @@ def build(request: Request, limit: int = BYTES) -> bytes:
     chosen = samples.choose(ledger, job.package.seed, columns)
     samples.look_up(job, chosen)
     chosen = disagreement.first(chosen)
-    meanings = reason_meanings.of(job, request.counts["reasons"])
+    meanings = reason_meanings.meanings(job, request.counts["reasons"])
     steps = ledger_facts.funnel(request.counts, meanings)
     rows = [clip_table.row_of(sample, about) for sample in chosen]
     sums = ledger.sums()
@@ -105,7 +105,7 @@ def build(request: Request, limit: int = BYTES) -> bytes:
         "settings": masking.text(request.settings)[:SETTINGS],
         "rows": rows,
         "reasons": clip_table.groups(request.counts, chosen),
-        "work": worker_time.of(request.metrics),
+        "work": worker_time.page_data(request.metrics),
         "kilobits": clips.BIT_RATE // 1000,
         "megabytes": BYTES // 1_000_000,
         "left_out": len(rows),

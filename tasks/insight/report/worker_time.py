@@ -34,7 +34,7 @@ class _Calls:
     names: list[tuple[str, str]]  # (worker, host)
 
 
-def of(path: Path | None) -> JsonObject | None:
+def page_data(path: Path | None) -> JsonObject | None:
     """The data for the page; None without metrics that can be read, or if no call returned.
 
     `seconds`: from the first call's start to the last one's end; `slowest`: calls on shards;

@@ -67,7 +67,7 @@ def load(
         whole.high[span], whole.low[span] = table["high"].to_numpy(), table["low"].to_numpy()
         whole.seconds[span] = table["samples"].to_numpy() / table["rate"].to_numpy()
         if linked is not None:
-            whole.speaker[span] = linked.of(table[VOICE].to_numpy())
+            whole.speaker[span] = linked.index_of(table[VOICE].to_numpy())
     order = np.argsort(whole.high, kind="stable")
     for column in whole:
         column[:] = column[order]  # one at a time, so that only one is held twice

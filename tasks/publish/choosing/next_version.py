@@ -69,7 +69,7 @@ def choose(job: Job, scratch: Path, batches: Sequence[ShardBatch]) -> Choice:
                 log.warning("%s", sentence)
             selected = selection.select(job, passed, newest)
             if selected.splits is not None:
-                with storage.of(scratch).writing(scratch) as home:
+                with storage.store_of(scratch).writing(scratch) as home:
                     tables.write_arrow(home / splits.FILE, selected.splits())
         names, lists, parted = selected.names, selected.lists, selected.parted
         open_rows = np.flatnonzero(is_open)
@@ -116,7 +116,7 @@ def _add_open(
         rows = rows.append_column("pending", pc.is_null(rows["blob"]))  # only in forecasts
         clip_keys = batch.table("clips.arrow").filter(pa.array(some))
         if linked is not None:
-            names = speakers.names_of(linked.of(clip_keys[VOICE].to_numpy()), spoken)
+            names = speakers.names_of(linked.index_of(clip_keys[VOICE].to_numpy()), spoken)
             rows = speakers.called(rows, names)
         published = np.zeros(len(rows), bool)
         if asked:

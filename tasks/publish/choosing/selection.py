@@ -119,7 +119,7 @@ def select(job: Job, clips: Candidates, newest: Path | None) -> Selection:
 
 def _without_forgotten(job: Job, before: SplitTable) -> SplitTable:
     """The table of splits without the names of what was removed on request."""
-    gone = forgotten.of(job.out)
+    gone = forgotten.read(job.out)
     if not gone:
         return before
 

@@ -91,7 +91,7 @@ def write(
     columns = tables.schema(staging / UTTERANCES_FILE)
     card = card_readme.text(facts, columns, gathered.tars)
     storage.write_atomic(staging / "README.md", card.encode())
-    staged = storage.of(staging).tree(staging)
+    staged = storage.store_of(staging).tree(staging)
     files: dict[str, PublishedEntry] = {}
     # In a remote version, output shards are not in the folder; `hashes` has them.
     for name in sorted({*staged, *hashes}):
@@ -118,7 +118,7 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
         "utterances": counts["utterances"],
         "seconds": counts["seconds"],
         "reasons": counts["reasons"],
-        "meanings": reason_meanings.of(job, counts["reasons"]),
+        "meanings": reason_meanings.meanings(job, counts["reasons"]),
         "hours": {
             "by_outcome": summary.hours_by(ledger, "outcome"),
             "by_dataset": summary.hours_by(ledger, "dataset", "outcome"),
@@ -172,7 +172,7 @@ def _add_chosen(facts: DatasetJson, job: Job, gathered: VersionFacts, table: Pat
         facts["second_texts"] = composition.of_second_texts(table)
     if marks := job.package.text_marks:
         facts["text_marks"] = text_marks.counts(marks, tables.row_groups(table, ("text",)))
-    if gone := forgotten.of(job.out).recordings:
+    if gone := forgotten.read(job.out).recordings:
         facts["forgotten"] = len(gone)
     if gathered.test_sets:
         facts["test_sets"] = gathered.test_sets

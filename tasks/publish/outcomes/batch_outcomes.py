@@ -272,7 +272,7 @@ def decide(
             again = _checked_again(outcomes).to_numpy(zero_copy_only=False)
             changed += [n for n, flag, _, (a, b) in _shards(batch) if flag or again[a:b].any()]
             path = scratch / DECIDED / f"{batch.home.name}.arrow"
-            storage.of(path.parent).write(path, arrow_bytes(outcomes))
+            storage.store_of(path.parent).write(path, arrow_bytes(outcomes))
             waiting = pc.sum(pc.is_in(outcomes["outcome"], WAITING)).as_py() or 0
             decided.append(replace(batch, decided=path, count=waiting))
     return decided, changed

@@ -98,7 +98,7 @@ def copying(job: Job) -> list[bool]:
 def said(job: Job, ids: pa.ChunkedArray) -> list[str]:
     """Hashes of all decisions by people, and of those on utterances of the recordings with these
     ids of utterances."""
-    people = decisions.of(job)
+    people = decisions.by_utterance(job)
     if not people:
         return ["", ""]
     heads = {recording_ids.head(name) for name in ids.to_pylist()}
@@ -149,7 +149,7 @@ class ShardBatch:
                 extent = then["extent"]
                 if extent is None or any(a >= b for a, b in zip(extent, limits, strict=True)):
                     return False
-            everything = decisions.identity(decisions.of(job))
+            everything = decisions.identity(decisions.by_utterance(job))
             if then["people"][0] == everything:
                 return True
             return said(job, self.table(LIMITS, ("id",))["id"])[1] == then["people"][1]
@@ -248,7 +248,7 @@ def home(out: Path) -> Path:
 
 def kept_in(out: Path) -> list[str]:
     """Names of the batches' folders in OUT; other entries are ignored."""
-    return [name for name in storage.of(out).folders(home(out)) if KEY_NAME.fullmatch(name)]
+    return [name for name in storage.store_of(out).folders(home(out)) if KEY_NAME.fullmatch(name)]
 
 
 def stored(out: Path) -> list[ShardBatch]:
@@ -278,7 +278,7 @@ def missing(job: Job, some: Sequence[ShardBatch]) -> list[ShardBatch]:
 def forget(out: Path, kept: Sequence[ShardBatch], changed: Collection[str]) -> None:
     """Remove the facts of batches that are not in `kept`, or that contain one of the shards
     `changed`, which the next run checks again. Call it only while holding OUT's lock."""
-    store = storage.of(out)
+    store = storage.store_of(out)
     names = {batch.home.name for batch in kept if not set(batch.shards) & set(changed)}
     for name in kept_in(out):
         if name not in names:

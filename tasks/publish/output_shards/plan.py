@@ -161,7 +161,7 @@ def from_row(row: Mapping[str, Any]) -> OutputShard:
 def parts(staging: Path) -> list[int]:
     """Numbers of the parts, in order."""
     return sorted(
-        int(name) for name in storage.of(staging).folders(staging / PLAN) if name.isdigit()
+        int(name) for name in storage.store_of(staging).folders(staging / PLAN) if name.isdigit()
     )
 
 
@@ -198,7 +198,7 @@ def save_hashes(staging: Path, number: int, hashes: Hashes) -> None:
     """Record the digests of a shard's files. Only the shard's own worker call writes them, and they
     are read only after it has returned."""
     path, data = staging / PLAN / HASHES / str(number), json.dumps(hashes).encode()
-    storage.of(staging).write(path, data)
+    storage.store_of(staging).write(path, data)
 
 
 def load_hashes(staging: Path, number: int) -> Hashes:
@@ -207,7 +207,7 @@ def load_hashes(staging: Path, number: int) -> Hashes:
 
 def all_hashes(staging: Path, shards: Mapping[int, OutputShard]) -> Hashes:
     """Digests of the files of all shards; for linked files, those of the previous version."""
-    saved = storage.of(staging).read_all(staging / PLAN / HASHES)
+    saved = storage.store_of(staging).read_all(staging / PLAN / HASHES)
     hashes: Hashes = {}
     for number, shard in shards.items():
         if data := saved.get(str(number)):

@@ -47,7 +47,7 @@ def forget(out: Path, recording: str | None, speaker: str | None, when: str) -> 
     """Remove one recording, by its name (`dataset/path`) or source path, or all of one speaker, by
     name or `dataset/speaker`. Requires OUT's lock. ConfigError if OUT knows none."""
     lock.check(out)
-    before = forgotten.of(out)
+    before = forgotten.read(out)
     rows, people = _asked(out, recording, speaker)
     if rows or people:
         names = [row["recording"] for row in rows]
@@ -59,7 +59,7 @@ def forget(out: Path, recording: str | None, speaker: str | None, when: str) -> 
             f"{out} knows no {what}; `uttermill ledger {out} --items` lists what it has: give a "
             "recording as dataset/path, or a speaker by name"
         )
-    return _purge(out, forgotten.of(out))
+    return _purge(out, forgotten.read(out))
 
 
 def _known(before: Forgotten, recording: str | None, speaker: str | None) -> bool:
@@ -133,7 +133,7 @@ def _purge(out: Path, gone: Forgotten) -> Answer:
             _remove(out, older, answer)
             answer.recordings += int(is_gone.sum())
     answer.decisions = _purge_decisions(out, heads)
-    store = storage.of(out)
+    store = storage.store_of(out)
     store.remove_tree(out / "manifests" / "package" / FACTS)
     for folder in store.folders(out / "runs"):
         store.remove(out / "runs" / folder / "report.html")
@@ -194,7 +194,9 @@ def _others(recordings: pa.ChunkedArray, gone: pa.Array) -> pa.ChunkedArray:
 
 def _remove(out: Path, paths: Sequence[Path], answer: Answer) -> None:
     if paths:
-        answer.bytes += sum(file.size for path in paths for file in storage.of(out).files(path))
+        answer.bytes += sum(
+            file.size for path in paths for file in storage.store_of(out).files(path)
+        )
         Index(out).forget(path.relative_to(out).as_posix() for path in paths)
         for path in paths:
             storage.remove(path)

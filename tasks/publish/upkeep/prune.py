@@ -171,7 +171,7 @@ def carry_out(plan: Plan) -> None:
     missing, and the next prune removes the rest."""
     lock.check(plan.out)
     _remove(plan.out, plan.goes["staging"])
-    publication.of(plan.out).withdraw((*plan.goes["versions"], *plan.goes["runs"]))
+    publication.publisher(plan.out).withdraw((*plan.goes["versions"], *plan.goes["runs"]))
     # Manifests before the blobs that they name, so that no manifest is left without its audio.
     checkpoints = (*plan.goes["manifests"], *plan.goes["audio"])
     if checkpoints:
@@ -199,14 +199,14 @@ def _live(kept: Iterable[Path]) -> set[str]:
 
 def _staging(out: Path) -> Iterator[Path]:
     """Leftovers of dead runs and dead prunes."""
-    store = storage.of(out)
+    store = storage.store_of(out)
     listing = out / "manifests" / ".listing"
     if store.is_folder(listing):
         yield listing
     folders = [
         path
         for home in (versions.home(out), out / "runs")
-        for path in publication.of(out).leftovers(home)
+        for path in publication.publisher(out).leftovers(home)
     ]
     yield from folders
     for root in ("manifests", "audio", "datasets", "runs"):
@@ -229,11 +229,11 @@ def _freed(files: Mapping[str, Iterable[storage.File]]) -> dict[str, int]:
 
 def _files(out: Path, paths: Iterable[Path]) -> Iterator[storage.File]:
     for path in paths:
-        yield from storage.of(out).files(path)
+        yield from storage.store_of(out).files(path)
 
 
 def _remove(out: Path, paths: Iterable[Path]) -> None:
-    store = storage.of(out)
+    store = storage.store_of(out)
     for path in paths:
         store.remove_tree(path)
         store.remove(path)

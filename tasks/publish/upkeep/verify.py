@@ -47,7 +47,7 @@ SIDE_ENDINGS = (".idx", ".index", ".spec.pt")
 def side_files(version: Path) -> list[str]:
     """Files that readers have added to a version, sorted; they are not faults."""
     described = versions.described(version)
-    unlisted = {*storage.of(version).tree(version)} - {*described["files"]}
+    unlisted = {*storage.store_of(version).tree(version)} - {*described["files"]}
     return sorted(filter(_is_side_file, unlisted))
 
 
@@ -86,7 +86,7 @@ def verify(version: Path) -> list[str]:
 
 def _files(version: Path, files: dict[str, PublishedEntry]) -> Iterator[str]:
     """Faults of missing files and of files that are neither listed nor readers' own."""
-    present = {*storage.of(version).tree(version)} - {DATASET_FILE}
+    present = {*storage.store_of(version).tree(version)} - {DATASET_FILE}
     for name in sorted(present - files.keys()):
         if not _is_side_file(name):
             yield f"{name} is there, but dataset.json does not name it"
@@ -334,7 +334,7 @@ def _shard(
     rows: pa.Table,
 ) -> list[str]:
     faults: list[str] = []
-    with _noted(shard, faults), storage.of(version).reading(version, shard.files) as home:
+    with _noted(shard, faults), storage.store_of(version).reading(version, shard.files) as home:
         out = Output(home)
         with _noted(shard, faults):
             faults += module.check(shard, format_shards.rows_for(module, rows), out, settings)

@@ -70,7 +70,7 @@ def write(
     nothing = _counted(LEDGER.empty_table())
     every, new = [nothing], [nothing]
     with queries.tables(job.package.memory, job.scratch) as database:
-        removed, gone = _removed(database, batches, newest, forgotten.of(job.out))
+        removed, gone = _removed(database, batches, newest, forgotten.read(job.out))
         decided = (
             ledger_rows.with_outcomes(batch.ledger(strict=True), outcomes)
             for batch, outcomes in zip(batches, rejected, strict=True)

@@ -51,7 +51,7 @@ def _linked(staging: Path, shard: OutputShard, newest: Path, guards: Mapping[str
     for old, new in zip(shard.unchanged, shard.files, strict=True):
         name = old.path.removeprefix(f"{newest}/")
         guard = previous_version.guard(guards, newest, name)
-        if not storage.of(staging).link(
+        if not storage.store_of(staging).link(
             storage.place(old.path), staging / new, old.sha256, old.size, guard
         ):
             break
@@ -71,12 +71,15 @@ def write(job: Job, staging: Path, number: int) -> None:
     shard = plan.shard(staging, number)
     # A file that a dead worker left may be a link into a published version.
     for path in shard.files:
-        storage.of(staging).detach(staging / path)
+        storage.store_of(staging).detach(staging / path)
     module, settings = _format(job, shard)
     rows = plan.rows(staging, number, shard, "id", *PCM_COLUMNS)
     clips = [clip for row in rows for clip in (row, *blobs.beside(row), *blobs.sides(row))]
     try:
-        with storage.of(staging).writing(staging) as home, blobs.reading(job.out, clips) as pcm:
+        with (
+            storage.store_of(staging).writing(staging) as home,
+            blobs.reading(job.out, clips) as pcm,
+        ):
             out = Output(home)
             module.write(shard, rows, pcm, out, settings)
     except CorruptManifest:
@@ -102,7 +105,7 @@ def check(job: Job, staging: Path, number: int) -> None:
 def _faults(job: Job, staging: Path, number: int, shard: OutputShard) -> list[str]:
     """The faults of a shard; if there are none, the digests of its files are recorded."""
     module, settings = _format(job, shard)
-    with storage.of(staging).reading(staging, shard.files) as home:
+    with storage.store_of(staging).reading(staging, shard.files) as home:
         out = Output(home, plan.load_hashes(staging, number))
         faults: list[str] = module.check(shard, plan.rows(staging, number, shard), out, settings)
         hashes = {path: out.hashes.get(path) or storage.hashed(home / path) for path in shard.files}
@@ -133,7 +136,7 @@ def finished(job: Job, staging: Path, tables: Sequence[str]) -> Iterator[tuple[P
     files. `tables`: files of the version's tables."""
     numbered = plan.numbered(staging)
     shards, hashes = [*numbered.values()], plan.all_hashes(staging, numbered)
-    store = storage.of(staging)
+    store = storage.store_of(staging)
     store.remove_tree(staging / plan.PLAN)
     formats = [(plugin.use, *plugins.FORMATS.resolve(plugin)) for plugin in job.package.formats]
     wanted = list(dict.fromkeys([*tables, *(path.name for path in store.names(staging))]))
@@ -143,7 +146,7 @@ def finished(job: Job, staging: Path, tables: Sequence[str]) -> Iterator[tuple[P
         wanted += [path for path in paths if path.endswith(module.READ_BACK)]
         if module.SIZED:
             sizes |= {path: hashes[path][1] for path in paths}
-    with publication.of(staging).finishing(staging, wanted, sizes, job.scratch) as home:
+    with publication.publisher(staging).finishing(staging, wanted, sizes, job.scratch) as home:
         for use, module, settings in formats:
             module.finish([shard for shard in shards if shard.format == use], home, settings)
         yield home, hashes

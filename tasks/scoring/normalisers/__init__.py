@@ -95,7 +95,7 @@ def _with_numbers_in_words(language: str) -> Callable[[str], str]:
     say = figures_to_words(language)
     reading = READINGS.get(language, Reading())
     fold = [(re.compile(pattern), form) for pattern, form in reading.fold]
-    spelled = _spellings.of(language)
+    spelled = _spellings.speller(language)
 
     def normalise(text: str) -> str:
         text = _plain.folded(spelled(say(_plain.compatible(text))), language)

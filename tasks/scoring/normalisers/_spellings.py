@@ -138,7 +138,7 @@ SPELLINGS: dict[str, Spelling] = {
 
 
 @lru_cache(maxsize=256)
-def of(language: str) -> Callable[[str], str]:
+def speller(language: str) -> Callable[[str], str]:
     """`spelled(text) -> text`: words of a language in one spelling; takes and returns NFC."""
     spelling = SPELLINGS.get(language, Spelling())
     letters = str.maketrans({**_DIGRAPHS, **dict(spelling.letters)})

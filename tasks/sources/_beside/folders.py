@@ -187,7 +187,7 @@ class FolderTexts:
                 contents[name] = data
         return contents
 
-    def of(self, name: str, recording: Recording) -> Recording:
+    def with_sidecars(self, name: str, recording: Recording) -> Recording:
         """The recording with what the text beside it says, and its labels."""
         stem = os.path.splitext(name)[0]
         if recording.error is None and stem in self._candidates:

@@ -109,7 +109,7 @@ def _batch(
 ) -> Batch:
     """Recordings of a source as rows: columns from the start, as there may be millions."""
     paths = [r.path for r in recordings]
-    turned = [turns.of(r) if turns is not None else (None, None) for r in recordings]
+    turned = [turns.turns_of(r) if turns is not None else (None, None) for r in recordings]
     errors = [r.error or (None, None) for r in recordings]
     spans = [r.segments for r in recordings]
     columns: dict[str, Sequence[object]] = {

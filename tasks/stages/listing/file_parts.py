@@ -79,7 +79,9 @@ def of_file(row: RecordingRow, locator: Locator) -> list[RecordingRow]:
     if described:
         what = ("track", "default one") if first.tracks > 1 else ("channel", "mix")
         raise ItemError("unsupported", UNDIVIDED.format(*what))
-    rows = [_with_outcome(of(row, part, len(headers)), part, headers[part]) for part in headers]
+    rows = [
+        _with_outcome(row_of_part(row, part, len(headers)), part, headers[part]) for part in headers
+    ]
     for other in rows[1:]:
         other["division"] = None
     return rows
@@ -130,7 +132,7 @@ def probed_again(row: RecordingRow, locator: Locator) -> RecordingRow:
     return with_header(row, audio.probe(where))
 
 
-def of(file: RecordingRow, part: Part, parts: int) -> RecordingRow:
+def row_of_part(file: RecordingRow, part: Part, parts: int) -> RecordingRow:
     """The row of a part of a file with this many parts. The speaker of a channel is the one that
     its turns name, or has the recording's name."""
     row: RecordingRow = {
@@ -171,7 +173,7 @@ def divided(batch: Batch, had: KnownRecordings) -> tuple[Batch, Int64s]:
         if whole >= 0 and (states[whole], had.columns.heads[whole]) == (state, head):
             kept.append(row)
         elif complete and not (row["text"] or row["segments"]):
-            kept += [of(row, part, len(parts)) for part in parts]
+            kept += [row_of_part(row, part, len(parts)) for part in parts]
         else:
             kept.append(row)
             stale += [*chains[row["recording"]].values(), *([whole] if whole >= 0 else [])]

@@ -74,7 +74,7 @@ class KnownRecordings:
         self.columns = _sorted([kept, *tables.values()])
 
 
-def of(out: Path, index: Index, damaged: manifest.OnDamage = manifest.leave) -> KnownRecordings:
+def read(out: Path, index: Index, damaged: manifest.OnDamage = manifest.leave) -> KnownRecordings:
     """The recordings that an OUT knows, from the newest part of each shard; `damaged` is called for
     each damaged part."""
     names, newest = manifest.shards(out), _newest(index)

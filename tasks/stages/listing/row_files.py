@@ -68,7 +68,7 @@ class RowFiles:
 
 
 def save(rows: pa.Table, path: Path) -> None:
-    storage.of(path).write(path, tables.parquet(rows.cast(LISTED), compression="lz4"))
+    storage.store_of(path).write(path, tables.parquet(rows.cast(LISTED), compression="lz4"))
 
 
 def merged(old: list[RecordingRow], rows: pa.Table | None, gone: FixedBytes) -> list[RecordingRow]:

@@ -57,7 +57,7 @@ class SideFiles:
                     f"rttm {display_text(settings.rttm)!r} cannot be read: {why}"
                 ) from None
 
-    def of(self, recording: Recording) -> Said:
+    def turns_of(self, recording: Recording) -> Said:
         """The turns of a recording (None if no file names it), and a fault in them, if any."""
         locator = recording.locator
         if locator.offset is None and locator.row is None:

@@ -22,10 +22,10 @@ class SourceNotes(TypedDict):
 
 def in_words(sources: Sequence[Source]) -> list[str]:
     """The notes of all sources, a sentence each."""
-    return [f"Source {one['source']}: {says}." for one in of(sources) for says in one["says"]]
+    return [f"Source {one['source']}: {says}." for one in notes(sources) for says in one["says"]]
 
 
-def of(sources: Sequence[Source]) -> list[SourceNotes]:
+def notes(sources: Sequence[Source]) -> list[SourceNotes]:
     """The notes of each source that has some. Listing a source that cannot be read now
     reports the error."""
     noted: list[SourceNotes] = []

@@ -95,14 +95,14 @@ def survey(
     """List all sources. `index`: a listing of OUT. `home`: a scratch folder for the rows that
     workers will probe. `damaged` is called for each damaged listing of OUT. `doubted`: recordings
     that count as changed, whatever their guards."""
-    had = known.of(job.out, index, damaged)
+    had = known.read(job.out, index, damaged)
     surveyed = Survey(had, RowFiles(home, "listing"), RowFiles(home, "told"))
     looking = _Looking(job, surveyed, doubted)
     datasets = plugins.datasets(job.sources)
     shared = SharedRecordings([dataset.name for dataset in datasets])
-    gone = forgotten.of(job.out)
+    gone = forgotten.read(job.out)
     for number, dataset in enumerate(datasets):
-        stated = Stated.of(dataset, job)
+        stated = Stated.from_dataset(dataset, job)
         for every in once.batches(job, dataset, surveyed.left):
             batch = every.where(~gone.rows(every.rows)) if gone else every
             surveyed.left.reasons[FORGOTTEN] += len(every.rows) - len(batch.rows)
@@ -126,7 +126,7 @@ def survey(
 def as_known(job: Job, index: Index, home: Path) -> Survey:
     """The result of `survey` if the sources contain exactly what the last run listed; reads none of
     them."""
-    had = known.of(job.out, index)
+    had = known.read(job.out, index)
     present = had.columns.flags & PRESENT > 0
     surveyed = Survey(
         had, RowFiles(home, "listing"), RowFiles(home, "told"), reused=int(present.sum())
@@ -262,7 +262,7 @@ class Stated:
     _first: list[tuple[int, str, str | None]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, dataset: Dataset, job: Job) -> Stated:
+    def from_dataset(cls, dataset: Dataset, job: Job) -> Stated:
         # A name stands for all of the source; what else the setting may hold reads a path.
         speaker = getattr(dataset.settings, "speaker", None) or "none"
         asked = speaker != "none" and dataset.settings.speaker_of("") is None

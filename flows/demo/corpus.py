@@ -25,10 +25,10 @@ from .voice import RATE
 SCALE = np.float32(32768)  # of int16
 
 Samples = NDArray[np.float32]  # (frames,) or (frames, channels), -1..1
-VERSION = 1
+VERSION = 2
 MARKER = ".uttermill-demo"
 OWN = {MARKER, "sentences", "sentences.jsonl", "long", "odds"}
-LONG_SECONDS = 600
+LONG_SECONDS = 300
 ROOM_RMS = 0.001  # of full scale
 #: Settings of `uttermill demo` beside the defaults; they drop its German sentences.
 DEMO_SETTINGS: JsonObject = {
@@ -154,10 +154,10 @@ def sentences() -> list[tuple[str, Line]]:
 
 
 def _story() -> list[Line]:
-    """Enough lines for ten minutes: each voice reads the whole story in turn."""
+    """Enough lines for five minutes: each voice reads the whole story in turn."""
     return [
         Line(text, voice, speed, pitch)
-        for (voice, pitch), speed in zip(VOICES["en"] * 2, SPEEDS * 2, strict=True)
+        for (voice, pitch), speed in zip(VOICES["en"], SPEEDS, strict=True)
         for text in STORY
     ]
 
@@ -194,7 +194,7 @@ def _shaped(samples: Samples, rate: int, channels: int) -> Samples:
 
 
 def _with_pauses(voices: list[Samples]) -> Samples:
-    """Ten minutes: pauses of 0.3 to 1.2 s between sentences, and of 5 s after every twelfth."""
+    """Five minutes: pauses of 0.3 to 1.2 s between sentences, and of 5 s after every twelfth."""
     pauses = np.random.Generator(np.random.PCG64(7)).uniform(0.3, 1.2, len(voices))
     parts = []
     for i, (voice, pause) in enumerate(zip(voices, pauses, strict=True)):

@@ -63,7 +63,7 @@ def rows(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 def cut(kept: list[dict[str, Any]]) -> None:
     long = [row for row in kept if row["dataset"] == "long"]
-    assert len(long) > 10, "ten minutes are cut into utterances"
+    assert len(long) > 10, "five minutes are cut into utterances"
     assert all(row["end"] - row["start"] <= 30.0 for row in kept)
 
 
@@ -79,7 +79,7 @@ def test_demo_without_a_recogniser(
 
 @pytest.mark.nightly
 def test_demo_with_whisper(tmp_path: Path, prefect_server: Server) -> None:
-    """Two minutes by nature: ten minutes of speech and 56 sentences are heard."""
+    """A minute by nature: five minutes of speech and 56 sentences are heard."""
     first, words = twice(tmp_path / "demo", prefect_server)
     assert first["wer"] < 0.25, "Whisper base hears espeak's English and Spanish well"
     assert first["scored"] >= 30

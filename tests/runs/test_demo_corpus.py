@@ -43,7 +43,7 @@ def test_contents(corpus: Path) -> None:
     assert {Path(x["audio_filepath"]).suffix for x in lines} == {
         ".wav", ".flac", ".mp3", ".ogg", ".m4a",
     }  # fmt: skip
-    assert soundfile.info(corpus / "long" / "lighthouse.mp3").duration == pytest.approx(600, abs=1)
+    assert soundfile.info(corpus / "long" / "lighthouse.mp3").duration == pytest.approx(300, abs=1)
     assert len(list((corpus / "odds").iterdir())) == 11
 
 

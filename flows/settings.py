@@ -161,7 +161,8 @@ def _with_fingerprints(chosen: FilterSettings, package: PackageSettings) -> Filt
 
 
 def _with_voices(chosen: FilterSettings, package: PackageSettings) -> FilterSettings:
-    """The filters with the one that measures voices, if clips are chosen by an example."""
+    """The filters with the one that measures voices, if clips are chosen by an example, or voices
+    are compared over clips."""
     options: JsonObject = {}
     for choice, examples, limit in (
         (package.only, "like", "min_like"),
@@ -170,7 +171,8 @@ def _with_voices(chosen: FilterSettings, package: PackageSettings) -> FilterSett
         if choice is not None and choice.voice:
             options[examples] = [*map(os.path.abspath, choice.voice)]
             options[limit] = choice.voice_cosine
-    if not options and not any(one.compares("voice") for one in package.exclude):
+    compares = package.links_voices or any(one.compares("voice") for one in package.exclude)
+    if not options and not compares:
         return chosen
     if not options and any(plugin.use == "voice" for plugin in chosen.filters):
         return chosen

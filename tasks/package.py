@@ -29,7 +29,7 @@ from .base.errors import RunError
 from .base.json_types import Arrived, Balance, DatasetJson, JsonObject
 from .base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE
 from .formats import Hashes
-from .publish import previous_version, safeguards, speakers
+from .publish import leaks, previous_version, safeguards, speakers
 from .publish.choosing import corpus_clips, next_version, splits
 from .publish.choosing.next_version import Choice
 from .publish.dataset import datacard
@@ -118,6 +118,8 @@ def gather(
         settings = whole_job.settings_of(job)
         fingerprint = _fingerprint(job, settings, chosen)
         new = newest is None or not _same(newest, home, fingerprint, digests)
+        voices = leaks.voices(job, batches)
+        shared = leaks.of_version(home, clips.names, job.package.memory, job.scratch, voices)
     loads = layout.loads_of(shards, clips.clips.seconds)
     return Gathered(
         version=versions.next_number(job.out) - (not new),
@@ -132,6 +134,7 @@ def gather(
         tars={split: len(tars) for split, tars in loads.items()},
         new=new,
         changed=changed,
+        leaks=shared,
         staging=str(staging),
         tables=digests,
         arrived=summary.arrived(summary.of_totals(facts.new.totals)),

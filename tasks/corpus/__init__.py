@@ -144,8 +144,9 @@ def _detects_languages(job: Job) -> bool:
 
 
 def takes_part(job: Job) -> bool:
-    """Whether the settings choose any corpus-wide plug-in, or sets that no clip may meet."""
-    return bool(chosen(job) or job.package.exclude)
+    """Whether the settings choose any corpus-wide plug-in, sets that no clip may meet, or to link
+    voices."""
+    return bool(chosen(job) or job.package.exclude or job.package.links_voices)
 
 
 def compares_speakers(job: Job) -> bool:

@@ -292,11 +292,11 @@ def _by_voice(rows: Rows, sets: Sequence[HeldOut]) -> Iterator[Meeting]:
     """The rows whose voice is that of an item; of several, the nearest counts."""
     for number, one in enumerate(sets):
         items = one.items.filter(one.items["voice"].is_valid())
-        names, voices, first = items["item"].to_pylist(), _vectors(items["voice"]), 0
+        names, voices, first = items["item"].to_pylist(), vectors(items["voice"]), 0
         for table in rows.tables("voice", "kept"):
             heard = pc.and_(table["kept"], table["voice"].is_valid())
             places = np.flatnonzero(heard.to_numpy(zero_copy_only=False))
-            cosines = _vectors(table["voice"].filter(heard)) @ voices.T
+            cosines = vectors(table["voice"].filter(heard)) @ voices.T
             for place, row in zip(places.tolist(), cosines if len(names) else (), strict=False):
                 nearest = int(row.argmax())
                 cosine = round(float(row[nearest]), 6)
@@ -326,7 +326,7 @@ def _by_speaker(rows: Rows, sets: Sequence[HeldOut]) -> Iterator[Meeting]:
         first += len(table)
 
 
-def _vectors(embeddings: pa.ChunkedArray) -> Float32s:
-    """float32 [n, SIZE]."""
+def vectors(embeddings: pa.ChunkedArray) -> Float32s:
+    """Embeddings by the filter `voice`, float32 [n, SIZE]."""
     data = b"".join(embeddings.to_pylist())
     return np.frombuffer(data, "<f4").reshape(-1, SIZE)

@@ -35,6 +35,7 @@ from ..plugins.annotation_kinds import Annotation, Array, Event
 from ..recording import turns
 from ..recording.locator import SECOND, SECOND_LANGUAGE, SECOND_TEXT
 from ..recording.tracks import channel_of
+from ..settings import Plugin
 from ..settings.job import Job
 from ..shard_store import (
     annotated,
@@ -81,8 +82,13 @@ PRESENT = {"word_times": WORDS, "turns": "turns"}
 def row_schema(job: Job) -> pa.Schema:
     """The columns of a row before the layout, with those that say where its PCM is stored."""
     fields = [marked(job, field) for field in UTTERANCES if field.name not in LAYOUT_COLUMNS]
+    # Voices that are compared with no example give no measure; see `package.leaks_by_voice`.
+    alone = Plugin(use="voice") in job.filter.filters
+    empty = plugins.columns("filters", "voice") if alone else {}
     for columns in (enhanced.measures(job), text_values.text_columns(job.transcribe.verdicts)):
         for column, (unit, doc) in columns.items():
+            if column in empty:
+                continue
             fields.append(pa.field(column, pa.float64(), metadata={"doc": doc, "unit": unit}))
     fields += annotation_fields(job)
     if job.transcribe.reference_words:

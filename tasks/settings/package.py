@@ -218,6 +218,12 @@ class PackageSettings(StageSettings):
         "first three; text too for read speech, where a fifth of the hours have texts that other "
         "recordings have too. Clips left out for it are text_in_two_splits in the ledger.",
     )
+    leaks_by_voice: bool = Threshold(
+        False,
+        "Where speakers are unknown, link the voices of clips (filter `voice`) to count those of "
+        "other splits whose voice is in train, too: `leaks` in dataset.json. Splits and clips stay "
+        "as they are.",
+    )
     resplit: bool = Threshold(
         False, "Assign all splits anew: published clips may move to another one."
     )
@@ -310,6 +316,11 @@ class PackageSettings(StageSettings):
     removed_ok: tuple[str, ...] = Transient(
         (), "Sources, by name, of which any number of recordings may be gone."
     )
+
+    @property
+    def links_voices(self) -> bool:
+        """Whether the voices of all clips are linked, to count those that splits share."""
+        return self.leaks_by_voice and bool(self.splits)
 
     @field_validator("formats")
     @classmethod

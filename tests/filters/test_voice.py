@@ -150,6 +150,47 @@ def test_speakers_of_a_test_set_are_kept_out(tmp_path: Path) -> None:
         held_out.check(asked(tmp_path, exclude=[texts]))
 
 
+@pytest.mark.usefixtures("by_pitch")
+def test_leaks_are_counted_by_voice_where_no_speaker_is_known(tmp_path: Path) -> None:
+    """And clips, splits and files of formats stay as they are."""
+    for number in range(6):
+        tone(tmp_path / "in" / f"low{number}.wav", 200 + number, seed=number)
+    tone(tmp_path / "in" / "high.wav", 800, seed=9)
+    package = {"splits": {"dev": 0.4}, "formats": ["wenet", "webdataset", "hf_parquet"]}
+    before = run(asked(tmp_path, **package))
+    assert described(before)["leaks"]["dev"]["speaker"] is None
+    linked = asked(tmp_path, **package, leaks_by_voice=True)
+    assert "voice" in [plugin.use for plugin in linked.filter.filters]
+    after = run(linked)
+    rows = pq.read_table(after / "utterances.parquet")
+    names = [n for n in described(before)["files"] if "README" not in n and "croissant" not in n]
+    assert names
+    assert all((before / n).read_bytes() == (after / n).read_bytes() for n in names)
+    of_dev = [row["id"] for row in rows.to_pylist() if row["split"] == "dev"]
+    low = [name for name in of_dev if "low" in name]
+    assert 0 < len(low) < 6
+    assert described(after)["leaks"]["dev"] == {
+        "text": described(before)["leaks"]["dev"]["text"],
+        "speaker": len(low),
+        "recording": 0,
+        "audio": 0,
+    }
+    apart = asked(tmp_path, **{**package, "splits": {"dev": 0.2}}, leaks_by_voice=True)
+    assert what_if.kept(linked, apart)[1]["leaks"]["dev"]["speaker"] is not None
+
+
+def test_leaks_by_voice_need_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    tone(tmp_path / "in" / "a.wav", 200)
+    with pytest.raises(ConfigError, match="uttermill models fetch speakers"):
+        corpus.run(asked(tmp_path, splits={"dev": 0.5}, leaks_by_voice=True))
+    assert asked(tmp_path, leaks_by_voice=True).filter == asked(tmp_path).filter
+
+
+def described(version: Path) -> Any:
+    return json.loads((version / "dataset.json").read_text())
+
+
 def run(job: Job) -> Path:
     return corpus.run(job)[0].path
 

@@ -70,7 +70,8 @@ def of_shards(job: Job, splitting: bool = False) -> JsonObject:
             clips = version.clips(leaks.columns(version.columns))
             names = clips["split"].unique().to_pylist()
             memory, linked = (job.package.memory, job.scratch), version.choice.linked
-            counts["leaks"] = leaks.of_utterances(names, [clips], *memory, linked)
+            voices = leaks.voices(job, version.batches)
+            counts["leaks"] = leaks.of_utterances(names, [clips], *memory, linked, voices)
         return counts
 
 

@@ -33,7 +33,8 @@ from ...settings.job import Job
 from ...shard_store import decisions, enhanced, mixed, recipe, whole_job
 from ...shard_store.clip_choice import labels_kept
 from ...storage import tables, versions
-from .. import leaks, reason_meanings, text_marks
+from .. import reason_meanings, text_marks
+from ..leaks import Leaks
 from ..published_columns import second_texts_kept, turns_kept
 from . import card_readme, composition, croissant, dialogues
 
@@ -65,6 +66,7 @@ class VersionFacts:
     split_lists: dict[str, ListDescription] = field(default_factory=dict)
     test_sets: list[HeldOutSet] = field(default_factory=list)
     tars: dict[str, int] = field(default_factory=dict)  # how many, by split
+    leaks: Leaks = field(default_factory=dict)
 
 
 def formats_of(described: Mapping[str, Any]) -> dict[str, Plugin]:
@@ -143,8 +145,8 @@ def describe(job: Job, gathered: VersionFacts, staging: Path) -> DatasetJson:
     _add_chosen(facts, job, gathered, table)
     if differences := mixed.recorded(job.out):
         facts["mixed"] = differences
-    if shared := leaks.of_version(staging, clips["splits"], job.package.memory, job.scratch):
-        facts["leaks"] = shared
+    if gathered.leaks:
+        facts["leaks"] = gathered.leaks
     if names := labels_kept(job):
         rows = tables.row_groups(table, composition.LABEL_COLUMNS)
         facts["labels"] = composition.of_labels(rows, names)

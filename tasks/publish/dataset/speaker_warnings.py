@@ -26,10 +26,11 @@ def of_unknown(facts: DatasetJson) -> str | None:
     if not unknown or not keeps_speakers_apart(package["splits"], package.get("disjoint")):
         return None
     hours = facts["seconds"]["packaged"] / 3600
+    count = "" if package["leaks_by_voice"] else "; package.leaks_by_voice=true counts such clips"
     return (
         f"speakers of {unknown:.3f} of {hours:.3f} h are unknown, so the same person may be in two "
         "splits; name speakers in the sources, or set speakers.use=segments to find them, and "
-        "package.resplit=true, which draws the splits again"
+        f"package.resplit=true, which draws the splits again{count}"
     )
 
 

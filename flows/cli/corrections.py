@@ -23,7 +23,9 @@ from ..explore.corpus import Corpus
 COLUMNS = (
     *("id", "dataset", "recording", "start", "end", "reference", "heard", "wer"),
     *("measure", "value", "limit", "outcome", "reason", "decision", "text"),
+    "source_path",  # where a person opens the sound
 )
+LEDGER = ("stage", "threshold", "detail", "channel", "track")
 SEPARATORS = ",;\t"
 #: How a column is called in the version's table, where it differs.
 _STORED = {
@@ -33,9 +35,10 @@ _STORED = {
 }
 
 
-def rows(corpus: Corpus) -> Iterator[JsonObject]:
-    """A row with COLUMNS for each clip of the newest version, packaged or not, by recording and
-    start. `wer`: of clips with references, 1; `value` and `limit` in the unit of `measure`."""
+def rows(corpus: Corpus, every: bool = False) -> Iterator[JsonObject]:
+    """A row with COLUMNS and LEDGER for each clip of the newest version, packaged or not, by
+    recording and start; `every`: for other spans and recordings of its ledger, too. `wer`: of clips
+    with references, 1; `value` and `limit` in the unit of `measure`."""
     items = corpus.items()
     decisions = decision_log.last(decision_log.read(decision_log.stored(corpus.out)))
     job = corpus.job()
@@ -43,11 +46,11 @@ def rows(corpus: Corpus) -> Iterator[JsonObject]:
     further = sorted({name for names in measures.values() for name in names} & {*items.columns})
     shown = [
         f"{_selected(name, items.columns)} AS {identifier(name)}"
-        for name in (*COLUMNS[:8], *COLUMNS[9:13], "stage")
+        for name in (*COLUMNS[:8], *COLUMNS[9:13], *COLUMNS[15:], *LEDGER)
     ]
     shown += [f"{identifier(name)} AS {identifier(f'measure {name}')}" for name in further]
     for batch in corpus.batches(
-        f"SELECT {', '.join(shown)} FROM {items.name} WHERE id IS NOT NULL "
+        f"SELECT {', '.join(shown)} FROM {items.name} WHERE {every} OR id IS NOT NULL "
         "ORDER BY recording, start, id"
     ):
         for row in batch:
@@ -62,7 +65,7 @@ def rows(corpus: Corpus) -> Iterator[JsonObject]:
             )
             row["decision"] = decision.decision if decision else None
             row["text"] = decision.text if decision else None
-            yield {name: row[name] for name in COLUMNS}
+            yield {name: row[name] for name in (*COLUMNS, *LEDGER)}
 
 
 def _selected(name: str, columns: Mapping[str, object]) -> str:

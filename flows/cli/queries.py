@@ -28,6 +28,7 @@ from ...tasks.storage import lock, tables, versions
 from ...tasks.storage.versions import Proved
 from ..run import ledger_items, plans, run_folder
 from ..settings import PrepareSettings, assign, parse
+from . import reviews
 
 TRAIN, ALL = "train", "*"
 
@@ -73,9 +74,14 @@ def ledger(out: Path) -> JsonObject:
     }
 
 
-def item_rows(out: Path, reason: str | None, dataset: str | None) -> Iterator[JsonObject]:
-    """The rows of `ledger`, and the files that the newest run skipped."""
-    return ledger_items.rows(_items(out), ledger_items.read_skipped(out), reason, dataset)
+def item_rows(
+    out: Path, reason: str | None, dataset: str | None, texts: bool = False
+) -> Iterator[JsonObject]:
+    """The rows of `ledger`, and the files that the newest run skipped; with `texts`, what
+    `corrections.rows` says of clips of a published version."""
+    published = texts and _published(out) is not None
+    spans = reviews.table(out, True) if published else ledger_items.spans(_items(out))
+    return ledger_items.rows(spans, ledger_items.read_skipped(out), reason, dataset)
 
 
 def reasons(out: Path) -> list[str]:

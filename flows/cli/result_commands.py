@@ -26,22 +26,25 @@ def status(args: argparse.Namespace) -> Exit:
 
 def ledger(args: argparse.Namespace) -> Exit:
     from ..run import ledger_items
-    from . import queries
+    from . import corrections, queries
     from .show import results
 
     if not (args.items or args.csv or args.reason or args.dataset):
         return print_answer(args, queries.ledger(_out(args.out)), results.ledger)
     if args.csv and args.json:
         raise ConfigError("give --csv or --json, not both")
-    rows = queries.item_rows(_out(args.out), args.reason, args.dataset)
+    rows = queries.item_rows(_out(args.out), args.reason, args.dataset, texts=args.csv)
     first = next(rows, None)
     if first is None:
         tell(_none_because(args, _out(args.out)))
     rows = chain(() if first is None else (first,), rows)
     if args.csv:
-        ledger_items.write_csv(rows, sys.stdout, readable())
+        further = (name for name in corrections.COLUMNS if name not in ledger_items.COLUMNS)
+        columns = (*ledger_items.COLUMNS, *further)
+        ledger_items.write_csv(rows, sys.stdout, readable(), columns)
         return Exit.DONE
-    return print_answer(args, {"items": [*rows]}, results.items)
+    items = [{name: row[name] for name in ledger_items.COLUMNS} for row in rows]
+    return print_answer(args, {"items": items}, results.items)
 
 
 def _none_because(args: argparse.Namespace, out: Path) -> str:

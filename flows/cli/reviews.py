@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
+from typing import TextIO
 
 import pyarrow.compute as pc
 
@@ -81,15 +84,23 @@ def _says(entry: Decision | None) -> tuple[str, str | None] | None:
 
 def _text(file: str) -> str:
     try:
-        with nullcontext(sys.stdin) if file == STDIN else open(file, encoding="utf-8") as given:
+        with nullcontext(sys.stdin) if file == STDIN else _opened(file) as given:
             text = given.read(MOST + 1)
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        wrong = "it is not text in UTF-8 or UTF-16 (in Excel, save it as CSV UTF-8)"
+        why = error.strerror if isinstance(error, OSError) else wrong
         expected = f"it must be {corrections.EXPECTED}"
         raise ConfigError(f"{file} cannot be read: {why}; {expected}") from None
     if len(text) > MOST:
         raise ConfigError(f"{file} has more than {MOST >> 20} Mi characters; import it in parts")
     return text
+
+
+def _opened(file: str) -> TextIO:
+    """A text file in UTF-8, or in UTF-16 with its mark, as Excel writes "Unicode text"."""
+    data = open(file, "rb")  # noqa: SIM115 (closed with the text)
+    wide = data.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    return io.TextIOWrapper(data, "utf-16" if wide else "utf-8")
 
 
 def _decisions(text: str, file: str) -> list[Decision]:
@@ -136,11 +147,11 @@ def decisions(out: Path, everything: bool) -> list[JsonObject]:
     return [{k: v for k, v in asdict(entry).items() if v} for entry in chosen]
 
 
-def table(out: Path) -> Iterator[JsonObject]:
-    """The rows of `corrections` for the newest version."""
+def table(out: Path, every: bool = False) -> Iterator[JsonObject]:
+    """`corrections.rows` of the newest version."""
     with run_folder.scratch() as folder:
         corpus = Corpus(out, folder)
         try:
-            yield from corrections.rows(corpus)
+            yield from corrections.rows(corpus, every)
         finally:
             corpus.close()

@@ -121,22 +121,26 @@ def _check_shared_memory() -> None:
 
 @contextmanager
 def silent(ended: threading.Event) -> Iterator[None]:
-    """Keep Dask from logging tracebacks when the scheduler is lost, as the run's error says it, and
-    for each worker that does not start because the run has `ended`."""
+    """Keep Dask from logging each step of the cluster in a program that logs by itself, and
+    tracebacks when the scheduler is lost, as the run's error says it, and for each worker that does
+    not start because the run has `ended`."""
 
     def tells(record: logging.LogRecord) -> bool:
         error = record.exc_info and record.exc_info[1]
         return not (ended.is_set() or isinstance(error, asyncio.CancelledError))
 
     nannies, clients = map(logging.getLogger, ("distributed.nanny", "distributed.client"))
-    level = clients.level
+    whole = logging.getLogger("distributed")
+    levels = clients.level, whole.level
     nannies.addFilter(tells)
     clients.setLevel(logging.CRITICAL)
+    whole.setLevel(max(whole.level, logging.WARNING))
     try:
         yield
     finally:
         nannies.removeFilter(tells)
-        clients.setLevel(level)
+        clients.setLevel(levels[0])
+        whole.setLevel(levels[1])
 
 
 def _specs(fleet: Fleet, **options: object) -> dict[str, JsonObject]:

@@ -3,6 +3,8 @@ hours kept; words, characters, speakers; and two versions compared."""
 
 from __future__ import annotations
 
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,9 @@ from pydantic import ValidationError
 from ...tasks import plugins
 from ...tasks.base.errors import ConfigError
 from ...tasks.base.json_types import JsonObject
+from ...tasks.insight import comparing
 from ...tasks.plugins.rules import Limit
+from ...tasks.published import Dataset
 from ...tasks.settings import THRESHOLD, roles
 from ...tasks.settings.job import Job
 from ...tasks.storage import queries
@@ -33,7 +37,7 @@ TABLE_GROUPS = ("dataset", "language", "speaker", "split", "outcome", "reason", 
 RATES = {"wer": ("word_errors", "words"), "cer": ("char_errors", "chars")}
 _GROUP = ("name", "items", "hours", "kept_hours", "mean_seconds", "words_per_second", *RATES)
 GROUP_COLUMNS = {name: Column("text" if name == "name" else "number") for name in _GROUP}
-CHANGES = ("came", "went", "outcome", "text")
+CHANGES = ("came", "went", "outcome", "text", "heard")
 
 
 def histogram(corpus: Corpus, items: Items, asked: Parameters) -> JsonObject:
@@ -237,17 +241,21 @@ def words(corpus: Corpus, items: Items, chosen: Choice, what: str, rare: bool) -
 
 
 def compared_versions(corpus: Corpus, now: Items, then: Items, asked: Parameters) -> JsonObject:
-    """What came, went or changed between two versions; utterances are matched by their ids."""
+    """What came, went or changed between two versions, and their totals; utterances are matched by
+    their ids."""
     single = dict(asked)
+    heard = "hypothesis" if "hypothesis" in now.columns.keys() & then.columns.keys() else "text"
     joined = (
         "SELECT coalesce(n.id, t.id) AS id, coalesce(n.recording, t.recording) AS recording, "
         "n.item AS item, t.item AS item_then, coalesce(n.seconds, t.seconds) AS seconds, "
         "t.outcome AS outcome_then, n.outcome AS outcome, t.reason AS reason_then, "
-        "n.reason AS reason, t.text AS text_then, n.text AS text, CASE "
+        "n.reason AS reason, t.text AS text_then, n.text AS text, "
+        f"t.{heard} AS heard_then, n.{heard} AS heard, CASE "
         "WHEN coalesce(t.outcome, '') <> 'packaged' AND n.outcome = 'packaged' THEN 'came' "
         "WHEN t.outcome = 'packaged' AND coalesce(n.outcome, '') <> 'packaged' THEN 'went' "
         "WHEN n.id IS NULL OR t.id IS NULL OR n.reason IS DISTINCT FROM t.reason THEN 'outcome' "
         "WHEN n.outcome = 'packaged' AND n.text IS DISTINCT FROM t.text THEN 'text' "
+        f"WHEN n.outcome = 'packaged' AND n.{heard} IS DISTINCT FROM t.{heard} THEN 'heard' "
         "END AS change "
         f"FROM (SELECT * FROM {now.name} WHERE id IS NOT NULL) n "
         f"FULL JOIN (SELECT * FROM {then.name} WHERE id IS NOT NULL) t ON n.id = t.id"
@@ -264,7 +272,16 @@ def compared_versions(corpus: Corpus, now: Items, then: Items, asked: Parameters
         f"SELECT * FROM ({joined}) WHERE {where} ORDER BY change, id {query.page(single)}",
         [change] if change else [],
     )
-    return {"now": now.number, "then": then.number, "counts": counts, "rows": rows}
+    totals = _totals(*(corpus.place(items.number) for items in (then, now)))
+    return {
+        "now": now.number, "then": then.number, "totals": totals, "counts": counts, "rows": rows,
+    }  # fmt: skip
+
+
+@lru_cache(maxsize=8)  # versions never change
+def _totals(then: Path, now: Path) -> JsonObject:
+    totals: JsonObject = comparing.compare(Dataset(then), Dataset(now))["totals"]
+    return totals
 
 
 def labels_of(items: Items) -> list[str]:

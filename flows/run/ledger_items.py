@@ -66,26 +66,25 @@ def read_skipped(out: Path) -> list[Skipped]:
         raise ConfigError(f"{folder / NAME} is damaged; the next run writes one anew") from None
 
 
+def spans(ledger: Iterable[pa.Table]) -> Iterator[JsonObject]:
+    """The rows of a ledger, given in parts, with COLUMNS and `dataset`."""
+    for part in ledger:
+        for batch in tables.conformed(part, _SCHEMA).to_batches(max_chunksize=4096):
+            yield from batch.to_pylist()
+
+
 def rows(
-    ledger: Iterable[pa.Table],
+    spans: Iterable[JsonObject],
     skipped: Iterable[Skipped],
     reason: str | None = None,
     dataset: str | None = None,
 ) -> Iterator[JsonObject]:
-    """One row per item, with COLUMNS: spans of the ledger, given in parts, then skipped files.
-
-    `reason` (with or without its stage) and `dataset` select items.
-    """
-    spans = (
-        row
-        for part in ledger
-        for batch in tables.conformed(part, _SCHEMA).to_batches(max_chunksize=4096)
-        for row in batch.to_pylist()
-    )
+    """One row per item: spans of the ledger, then skipped files. `reason` (with or without its
+    stage) and `dataset` select items."""
     for row in chain(spans, map(_skipped, skipped)):
         named = reason in (None, row["reason"], f"{row['stage']}.{row['reason']}")
         if named and dataset in (None, row["dataset"]):
-            yield {name: row[name] for name in COLUMNS}
+            yield row
 
 
 def _skipped(file: Skipped) -> JsonObject:
@@ -119,5 +118,5 @@ def write_csv(
     lines = csv.writer(file, lineterminator="\n")
     lines.writerow(columns)
     for row in items:
-        cells = (row[name] for name in columns)
+        cells = (row.get(name) for name in columns)
         lines.writerow(shown(cell) if isinstance(cell, str) else cell for cell in cells)

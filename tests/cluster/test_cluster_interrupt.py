@@ -103,6 +103,19 @@ def test_a_start_that_is_cancelled_is_no_error(
     assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [error]
 
 
+def test_a_program_that_logs_hears_no_step_of_dask(caplog: pytest.LogCaptureFixture) -> None:
+    scheduler = logging.getLogger("distributed.scheduler")
+    with caplog.at_level(logging.INFO, "distributed"):
+        with local.silent(threading.Event()):
+            scheduler.info("a worker is registered")
+            scheduler.warning("the control")
+        scheduler.info("another cluster, of the program's own")
+    assert [r.message for r in caplog.records] == [
+        "the control",
+        "another cluster, of the program's own",
+    ]
+
+
 def test_calls_that_wait_for_the_start_end_when_they_are_cancelled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

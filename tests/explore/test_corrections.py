@@ -68,6 +68,7 @@ def test_clips_are_corrected_in_a_table(tmp_path: Path, capsys: pytest.CaptureFi
     rows = list(csv.DictReader(io.StringIO(exported)))
     assert tuple(rows[0]) == corrections.COLUMNS
     assert len(rows) == 4
+    assert [Path(row["source_path"]).is_file() for row in rows] == [True] * 4
     short, *others = rows
     assert (short["outcome"], short["reason"], short["limit"]) == ("dropped", "too_short", "0.5")
     assert float(short["value"]) == corpus.seconds_of(0)
@@ -84,6 +85,7 @@ def test_clips_are_corrected_in_a_table(tmp_path: Path, capsys: pytest.CaptureFi
         writer.writerows(rows)
     assert cli.main(["review", "import", str(job.out), str(table)]) == 0
     assert "2 decisions stored (1 keep, 1 retext)" in capsys.readouterr().out
+    table.write_text(table.read_text("utf-8-sig"), "utf-16")
     assert decided(job.out) == {short["id"]: "keep", others[0]["id"]: "retext"}
     assert cli.main(["review", "import", str(job.out), str(table)]) == 0
     assert len(list(decision_log.read(decision_log.stored(job.out)))) == 2  # none is stored twice
@@ -96,7 +98,9 @@ def test_clips_are_corrected_in_a_table(tmp_path: Path, capsys: pytest.CaptureFi
     assert len(decided(job.out)) == 2
 
 
-def test_the_given_text_of_a_dropped_clip_is_shown(tmp_path: Path) -> None:
+def test_the_given_text_of_a_dropped_clip_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Who judges a high error rate compares what was given with what was heard."""
     corpus.make(tmp_path / "in", 2)
     (tmp_path / "in/r00.txt").write_text("nothing like it")
@@ -111,3 +115,10 @@ def test_the_given_text_of_a_dropped_clip_is_shown(tmp_path: Path) -> None:
     assert given["reference"] == "nothing like it"
     assert given["heard"]
     assert (heard["outcome"], heard["reference"]) == ("packaged", None)
+    capsys.readouterr()
+    assert cli.main(["ledger", str(tmp_path / "out"), "--items", "--csv"]) == 0
+    first, _ = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    expected = {**given, "threshold": given["limit"]}
+    assert {name: first[name] for name in expected} == {
+        name: "" if value is None else str(value) for name, value in expected.items()
+    }

@@ -482,6 +482,7 @@ def test_two_versions_side_by_side(out: Path, tmp_path: Path, whole: Path) -> No
     answer = get(client, "/api/compare", against=1)
     assert {each["change"]: each["items"] for each in answer["counts"]} == {"went": 1}
     assert answer["rows"][0]["reason"] == "too_short"
+    assert answer["totals"]["clips"][0] == answer["totals"]["clips"][1] + 1
     assert get(client, "/api/compare", version=1, against=2, change="came")["rows"]
     assert get(client, "/api/rows", version=1)["total"] == 8
 

@@ -160,14 +160,14 @@ def test_many_members_that_are_skipped_are_counted() -> None:
 def test_items_of_a_reason_and_a_dataset(
     reason: str | None, dataset: str | None, expected: list[str]
 ) -> None:
-    found = [*ledger_items.rows([TABLE], LEFT, reason, dataset)]
+    found = [*ledger_items.rows(ledger_items.spans([TABLE]), LEFT, reason, dataset)]
     assert [each["source_path"] for each in found] == expected
-    assert all(tuple(each) == ledger_items.COLUMNS for each in found)
+    assert all({*ledger_items.COLUMNS} <= {*each} for each in found)
 
 
 def test_items_as_csv() -> None:
     text = io.StringIO()
-    ledger_items.write_csv(ledger_items.rows([TABLE], LEFT), text)
+    ledger_items.write_csv(ledger_items.rows(ledger_items.spans([TABLE]), LEFT), text)
     rows = [*csv.DictReader(io.StringIO(text.getvalue()))]
     assert [r["reason"] for r in rows] == ["too_short", "unreadable", "extension"]
     assert rows[1]["detail"] == "no [/en] audio"

@@ -197,7 +197,7 @@ def test_the_ledger_says_of_which_track_and_channel_each_span_is(tmp_path: Path)
         ("film.mkv", "packaged", 1, None), ("film.mkv", "track_not_read", None, None),
         ("film.mkv", "track_not_read", 2, None), ("broken.wav", "unreadable", None, None),
     }  # fmt: skip
-    items = [*ledger_items.rows([table], ())]
+    items = [*ledger_items.rows(ledger_items.spans([table]), ())]
     shown = [line for line in results.items({"items": items}) if "packaged" in str(line)]
     assert [str(line).partition("/in/")[2].partition(" s  ")[0] for line in shown] == [
         "call.wav channel 0 0.00-2.00", "call.wav channel 1 0.00-2.00",

@@ -71,7 +71,8 @@ def explore(result: JsonObject) -> Iterator[Line]:
 
 
 def imported(result: JsonObject) -> Iterator[Line]:
-    more = f"; {result['already_there']} were there already" if result["already_there"] else ""
+    before = result["already_there"]
+    more = f"; {before} {'was' if before == 1 else 'were'} there already" if before else ""
     kinds = ", ".join(f"{count} {name}" for name, count in result["by_decision"].items())
     kinds = f" ({kinds})" if kinds else ""
     stored = counted(result["imported"], "decision")

@@ -7,7 +7,7 @@ import { show } from "./clips.js";
 import { PAGE, pageOf, pages } from "./grid.js";
 import * as state from "./state.js";
 
-const TITLES = { came: "came", went: "went", outcome: "rejected otherwise", text: "another text" };
+const TITLES = { came: "came", went: "went", outcome: "rejected otherwise", text: "another text", heard: "heard otherwise" };
 
 export async function draw(node, about) {
   const others = about.versions.filter((number) => number !== about.version);
@@ -30,7 +30,18 @@ export async function draw(node, about) {
         answer.counts.map((each) => el("button", { type: "button", "aria-pressed": change === each.change ? "true" : "false", onclick: () => state.set({ change: each.change }) },
           `${TITLES[each.change]} ${number(each.items)} (${hours(each.hours)})`))),
       el("span", { class: "grow" }), total > PAGE ? pages(total) : null),
+    totals(answer),
     answer.rows.length ? table(answer.rows) : el("p", { class: "none" }, "Nothing changed between these versions."));
+}
+
+function totals(answer) {
+  const rate = (name) => name === "WER" || name === "CER";
+  const text = (name, value) => (value === null ? "unknown" : rate(name) ? `${(100 * value).toFixed(2)} %` : Number.isInteger(value) ? number(value) : value.toFixed(3));
+  const difference = (name, [then, now]) => (then === null || now === null ? "" : `${now < then ? "−" : "+"}${text(name, Math.abs(now - then)).replace("%", "points")}`);
+  const row = (head, cells) => el("tr", {}, el("th", { scope: "row" }, head), cells.map((cell) => el("td", { class: "n" }, cell)));
+  return el("table", { class: "totals" },
+    el("thead", {}, el("tr", {}, ["", `v${answer.then}`, `v${answer.now}`, "difference"].map((name) => el("th", { scope: "col" }, name)))),
+    el("tbody", {}, Object.entries(answer.totals).map(([name, pair]) => row(name, [...pair.map((value) => text(name, value)), difference(name, pair)]))));
 }
 
 function table(rows) {
@@ -43,5 +54,5 @@ function table(rows) {
         el("td", {}, TITLES[row.change]),
         el("td", {}, tag(row.outcome_then, row.reason_then)),
         el("td", {}, tag(row.outcome, row.reason)),
-        el("td", { class: "t wide" }, row.change === "text" ? shown(row.text_then ?? "", row.text ?? "") : el("bdi", {}, row.text ?? row.text_then ?? "")))))));
+        el("td", { class: "t wide" }, row.change === "text" ? shown(row.text_then ?? "", row.text ?? "") : row.change === "heard" ? shown(row.heard_then ?? "", row.heard ?? "") : el("bdi", {}, row.text ?? row.text_then ?? "")))))));
 }

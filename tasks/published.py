@@ -36,7 +36,8 @@ class Clip:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A published version. Its files never change, so everything is read when it is asked for."""
+    """A published version. Its files never change, so everything is read when it is asked for.
+    RunError if a table is damaged."""
 
     path: Path
 
@@ -53,12 +54,12 @@ class Dataset:
     def utterances(self) -> pa.Table:
         """`utterances.parquet`, a row a clip; `uttermill schema` tells the columns and their
         units."""
-        return tables.read(self.path / UTTERANCES_FILE)
+        return tables.read(self.path / UTTERANCES_FILE, opened=versions.Proved(self.path))
 
     @property
     def ledger(self) -> pa.Table:
         """`ledger.parquet`, a row for every span of every recording."""
-        return tables.read(self.path / LEDGER_FILE)
+        return tables.read(self.path / LEDGER_FILE, opened=versions.Proved(self.path))
 
     def query(self, sql: str) -> pa.Table:
         """The result of a query by DuckDB over the tables `utterances` and `ledger`.

@@ -178,7 +178,7 @@ def _compared(first: str, others: list[str]) -> tuple[Path, Path]:
                 )
         old, new = (_dataset(str(version)) for version in wanted)
         return old, new
-    if len(others) != 1:
+    if len(others) != 1 or others[0].isdecimal():
         raise ConfigError("give an OUT and two numbers of versions, or two versions or OUTs")
     return _dataset(first), _dataset(others[0])
 

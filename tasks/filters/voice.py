@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from ..audio import Clip, open_stream
-from ..base.arrays import Float32s
+from ..base.arrays import RATE, Float32s
 from ..base.errors import ConfigError, ItemError
 from ..models import model_files, registry
 from ..plugins.annotation_kinds import Vector
@@ -43,6 +43,8 @@ REASONS = {
     "voice_unlike": ("other_than_unwanted", "unwanted_voice"),
 }
 LEAST_S, MOST_S, EXAMPLE_S = 0.25, 30.0, 60.0
+HALF_S, ONE_VOICE = 4.0, 0.3  # pieces of one voice that are so long have a cosine above 0.6
+SILENT = 1e-3  # full scale is 1
 LOUDEST = 1e9  # full scale is 1; the energies of louder samples are beyond float32
 ASKED_BY = "the filter voice"
 
@@ -100,7 +102,8 @@ def _nearest(voice: Float32s, examples: Iterable[str], folder: str | None) -> fl
 
 
 def _of_file(name: str, folder: str | None) -> Float32s:
-    """The embedding of an example; ConfigError if it is not a recording of a second or more."""
+    """The embedding of an example; ConfigError if it is not a recording of one voice that lasts a
+    second or more."""
     try:
         return _embedding(name, model_files.sha256(Path(name)), folder)
     except (OSError, ItemError) as error:
@@ -123,6 +126,16 @@ def _embedding(name: str, content: str, folder: str | None) -> Float32s:
     voice = _embedded(whole, EXAMPLE_S, folder)
     if voice is None:
         raise ConfigError(f"{ASKED_BY}: {name} has samples that are NaN or infinite")
+    samples = derived.first_16k(whole, EXAMPLE_S)
+    if np.abs(samples).max() < SILENT:
+        raise ConfigError(f"{ASKED_BY}: {name} is silent; give a recording of one person")
+    if len(samples) >= 2 * HALF_S * RATE:
+        first, last = (embedding.embed(fbank(h), folder) for h in np.array_split(samples, 2))
+        if (cosine := float(first @ last)) < ONE_VOICE:
+            raise ConfigError(
+                f"{ASKED_BY}: the halves of {name} are of two voices (their cosine is {cosine:.2f},"
+                f" of one voice above {ONE_VOICE}); give a recording of one person"
+            )
     return voice
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from jinja2 import Template
 
@@ -53,7 +54,7 @@ def compare(old: Dataset, new: Dataset) -> JsonObject:
     described = [version.description for version in both]
     with queries.tables() as database:
         for name, version in zip(("old", "new"), both, strict=True):
-            clips = tables.read(version.path / UTTERANCES_FILE, (*_CLIP_COLUMNS, *_COUNTS))
+            clips = _clips(version.path, (*_CLIP_COLUMNS, *_COUNTS))
             database.register(name, clips)
         errors = [database.sql(_ERRORS.format(clips=name)).fetchall()[0] for name in ("old", "new")]
         counted = f"SELECT became, count(*) FROM ({_CLIPS}) GROUP BY became"
@@ -83,6 +84,14 @@ def compare(old: Dataset, new: Dataset) -> JsonObject:
         "reasons": _reasons(*(facts["reasons"] for facts in described)),
         "leaks": _leaks(*(facts.get("leaks", {}) for facts in described)),
     }
+
+
+def _clips(
+    version: Path, columns: tuple[str, ...], filters: pc.Expression | None = None
+) -> pa.Table:
+    """The utterances of a version; RunError if their table is damaged."""
+    opened = versions.Proved(version)
+    return tables.read(version / UTTERANCES_FILE, columns, filters, opened=opened)
 
 
 def rows(result: JsonObject) -> list[tuple[str, str, float | None, float | None]]:
@@ -119,11 +128,12 @@ def _reasons(old: JsonObject, new: JsonObject) -> JsonObject:
 
 
 def _leaks(old: JsonObject, new: JsonObject) -> JsonObject:
-    """By `split kind`, the clips that share something with train."""
+    """By `split kind`, the clips that share something with train; of a split without clips none."""
     kinds = ("text", "speaker", "recording", "audio")
     names = [(split, kind) for split in sorted({*old, *new}) for kind in kinds]
+    nobody = dict.fromkeys(kinds, 0)
     return {
-        f"{split} {kind}": [side.get(split, {}).get(kind) for side in (old, new)]
+        f"{split} {kind}": [side.get(split, nobody).get(kind) for side in (old, new)]
         for split, kind in names
     }
 
@@ -186,6 +196,5 @@ def since(old: Path, new: Path, split: str | None) -> Since:
     filters = None if split is None else pc.field("split") == split
     with queries.tables() as database:
         for name, version in (("old", old), ("new", new)):
-            clips = tables.read(version / UTTERANCES_FILE, _CLIP_COLUMNS, filters=filters)
-            database.register(name, clips)
+            database.register(name, _clips(version, _CLIP_COLUMNS, filters))
         return Since(old, new, database.sql(f"{_CLIPS} ORDER BY split, id").fetchall())

@@ -89,7 +89,7 @@ def text_of(version: Path) -> bytes:
         return storage.read_bounded(version / DATASET_FILE)
     except ValueError:
         raise RunError(differs(version, DATASET_FILE)) from None
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise ConfigError(f"{version} holds no {DATASET_FILE}{_instead(version)}") from None
 
 

@@ -100,12 +100,17 @@ def test_another_example_measures_again(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("by_pitch")
 def test_examples_that_are_no_recording_of_a_voice_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text.wav").write_text("no sound")
+    sf.write(tmp_path / "silent.wav", np.zeros(32000), 16000)
+    low, high = (sf.read(tone(tmp_path / f"{hz}.wav", hz, 5.0))[0] for hz in (200, 800))
+    sf.write(tmp_path / "two.wav", np.concatenate([low, high]), 16000)
     sf.write(tmp_path / "nan.wav", np.full(32000, np.nan), 16000, subtype="FLOAT")
     for name, words in (
         ("missing.wav", "cannot be read as a recording"),
         ("text.wav", "cannot be read as a recording"),
         (str(tone(tmp_path / "short.wav", 200, 0.4)), r"has 0\.40 s of sound; give 1 s or more"),
         ("nan.wav", "NaN or infinite"),
+        ("silent.wav", "is silent; give a recording of one person"),
+        ("two.wav", r"of two voices \(their cosine is 0\.0"),
     ):
         with pytest.raises(ConfigError, match=words):
             voice.check_weights(voice.Settings(like=(str(tmp_path / name),)))

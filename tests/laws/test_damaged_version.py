@@ -15,8 +15,10 @@ import pytest
 
 from tests.helpers import corpus, tiers
 from uttermill.flows.cli import queries
-from uttermill.tasks.base.errors import RunError
+from uttermill.tasks.base.errors import ConfigError, RunError
+from uttermill.tasks.insight import comparing
 from uttermill.tasks.publish.upkeep.verify import verify
+from uttermill.tasks.published import load
 
 PACKAGE = {
     "tar_hours": 2.0 / 3600,
@@ -138,6 +140,23 @@ def test_a_damaged_description(grown: Grown, text: bytes) -> None:
             read()
     place.write_bytes(whole)
     assert corpus.content(grown.run()) == grown.expected
+
+
+def test_a_damaged_table_is_not_compared_or_given_to_programs(grown: Grown) -> None:
+    grown.back()
+    table = grown.one / "utterances.parquet"
+    dataset = load(grown.one)
+    readers = (
+        lambda: dataset.utterances,
+        lambda: comparing.compare(dataset, dataset),
+        lambda: comparing.since(grown.one, grown.one, None),
+    )
+    for read in readers:
+        with damaged("data", table), pytest.raises(RunError, match="is not the file that was"):
+            read()
+        read()
+    with pytest.raises(ConfigError, match=r"holds no dataset\.json"):
+        load(table)
 
 
 def test_a_version_that_is_removed_is_followed_by_another(grown: Grown) -> None:

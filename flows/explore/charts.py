@@ -273,9 +273,8 @@ def compared_versions(corpus: Corpus, now: Items, then: Items, asked: Parameters
         [change] if change else [],
     )
     totals = _totals(*(corpus.place(items.number) for items in (then, now)))
-    return {
-        "now": now.number, "then": then.number, "totals": totals, "counts": counts, "rows": rows,
-    }  # fmt: skip
+    numbers = {"now": now.number, "then": then.number}
+    return {**numbers, "totals": totals, "counts": counts, "rows": rows}
 
 
 @lru_cache(maxsize=8)  # versions never change

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TextIO
 
 import pyarrow.compute as pc
 
@@ -96,7 +95,7 @@ def _text(file: str) -> str:
     return text
 
 
-def _opened(file: str) -> TextIO:
+def _opened(file: str) -> io.TextIOWrapper:
     """A text file in UTF-8, or in UTF-16 with its mark, as Excel writes "Unicode text"."""
     data = open(file, "rb")  # noqa: SIM115 (closed with the text)
     wide = data.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)

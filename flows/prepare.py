@@ -6,8 +6,10 @@ so a rerun from the UI, a scheduled run and a local one all resume in the same w
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +48,8 @@ def prepare(**parameters: Any) -> JsonObject:
         server.in_sentences()
     settings = among(PrepareSettings, parameters)
     scheduled = (current := live_artifacts.current_run()) is not None and current.auto_scheduled
-    with execute.opened(settings, waits=scheduled) as run:
+    waits = partial(live_artifacts.remark, level=logging.INFO) if scheduled else None
+    with execute.opened(settings, waits) as run:
         record(run.job, "prepare", run.run.place)
         with live_artifacts.live(run.job.out) as live:
             result = run.work(TaskRunObserver, live)

@@ -150,9 +150,11 @@ current: ContextVar[Body | None] = ContextVar("current", default=None)
 
 
 @contextmanager
-def opened(settings: PrepareSettings, waits: bool = False) -> Iterator[Body]:
-    """Check the settings, take OUT's lock, make the run's folder. `waits`: wait for the other run's
-    end if OUT is locked.
+def opened(
+    settings: PrepareSettings, waits: Callable[[str], object] | None = None
+) -> Iterator[Body]:
+    """Check the settings, take OUT's lock, make the run's folder. `waits`: if OUT is locked, is
+    called with a sentence that says so, and the other run's end is waited for.
 
     Inside a call that has already opened its run, that run is yielded.
     """
@@ -172,7 +174,7 @@ def opened(settings: PrepareSettings, waits: bool = False) -> Iterator[Body]:
             *([] if storage.store_of(job.out).remote else [job.out]),
         ]
         outer.enter_context(owners.naming(*places))
-        outer.enter_context(_free(job.out) if waits else lock.hold(job.out))
+        outer.enter_context(_free(job.out, waits) if waits else lock.hold(job.out))
         out_layout.begin(job.out, versions.next_number(job.out) - 1)
         new, after_kill = not index.is_there(job.out), run_folder.was_killed(job.out)
         with (
@@ -186,7 +188,7 @@ def opened(settings: PrepareSettings, waits: bool = False) -> Iterator[Body]:
 
 
 @contextmanager
-def _free(out: Path) -> Iterator[None]:
+def _free(out: Path, waits: Callable[[str], object]) -> Iterator[None]:
     """Hold OUT's lock, once nobody else does."""
     holder = ""
     with ExitStack() as release:
@@ -195,7 +197,7 @@ def _free(out: Path) -> Iterator[None]:
                 release.enter_context(lock.hold(out))
             except OutLocked as error:
                 if holder != str(error):
-                    log.info("%s; this run begins when that one has ended", error)
+                    waits(f"{error}; this run begins when that one has ended")
                 holder = str(error)
                 time.sleep(HELD_S)
             else:

@@ -12,6 +12,7 @@ cancelled.
 from __future__ import annotations
 
 import contextvars
+import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -106,11 +107,9 @@ def note(text: str) -> None:
         log.warning("the run's artifact in Prefect was not made: %s", error)
 
 
-def remark(sentence: str) -> None:
-    """Log a warning, also for the page of the current flow run in Prefect's UI."""
-    log.warning("%s", sentence)
-    if current_run() is not None:
-        get_run_logger().warning("%s", sentence)
+def remark(sentence: str, level: int = logging.WARNING) -> None:
+    """Log it for the terminal of whoever runs this flow, and for its page in Prefect's UI."""
+    get_run_logger().log(level, "%s", sentence)
 
 
 def summarise(flow: Flow[..., object], flow_run: FlowRun, state: PrefectState[object]) -> None:

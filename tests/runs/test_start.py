@@ -6,6 +6,7 @@ import gc
 import json
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from tests.helpers import corpus
 from uttermill.flows import settings
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings
-from uttermill.flows.run import launch, run_folder
+from uttermill.flows.run import execute, launch, run_folder
 from uttermill.flows.server import server
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.plugins import engines
+from uttermill.tasks.storage import lock
 
 #: Packages that take long to import, or that a part of a run is meant to do without.
 WATCHED = {
@@ -252,3 +254,22 @@ def test_imports_are_not_searched_for_garbage(off: bool, told: str) -> None:
         cwd=Path(__file__).parents[2], check=True,
     )  # fmt: skip
     assert done.stdout.split("\n")[0] == told
+
+
+def test_a_scheduled_run_says_once_what_it_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, other, said = tmp_path / "out", ExitStack(), list[str]()
+    corpus.make(tmp_path / "in", 1)
+    monkeypatch.setattr(execute, "HELD_S", 0.0)
+
+    def waits(sentence: str) -> None:
+        said.append(sentence)
+        other.close()
+
+    sources = [{"kind": "folder", "path": str(tmp_path / "in")}]
+    other.enter_context(lock.hold(out))
+    with execute.opened(settings.parse({"sources": sources, "out": str(out)}), waits):
+        (sentence,) = said
+    assert sentence.startswith(f"another run holds {out}: ")
+    assert sentence.endswith("; this run begins when that one has ended")

@@ -231,6 +231,7 @@ def test_serve(serving: Serving) -> None:
         which = LogFilter.model_validate({"flow_run_id": {"any_": [run]}})
         said = [entry.message for entry in client.read_logs(log_filter=which)]
     assert [s for s in said if "resample.rate 16000 → 8000), and this run does not use" in s]
+    assert serving.process.stderr().count("and this run does not use that") == 1
 
     # The end: what goes on is cancelled, and nothing is left.
     (site.gate / f"{LAST}.hold").touch()

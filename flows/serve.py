@@ -196,10 +196,12 @@ def guarded(policy: flow_parameters.Policy | None, served: ServedSettings) -> Fl
     which it would import what they name.
     """
     from .prepare import prepare
-    from .server import live_artifacts
 
     @wraps(prepare.fn)
     def run(**given: Any) -> JsonObject:
+        from .prepare import prepare  # not from the closure: see `lighten`
+        from .server import live_artifacts
+
         chosen = parse(given)
         if policy is not None:
             policy.check(chosen)
@@ -211,6 +213,17 @@ def guarded(policy: flow_parameters.Policy | None, served: ServedSettings) -> Fl
     flow.fn = run
     guarded: Flow[..., JsonObject] = flow
     return guarded
+
+
+def lighten(flow: Flow[..., JsonObject]) -> None:
+    """Drop the form of its parameters, once the deployment has it.
+
+    Python sends the flow to each new process through a pipe. If it does not fit (64 KiB), and that
+    process dies before it has read it, this one would wait for ever.
+    """
+    from prefect.utilities.callables import ParameterSchema
+
+    flow.parameters = ParameterSchema()
 
 
 async def _serve(
@@ -245,6 +258,7 @@ async def _serve(
             description="What `uttermill serve` runs; its settings are a form.",
             entrypoint_type=EntrypointType.MODULE_PATH,
         )
+        lighten(flow)
         await alerts.set_up(deployment, name, alert)
         await _until_stopped(runner, partial(ready, any(former)))
         with suppress(PrefectException, HTTPError):  # a server that is gone plans nothing

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import cloudpickle  # type: ignore[import-untyped]
 import pytest
 import yaml
 from prefect.client.orchestration import get_client
@@ -28,7 +29,7 @@ from tests.faults.command import ROOT, Site, Started, soon
 from tests.helpers import corpus, prefect_database, tiers
 from tests.helpers.shared_server import Server
 from tests.plugins import gate
-from uttermill.flows import serve, settings
+from uttermill.flows import flow_parameters, serve, settings
 from uttermill.flows.cli.command_line import main
 from uttermill.flows.serve import schedule_of, without_secrets
 from uttermill.flows.served_settings import ServedSettings
@@ -123,6 +124,15 @@ def test_a_run_is_compared_with_the_settings_file(tmp_path: Path) -> None:
     [remark] = served.remarks(other)
     assert "(resample.rate 16000 → 8000) and the same out: `latest` of " in remark
     assert [*served.remarks(other.model_copy(update={"out": str(tmp_path / "trial")}))] == []
+
+
+def test_what_is_sent_to_a_new_process_fits_into_a_pipe(tmp_path: Path) -> None:
+    source = {"kind": "folder", "path": str(tmp_path)}
+    chosen = parse({"sources": [source], "out": str(tmp_path / "out")})
+    served = ServedSettings(str(tmp_path / "x.yaml"), (), chosen)
+    flow = serve.guarded(flow_parameters.policy(chosen, ()), served)
+    serve.lighten(flow)
+    assert len(cloudpickle.dumps(flow)) < 1 << 15
 
 
 @pytest.mark.parametrize("password", [None, "me:mine"])

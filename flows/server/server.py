@@ -32,6 +32,7 @@ from prefect.settings import (
     PREFECT_API_AUTH_STRING,
     PREFECT_API_URL,
     PREFECT_CLIENT_CSRF_SUPPORT_ENABLED,
+    PREFECT_CLIENT_MAX_RETRIES,
     get_current_settings,
     temporary_settings,
 )
@@ -45,6 +46,7 @@ from ..progress import handlers
 from . import login
 
 STOP_SECONDS = 15.0
+API_SECONDS = 10.0  # for each of two first requests to a configured API
 
 #: Only the settings of Prefect that a run's own server needs; the user's other settings stay.
 #: By default the recorder writes one task run per transaction (22/s on SQLite), so that history
@@ -202,7 +204,11 @@ def _known_cause(output: str) -> str | None:
     settings = get_current_settings()
     kind, file = _database()
     if not kind.startswith("sqlite"):  # a server's own words about its disk
-        return None
+        refused = re.search(r"^ConnectionRefusedError: .*", output, re.MULTILINE)
+        return refused and (
+            "the database of PREFECT_SERVER_DATABASE_CONNECTION_URL does not answer "
+            f"({refused[0].rpartition('] ')[2]}): start it"
+        )
     names = {"database": f"Prefect's database {file}", "home": Path(settings.home)}
     raised = "\n".join(_RAISED.findall(output))
     for pattern, words in CAUSES:
@@ -391,10 +397,14 @@ def using(url: str, auth: str | None = None) -> Iterator[str]:
 def check_api(url: str) -> None:
     """Raises RunError with the remedy if the API at `url` cannot be reached or refuses this client.
 
-    Prefect itself would fail with a traceback in the middle of the run.
+    Prefect itself would fail with a traceback in the middle of the run, and wait for a server that
+    takes connections and answers none for six minutes.
     """
     try:
-        with get_client(sync_client=True) as client:
+        with (
+            temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 1}),
+            get_client(httpx_settings={"timeout": API_SECONDS}, sync_client=True) as client,
+        ):
             client.request("GET", "/admin/version").raise_for_status()
     except httpx.HTTPStatusError as error:
         raise RunError(_refused(url, error.response.status_code)) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -267,3 +268,14 @@ def test_stop_may_come_from_another_thread_and_twice() -> None:
     thread.join(20)
     assert not thread.is_alive()
     own.stop()
+
+
+@pytest.mark.quick
+def test_an_api_that_takes_connections_and_answers_none_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "API_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}/api"
+        with using(url), pytest.raises(RunError, match=r"reached \(timed out\); start it"):
+            server.check_api(url)

@@ -19,7 +19,7 @@ from ..publish.writing import shards as output_shards
 from ..settings.job import Done, Job
 from ..shard_store import manifest
 from ..stages.call import Call, Deadline, Limits, of_shards
-from ..storage import publication, versions
+from ..storage import lock, publication, versions
 from .executor import Executor
 from .results import Published
 
@@ -49,10 +49,11 @@ def publish(
     """Decide, gather, write and check output shards on the workers, then publish the version.
 
     Does nothing if `state` knows that the newest version is up to date and it has all its files;
-    lost ones are made again. CorruptManifest when a blob is damaged: it has been removed, and the
-    chains must run again.
+    lost ones are made again. RunError if OUT was moved meanwhile; CorruptManifest when a blob is
+    damaged: it has been removed, and the chains must run again.
     """
     began, laps = time.monotonic(), Laps()
+    lock.check(job.out)
     versions.clean(job.out)
     state.freeze()
     lost = _lost(job.out)

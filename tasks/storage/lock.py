@@ -12,22 +12,39 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
 from .. import storage
-from ..base.errors import ConfigError, OutLocked
+from ..base.errors import ConfigError, OutLocked, RunError
 from . import lease, owners, probe, regular
-from .lease import check as check
 
 NAME = ".lock"
+
+#: Descriptors of this process's locks, by OUT as text.
+_mine: dict[str, int] = {}
 
 
 def hold(out: Path) -> AbstractContextManager[None]:
     """Hold OUT for this process, creating it if needed. `OutLocked` names the run that holds it."""
     locked = lease.hold if storage.store_of(out).remote else _locked
     return locked(out, _owner())
+
+
+def check(out: Path) -> None:
+    """RunError when this process held OUT and has lost it, or OUT is no longer the folder that it
+    was; nothing if it holds no lock."""
+    lease.check(out)
+    if (descriptor := _mine.get(str(out))) is None:
+        return
+    with suppress(OSError):
+        if os.path.samestat(os.fstat(descriptor), os.lstat(out / NAME)):
+            return
+    raise RunError(
+        f"{out} was moved, removed or replaced, or its {NAME} was, while this run went on, so it "
+        "publishes nothing; run again to continue, with the folder's new name if it has one"
+    )
 
 
 def refuse_held(out: Path) -> None:
@@ -69,7 +86,11 @@ def _locked(out: Path, owner: lease.Owner) -> Iterator[None]:
             raise probe.no_locks(out, error) from error
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(owner).encode(), 0)
-        yield
+        _mine[str(out)] = descriptor
+        try:
+            yield
+        finally:
+            del _mine[str(out)]
         os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)

@@ -199,7 +199,7 @@ class Renamed:
         """Make the version appear, durable and complete, or not at all.
 
         `finished`: the folder from `finishing`; `staged`: names that were in `staging` before it.
-        RunError if another run published the same version, or wrote into it.
+        RunError if another run published the same version, or wrote into it, or OUT was moved.
         """
         for folder, _, names in os.walk(staging):
             for name in names:
@@ -207,6 +207,7 @@ class Renamed:
                 if path.stat().st_nlink == 1:  # others are published, and durable
                     fsync(path)
             fsync(Path(folder))
+        lock.check(version.parent.parent)
         os.rename(staging, version)
         fsync(version.parent)
 

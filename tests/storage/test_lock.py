@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from uttermill.tasks.base.errors import ConfigError, OutLocked
-from uttermill.tasks.storage import owners
+from uttermill.tasks.base.errors import ConfigError, OutLocked, RunError
+from uttermill.tasks.storage import lock, owners
 from uttermill.tasks.storage.lock import hold, refuse_held
 
 OWNER = """
@@ -66,6 +67,24 @@ def test_one_run_after_another(tmp_path: Path) -> None:
         with hold(tmp_path):
             assert str(os.getpid()) in (tmp_path / ".lock").read_text()
     assert (tmp_path / ".lock").read_text() == ""
+
+
+@pytest.mark.parametrize("what", ["moved", "replaced", "its lock removed"])
+def test_an_out_that_is_another_folder_by_now_is_not_published_into(
+    tmp_path: Path, what: str
+) -> None:
+    out = tmp_path / "out"
+    with hold(out):
+        lock.check(out)
+        if what == "its lock removed":
+            (out / ".lock").unlink()
+        else:
+            out.rename(tmp_path / "moved")
+        if what == "replaced":
+            shutil.copytree(tmp_path / "moved", out)
+        with pytest.raises(RunError, match=f"{out} was moved, removed or replaced"):
+            lock.check(out)
+    lock.check(out)
 
 
 def test_it_is_released_when_the_run_fails(tmp_path: Path) -> None:

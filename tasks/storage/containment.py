@@ -33,6 +33,8 @@ _KEPT = {
     "datasets": r"v[0-9]{4,}|latest|\.staging|\.pruned-[^/]+",
     "runs": r"(?:r[0-9]+-)?[0-9]{8}T[0-9.]+Z|\.pruned-[^/]+",
 }
+#: Those among them that are folders.
+_FOLDER = re.compile(r"shard|filter|resample|transcribe|package|facts|v[0-9]{4,}")
 
 
 def inside(home: Path, name: str) -> Path:
@@ -66,16 +68,25 @@ def _is_step(step: str) -> bool:
 
 
 def check(out: Path) -> None:
-    """ConfigError if a command would follow a link out of an OUT.
+    """ConfigError if a command would follow a link out of an OUT, or to nothing, or if a file is
+    where OUT has a folder.
 
     OUT's own folders may be links to another disk, made by the user or root, to folders that hold
     only uttermill's files.
     """
     if not isinstance(out, Path):
         return
+    for place in (*reversed(out.parents), out, *(out / top for top in OUT_FOLDERS)):
+        if place.is_symlink() and not place.is_dir():
+            raise ConfigError(
+                f"{place} is a link to {os.readlink(place)}, and no folder is there; mount or make "
+                "that folder, or remove the link"
+            )
     for top in OUT_FOLDERS:
         link = out / top
         if not link.is_symlink():
+            if link.is_file():
+                raise _not_a_folder(link)
             continue
         if os.lstat(link).st_uid not in (os.geteuid(), 0):
             raise ConfigError(f"{link} is a link that another user made: replace it with a folder")
@@ -89,11 +100,17 @@ def check(out: Path) -> None:
     for folder in ("manifests", "manifests/package", "datasets"):
         kept = _KEPT[folder]
         for entry in _entries(out / folder):
+            if _FOLDER.fullmatch(entry.name) and entry.is_file():
+                raise _not_a_folder(entry.path)
             if entry.is_symlink() and entry.name != LATEST and re.fullmatch(kept, entry.name):
                 raise ConfigError(
                     f"{entry.path} is a link, but uttermill's own files belong there: remove it; "
                     f"to have them on another disk, make {out / folder.split('/')[0]} the link"
                 )
+
+
+def _not_a_folder(path: str | Path) -> ConfigError:
+    return ConfigError(f"{path} is a file, where OUT has a folder; remove it")
 
 
 def _strangers(folder: Path, kept: re.Pattern[str]) -> Iterator[str]:

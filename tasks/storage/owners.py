@@ -6,6 +6,7 @@ import errno
 import grp
 import os
 import pwd
+import re
 import shutil
 import stat
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
+#: pyarrow names the file in these words alone.
+_BY_ARROW = re.compile(r"Failed to open local file '(.+)'\. Detail: ")
 
 
 @contextmanager
@@ -35,7 +38,13 @@ def _room(place: Path) -> float:
 
 
 def sentence(error: OSError) -> str:
-    """What happened and where; for a full disk and a refused access also the remedy."""
+    """What happened and where; for a full disk, a refused access, and a folder in the place of a
+    file also the remedy."""
+    if isinstance(error, IsADirectoryError | NotADirectoryError) and error.filename:
+        place = os.fsdecode(error.filename2 or error.filename)  # the second: what is replaced
+        is_folder = isinstance(error, IsADirectoryError)
+        fault = "is a folder, where a file belongs" if is_folder else "leads through a file"
+        return f"{place} {fault}: move that out of the way, and run again"
     words = told(error, ".")
     if error.errno in FULL or isinstance(error, PermissionError) or not error.filename:
         return words
@@ -54,6 +63,8 @@ def told(error: OSError, path: str | Path) -> str:
     words = error.strerror or str(error)
     if not isinstance(error, PermissionError):
         return words
+    if arrow := _BY_ARROW.match(words):
+        words, path = os.strerror(errno.EACCES), arrow[1]
     path = Path(os.fsdecode(error.filename or path))
     with suppress(OSError):  # a folder above it may be unreadable
         while not os.path.lexists(path) and path != path.parent:

@@ -20,8 +20,8 @@ from uttermill.tasks.publish.upkeep import verify
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`out` of a run, and beside it `file`, `words`, `sound`, `empty`, `unpublished`, `damaged`
-    and `other`."""
+    """`out` of a run, and beside it `file`, `words`, `sound`, `empty`, `unpublished`, `away`,
+    `swapped`, `damaged` and `other`."""
     home = tmp_path_factory.mktemp("usage")
     corpus.make(home / "in", 2)
     sets = ["transcribe.backend.use=fake", "shard.settle_seconds=0"]
@@ -35,6 +35,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (home / "words").write_text("just words")
     (home / "sound").write_bytes(b"\xff\xfe\x00")
     (home / "empty").mkdir()
+    (home / "away").symlink_to("nowhere")
+    (home / "swapped").mkdir()
+    (home / "swapped/manifests").write_text("")
     for name, text in {"damaged": "{", "other": '{"sources": []}'}.items():
         (home / name / "runs/a").mkdir(parents=True)
         (home / name / "runs/a/settings.json").write_text(text)
@@ -68,6 +71,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         ("test-set words --kind texts --out x", "has nothing to compare: give a list of texts of"),
         ("run --source in --out file", "OUT {home}/file is a file; name a folder"),
+        ("run --source in --out away", "{home}/away is a link to nowhere, and no folder is there"),
+        ("run --source in --out away/out", "{home}/away is a link to nowhere, and no folder"),
+        ("run --source in --out swapped", "manifests is a file, where OUT has a folder; remove it"),
+        ("plan --source in --out swapped", "manifests is a file, where OUT has a folder; remove"),
         ("review export missing", "missing is not the OUT of a run: there is no such folder"),
         ("what-if out --set out=empty", "what-if is about one OUT: --set cannot change out"),
         ("models list speakers", "give a NAME, such as speakers, to `uttermill models fetch`"),

@@ -17,6 +17,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from prefect.settings import PREFECT_SERVER_DATABASE_CONNECTION_URL, temporary_settings
 
 from tests.helpers import corpus, tiers
 from uttermill.flows import cli, machine
@@ -180,6 +181,18 @@ def test_the_cause_stands_amid_the_traceback(error: str, sentence: str) -> None:
     assert server.is_lasting(SAID.format(error))
 
 
+def test_a_database_server_that_is_away_is_named_after_one_start() -> None:
+    output = "Traceback\nConnectionRefusedError: [Errno 111] Connect call failed ('::1', 5432)\n"
+    assert not server.is_lasting(output)  # of another kind of database
+    url = "postgresql+asyncpg://prefect@localhost/prefect"
+    with temporary_settings({PREFECT_SERVER_DATABASE_CONNECTION_URL: url}):
+        assert server.is_lasting(output)
+        assert server.cause_told(output) == (
+            "the database of PREFECT_SERVER_DATABASE_CONNECTION_URL does not answer (Connect call "
+            "failed ('::1', 5432)): start it"
+        )
+
+
 def test_other_causes_are_told_as_they_are() -> None:
     locked = SAID.format("OperationalError: database is locked")
     assert not server.is_lasting(locked)  # another process's, for a while
@@ -296,6 +309,12 @@ def error_of(code: int, path: str | None = None) -> OSError:
         (error_of(errno.ENOSPC, "/out/x"), "no space left on /out/x (No space left on device): "),
         (error_of(errno.EDQUOT, "/out"), "no space left on /out (Disk quota exceeded): free some"),
         (error_of(errno.EROFS, "/out/x"), "cannot write /out/x: read-only file system"),
+        (OSError(21, "", "/out/.x.tmp", None, "/out/x"), "/out/x is a folder, where a file"),
+        (error_of(errno.ENOTDIR, "/out/x"), "/out/x leads through a file: move that out of the"),
+        (
+            OSError(13, "Failed to open local file '/out/x'. Detail: [errno 13] Permission denied"),
+            "Permission denied: / belongs to user ",
+        ),
         (error_of(errno.EIO, "/out/x"), "the system refused /out/x: input/output error"),
     ],
 )

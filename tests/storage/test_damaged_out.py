@@ -18,7 +18,7 @@ from uttermill.flows.explore.corpus import Corpus
 from uttermill.flows.run import ledger_items, report, run_folder
 from uttermill.tasks import storage
 from uttermill.tasks.accounting import metrics
-from uttermill.tasks.base.errors import ConfigError, RunError
+from uttermill.tasks.base.errors import ConfigError, RunError, UnsafePlace
 from uttermill.tasks.insight.estimating import what_if
 from uttermill.tasks.publish.upkeep import prune
 from uttermill.tasks.publish.upkeep.verify import verify
@@ -70,6 +70,17 @@ def test_without_latest_out_stands_for_its_newest_version(
     assert str(out / "datasets/v0002/wenet") in capsys.readouterr().out
     tampered.run(out, "package.formats=[wenet,kaldi]")
     assert latest.resolve() == out / "datasets/v0002"
+
+
+@pytest.mark.parametrize("name", ["wenet", "wenet/train", "README.md"])
+def test_a_link_to_nothing_in_a_version_is_named(out: Path, name: str) -> None:
+    version = out / "datasets/v0002"
+    (version / name).rename(out.parent / "moved")
+    (version / name).symlink_to(out.parent / "moved")
+    assert versions.lost(version) == []
+    (out.parent / "moved").rename(out.parent / "away")
+    with pytest.raises(UnsafePlace, match=f"{version / name} is a link, .*: remove it"):
+        versions.lost(version)
 
 
 def test_a_version_without_its_description(out: Path, capsys: pytest.CaptureFixture[str]) -> None:

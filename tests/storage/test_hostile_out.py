@@ -132,6 +132,15 @@ def test_the_link_of_another_user(out: Path, monkeypatch: pytest.MonkeyPatch) ->
         containment.check(out)
 
 
+@pytest.mark.parametrize("name", ["manifests/filter", "manifests/package/facts", "datasets/v0001"])
+def test_a_file_in_the_place_of_a_folder(out: Path, name: str) -> None:
+    containment.check(out)
+    shutil.rmtree(out / name)
+    (out / name).write_text("")
+    with pytest.raises(ConfigError, match=f"{name} is a file, where OUT has a folder; remove it"):
+        containment.check(out)
+
+
 def test_blobs_are_read_from_their_folder(out: Path) -> None:
     row: Any = {"blob": "../../../victim/thesis.txt", "offset": 0, "num_samples": 4, "sha256": ""}
     with pytest.raises(UnsafePlace):

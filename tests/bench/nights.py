@@ -3,10 +3,11 @@
     python -m tests.bench.nights [--nights 30] [--json]
 
 The real command (fake recogniser, workers that stay, one Prefect server) prepares a folder that
-gets two recordings a night. One night the folder is away, so the run refuses; one night a file is
-cut short, and comes whole the night after. A line for each night: exit code, seconds, clips, files
-in OUT and in its newest version, MB of OUT (files that versions share count once), MB of Prefect's
-database, MB in the memory of its server and of the process of the runs.
+gets two recordings a night. One night the folder is empty, as a share that is not mounted, so the
+run refuses; one night a file is cut short, and comes whole the night after. A line for each night:
+exit code, seconds, clips, files in OUT and in its newest version, MB of OUT (files that versions
+share count once), MB of Prefect's database, MB in the memory of its server and of the process of
+the runs.
 """
 
 from __future__ import annotations
@@ -66,8 +67,10 @@ def one(site: Site, chosen: Path, night: int) -> tuple[int, dict[str, float]]:
         added[0].write_bytes(whole[: len(whole) // 2])
     if night == AWAY:
         site.source.rename(site.home / "away")
+        site.source.mkdir()
     ended = site.run(chosen)
     if night == AWAY:
+        site.source.rmdir()
         (site.home / "away").rename(site.source)
     added[0].write_bytes(whole)
     out = site.home / "out"

@@ -63,6 +63,7 @@ class Cell:
     service: str
     phase: str
     seconds: float
+    silent: float  # the longest time within these in which the run printed nothing
     code: int | None  # None: it was still there
     warnings: int
     said: str  # the last line
@@ -228,8 +229,13 @@ def cell(name: str, phase: str, home: Path, prefect: Path) -> Cell | None:
                 taken.away(run)
                 began = time.monotonic()
                 hold.unlink()
-            soon(lambda: over() and not run.alive(), LONGEST, every=0.05)
-            return told(name, phase, time.monotonic() - began, run)
+            printed, spoke, silent = 0, began, 0.0
+            while not (over() and not run.alive()) and time.monotonic() - began < LONGEST:
+                if (size := len(run.stderr())) > printed:
+                    printed, spoke = size, time.monotonic()
+                silent = max(silent, time.monotonic() - spoke)
+                time.sleep(0.05)
+            return told(name, phase, time.monotonic() - began, silent, run)
 
 
 def settings(taken: Taken) -> Path:
@@ -241,7 +247,7 @@ def settings(taken: Taken) -> Path:
     return path
 
 
-def told(name: str, phase: str, seconds: float, run: Started) -> Cell:
+def told(name: str, phase: str, seconds: float, silent: float, run: Started) -> Cell:
     code, lines = run.process.poll(), run.stderr().splitlines()
     faults = ["traceback"] if any("Traceback" in line for line in lines) else []
     if left := run.alive():
@@ -250,7 +256,8 @@ def told(name: str, phase: str, seconds: float, run: Started) -> Cell:
     said = said or [line for line in lines if line.startswith(("WARNING", "ERROR"))]
     last = re.sub(re.escape(str(run._stderr.parent)), "…", (said or [*lines, ""])[-1])
     warnings = sum(line.startswith("WARNING") for line in lines)
-    return Cell(name, phase, round(seconds, 1), code, warnings, last, ", ".join(faults))
+    times = round(seconds, 1), round(silent, 1)
+    return Cell(name, phase, *times, code, warnings, last, ", ".join(faults))
 
 
 def main(arguments: Sequence[str]) -> int:

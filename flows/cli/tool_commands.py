@@ -132,13 +132,14 @@ def test_set(args: argparse.Namespace) -> Exit:
         **(looks or {"kind": "folder"}),
         **{name: value for name, value in given.items() if value is not None},
         "path": path,
-        "by": ["text", "audio"] if args.sound else ["text"],
     }
+    if args.sound and one["kind"] == "texts":
+        raise ConfigError(f"{path} is a list of texts, which have no sound: leave --sound out")
     settings = checked(PackageSettings, {"exclude": [one]}, "test-set")
     with tempfile.TemporaryDirectory() as home:
         job = Job(out=Path(home), package=settings)
         held_out.check(job)
-        [test_set] = held_out.read(job)
+        [test_set] = held_out.read(job, heard=args.sound)
     if not len(test_set.items):
         least = job.package.exclude[0].min_words
         raise ConfigError(

@@ -76,7 +76,7 @@ def rows(job: Job, shard: str, utterances: Iterable[FinalUtterance]) -> list[Any
             "language": u.heard.transcript["language"],
             "seconds": u.cut.seconds,
             **_texts(job, u, compares),
-            "speakers": _speakers(u.cut) if named else None,
+            "speakers": speakers_in(u.cut) if named else None,
             "language_probability": _detection_probability(u),
             "avg_logprob": u.heard.transcript["avg_logprob"],
             "native_rate": u.cut.rate,
@@ -97,7 +97,7 @@ def _texts(job: Job, u: FinalUtterance, compares: bool) -> AnyRow:
     return {"text": text, "normalised": compared(job, u.heard, text, source) if compares else None}
 
 
-def _speakers(cut: CutUtterance) -> list[str]:
+def speakers_in(cut: CutUtterance) -> list[str]:
     """Everybody who speaks in an utterance, by the source's names."""
     if cut.speaker:
         return [cut.speaker]

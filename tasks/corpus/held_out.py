@@ -27,7 +27,7 @@ from ..base.logs import log
 from ..base.schema import CutRow, RecordingRow
 from ..plugins.annotation_kinds import key
 from ..scoring import text_sketches, unmarked
-from ..scoring.normalisers import normalise
+from ..scoring.normalisers import READINGS, normalise
 from ..scoring.text_sketches import Sketches
 from ..settings import Plugin
 from ..settings.job import Job
@@ -52,8 +52,9 @@ HASHED = [name for name in ITEMS.names if name not in PERSONAL]  # in a file of 
 KIND = b"uttermill.held_out"  # key of the metadata of a file of hashes
 LAYOUT = b"1"
 MOST_BYTES = 1 << 30  # of a list or a file of hashes
-#: Rules for a text of an unknown language.
-UNKNOWN = ("", "en")
+#: Rules for a text of an unknown language, and for one with figures, which languages read
+#: differently.
+UNKNOWN, NUMBERED = ("", "en", "ja", "zh"), ("", *sorted(READINGS))
 
 
 class HeldOut(NamedTuple):
@@ -108,13 +109,28 @@ def check(job: Job) -> None:
                     )
             _check_language(one, where)
             _ = _of_hashes(one, where) if one.kind == "hashes" else _lines(one, where)
-        elif not once.holds_recordings(job, _dataset(one, "", where)):
+            continue
+        if not once.holds_recordings(job, _dataset(one, "", where)):
             raise ConfigError(f"{where}: {one.path} has no recordings")
-        elif one.compares("speaker") and not _speakers(job, _dataset(one, "", where)):
-            raise ConfigError(
-                f"{where}.by: no item of {one.path} states a speaker; set `speaker` as of a "
-                "source, or compare voices"
-            )
+        _check_stated(job, one, _dataset(one, "", where), where)
+
+
+def _check_stated(job: Job, one: Excluded, dataset: plugins.Dataset, where: str) -> None:
+    """Raises ConfigError if a set is to be compared by what none of its items states."""
+    if one.compares("speaker") and not _speakers(job, dataset):
+        raise ConfigError(
+            f"{where}.by: no item of {one.path} states a speaker; set `speaker` as of a source, or "
+            "compare voices"
+        )
+    if "text" in (one.by or ()) and not any(map(_has_text, _listed(job, dataset))):
+        raise ConfigError(
+            f"{where}.by: no item of {one.path} has a text; put texts beside its recordings, or "
+            "compare only sound (by: [audio])"
+        )
+
+
+def _has_text(row: RecordingRow) -> bool:
+    return any(_texts_of(row))
 
 
 def _check_language(one: Excluded, where: str) -> None:
@@ -142,10 +158,10 @@ def states(job: Job) -> list[str]:
     return hashes
 
 
-def read(job: Job) -> list[HeldOut]:
-    """All sets, in the order of the settings."""
+def read(job: Job, heard: bool = True) -> list[HeldOut]:
+    """All sets, in the order of the settings; without `heard`, only what their sources state."""
     return [
-        HeldOut(name, _items(job, one, name, f"package.exclude.{number}"), one.voice_cosine)
+        HeldOut(name, _items(job, one, name, f"package.exclude.{number}", heard), one.voice_cosine)
         for number, (one, name) in enumerate(zip(job.package.exclude, names(job), strict=True))
     ]
 
@@ -158,7 +174,7 @@ def write(test_set: HeldOut, path: Path) -> None:
     storage.write_atomic(path, buffer.getvalue())
 
 
-def _items(job: Job, one: Excluded, name: str, where: str) -> pa.Table:
+def _items(job: Job, one: Excluded, name: str, where: str, heard: bool) -> pa.Table:
     """A table (ITEMS)."""
     if one.kind == "hashes":
         items = _of_hashes(one, where)
@@ -182,12 +198,14 @@ def _items(job: Job, one: Excluded, name: str, where: str) -> pa.Table:
     if one.compares("text"):
         texts = {item: text for row in rows for item, text in _texts_of(row)}
         parts.append(_of_texts(texts, one.min_words, name))
-    if one.compares("audio") or one.compares("voice"):
+        if heard and not texts:
+            log.warning("package.exclude: %s has no texts, so only its sound is compared", name)
+    if heard and (one.compares("audio") or one.compares("voice")):
         parts.append(_of_sounds(job, one, rows, name))
     if one.compares("speaker"):
         first = _speakers(job, dataset)
         parts.append(_table([*first.values()], speaker=[*first]))
-    return pa.concat_tables(parts)
+    return pa.concat_tables([_table([]), *parts])
 
 
 def _table(items: list[str], **columns: object) -> pa.Table:
@@ -231,7 +249,8 @@ def _of_texts(texts: Mapping[str, tuple[str, str | None]], least: int, name: str
     pairs = [
         (item, form)
         for item, (text, language) in texts.items()
-        for form in sorted({normalise(unmarked(text), code) for code in _rules(language)} - {""})
+        for form in sorted({normalise(unmarked(text), code) for code in _rules(text, language)})
+        if form
     ]
     sketches = text_sketches.sketched(pa.array([form for _, form in pairs], pa.string()))
     enough = sketches.words >= least
@@ -251,8 +270,10 @@ def _of_texts(texts: Mapping[str, tuple[str, str | None]], least: int, name: str
     return table
 
 
-def _rules(language: str | None) -> tuple[str, ...]:
-    return (language,) if language else UNKNOWN
+def _rules(text: str, language: str | None) -> tuple[str, ...]:
+    if language:
+        return (language,)
+    return NUMBERED if any(map(str.isdecimal, text)) else UNKNOWN
 
 
 def _of_sounds(job: Job, one: Excluded, rows: Iterable[RecordingRow], name: str) -> pa.Table:

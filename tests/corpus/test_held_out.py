@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from uttermill.flows.settings import of_mapping
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.corpus import held_out
 from uttermill.tasks.insight.estimating import planning, what_if
+from uttermill.tasks.settings import FilterSettings, Source
 from uttermill.tasks.settings.job import Job
 
 LONG = "a train of eleven wagons left the old harbour early on a cold morning"
@@ -85,6 +87,37 @@ def test_clips_with_a_text_or_the_sound_of_a_test_set_are_dropped(base: Path) ->
     assert dropped(corpus.run(now)[0].path) == {}
 
 
+def test_plan_foresees_what_sources_state_and_names_what_only_a_run_can_know(
+    base: Path, tmp_path: Path
+) -> None:
+    """Before anything is computed, and where only fingerprints are still to be taken."""
+    rows = (base / "list.jsonl").read_text().splitlines()
+    rows = [json.dumps({**json.loads(row), "speaker": f"s{n}"}) for n, row in enumerate(rows)]
+    (base / "named.jsonl").write_text("\n".join(rows))
+    theirs = {"audio": str(base / "in" / "r00.wav"), "speaker": "s5", "text": "nobody says it here"}
+    (base / "names.jsonl").write_text(json.dumps(theirs))
+    texts, names = {"kind": "texts", "path": "texts.txt"}, {"kind": "jsonl", "path": "names.jsonl"}
+    mine = [{"kind": "jsonl", "path": str(base / "named.jsonl"), "name": "c", "language": "en"}]
+    then = replace(
+        asked(base, texts, {**names, "by": ["speaker"]}, {"path": "test"}),
+        sources=tuple(map(Source.model_validate, mine)),
+        out=tmp_path / "out",
+    )
+    without = then.package.model_copy(update={"exclude": ()})
+    before = replace(then, package=without, filter=FilterSettings(**corpus.filters()))
+    for job_before in (None, before):
+        if job_before is not None:
+            corpus.run(job_before)
+        plan = planning.plan(then, job_before)
+        assert plan.clips[1] == 7
+        first, second = (one for one in plan.stated if one.startswith("package.exclude"))
+        assert "3 clips still to be computed will be dropped" in first
+        assert "any of 7 clips" in second
+        assert second.endswith("only a run knows their sound")
+    assert [*dropped(corpus.run(then)[0].path)] == ["r01", "r03", "r05", "r08", "r09"]
+    assert not any("package.exclude" in one for one in planning.plan(then, then).stated)
+
+
 def test_a_set_that_grows_makes_a_new_version(base: Path) -> None:
     more = base / "more.txt"
     more.write_text("no clip says this one\n")
@@ -116,6 +149,23 @@ def test_hashes_drop_what_the_set_drops_and_hold_no_text(
     corpus.run(asked(base))
 
 
+def test_figures_in_texts_of_an_unknown_language_are_read_in_every_language(
+    base: Path, tmp_path: Path
+) -> None:
+    (base / "figures.txt").write_text("Da sind 21 Kinder.\nVoici 21 chats gris\n")
+    spoken = {"r01": "da sind einundzwanzig kinder", "r02": "voici vingt et un chats gris"}
+    lines = corpus.listed(base / "in", 3, tmp_path / "l", **spoken).read_text().splitlines()
+    languages = ("en", "de", "fr")
+    said = [
+        {**json.loads(line), "language": code} for line, code in zip(lines, languages, strict=True)
+    ]
+    (base / "said.jsonl").write_text("\n".join(map(json.dumps, said)))
+    source = {"kind": "jsonl", "path": str(base / "said.jsonl"), "name": "c"}
+    chosen = asked(base, {"kind": "texts", "path": "figures.txt"})
+    job = replace(chosen, sources=(Source.model_validate(source),), out=tmp_path / "out")
+    assert [*dropped(corpus.run(job)[0].path)] == ["r01", "r02"]
+
+
 @pytest.mark.parametrize(
     ("one", "sentence"),
     [
@@ -124,6 +174,7 @@ def test_hashes_drop_what_the_set_drops_and_hold_no_text(
         ({"kind": "texts", "path": "texts.txt", "by": ["audio"]}, "has no sound to compare"),
         ({"kind": "texts", "path": "texts.txt", "by": ["speaker"]}, "has no speaker to compare"),
         ({"kind": "folder", "path": "test", "by": ["speaker"]}, "test states a speaker"),
+        ({"kind": "folder", "path": "in", "by": ["text"]}, "no item of .* has a text"),
         ({"kind": "texts", "path": "texts.txt", "channels": "mix"}, "has no 'channels'"),
         ({"kind": "hashes", "path": "texts.txt"}, "is not a file of hashes"),
         ({"kind": "folder", "path": "gone"}, "gone"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +16,7 @@ from uttermill.flows.cli import command_line
 from uttermill.tasks.publish.upkeep import checkpoints
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.settings.job import Job
-from uttermill.tasks.shard_store import decision_log
+from uttermill.tasks.shard_store import decision_log, manifest
 from uttermill.tasks.shard_store.decision_log import Decision
 from uttermill.tasks.storage import versions
 
@@ -123,8 +123,9 @@ def test_a_speaker_and_what_comes_of_them_later_stay_out(
     assert "speaker2" not in (result.path / "README.md").read_text()
     recorded(asked(home, resample={"rate": 8000}))
     assert {row["speaker"] for row in published(home)} == {"speaker0", "speaker1", "speaker3"}
-    code, again = command(capsys, "forget", home / "out", "--speaker", "c/speaker2")
-    assert (code, again["recordings"], again["clips"]) == (0, 0, 0), "nothing of them is left"
+    for name in ("c/speaker2", "speaker2"):
+        code, again = command(capsys, "forget", home / "out", "--speaker", name)
+        assert (code, again["recordings"], again["clips"]) == (0, 0, 0), "nothing of them is left"
 
 
 def test_what_a_kill_interrupts_the_same_command_finishes(
@@ -134,7 +135,7 @@ def test_what_a_kill_interrupts_the_same_command_finishes(
 
     out = home / "out"
 
-    def killed(*_: object) -> None:
+    def killed(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
@@ -142,6 +143,18 @@ def test_what_a_kill_interrupts_the_same_command_finishes(
         assert command_line.main(["forget", str(out), "--recording", "c/speaker1/r05.wav"]) == 130
     capsys.readouterr()
     assert SECRET in stored(out)
+    commit = manifest.commit
+
+    def commit_listing(*words: Any, **names: Any) -> Path:
+        path = commit(*words, **names)
+        return killed() if words[1] == "shard" else path
+
+    with monkeypatch.context() as patched:
+        patched.setattr(manifest, "commit", commit_listing)
+        assert command_line.main(["forget", str(out), "--recording", "c/speaker1/r05.wav"]) == 130
+    capsys.readouterr()
+    assert "\n".join(path.name for path in out.rglob("report.html")) == ""
+    assert not (out / "manifests/package/facts").exists(), "they go before what names the recording"
     assert command(capsys, "forget", out, "--recording", "c/speaker1/r05.wav")[0] == 0
     assert SECRET not in stored(out)
     recorded(asked(home))

@@ -8,6 +8,7 @@ ones. The share that passes the filters and the rules on text is that of the kno
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import PurePosixPath
 
 from ... import plugins
@@ -18,7 +19,8 @@ from ...shard_store import clip_choice
 from ...shard_store.cuts import segments_of
 from ...shard_store.utterance import FinalUtterance
 from ...stages.listing.balance import seconds_of
-from . import asked_apart
+from . import asked_apart, in_test_sets
+from .in_test_sets import Stated
 
 HEADERS = 500  # new recordings whose headers are read; other lengths are estimated from these
 USUAL = 10.0  # s; assumed length of an utterance while none is known
@@ -39,6 +41,7 @@ class Expected:
         self._parts = 0  # number of utterances that are not whole recordings
         self._spoken = self._long = 0.0  # s of these utterances, s of their recordings
         self._last = ""
+        self.stated: list[Stated] = []  # of clips, for package.exclude
 
     def saw(self, utterance: FinalUtterance, kept: bool) -> None:
         """Add a known utterance to the statistics."""
@@ -66,9 +69,14 @@ class Expected:
             return
         if given is not None and self.use in ("auto", "given"):
             given = tuple(part for number, part in enumerate(given) if may_choose(number))
-            count, seconds = len(given), sum(_seconds(part, seconds) for part in given)
+            lengths_of_parts = [_seconds(part, seconds) for part in given]
+            if self._job.package.exclude:
+                self.stated += map(partial(in_test_sets.of_segment, row), given, lengths_of_parts)
+            count, seconds = len(given), sum(lengths_of_parts)
         elif seconds <= self.whole_up_to:
             count = 1
+            if self._job.package.exclude:
+                self.stated.append(in_test_sets.of_whole(row, seconds))
         self._utterances.setdefault((because, again), []).append((count, seconds))
 
     def kept(self) -> Iterator[tuple[tuple[str, ...], bool, int, float]]:

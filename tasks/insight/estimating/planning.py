@@ -18,6 +18,7 @@ import numpy as np
 
 from ... import audio, plugins, shard
 from ...accounting.broken import Broken
+from ...accounting.ledger import PENDING
 from ...base.arrays import FixedBytes
 from ...base.errors import ItemError
 from ...base.schema import RecordingRow
@@ -44,9 +45,10 @@ from ...stages.listing.pending_listing import AsListed
 from ...stages.listing.survey import Survey
 from ...storage import owners, temporary, versions
 from ...storage.urls import is_url
-from . import new_files, refusals, rewritten_clips
+from . import in_test_sets, new_files, refusals, rewritten_clips
 from .changes import Causes, Change, found_since
 from .expected import Expected, lengths
+from .in_test_sets import Stated
 from .rewritten_clips import Rewriting
 
 #: The stages that decide which clips exist; while they have work, the plan of `package` is a
@@ -132,16 +134,16 @@ def plan(job: Job, before: Job | None, headers: bool = True, listing: bool = Tru
             parts = version.choice.parted
             of_splits = safeguards.refusal_of_splits(job, parts, newest, scan.coming())
     of_sources = gone or listed.fresh or (listed.redescribed and change.differing)
-    clips = _package(scan, change, bool(of_sources))
+    met = in_test_sets.meeting(job, scan.expected.stated)
+    clips, coming = _package(scan, change, bool(of_sources), met)
     other = described is None or described["settings"] != whole_job.settings_of(job)
     refusal = refusals.of_removals(job, listed, newest)
     unusable = [*_unusable(listed, header)]
     refusal = refusal or refusals.of_failures(job, surveyed, listed, newest, unusable) or of_splits
     if refusal is None and not clips[1]:
-        refusal = no_texts
-    if refusal is None and not clips[1] and not scan.coming():
-        refusal = safeguards.nothing_left_in_words(job)
+        refusal = no_texts or (None if scan.coming() else safeguards.nothing_left_in_words(job))
     sentences = [*_speakers_come(job, causes, newest), *refusals.without_texts(job, surveyed)]
+    sentences += in_test_sets.in_words(job, scan.expected.stated, coming, len(met))
     return Plan(
         stages=scan.stages,
         changes=causes.all,
@@ -300,6 +302,9 @@ class _Scan:
             utterances = [*group]
             unjudged = [u for u in utterances if u.outcome == UNMEASURED]
             self.unjudged += len(unjudged)
+            if self.job.package.exclude:
+                waiting = [u.cut for u in utterances if u.outcome.outcome == PENDING]
+                self.expected.stated += map(in_test_sets.of_cut, waiting)
             heard = {u.cut.window for u in unjudged if u.cut.window}
             for utterance in utterances:
                 in_window = utterance.heard.for_window or utterance.cut.window in heard
@@ -430,10 +435,14 @@ def _passes(outcome: Outcome) -> bool:
     return outcome.stage != "filter" or outcome.outcome == "pending"
 
 
-def _package(scan: _Scan, change: Rewriting, other_sources: bool) -> tuple[int, int]:
+def _package(
+    scan: _Scan, change: Rewriting, other_sources: bool, met: Sequence[Stated]
+) -> tuple[tuple[int, int], int]:
     """Count the clips that are written, because the content of their tar changes; returns the
-    numbers of clips in the newest version and after the run. `other_sources`: whether recordings
-    are new, have left their source or have other bytes, or sources say something else of them."""
+    numbers of clips in the newest version and after the run, and how many of the latter are still
+    to be computed, with those that will be dropped. `other_sources`: whether recordings are new,
+    have left their source or have other bytes, or sources say something else of them. `met`: clips
+    still to be computed that will be dropped."""
     amount = scan.stages["package"]
     waiting, seconds = scan.expected.packaged(change.coming, change.coming_seconds)
     causes = [
@@ -442,11 +451,12 @@ def _package(scan: _Scan, change: Rewriting, other_sources: bool) -> tuple[int, 
         for name in scan.stages[stage_name].because
     ]
     causes += [*scan.causes.published, *([SOURCES] if other_sources else [])]
-    items = change.written + waiting
+    then = max(change.staying + waiting - len(met), 0)
+    items = min(change.written + max(waiting - len(met), 0), then)
+    seconds = max(seconds - sum(clip.seconds for clip in met), 0.0)
     amount.add(items, change.seconds + seconds, causes, again=False)
-    then = change.staying + waiting
     amount.reuse = then - items
-    return change.clips, then
+    return (change.clips, then), min(waiting + scan.unjudged, then + len(met))
 
 
 # Finds new files with the same bytes as others, which a run will not process again.

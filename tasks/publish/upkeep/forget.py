@@ -53,7 +53,7 @@ def forget(out: Path, recording: str | None, speaker: str | None, when: str) -> 
         names = [row["recording"] for row in rows]
         contents = [row["content"] for row in rows if row["content"]]
         forgotten.add(out, names, contents, people, when)
-    elif not _known(before, recording, speaker):
+    elif not _known(out, before, recording, speaker):
         what = f"recording {recording!r}" if recording else f"speaker {speaker!r}"
         raise ConfigError(
             f"{out} knows no {what}; `uttermill ledger {out} --items` lists what it has: give a "
@@ -62,11 +62,14 @@ def forget(out: Path, recording: str | None, speaker: str | None, when: str) -> 
     return _purge(out, forgotten.read(out))
 
 
-def _known(before: Forgotten, recording: str | None, speaker: str | None) -> bool:
+def _known(out: Path, before: Forgotten, recording: str | None, speaker: str | None) -> bool:
     """Whether it was removed earlier."""
     if recording is not None:
         return before.names(recording)
-    return speaker is not None and forgotten.name_hash(speaker) in before.speakers
+    if speaker is None or forgotten.name_hash(speaker) in before.speakers:
+        return speaker is not None
+    datasets = (table["dataset"].unique().to_pylist() for table in manifest.listings(out))
+    return any(before.speaks(dataset, speaker) for some in datasets for dataset in some)
 
 
 def _asked(
@@ -118,25 +121,24 @@ def _heard(out: Path, speaker: str) -> set[str]:
 def _purge(out: Path, gone: Forgotten) -> Answer:
     """Remove everything that is recorded, whenever that was."""
     answer = Answer(versions=[*_holding(out, gone)])
-    heads = set[str]()
-    for shard in manifest.shards(out):
-        listed = manifest.listed(out, shard)
-        is_gone = gone.rows(listed)
-        for row in listed.filter(pa.array(is_gone)).to_pylist():
-            heads |= _heads(row)
-        if is_gone.any():
-            names = {*listed["recording"].filter(pa.array(is_gone)).to_pylist()}
-            _purge_shard(out, shard, names, answer)
-            stays = listed.filter(pa.array(~is_gone)).cast(RECORDINGS)
-            path = manifest.commit(out, "shard", shard, stays, RECORDINGS, {})
-            older = [old for old in manifest.files(out, "shard", shard) if old != path]
-            _remove(out, older, answer)
-            answer.recordings += int(is_gone.sum())
-    answer.decisions = _purge_decisions(out, heads)
     store = storage.store_of(out)
     store.remove_tree(out / "manifests" / "package" / FACTS)
     for folder in store.folders(out / "runs"):
         store.remove(out / "runs" / folder / "report.html")
+    for shard in manifest.shards(out):
+        listed = manifest.listed(out, shard)
+        is_gone = gone.rows(listed)
+        if is_gone.any():
+            rows = listed.filter(pa.array(is_gone)).to_pylist()
+            answer.decisions += _purge_decisions(out, set[str]().union(*map(_heads, rows)))
+            names = {*listed["recording"].filter(pa.array(is_gone)).to_pylist()}
+            _purge_shard(out, shard, names, answer)
+            stays = listed.filter(pa.array(~is_gone)).cast(RECORDINGS)
+            manifest.commit(out, "shard", shard, stays, RECORDINGS, {})
+            answer.recordings += int(is_gone.sum())
+        # An interrupted removal leaves older listings, too.
+        listings = manifest.read(out, "shard", shard)
+        _remove(out, [p.path for p in listings[:-1] if gone.rows(p.table).any()], answer)
     return answer
 
 

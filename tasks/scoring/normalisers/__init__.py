@@ -24,7 +24,8 @@ from .. import _plain
 from ..cleaning import clean
 from . import _spellings
 from ._han import signs_read as signs_read
-from ._spoken import READINGS, Reading
+from ._spoken import READINGS as READINGS
+from ._spoken import Reading
 from ._spoken import figures_to_words as figures_to_words
 from ._spoken import has_words as has_words
 from ._spoken import ordinal as ordinal

@@ -19,7 +19,7 @@ from uttermill.tasks.recording.limits import Limits
 from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
-from uttermill.tasks.stages import measuring, pcm, stage
+from uttermill.tasks.stages import conversion, measuring, pcm, stage
 from uttermill.tasks.stages.conversion import Conversion
 
 SHARD = "shard-000000"
@@ -69,7 +69,10 @@ def apart(home: Path, job: Job) -> list[tuple[str, str | None, str | None]]:
     return stored(alone)
 
 
-def test_nothing_is_decoded_twice(tmp_path: Path, decodes: Decodes) -> None:
+def test_nothing_is_decoded_twice(
+    tmp_path: Path, decodes: Decodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversion, "IN_MEMORY", 20_000)  # longer clips wait in a file
     job = listed(tmp_path)
     before = decodes()
     done = stage.run("filter", job, SHARD)
@@ -157,11 +160,12 @@ def test_without_room_on_the_disk_resample_decodes_again(
     job = listed(tmp_path)
     real = Conversion._write
 
-    def full(self: Conversion, samples: Any) -> None:
+    def full(self: Conversion, samples: Any) -> int:
         if len(samples) > 8_000:
             raise OSError(28, "No space left on device")
-        real(self, samples)
+        return real(self, samples)
 
+    monkeypatch.setattr(conversion, "IN_MEMORY", 0)
     monkeypatch.setattr(Conversion, "_write", full)
     assert stage.run("filter", job, SHARD).converted == 2
     assert stage.run("resample", job, SHARD).computed == 4
@@ -183,20 +187,26 @@ def test_a_recording_that_fails_leaves_no_pcm(
     assert stored(job) == []
 
 
-def test_a_span_given_twice_is_converted_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_memory", [1 << 23, 0, 70_000])
+def test_a_span_given_twice_is_converted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: int
+) -> None:
+    monkeypatch.setattr(conversion, "IN_MEMORY", in_memory)
     samples = np.random.default_rng(0).standard_normal((50_000, 2), np.float32) / np.float32(4)
     job = corpus.job(tmp_path, scratch=tmp_path / "scratch")
     clip = Clip.of_pieces([samples[:1], samples[1:30_000], samples[30_000:]], 44_100)
-    with Conversion(job, "c/a.wav", "content", ()) as conversion:
-        conversion.add(0, 50_000, clip)
-        conversion.add(0, 50_000, clip)
-        conversion.add(0, 0, Clip.from_samples(np.zeros((0, 2), np.float32), 44_100))
-        conversion.add(5, 9, Clip.from_samples(np.full((4, 1), np.nan, np.float32), 44_100))
-        conversion.add(9, 14, Clip.from_samples(np.zeros((5, 1), np.float32), 44_100))
-        conversion.drop(9, 14)
-        whole, empty, broken = conversion.rows()
+    with Conversion(job, "c/a.wav", "content", ()) as clips:
+        clips.add(0, 50_000, clip)
+        clips.add(0, 50_000, clip)
+        clips.add(0, 0, Clip.from_samples(np.zeros((0, 2), np.float32), 44_100))
+        clips.add(5, 9, Clip.from_samples(np.full((4, 1), np.nan, np.float32), 44_100))
+        clips.add(9, 14, Clip.from_samples(np.zeros((5, 1), np.float32), 44_100))
+        clips.add(50_000, 100_000, clip)
+        clips.drop(9, 14)
+        whole, empty, broken, again = clips.rows()
     assert np.array_equal(
         whole["pcm"], pcm.of_clip(Clip.from_samples(samples, 44_100), job.resample)
     )
+    assert np.array_equal(again["pcm"], whole["pcm"])
     assert len(empty["pcm"]) == 0
     assert broken["error_code"] == "non_finite"

@@ -21,7 +21,7 @@ from ..tasks.insight.estimating.forecast import Costs, Forecast, Sizes
 from ..tasks.insight.estimating.sample import Member
 from ..tasks.plugins import trusted
 from ..tasks.runs.executor import Executor, Observer
-from ..tasks.runs.publish import CHECK, WRITE
+from ..tasks.runs.publish import WRITE
 from ..tasks.settings.job import Done, Job, Spent
 from ..tasks.stages.call import Call, of_shards
 from ..tasks.stages.stage import PER_SHARD
@@ -220,7 +220,6 @@ def packaged(
             kept = sum(seen[m.recording].kept for m in chosen if m.recording in seen)
             costs.gather = alone / max(kept, planned["seconds"])
             executor.map(WRITE, numbers)
-            executor.map(CHECK, numbers)
             walls = executor.metrics.table().slice(since)["wall_seconds"]
             costs.package = (pc.sum(walls).as_py() or 0.0) / planned["seconds"]
             sizes = {**sample_results.bytes_of(staging), "tables": planned["tables"]}

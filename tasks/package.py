@@ -5,8 +5,7 @@
                 packaged clips and their splits; write ledger.parquet and utterances.parquet;
                 assign clips to tars
     link        link tars that the newest version has with the same rows
-    write       write an output shard: a worker call for each
-    check       read an output shard back: a worker call for each
+    write       write an output shard and read it back: a worker call for each
     publish     write lists, description and data card; publish the version
 
 An item is a packaged utterance. A version depends on the recordings, the settings and the previous

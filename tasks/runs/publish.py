@@ -1,4 +1,4 @@
-"""The package stage of a run: decide, write and check on the workers, then publish."""
+"""The package stage of a run: decide, and write on the workers, then publish."""
 
 from __future__ import annotations
 
@@ -39,14 +39,13 @@ def _of_tars(count: int) -> Deadline:
 
 COLLECT = Call("package", "facts", batch_outcomes.collect, _of_batch)
 LINK = Call("package", "link", output_shards.link, _of_tars(TARS_OF_LINK))
-WRITE = Call("package", "write", output_shards.write, _of_tars(1))
-CHECK = Call("package", "check", output_shards.check, _of_tars(1))
+WRITE = Call("package", "write", output_shards.write, _of_tars(2))  # and read back
 
 
 def publish(
     job: Job, shards: Sequence[str], executor: Executor, scratch: Path, state: UpToDate
 ) -> Published:
-    """Decide, gather, write and check output shards on the workers, then publish the version.
+    """Decide, gather, write output shards and read them back on the workers, then publish.
 
     Does nothing if `state` knows that the newest version is up to date and it has all its files;
     lost ones are made again. RunError if OUT was moved meanwhile; CorruptManifest when a blob is
@@ -78,8 +77,10 @@ def publish(
                 state.save(version, gathered.changed)
                 shard_batches.forget(job.out, batches, gathered.changed)
             return published
-        planned = plan.numbered(storage.place(gathered.staging))
-        _write(job, gathered, numbers, executor, laps)
+        staging = storage.place(gathered.staging)
+        planned = plan.numbered(staging)
+        executor.map(WRITE, [(job, staging, number) for number in numbers])
+        laps.end("write")
         path = package.publish(job, gathered, lost)
         versions.clean(job.out)
         state.save(version, gathered.changed)
@@ -119,17 +120,6 @@ class Laps:
     def end(self, step: str) -> None:
         now = time.monotonic()
         self.walls[step], self._last = round(now - self._last, 3), now
-
-
-def _write(
-    job: Job, gathered: package.Gathered, numbers: Sequence[int], executor: Executor, laps: Laps
-) -> None:
-    """Write and check the output shards with these numbers."""
-    staging = storage.place(gathered.staging)
-    executor.map(WRITE, [(job, staging, number) for number in numbers])
-    laps.end("write")
-    executor.map(CHECK, [(job, staging, number) for number in numbers])
-    laps.end("verify")
 
 
 @contextmanager

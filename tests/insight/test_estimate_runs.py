@@ -126,7 +126,6 @@ def test_every_call_has_a_row(both: Both) -> None:
             "facts",
             "gather",
             "write",
-            "check",
             "link",
         ]
     }

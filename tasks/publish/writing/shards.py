@@ -1,4 +1,4 @@
-"""Writes and checks output shards on the workers, one in each call; then the formats' lists.
+"""Writes output shards and reads them back, one in each worker call; then the formats' lists.
 
 Formats work in local folders only: on an object store, a worker writes a shard into a local folder
 and uploads it, and downloads it again to check it.
@@ -66,9 +66,22 @@ def _linked(staging: Path, shard: OutputShard, newest: Path, guards: Mapping[str
 
 
 def write(job: Job, staging: Path, number: int) -> None:
-    """On a worker: write a shard. Raises CorruptManifest if a blob is damaged, after removing all
-    damaged ones of the shard."""
+    """On a worker: write a shard, read it back, decode everything and record its digests. A faulty
+    shard is written once more; RunError if that is faulty, too. CorruptManifest if a blob is
+    damaged, after removing all damaged ones of the shard."""
     shard = plan.shard(staging, number)
+    _write(job, staging, number, shard)
+    if faults := _faults(job, staging, number, shard):
+        log.warning("%s; it is written once more", "; ".join(faults[:3]))
+        for path in shard.files:
+            storage.remove(staging / path)
+        _write(job, staging, number, shard)
+        faults = _faults(job, staging, number, shard)
+    if faults:
+        raise RunError(f"what was written does not read back: {'; '.join(faults[:3])}")
+
+
+def _write(job: Job, staging: Path, number: int, shard: OutputShard) -> None:
     # A file that a dead worker left may be a link into a published version.
     for path in shard.files:
         storage.store_of(staging).detach(staging / path)
@@ -86,20 +99,6 @@ def write(job: Job, staging: Path, number: int) -> None:
         _remove_damaged_blobs(job, clips)
         raise
     plan.save_hashes(staging, number, out.hashes)
-
-
-def check(job: Job, staging: Path, number: int) -> None:
-    """On a worker: read a shard back, decode everything and record its digests. A faulty shard is
-    written once more; RunError if that is faulty, too."""
-    shard = plan.shard(staging, number)
-    if faults := _faults(job, staging, number, shard):
-        log.warning("%s; it is written once more", "; ".join(faults[:3]))
-        for path in shard.files:
-            storage.remove(staging / path)
-        write(job, staging, number)
-        faults = _faults(job, staging, number, shard)
-    if faults:
-        raise RunError(f"what was written does not read back: {'; '.join(faults[:3])}")
 
 
 def _faults(job: Job, staging: Path, number: int, shard: OutputShard) -> list[str]:

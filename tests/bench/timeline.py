@@ -1,167 +1,174 @@
 """What each process of a run does, and when: where a core idles.
 
-    UTTERMILL_CORPUS=… python -m tests.bench.timeline [--only hour short] [--svg FOLDER]
+    UTTERMILL_CORPUS=… python -m tests.bench.timeline [FOLDER] [--only hour short] [--svg FOLDER]
 
-Runs `uttermill run` without a recogniser and without Prefect's history on an hour of 240 files and
-on 3,000 clips of 4 s, and reads the run's `metrics.parquet`. A lane is a process. Before its first
-call a worker starts and imports; the flow's lane has what it does itself. The time of a core that
-no call covers is idle, or of the flow: listing, starting, handing out calls.
+Runs `uttermill run` without a recogniser and without Prefect's history on the inputs of
+`tests.bench.peers`: an hour of 240 files, and 3,000 clips of 4 s. A lane is a process: its calls,
+from the run's `metrics.parquet`, and below them the share of a core that it takes, sampled every
+0.1 s. What others take of the machine meanwhile is printed: above a tenth, judge by CPU alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import html
+import subprocess
 import sys
 import tempfile
+import time
+from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
+import psutil
 import pyarrow.parquet as pq
 
 from tests.bench import _peer_inputs as inputs
-from tests.bench import _peer_measure
 from tests.bench.peers import PLAIN
 
-WORKERS = 2
 INPUTS = {"hour": inputs.hour(), "short": inputs.short()}
-COLOURS = {
-    "shard": "#8da0cb",
-    "filter": "#66c2a5",
-    "resample": "#a6d854",
-    "transcribe": "#ffd92f",
-    "package": "#fc8d62",
-}
-OTHER = "#b3b3b3"
-LANE, WIDTH, LEFT = 34, 1000, 130  # px
+COLOURS = {"start": "#ccc", "shard": "#8da0cb", "filter": "#66c2a5", "resample": "#a6d854"}
+COLOURS |= {"transcribe": "#ffd92f", "package": "#fc8d62"}
+LANE, WIDTH, LEFT = 50, 1000, 90  # px
+POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A call; times in s since the command began."""
+    """A call, or a process before its first one; s since the command began."""
 
-    lane: str
     name: str  # stage and step
     begin: float
-    seconds: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    name: str
+    bars: list[Bar]
+    cpu: list[tuple[float, float]]  # s since the command began, CPU s until then
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    wall: float  # s, of the whole command
-    cpu: float  # s, of all its processes
-    bars: tuple[Bar, ...]
-
-    def lanes(self) -> dict[str, list[Bar]]:
-        lanes: dict[str, list[Bar]] = {}
-        for bar in sorted(self.bars, key=lambda bar: (bar.lane != "flow", bar.lane, bar.begin)):
-            lanes.setdefault(bar.lane, []).append(bar)
-        return lanes
+    wall: float  # s
+    others: float  # CPU s that other processes of the machine took
+    lanes: list[Lane]
 
 
-def recorded(name: str, home: Path, scratch: Path) -> Timeline:
-    """A run on one of INPUTS, which are made once in `home`."""
-    source = inputs.made(home, name, INPUTS[name])
-    out = scratch / "out"
-    settings = ("history=none", *PLAIN)
-    command = [sys.executable, "-m", "uttermill.flows.cli", "run"]
-    command += ["--source", str(source), "--out", str(out)]
-    began = datetime.now(UTC)
-    cost = _peer_measure.measured([*command, *(f"--set={s}" for s in settings)])
-    [metrics] = out.glob("runs/*/metrics.parquet")
-    return Timeline(cost.wall, cost.cpu, tuple(_bars(pq.read_table(metrics).to_pylist(), began)))
+def recorded(source: Path, out: Path) -> Timeline:
+    command = [sys.executable, "-m", "uttermill.flows.cli", "run", "--source", str(source)]
+    command += ["--out", str(out), *(f"--set={s}" for s in ("history=none", *PLAIN))]
+    before, began, cpu = _busy(), time.time(), dict[int, list[tuple[float, float]]]()
+    with (out.parent / "log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+        while process.poll() is None:
+            with suppress(psutil.Error):
+                root = psutil.Process(process.pid)
+                for one in (root, *root.children(recursive=True)):
+                    if one.pid not in cpu:
+                        cpu[one.pid] = [(one.create_time() - began, 0.0)]
+                    cpu[one.pid].append((time.time() - began, sum(one.cpu_times()[:2])))
+            time.sleep(POLL_S)
+    if process.returncode:
+        raise SystemExit((out.parent / "log").read_text())
+    wall = time.time() - began
+    rows = pq.read_table(next(out.glob("runs/*/metrics.parquet"))).to_pylist()
+    names = {row["pid"]: row["worker"] for row in rows if row["worker"]} | {process.pid: "flow"}
+    bars: dict[int, list[Bar]] = {pid: [] for pid in names}
+    for row in rows:
+        if row["started"] is not None and row["wall_seconds"] is not None:
+            begin = row["started"].timestamp() - began
+            bar = Bar(f"{row['stage']} {row['step']}", begin, begin + row["wall_seconds"])
+            bars[row["pid"]].append(bar)
+    for pid, own in bars.items():
+        own.sort(key=lambda bar: bar.begin)
+        if pid != process.pid:
+            own.insert(0, Bar("start", cpu[pid][0][0], own[0].begin))
+    lanes = [Lane(names[pid], bars[pid], cpu[pid]) for pid in sorted(names, key=names.__getitem__)]
+    own_cpu = sum(samples[-1][1] for samples in cpu.values())
+    return Timeline(wall, _busy() - before - own_cpu, lanes[-1:] + lanes[:-1])  # the flow first
 
 
-def _bars(rows: list[dict[str, Any]], began: datetime) -> list[Bar]:
-    return [
-        Bar(
-            f"worker {row['worker']}" if row["worker"] else "flow",
-            f"{row['stage']} {row['step']}",
-            (row["started"] - began).total_seconds(),
-            row["wall_seconds"],
-        )
-        for row in rows
-        if row["started"] is not None and row["wall_seconds"] is not None
-    ]
-
-
-def covered(bars: list[Bar]) -> float:
-    """Seconds in which at least one of the calls runs: the flow's may overlap."""
-    total, end = 0.0, 0.0
-    for bar in sorted(bars, key=lambda bar: bar.begin):
-        total += max(0.0, bar.begin + bar.seconds - max(end, bar.begin))
-        end = max(end, bar.begin + bar.seconds)
-    return total
+def _busy() -> float:
+    times = psutil.cpu_times()
+    return float(times.user + times.system + times.nice + getattr(times, "steal", 0.0))
 
 
 def told(name: str, timeline: Timeline) -> list[str]:
     """Sentences: one for the run, one for each lane."""
-    wall = timeline.wall
-    first = min((bar.begin for bar in timeline.bars if bar.lane != "flow"), default=wall)
-    last = max((b.begin + b.seconds for b in timeline.bars if b.lane != "flow"), default=wall)
+    wall, cores = timeline.wall, psutil.cpu_count() or 1
+    calls = [bar for lane in timeline.lanes for bar in lane.bars if bar.name != "start"]
+    first = min(bar.begin for bar in calls if bar.name == "filter run")
+    cpu = sum(lane.cpu[-1][1] for lane in timeline.lanes)
     lines = [
-        f"{name}: {wall:.1f} s, {timeline.cpu:.1f} CPU s; first call on a worker at {first:.1f} s, "
-        f"the last ends at {last:.1f} s; two cores are {timeline.cpu / wall / WORKERS:.0%} busy"
+        f"{name}: {wall:.1f} s, {cpu:.1f} CPU s, others {timeline.others / (wall * cores):.0%} of "
+        f"the machine; first call ends at {min(bar.end for bar in calls):.1f} s, first filter "
+        f"begins at {first:.1f} s, the last call ends at {max(bar.end for bar in calls):.1f} s"
     ]
-    for lane, bars in timeline.lanes().items():
-        busy = covered(bars)
-        steps: dict[str, float] = {}
-        for bar in bars:
-            steps[bar.name] = steps.get(bar.name, 0.0) + bar.seconds
-        most = sorted(steps.items(), key=lambda step: -step[1])[:5]
-        shares = ", ".join(f"{step} {seconds:.1f}" for step, seconds in most)
-        lines.append(f"  {lane}: calls for {busy:.1f} s ({busy / wall:.0%}): {shares}")
+    for lane in timeline.lanes:
+        steps: dict[str, float] = defaultdict(float)
+        for bar in lane.bars:
+            steps[bar.name] += bar.end - bar.begin
+        lines.append(
+            f"  {lane.name}: from {lane.cpu[0][0]:.1f} s, {lane.cpu[-1][1]:.1f} CPU s, in calls "
+            f"{sum(steps.values()):.1f} s: {', '.join(f'{k} {v:.1f}' for k, v in steps.items())}"
+        )
     return lines
 
 
 def picture(name: str, timeline: Timeline) -> str:
-    """An SVG: a lane for each process, a bar for each call, coloured by stage."""
-    scale = WIDTH / timeline.wall
-    lanes = timeline.lanes()
-    height = LANE * (len(lanes) + 2)
+    """An SVG: each process has its calls, coloured by stage, above its share of a core."""
+    scale, height = WIDTH / timeline.wall, LANE * (len(timeline.lanes) + 2)
+
+    def box(y: float, tall: float, begin: float, end: float, fill: str, title: str = "") -> str:
+        x, width = LEFT + begin * scale, max((end - begin) * scale, 0.5)
+        return (
+            f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{tall:.1f}" '
+            f'fill="{fill}"><title>{html.escape(title)}</title></rect>'
+        )
+
+    def text(x: float, y: float, words: str) -> str:
+        return f'<text x="{x:.1f}" y="{y}">{html.escape(words)}</text>'
+
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH + LEFT + 20}" height="{height}" '
         'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="#fff"/>',
-        f'<text x="8" y="18">{html.escape(name)}: {timeline.wall:.1f} s, '
-        f"{timeline.cpu:.1f} CPU s</text>",
+        text(8, 18, f"{name}: {timeline.wall:.1f} s"),
     ]
     for place, (stage, colour) in enumerate(COLOURS.items()):
-        left = LEFT + 120 * place + 240
-        parts.append(f'<rect x="{left}" y="8" width="12" height="12" fill="{colour}"/>')
-        parts.append(f'<text x="{left + 17}" y="18">{stage}</text>')
-    for number, (lane, bars) in enumerate(lanes.items(), 1):
-        y = number * LANE
-        parts.append(f'<text x="8" y="{y + 16}">{html.escape(lane)}</text>')
-        parts.append(f'<rect x="{LEFT}" y="{y}" width="{WIDTH}" height="24" fill="#f2f2f2"/>')
-        for bar in bars:
-            colour = COLOURS.get(bar.name.split()[0], OTHER)
-            x, width = LEFT + bar.begin * scale, max(bar.seconds * scale, 0.5)
-            label = html.escape(f"{bar.name}: {bar.begin:.2f} s, {bar.seconds:.2f} s long")
-            parts.append(
-                f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="24" fill="{colour}" '
-                f'stroke="#fff" stroke-width="0.3"><title>{label}</title></rect>'
-            )
-    y = LANE * (len(lanes) + 1)
+        begin = (150 + 110 * place) / scale
+        parts += [box(8, 12, begin, begin + 12 / scale, colour)]
+        parts += [text(LEFT + begin * scale + 17, 18, stage)]
+    for y, lane in zip(range(LANE, height, LANE), timeline.lanes, strict=False):
+        parts.append(text(8, y + 16, lane.name))
+        for bar in lane.bars:
+            title = f"{bar.name}: {bar.begin:.2f} s to {bar.end:.2f} s"
+            parts.append(box(y, 22, bar.begin, bar.end, COLOURS[bar.name.split()[0]], title))
+        for (begin, low), (end, high) in pairwise(lane.cpu):
+            share = 16 * min(1.0, (high - low) / max(end - begin, 1e-3))
+            parts.append(box(y + 40 - share, share, begin, end, "#555"))
     for second in range(0, int(timeline.wall) + 1, max(1, round(timeline.wall / 15))):
-        x = LEFT + second * scale
-        parts.append(f'<text x="{x:.1f}" y="{y + 14}" text-anchor="middle">{second} s</text>')
+        parts.append(text(LEFT + second * scale, height - LANE + 14, f"{second} s"))
     return "".join([*parts, "</svg>\n"])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", nargs="?", default=f"{tempfile.gettempdir()}/uttermill-peers")
     parser.add_argument("--only", nargs="+", choices=[*INPUTS], default=[*INPUTS])
     parser.add_argument("--svg", type=Path, help="folder for a picture of each run")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as home:
-        for name in args.only:
-            timeline = recorded(name, Path(home, "inputs"), Path(home, name))
-            print(*told(name, timeline), sep="\n", flush=True)
-            if args.svg:
-                args.svg.mkdir(parents=True, exist_ok=True)
-                (args.svg / f"{name}.svg").write_text(picture(name, timeline))
+    for name in args.only:
+        source = inputs.made(Path(args.folder), name, INPUTS[name])
+        with tempfile.TemporaryDirectory(dir=args.folder) as scratch:
+            timeline = recorded(source, Path(scratch, "out"))
+        print(*told(name, timeline), sep="\n", flush=True)
+        if args.svg:
+            args.svg.mkdir(parents=True, exist_ok=True)
+            (args.svg / f"{name}.svg").write_text(picture(name, timeline))
 
 
 if __name__ == "__main__":

@@ -31,8 +31,10 @@ STRIP = 8  # frames from which the halves at a window's end are computed
 #: Halves or columns at each end of a window that its end changes, after each part.
 NEAR_EDGE, FAR_EDGE, FURTHER_EDGE = 2, 2, 3
 CHUNK = 100  # halves per run of the first part: 17 MB in its widest layer
-#: Windows per run of the head. A GPU waits for its kernels to start: on an H100 a clip of 60 s is
-#: scored at 26 times real time by 8 windows at once, and at 159 times by 64.
+#: Windows per run of the head, all of one clip: on a CPU, several clips at once gain nothing (17 x
+#: real time by 1, 14 by 4, 16 by 8 windows of the whole model on one thread). A GPU waits for its
+#: kernels to start: on an H100 a clip of 60 s is scored at 26 times real time by 8 windows at once,
+#: and at 159 times by 64.
 GROUPS = {"cpu": 8, "cuda": 64}
 
 

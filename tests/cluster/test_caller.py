@@ -58,8 +58,8 @@ def test_few_recordings_are_probed_in_small_batches_and_many_in_larger_ones() ->
 
 def test_calls_have_deadlines_by_what_they_do(tmp_path: Path) -> None:
     job = corpus.job(tmp_path, package={"tar_hours": 0.5})
-    assert allowed(publish.WRITE, job, tmp_path, 3) == 600.0 + 20 * 1800.0
-    assert allowed(publish.CHECK, job, tmp_path, 3, timeout_factor=1.0) == 600.0 + 1800.0
+    assert allowed(publish.WRITE, job, tmp_path, 3) == 600.0 + 2 * 20 * 1800.0
+    assert allowed(publish.WRITE, job, tmp_path, 3, timeout_factor=1.0) == 600.0 + 2 * 1800.0
     shards = [f"shard-{number:06d}" for number in range(10)]
     group = shard_batches.ShardBatch(tmp_path, tuple(shards))
     assert allowed(publish.COLLECT, job, group) == 900.0

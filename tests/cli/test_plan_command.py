@@ -249,7 +249,7 @@ def test_a_changed_setting_that_changes_no_clip_makes_a_version_all_the_same(
         + "."
     )
     assert lines[1].startswith("Because: filter.filters.duration.max ")
-    assert lines[1].endswith(" → 29.0 changes no clip.")
+    assert lines[1].endswith(" → 29.0 (no clip changes).")
     assert lines[2].endswith("a new version will hold 10 clips; v0001 has 10.")
     assert cli.main(["run", str(file), *more]) == 0
     assert (file.parent / "out/datasets/latest").resolve().name == "v0002"
@@ -408,8 +408,18 @@ def test_a_limit_that_is_taken_away_is_shown_as_it_is_set(
 ) -> None:
     """It was shown as None, which `--set` takes for a text."""
     found = told(capsys, "plan", str(file), "--set", "filter.filters.duration.max=null")
-    because = "Because: filter.filters.duration.max 30.0 → null changes no clip."
+    because = "Because: filter.filters.duration.max 30.0 → null (no clip changes)."
     assert because in [*shown.before_run(found)]
+
+
+def test_splits_that_are_drawn_again_are_told_of(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Plan said that `false → true` changes no clip, and a run packaged others."""
+    splits = ("--set", "package.splits={test: 0.5}")
+    found = told(capsys, "plan", str(file), *splits, "--set", "package.resplit=true")
+    said = " ".join(shown.before_run(found))
+    assert "package.resplit: the splits will be drawn again" in said
 
 
 def test_what_the_checks_warn_of_is_said_once(file: Path, caplog: pytest.LogCaptureFixture) -> None:

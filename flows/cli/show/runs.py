@@ -127,7 +127,9 @@ def _because(result: JsonObject) -> dict[str, str]:
 
 
 def _words(change: JsonObject) -> str:
-    """`resample.rate 16000 → 24000`."""
+    """`resample.rate 16000 → 24000`, or what the setting asks for."""
+    if change["setting"] == "package.resplit" and change["after"] is True:
+        return "package.resplit: the splits will be drawn again"
     if change["before"] is None:
         what = "" if change["after"] == "added" else f" set to {_short(change['after'])}"
         return f"{change['setting']}{what or ' added'}"
@@ -180,7 +182,7 @@ def _reasons(result: JsonObject) -> list[str]:
         return [UNEXPLAINED]
     if result["changes"]:
         version = result["version"]
-        none = " changes no clip" if version["clips"] == version["clips_then"] else ""
+        none = " (no clip changes)" if version["clips"] == version["clips_then"] else ""
         return [f"{_words(change)}{none}" for change in result["changes"]]
     return ["nothing has changed since the last run"]
 

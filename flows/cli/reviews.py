@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
+from ...tasks import package
 from ...tasks.base.counting import counted
 from ...tasks.base.errors import ConfigError
 from ...tasks.base.json_types import JsonObject, parsed
@@ -147,7 +148,9 @@ def decisions(out: Path, everything: bool) -> list[JsonObject]:
 
 
 def table(out: Path, every: bool = False) -> Iterator[JsonObject]:
-    """`corrections.rows` of the newest version."""
+    """`corrections.rows` of the newest version; RunError if one of its tables is damaged."""
+    if newest := versions.newest(out):
+        package.proved(newest)
     with run_folder.scratch() as folder:
         corpus = Corpus(out, folder)
         try:

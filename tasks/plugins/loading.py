@@ -63,7 +63,7 @@ class Shelf(Generic[Kind]):
 
     def resolve(self, plugin: Plugin) -> tuple[Kind, StageSettings]:
         """A plug-in and its checked settings; ConfigError as by `load` and `checked`."""
-        written = json.dumps(plugin.options, default=repr)
+        written = json.dumps(plugin.model_extra, default=repr)
         return self.load(plugin.use), _options(_Chosen(self.name, plugin.use, written, plugin))
 
 

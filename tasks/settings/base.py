@@ -96,7 +96,8 @@ class Masked(BaseModel):
         for name, value in given.items():
             inner = getattr(self, name, None)
             first = inner[0] if isinstance(inner, tuple) and inner else inner
-            if not isinstance(first, Masked):  # models in it are masked already
+            # Models in it are masked already, and numbers hide nothing.
+            if isinstance(value, str | list | tuple | dict) and not isinstance(first, Masked):
                 given[name] = masking.value(value, name)
         return given
 

@@ -16,7 +16,7 @@ from ..plugins.contracts import Measuring
 from ..settings import Plugin
 from ..settings.job import Job
 from ..speech.embedding import SIZE
-from .chosen_rules import rules_of
+from .chosen_rules import rules_of, text_plugins
 from .utterance import FinalUtterance
 
 #: Annotations from a diarizer's turns; published on request.
@@ -38,12 +38,11 @@ class Declared(NamedTuple):
 def of_job(job: Job) -> list[Declared]:
     """All annotations of the chosen filters and plug-ins on text, in the order of the settings."""
     filters = [(p.use, plugins.FILTERS.load(p.use).ANNOTATIONS) for p in job.filter.all_filters]
-    texts = [(p.use, *plugins.TEXT.resolve(p)) for p in job.transcribe.verdicts]
     return [
         *(Declared("filters", use, n, kind) for use, given in filters for n, kind in given.items()),
         *(
             Declared("text", use, name, kind)
-            for use, module, settings in texts
+            for use, module, settings in text_plugins(job.transcribe.verdicts)
             for name, kind in module.annotates(settings).items()
         ),
     ]

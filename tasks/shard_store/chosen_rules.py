@@ -1,4 +1,4 @@
-"""The rules of the chosen filters and plug-ins on text, and which filters are costly."""
+"""The chosen plug-ins on text, the rules of these and of filters, and which filters are costly."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from functools import lru_cache
 
 from .. import plugins
 from ..plugins.contracts import Measuring
+from ..plugins.contracts.text import TextVerdict
 from ..plugins.rules import Rule
-from ..settings import Plugin
+from ..settings import Plugin, StageSettings
 
 
 def costly(plugin: Plugin) -> bool:
@@ -33,3 +34,9 @@ def rules_of(shelf: Measuring, chosen: tuple[Plugin, ...]) -> tuple[Rule, ...]:
         module, settings = plugins.MEASURING[shelf].resolve(plugin)
         rules.extend(module.verdict(settings))
     return tuple(rules)
+
+
+@lru_cache(maxsize=64)
+def text_plugins(chosen: tuple[Plugin, ...]) -> tuple[tuple[str, TextVerdict, StageSettings], ...]:
+    """(name, plug-in, its checked settings) of all chosen plug-ins on text, in their order."""
+    return tuple((plugin.use, *plugins.TEXT.resolve(plugin)) for plugin in chosen)

@@ -7,34 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
-from .. import plugins
 from ..base.schema import WordRow
 from ..plugins.contracts.text import Hidden, TextVerdict
-from ..settings import Plugin, StageSettings
+from ..settings import StageSettings
 from ..settings.job import Job
 from . import hypotheses, muting
+from .chosen_rules import text_plugins
 from .own_channels import HeardTurn
 from .utterance import HeardUtterance
 
 
-@lru_cache(maxsize=8)
-def _chosen(verdicts: tuple[Plugin, ...]) -> tuple[tuple[TextVerdict, StageSettings], ...]:
+def _hiding(job: Job) -> list[tuple[TextVerdict, StageSettings]]:
     """The plug-ins that hide something, with their settings."""
-    resolved = map(plugins.TEXT.resolve, verdicts)
-    return tuple((module, settings) for module, settings in resolved if module.hide)
+    chosen = text_plugins(job.transcribe.verdicts)
+    return [(module, settings) for _, module, settings in chosen if module.hide]
 
 
 def hides(job: Job) -> bool:
     """Whether a chosen plug-in hides anything."""
-    return bool(_chosen(job.transcribe.verdicts))
+    return bool(_hiding(job))
 
 
 def mutes(job: Job) -> bool:
     """Whether the audio of hidden words becomes silence."""
-    return any(module.mutes(settings) for module, settings in _chosen(job.transcribe.verdicts))
+    return any(module.mutes(settings) for module, settings in _hiding(job))
 
 
 def places(job: Job, text: str, language: str | None, thorough: bool = False) -> list[Hidden]:
@@ -42,7 +40,7 @@ def places(job: Job, text: str, language: str | None, thorough: bool = False) ->
     text about words that are hidden in another text."""
     spots = [
         spot
-        for module, settings in _chosen(job.transcribe.verdicts)
+        for module, settings in _hiding(job)
         if module.hide is not None
         for spot in module.hide(text, language, settings, thorough)
     ]

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from .. import plugins
 from ..base.schema import TranscriptRow
 from ..plugins.contracts.text import Question
 from ..settings import Plugin, TranscribeSettings
 from ..settings.job import Job
 from . import hidden, recipe
+from .chosen_rules import text_plugins
 from .requests import Rewriting, TextQuestion
 from .text_values import final_text
 from .utterance import FinalUtterance, HeardUtterance
@@ -34,8 +34,8 @@ class Asking(NamedTuple):
 def asking(settings: TranscribeSettings) -> tuple[Asking, ...]:
     """The chosen plug-ins on text that have questions."""
     chosen = []
-    for plugin in settings.verdicts:
-        module, plugin_settings = plugins.TEXT.resolve(plugin)
+    resolved = text_plugins(settings.verdicts)
+    for plugin, (_, module, plugin_settings) in zip(settings.verdicts, resolved, strict=True):
         if questions := module.questions(plugin_settings):
             chosen.append(Asking(plugin, module.VERSION, questions))
     return tuple(chosen)

@@ -18,6 +18,7 @@ from ..scoring.said import said
 from ..settings import Plugin
 from ..settings.job import Job
 from . import hidden, hypotheses, reference_words
+from .chosen_rules import text_plugins
 from .utterance import HeardUtterance
 
 
@@ -68,7 +69,7 @@ class TextValues:
         self._job = job
         #: Whether the recogniser's text depends on the audio.
         self._listens = plugins.ASR.load(job.transcribe.backend.use).LISTENS
-        resolved = [(p.use, *plugins.TEXT.resolve(p)) for p in job.transcribe.verdicts]
+        resolved = text_plugins(job.transcribe.verdicts)
         annotating = {
             use for use, m, chosen in resolved if m.annotates(chosen) and m.labelled is None
         }

@@ -18,6 +18,7 @@ from ..settings.job import Job
 from ..settings.package import Excluded
 from ..storage import out_layout
 from . import decisions, model_answers, own_channels, recipe
+from .chosen_rules import text_plugins
 
 
 class Recipes(TypedDict):
@@ -60,10 +61,9 @@ def recipes_of(job: Job) -> Recipes:
     }
 
 
-def _text_identities(verdicts: Iterable[Plugin]) -> dict[str, str]:
+def _text_identities(verdicts: tuple[Plugin, ...]) -> dict[str, str]:
     """Identities of the libraries and models of rules on text, by rule."""
-    resolved = {plugin.use: plugins.TEXT.resolve(plugin) for plugin in verdicts}
-    identities = {use: module.identity(settings) for use, (module, settings) in resolved.items()}
+    identities = {use: module.identity(chosen) for use, module, chosen in text_plugins(verdicts)}
     return {use: identity for use, identity in identities.items() if identity is not None}
 
 
@@ -101,11 +101,10 @@ def of_rows(job: Job, settings: JsonObject) -> JsonObject:
             if changes_rows(type(model), name) and not _are_plugins(getattr(model, name)):
                 changing[f"{stage}.{name}"] = settings[stage][name]
     texts = {}
-    for plugin in job.transcribe.verdicts:
-        module, chosen = plugins.TEXT.resolve(plugin)
+    for use, module, chosen in text_plugins(job.transcribe.verdicts):
         writes = module.hide or module.REWRITES
-        written = settings_of_plugin("text", plugin) if writes else None
-        texts[plugin.use] = [chosen.recipe(), written, module.identity(chosen)]
+        written = {"use": use, **recipe.lasting(chosen)} if writes else None
+        texts[use] = [chosen.recipe(), written, module.identity(chosen)]
     changing["sides"] = own_channels.writes_sides(job)
     return {**recipes_of(job), **changing, "enhance by": settings["enhance"], "texts": texts}
 

@@ -377,5 +377,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def cell(words: str) -> str:
     """A text from outside uttermill on one line, escaped for Markdown and HTML."""
-    flat = escaped(" ".join(words.split()))
+    flat = " ".join(words.split())
+    if not flat.isprintable():
+        flat = escaped(flat)
     return re.sub(r"([\\`*\[\]|])", r"\\\1", flat).replace("<", "&lt;")

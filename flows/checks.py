@@ -8,7 +8,7 @@ from ..tasks import plugins, storage
 from ..tasks.base import language_codes
 from ..tasks.base.errors import ConfigError
 from ..tasks.base.logs import log
-from ..tasks.plugins import engines
+from ..tasks.plugins import loading
 from ..tasks.plugins.explaining import joined
 from ..tasks.recording.names import display_text, is_utf8
 from ..tasks.settings.job import Job
@@ -53,7 +53,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
     if len(set(names)) != len(names):
         raise ConfigError("filter.filters lists a filter twice; put its limits into one entry")
     _check_languages(job)
-    named = [*engines.chosen(job)]
+    named = [*loading.chosen_plugins(job)]
     used = [*(("sources", source.kind) for source in job.sources), *((s, p.use) for s, p in named)]
     for sentence in dict.fromkeys(doubt for of in used for doubt in plugins.doubts(*of)):
         log.warning("%s", sentence)

@@ -16,7 +16,7 @@ from prefect import flow
 
 from ..tasks import pipeline, storage
 from ..tasks.base.json_types import JsonObject
-from ..tasks.insight.estimating import forecast, sample, sample_results
+from ..tasks.insight.estimating import forecast, sample
 from ..tasks.insight.estimating.forecast import Costs, Forecast, Sizes
 from ..tasks.insight.estimating.sample import Member
 from ..tasks.plugins import trusted
@@ -89,7 +89,7 @@ def run_sample(
     """Run the sample on a cluster, within a flow run; returns the forecast and its costs."""
     observer = TaskRunObserver(job, progress)
     sharded = pipeline.sharded(job, executor, observer)
-    members, failed = sample_results.frame(job.out, sharded.shards)
+    members, failed = sample.frame(job.out, sharded.shards)
     count = sample.size(len(members), wanted.fraction, wanted.least)
     drawn = sample.draw(members, count, job.package.seed)
     chosen = [m for stratum in drawn.values() for m in stratum]
@@ -110,7 +110,7 @@ def run_sample(
         "items_computed": {
             stage: sum(d.computed for d in dones if d.stage == stage) for stage in PER_SHARD
         },
-        **sample_results.results_of(seen[m.recording] for m in chosen if m.recording in seen),
+        **sample.results_of(seen[m.recording] for m in chosen if m.recording in seen),
     }
     result = {
         "sample": sampled,
@@ -126,7 +126,7 @@ def run_sample(
 
 def known_results(
     job: Job, shards: Sequence[str], chosen: list[Member], executor: Executor
-) -> dict[str, sample_results.SampleResult]:
+) -> dict[str, sample.SampleResult]:
     """Results of all recordings whose work is done, read by the workers."""
     shards, sampled = sorted(shards), _by_shard(chosen)  # in the order of shard batches
     calls = []
@@ -134,8 +134,8 @@ def known_results(
         asked = shards[low : low + AT_ONCE]
         names = frozenset(m.recording for shard in asked for m in sampled.get(shard, ()))
         calls.append((job, asked, names))
-    seen: dict[str, sample_results.SampleResult] = {}
-    reading = Call("package", "known", sample_results.known, of_shards(AT_ONCE))
+    seen: dict[str, sample.SampleResult] = {}
+    reading = Call("package", "known", sample.known, of_shards(AT_ONCE))
     for results in executor.map(reading, calls):
         seen.update(results)
     return seen
@@ -196,7 +196,7 @@ def packaged(
     job: Job,
     members: list[Member],
     chosen: list[Member],
-    seen: dict[str, sample_results.SampleResult],
+    seen: dict[str, sample.SampleResult],
     executor: ClusterExecutor,
     costs: Costs,
 ) -> Sizes:
@@ -207,10 +207,10 @@ def packaged(
     only = replace(job, only=frozenset(m.recording for m in chosen))
     home = executor.listing(job)
     staging = home.with_name(f"{home.name}-trial")
-    rows, part = sample_results.manifest_bytes(job, shards)
+    rows, part = sample.manifest_bytes(job, shards)
     published = linked(job)
     formats: dict[str, float] = {}
-    planning = Call("package", "plan", sample_results.plan, of_shards(len(shards)))
+    planning = Call("package", "plan", sample.plan, of_shards(len(shards)))
     try:
         planned = executor.call(planning, only, shards, staging)
         if planned["seconds"]:
@@ -222,7 +222,7 @@ def packaged(
             executor.map(WRITE, numbers)
             walls = executor.metrics.table().slice(since)["wall_seconds"]
             costs.package = (pc.sum(walls).as_py() or 0.0) / planned["seconds"]
-            sizes = {**sample_results.bytes_of(staging), "tables": planned["tables"]}
+            sizes = {**sample.bytes_of(staging), "tables": planned["tables"]}
             formats = {name: size / planned["seconds"] for name, size in sizes.items()}
     finally:
         storage.store_of(staging).clear(staging)

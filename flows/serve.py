@@ -81,12 +81,13 @@ def serve(
     if not name or any(letter in name for letter in FORBIDDEN):
         raise ConfigError(f"--name {name!r}: give a name without any of {' '.join(FORBIDDEN)}")
     schedule = schedule_of(cron, timezone)
-    from .server import alerts, history, metrics_endpoint
+    from .run import prometheus
+    from .server import alerts, history
 
     alerts.check(alert)
     zone = schedule.timezone if schedule else None
     runs = storage.place(settings.out) / "runs"
-    with metrics_endpoint.serving(runs, metrics) as metrics_url, _api() as (ui, opened, auth):
+    with prometheus.serving(runs, metrics) as metrics_url, _api() as (ui, opened, auth):
         started = Served(f"prepare/{name}", ui, opened, auth, cron, zone)
         started = replace(started, metrics=metrics_url, alerts=alert is not None)
         announce = partial(_tell, ready, started)

@@ -27,7 +27,15 @@ from .scoring import unmarked
 from .segmenters import KnownSpans, Segmenter, Span
 from .settings import Plugin
 from .settings.job import Job
-from .shard_store import chosen_rules, clip_choice, cuts, decisions, recipe, recuts, shard_view
+from .shard_store import (
+    chosen_rules,
+    clip_choice,
+    cuts,
+    decisions,
+    recipe,
+    shard_view,
+    stored_shard,
+)
 from .shard_store.blobs import MadeAudio
 from .shard_store.decision_log import Decision
 from .shard_store.manifest import Footer
@@ -127,7 +135,7 @@ def _lacking(
 
 def compute(units: list[Unit], job: Job) -> Iterator[list[CutRow | MadeAudio]]:
     """Rows of each unit and of its PCM, in order; of a bad recording, that of its failure."""
-    chosen, cut_again = Chosen.from_job(job), recuts.asked(decisions.by_utterance(job))
+    chosen, cut_again = Chosen.from_job(job), stored_shard.asked_recuts(decisions.by_utterance(job))
     for unit in units:
         try:
             rows = unreachable.patience.read(partial(_rows, unit, chosen))
@@ -149,7 +157,7 @@ def _cut_again(
     stored = pa.Table.from_pylist(cut_rows, schema=SCHEMA)  # as read from a part
     cuts.merge(by_recipe, stored, {plugin.use for plugin in job.filter.all_filters}, False)
     cut = by_recipe.get(unit.cut, cuts.Cut())
-    cut = recuts.applied(cut, unit.recording, cuts.segments_of(unit.recording), asked)
+    cut = stored_shard.recut(cut, unit.recording, cuts.segments_of(unit.recording), asked)
     if not cut.recut:
         return None
     columns = cuts.filter_columns(job.filter.all_filters)

@@ -32,14 +32,7 @@ from .shard_store import decisions, manifest
 from .shard_store.index import ROOTS, Index
 from .shard_store.manifest import Part
 from .stages import compaction, contract, stage
-from .stages.listing import (
-    copies,
-    file_parts,
-    once,
-    overlapping_sources,
-    rehash,
-    source_notes,
-)
+from .stages.listing import copies, file_parts, once, overlapping_sources, rehash, skipped
 from .storage import containment, out_layout, versions
 
 REPAIRS = 3  # rounds of making damaged audio again before the disk is called bad
@@ -194,7 +187,7 @@ def run(job: Job, executor: Executor, observer: Observer, begun: Begun | None = 
             work = partial(publish.publish, job, sharding.shards, executor, scratch, state)
             published = observer.step("package", work)
         except NothingLeft as error:
-            notes = (*error.notes, *source_notes.in_words(job.sources))
+            notes = (*error.notes, *skipped.notes_in_words(job.sources))
             raise NothingLeft(error.args[0], error.reasons, sharding.ignored, notes) from None
         except CorruptManifest as fault:  # what it held is made again
             if attempt == REPAIRS - 1:

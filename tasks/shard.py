@@ -23,7 +23,7 @@ from .base.arrays import FixedBytes
 from .base.schema import RECORDINGS
 from .recording import forgotten, unreachable
 from .settings.job import Job
-from .shard_store import manifest, passing
+from .shard_store import manifest
 from .shard_store.index import Index
 from .stages.call import Call, Limits
 from .stages.contract import OfRecording
@@ -172,7 +172,7 @@ def unreachable_of(job: Job, surveyed: Survey) -> dict[str, Unreachable]:
     failed, why = Counter[str](), dict[str, str]()
     for number in np.unique(had.columns.shard[had.columns.flags & now == now]):
         table = manifest.listed(job.out, had.shards[number], manifest.refuse)
-        for row in table.filter(pa.array(passing.passing(table))).to_pylist():
+        for row in table.filter(pa.array(manifest.passing(table))).to_pylist():
             if row["present"]:
                 failed[row["dataset"]] += 1
                 why.setdefault(row["dataset"], unreachable.why(row["error_detail"] or ""))

@@ -10,15 +10,19 @@ language, the recogniser's own scores, and exact error counts against the source
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
 
 from . import plugins, scoring, speech
-from .asr import SpeechClip, Transcript
+from .asr import SharedWindow, SpeechClip, Transcript
+from .base.arrays import Float32s
 from .base.errors import shortened
-from .base.schema import TRANSCRIPTS, TranscriptRow, WordRow
+from .base.schema import TRANSCRIPTS, EnhancedRow, TranscriptRow, WordRow
 from .plugins import backends
 from .plugins.contracts import asr
 from .plugins.contracts.asr import AligningBackend
@@ -27,7 +31,7 @@ from .served import llm_text
 from .served.llm_text import Written
 from .settings import Plugin, StageSettings
 from .settings.job import Job
-from .shard_store import model_answers, own_channels, reference_words, shard_view
+from .shard_store import blobs, model_answers, own_channels, reference_words, shard_view
 from .shard_store.requests import (
     Alignment,
     Asked,
@@ -35,8 +39,8 @@ from .shard_store.requests import (
     Request,
     Rewriting,
     TextQuestion,
+    WindowAudio,
 )
-from .stages.clips import CHUNK_SECONDS, chunks, clips
 
 SCHEMA = TRANSCRIPTS
 BATCHED = True
@@ -103,7 +107,7 @@ def _recognised(requests: list[Request[Recognition]], job: Job) -> Rows:
         listens = backend.RATE == speech.RATE and plugins.ASR.load(plugin.use).LISTENS
         most = getattr(backend, "chunk_seconds", CHUNK_SECONDS)
         for chunk in chunks([*group], most):
-            spoken = clips(chunk, job.out, backend.RATE)
+            spoken = sound_of(chunk, job.out, backend.RATE)
             transcripts = backend.transcribe(spoken)
             for request, clip, transcript in zip(chunk, spoken, transcripts, strict=True):
                 yield [_row(request, transcript, clip if listens else None)]
@@ -136,7 +140,7 @@ def _by_ear(
 ) -> Iterator[Answer]:
     """The answers of models that get the clips, some minutes of them at a time."""
     for chunk in chunks(requests):
-        spoken = clips(chunk, job.out, speech.RATE)
+        spoken = sound_of(chunk, job.out, speech.RATE)
         asked = [
             (one.asked.question, one.asked.text, clip.samples)
             for one, clip in zip(chunk, spoken, strict=True)
@@ -149,7 +153,7 @@ def _aligned(requests: list[Request[Alignment]], job: Job) -> Rows:
     backend = backends.kept(job.transcribe.backend, job.transcribe.recognisers)
     assert isinstance(backend, AligningBackend)
     for chunk in chunks(requests):
-        spoken = clips(chunk, job.out, backend.RATE)
+        spoken = sound_of(chunk, job.out, backend.RATE)
         texts = [request.asked.text for request in chunk]
         for request, transcript in zip(chunk, backend.align(spoken, texts), strict=True):
             if transcript.error:
@@ -265,3 +269,88 @@ def _speech(transcript: Transcript, clip: SpeechClip | None) -> tuple[float | No
     after = transcript.text_end
     later = None if after is None else speech.within(clip.speech, after, length)
     return speech.within(clip.speech, 0.0, length), later
+
+
+# The clips of requests, for recognisers and models that hear.
+#
+# In: rows of PCM in blobs. Out: float32 clips at the recogniser's rate, some minutes at a time.
+
+
+R = TypeVar("R", bound=Request[Any])
+CHUNK_SECONDS = 300.0  # audio in memory at once, unless the recogniser wants more
+
+
+def window_of(request: Request[Any]) -> WindowAudio | None:
+    """The window that a request's clip shares with others."""
+    return request.asked.window if isinstance(request.asked, Recognition) else None
+
+
+def language_of(request: Request[Any]) -> str | None:
+    """The language that is told with a request's clip."""
+    return None if isinstance(request.asked, TextQuestion) else request.asked.language or None
+
+
+def chunks(requests: list[R], most: float = CHUNK_SECONDS) -> Iterator[list[R]]:
+    """Requests of about CHUNK_SECONDS, or of `most` if they share windows. A window is not divided:
+    it would be recognised twice."""
+    chunk: list[R] = []
+    total = 0.0
+    for (audio, _), group in groupby(requests, key=_place):
+        together = list(group)
+        seconds = sum(request.seconds for request in together)
+        if chunk and total + seconds > (most if audio else CHUNK_SECONDS):
+            yield chunk
+            chunk, total = [], 0.0
+        chunk += together
+        total += seconds
+    if chunk:
+        yield chunk
+
+
+def _place(request: Request[Any]) -> tuple[tuple[str, ...], str]:
+    """What requests of one window have in common; others have nothing in common."""
+    window = window_of(request)
+    return (window.audio, "") if window else ((), request.recipe)
+
+
+def sound_of(requests: Sequence[Request[Any]], out: Path, rate: int | None) -> list[SpeechClip]:
+    """The clip of each request; those in one window have the same `SharedWindow` object."""
+    windows: dict[tuple[str, ...], SharedWindow] = {}
+    speech_clips = []
+    for request in requests:
+        language, window = language_of(request), window_of(request)
+        if rate is None:
+            speech_clips.append(SpeechClip(np.zeros(0, np.float32), language))
+        elif window is None:
+            samples = _samples(request.shard, request.pcm, out, rate)
+            speech_clips.append(SpeechClip(samples, language))
+        else:
+            if window.audio not in windows:
+                windows[window.audio] = _window(window, request.shard, out, rate)
+            shared = windows[window.audio]
+            first, last = shared.bounds[window.place]
+            samples = shared.samples[first:last]
+            speech_clips.append(SpeechClip(samples, language, shared, window.place))
+    return speech_clips
+
+
+def _window(window: WindowAudio, shard: str, out: Path, rate: int) -> SharedWindow:
+    pieces: list[Float32s] = []
+    bounds: list[tuple[int, int]] = []
+    start = 0
+    for row, pause in zip(window.rows, (*window.pauses, 0.0), strict=True):
+        samples = np.zeros(0, np.float32) if row is None else _samples(shard, row, out, rate)
+        bounds.append((start, start + len(samples)))
+        pieces += [samples, np.zeros(round(pause * rate), np.float32)]
+        start += len(pieces[-2]) + len(pieces[-1])
+    return SharedWindow(np.concatenate(pieces), tuple(bounds))
+
+
+def _samples(shard: str, row: EnhancedRow, out: Path, rate: int) -> Float32s:
+    """PCM of a row as float32 [n] at `rate` Hz."""
+    samples = blobs.read(out, shard, row).astype(np.float32) / np.float32(32768.0)
+    if row["rate"] != rate:
+        import soxr  # imported and warmed by uttermill.tasks.preload before the first task
+
+        samples = soxr.resample(samples, row["rate"], rate, quality="HQ")
+    return samples

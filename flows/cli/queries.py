@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from ...tasks import plugins, storage
 from ...tasks.accounting import summary
-from ...tasks.accounting.reasons import MEANINGS
 from ...tasks.base import logs, schema, shelves
 from ...tasks.base.counting import counted
 from ...tasks.base.errors import ConfigError, RunError
@@ -20,6 +19,7 @@ from ...tasks.insight import comparing
 from ...tasks.insight.estimating.what_if import explained, kept, with_same_texts
 from ...tasks.publish import foreseen
 from ...tasks.publish.dataset import datacard
+from ...tasks.publish.reason_meanings import MEANINGS
 from ...tasks.publish.upkeep import forget as forgetting
 from ...tasks.publish.upkeep import prune as pruning
 from ...tasks.publish.upkeep.prune import KeptSettings

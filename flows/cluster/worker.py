@@ -18,7 +18,7 @@ from ...tasks.base import environment
 from ...tasks.plugins import trusted
 from ...tasks.settings.job import Cost, Done, Job
 from ...tasks.stages import stage
-from ...tasks.stages.cost import CostMeter
+from ...tasks.stages.call import CostMeter
 from ...tasks.storage import temporary
 
 Result = TypeVar("Result")

@@ -21,7 +21,7 @@ from ...tasks.base import memory_limits
 from ...tasks.base.errors import ConfigError
 from ...tasks.base.logs import log
 from ...tasks.base.memory_limits import Limit
-from ...tasks.plugins import engines, gpu
+from ...tasks.plugins import gpu, loading
 from ...tasks.plugins.loading import resolve
 from ...tasks.settings import Plugin
 from ...tasks.settings.job import Job
@@ -85,7 +85,7 @@ class Needs:
 def needs(job: Job, history: str = "auto") -> Needs:
     """The needs of a run that records itself as `history` says. ConfigError for a missing model."""
     sizes = {}
-    for shelf, plugin in engines.chosen(job):
+    for shelf, plugin in loading.chosen_plugins(job):
         module, plugin_settings = resolve(shelf, plugin)
         if size := module.model_bytes(plugin_settings):
             sizes[shelf, plugin.use] = size

@@ -25,7 +25,7 @@ from ...tasks.base.json_types import JsonObject, JsonValue
 from ...tasks.shard_store import decision_log, hidden
 from ...tasks.storage import versions
 from ..run import run_folder
-from . import access, charts, clip, export, looking, query, responses, sandbox
+from . import access, charts, clip, looking, query, responses, sandbox
 from .access import Gate
 from .corpus import Corpus, Gone, Items
 from .loading import Column, SqlValue
@@ -155,9 +155,9 @@ class Explorer:
 
     def export(self, request: Request) -> Response:
         items, kind = self._items(request), request.path_params["kind"]
-        if kind not in export.KINDS:
+        if kind not in responses.KINDS:
             raise ConfigError(f"{kind!r} is not jsonl, parquet or zip")
-        media, write = export.KINDS[kind]
+        media, write = responses.KINDS[kind]
         file, size = responses.made(
             self.home, lambda file: write(self.corpus, items, asked(request), file)
         )

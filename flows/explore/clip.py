@@ -23,7 +23,7 @@ from ...tasks.plugins.annotation_kinds import Array, Events
 from ...tasks.published import samples_of
 from ...tasks.recording import Locator
 from ...tasks.settings.job import Job
-from ...tasks.shard_store import annotated, blobs, hidden, muting
+from ...tasks.shard_store import annotated, blobs, hidden
 from ...tasks.shard_store.utterance import FinalUtterance
 from ...tasks.speech import silero
 from .corpus import Corpus, Gone, Items
@@ -197,7 +197,7 @@ def audio_of(corpus: Corpus, items: Items, item: int, more: float = 0.0) -> tupl
             pcm = stored[1].heard.packed
             intact = pcm is not None and not pcm["error_code"]
             if pcm and intact and (ready := of_blob(corpus.out, stored[0], pcm)):
-                return muting.silenced(ready[0], stored[1].muted), ready[1]
+                return hidden.silenced(ready[0], stored[1].muted), ready[1]
     end += more
     if more:
         last = corpus.rows(
@@ -230,7 +230,7 @@ def span(
     if (job := corpus.job()) is not None and hidden.mutes(job):
         muted += corpus.shards.muted(recording)
     hit = ((low - start, high - start) for low, high in muted)
-    return muting.silenced(pcm, muting.places(hit, rate, len(pcm))), rate
+    return hidden.silenced(pcm, hidden.muted_places(hit, rate, len(pcm))), rate
 
 
 def _published_as_muted(
@@ -245,7 +245,7 @@ def _published_as_muted(
         [recording],
     )
     for one in rows:
-        for low, high in muting.spans(one["muted"]):
+        for low, high in hidden.muted_spans(one["muted"]):
             yield one["start"] + low / one["rate"], one["start"] + high / one["rate"]
 
 

@@ -22,7 +22,7 @@ from ...tasks.recording.tracks import locator_of
 from ...tasks.scoring import near_texts
 from ...tasks.settings import FilterSettings
 from ...tasks.settings.job import Job
-from ...tasks.shard_store import annotated, hidden, manifest, muting
+from ...tasks.shard_store import annotated, hidden, manifest
 from ...tasks.shard_store.utterance import FinalUtterance
 from ...tasks.stages.stage import view_of
 from ...tasks.storage import queries, versions
@@ -99,7 +99,7 @@ class Shards:
                 begin, rate = one.cut.start / one.cut.rate, packed["rate"]
                 places += [
                     (begin + low / rate, begin + high / rate)
-                    for low, high in muting.spans(one.muted)
+                    for low, high in hidden.muted_spans(one.muted)
                 ]
         return places
 

@@ -7,24 +7,26 @@ long they may take (`tasks.stages.call`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import contextvars
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from ...tasks import storage
 from ...tasks.accounting.metrics import Place, Trace
 from ...tasks.base.logs import log
-from ...tasks.plugins import engines, gpu
+from ...tasks.plugins import gpu, loading
 from ...tasks.runs.executor import Chain
 from ...tasks.settings.job import Cost, Done, Job
-from ...tasks.stages.call import Call, Limits, Result
-from ...tasks.stages.cost import CostMeter
+from ...tasks.stages.call import Call, CostMeter, Limits, Result
 from ..cluster import worker, worker_counts
-from ..cluster.calls import Dispatcher
-from ..cluster.chains import map_chains
+from ..cluster.calls import Dispatcher, NotBegun, begin_chain
 from ..cluster.cluster import Cluster
 from ..cluster.settings import ClusterSettings
 from ..cluster.worker_counts import CPU, GPU
@@ -41,7 +43,7 @@ def cluster_of(job: Job, settings: ClusterSettings, folder: Path) -> Cluster:
     assert job.scratch is not None
     # Workers that others start must see a folder, unless OUT is in a store they have access to.
     common = storage.store_of(job.out).mounted(folder)
-    reached = engines.modules(job)
+    reached = loading.modules_of(job)
     gpus, needed = bool(gpu.stages(job)), worker_counts.needs(job)
     return Cluster(settings, job.scratch / "workers", gpus, common, reached, needed, job)
 
@@ -196,3 +198,105 @@ def deadline_of_stage(limits: Limits, seconds: float, isolated: bool) -> float:
     """Deadline of a stage of a shard with so much audio. `isolated`: its items run one by one, and
     the isolation itself ends those that hang."""
     return limits.of_audio(seconds) * (ONE_BY_ONE if isolated else 1)
+
+
+# Runs each shard through its own chain of stages on threads, with no barrier between stages.
+
+
+POLL_SECONDS = 0.5  # between two checks of the width; may delay a signal as long
+INTERRUPT_SECONDS = 15.0  # that running chains have to end after an interrupt
+
+Shard = TypeVar("Shard")
+ShardResult = TypeVar("ShardResult")
+
+
+def map_chains(
+    shards: Sequence[Shard],
+    chain: Callable[[Shard], ShardResult],
+    width: int | Callable[[], int],
+    cancel: Callable[[], object] = lambda: None,
+    drain: Callable[[], object] = lambda: None,
+) -> list[ShardResult]:
+    """Return `chain(shard)` for each shard, in the order given; chains start in that order.
+
+    `width` is the number of threads; a function is called again every POLL_SECONDS, so that
+    threads are added when workers join. (When workers leave, the dispatcher holds calls back.)
+
+    Each chain runs in a copy of the caller's context variables, so its Prefect tasks and flows
+    belong to the caller's flow run. After an error no further shard starts, running ones finish,
+    and the first error is raised; later ones are logged. `drain` (for example `Dispatcher.drain`)
+    shortens that wait; after an interrupt, `cancel` does.
+    """
+    results: list[ShardResult | None] = [None] * len(shards)
+    errors: list[BaseException] = []
+    # Copied here because a thread starts with an empty context; one copy per chain, because what a
+    # chain sets must not reach the next chain.
+    waiting = iter([(i, contextvars.copy_context()) for i in range(len(shards))])
+    lock, stop = threading.Lock(), threading.Event()
+
+    def work() -> None:
+        try:
+            while not stop.is_set():
+                with lock:
+                    index, context = next(waiting, (-1, None))
+                if context is None:
+                    return
+                context.run(begin_chain)
+                results[index] = context.run(chain, shards[index])
+        except BaseException as error:  # raised again in the caller's thread
+            errors.append(error)
+            stop.set()
+            drain()
+
+    _run_on_threads(work, width, len(shards), stop, cancel)
+    if errors:
+        # A shard that was not begun may report before the shard whose error stopped it.
+        first, *others = sorted(errors, key=lambda error: isinstance(error, NotBegun))
+        for other in others:
+            if not isinstance(other, NotBegun):
+                log.error("another shard failed too: %s: %s", type(other).__name__, other)
+        raise first
+    return cast(list[ShardResult], results)
+
+
+def _run_on_threads(
+    work: Callable[[], None],
+    width: int | Callable[[], int],
+    most: int,
+    stop: threading.Event,
+    cancel: Callable[[], object],
+) -> None:
+    """Run `work` on as many threads as `width` says, at most `most`, until all have ended."""
+    threads: list[threading.Thread] = []
+    ended: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            work()
+        finally:
+            ended.put(None)
+
+    def widen() -> None:
+        wanted = min(width() if callable(width) else width, most)
+        while not stop.is_set() and len(threads) < wanted:
+            # Daemons: a thread stuck in a dead connection must not keep the process alive.
+            name = f"chain-{len(threads)}"
+            threads.append(threading.Thread(target=run, name=name, daemon=True))
+            threads[-1].start()
+
+    try:
+        widen()
+        finished = 0
+        while finished < len(threads):
+            with suppress(queue.Empty):
+                ended.get(timeout=POLL_SECONDS)
+                finished += 1
+            if not finished:  # once one has ended there is nothing left for new threads
+                widen()
+    except BaseException:
+        stop.set()
+        cancel()
+        until = time.monotonic() + INTERRUPT_SECONDS
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        raise

@@ -39,15 +39,7 @@ from ...tasks.storage import lock, out_layout, owners, tables, versions
 from ..checks import check
 from ..cluster import worker_counts
 from ..settings import PrepareSettings
-from . import (
-    estimates,
-    ledger_items,
-    metrics,
-    plans,
-    prometheus,
-    report,
-    run_folder,
-)
+from . import estimates, ledger_items, metrics, plans, prometheus, report, run_folder
 
 if TYPE_CHECKING:  # imports Dask and Prefect, which a run with nothing to do avoids
     from ..cluster.cluster import Cluster

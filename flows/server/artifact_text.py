@@ -10,11 +10,11 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...tasks.accounting.reasons import MEANINGS
 from ...tasks.base import masking
 from ...tasks.base.counting import counted
 from ...tasks.base.errors import ConfigError, MillError, NothingLeft, OutLocked, TooManyFailed
 from ...tasks.base.json_types import JsonObject
+from ...tasks.publish.reason_meanings import MEANINGS
 from .. import formatting
 from ..formatting import clock, long_hours, speed_of
 from ..progress import Standing, left_in_words

@@ -2,15 +2,126 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from math import inf
+from typing import TypeVar
 
 import numpy as np
 
 from ..base.arrays import RATE, Float32s
-from . import SpeechClip, Transcript, Word, _batching, _tokens
+from ..base.errors import shortened
+from ..base.logs import log
+from . import SpeechClip, Transcript, Word, _tokens
+
+# Batches of clips for an engine, halved when it refuses them.
+#
+# Clips of similar length share a batch: an engine pads a batch to its longest clip, and beam search
+# ends with the longest text.
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+#: What engines raise for a batch; anything else is a bug and stays loud.
+REFUSALS = (RuntimeError, ValueError, MemoryError)
+_NO_MEMORY = re.compile(r"out of memory|bad_alloc|alloc_failed|(failed to|cannot) allocate", re.I)
+_DEVICE = re.compile("cuda|cublas|cudnn", re.I)
+
+
+def batches(seconds: Sequence[float], budget: float, most: int) -> list[list[int]]:
+    """Indices of clips, longest first, each once. Longest × count is at most `budget` seconds and
+    count at most `most`; a clip longer than the budget is a batch by itself."""
+    plan: list[list[int]] = []
+    for index in sorted(range(len(seconds)), key=lambda i: (-seconds[i], i)):
+        last = plan[-1] if plan else []
+        if last and len(last) < most and seconds[last[0]] * (len(last) + 1) <= budget:
+            last.append(index)
+        else:
+            plan.append([index])
+    return plan
+
+
+class Limit:
+    """The largest batch that has fitted into this process's memory."""
+
+    def __init__(self) -> None:
+        self.most: int | None = None
+        #: Whether the engine has just refused a batch for lack of memory. On a GPU the call after
+        #: that one may fail with the error that it left behind (CTranslate2 4.8 on an H100:
+        #: "cudaErrorInvalidDevice"), and the one after works again.
+        self.echoes = False
+
+    def lower(self, most: int) -> None:
+        """Lower the limit for good: what ran out of memory once would do so again."""
+        if self.most is None or most < self.most:
+            self.most = most
+            log.warning("the recogniser ran out of memory; batch size reduced to %d", most)
+
+
+def halved(
+    items: Sequence[Item],
+    compute: Callable[[list[Item]], list[Result]],
+    failed: Callable[[Exception], Result],
+    limit: Limit,
+) -> list[Result]:
+    """Results of a batch, in order. A batch that the engine refuses is halved until it accepts the
+    parts; `failed` makes the result of an item that is refused alone. A lost device raises, because
+    it would fail for every later clip; an error left behind by a lack of memory does not count as
+    one."""
+    return _halved(items, compute, failed, limit)[0]
+
+
+def _halved(
+    items: Sequence[Item],
+    compute: Callable[[list[Item]], list[Result]],
+    failed: Callable[[Exception], Result],
+    limit: Limit,
+) -> tuple[list[Result], bool]:
+    """Results, and whether the engine accepted every part at once."""
+    results: list[Result] = []
+    smooth = True
+    while len(results) < len(items):
+        part = list(items[len(results) :][: limit.most])
+        try:
+            results += compute(part)
+            limit.echoes = False
+            continue
+        except REFUSALS as error:
+            if device_lost(error):
+                if not limit.echoes:
+                    raise
+                limit.echoes = False
+                continue
+            smooth = False
+            short = limit.echoes = out_of_memory(error)
+            if len(part) == 1:
+                results.append(failed(error))
+                continue
+        half = (len(part) + 1) // 2
+        first, one = _halved(part[:half], compute, failed, limit)
+        second, two = _halved(part[half:], compute, failed, limit)
+        if short and one and two:  # else one clip is to blame, or a half has lowered it
+            limit.lower(half)
+        results += [*first, *second]
+    return results, smooth
+
+
+def engine_fault(error: Exception) -> str:
+    """An engine's error, as a transcript reports it."""
+    return shortened(f"{type(error).__name__}: {error}")
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether an engine ran out of memory, on the machine or on a GPU."""
+    return isinstance(error, MemoryError) or bool(_NO_MEMORY.search(str(error)))
+
+
+def device_lost(error: Exception) -> bool:
+    """Whether a GPU failed for another reason than lack of memory."""
+    return bool(_DEVICE.search(str(error))) and not out_of_memory(error)
+
 
 QUIET = RATE // 10  # samples over which quietness is measured
 
@@ -59,7 +170,7 @@ class Engine:
     longest: int
     most: int
     timed: bool
-    limit: _batching.Limit = field(default_factory=_batching.Limit)
+    limit: Limit = field(default_factory=Limit)
 
     def transcripts(
         self,
@@ -88,9 +199,9 @@ class Engine:
         for language in sorted({language or "" for _, language in pieces}):
             indices = [i for i, piece in enumerate(pieces) if (piece[1] or "") == language]
             seconds = [len(pieces[i][0]) / RATE for i in indices]
-            for batch in _batching.batches(seconds, budget=inf, most=self.most):
+            for batch in batches(seconds, budget=inf, most=self.most):
                 asked = [pieces[indices[i]] for i in batch]
-                shared = _batching.shared(asked, self.hear, failed, self.limit)
+                shared = halved(asked, self.hear, failed, self.limit)
                 results.update(zip((indices[i] for i in batch), shared, strict=True))
         return [results[i] for i in range(len(pieces))]
 
@@ -125,7 +236,7 @@ def _shifted(pieces: list[tuple[Word, ...]], lengths: list[float]) -> tuple[Word
 
 
 def failed(error: Exception) -> EngineResult:
-    return EngineResult("", error=_batching.said(error))
+    return EngineResult("", error=engine_fault(error))
 
 
 def fault(clip: SpeechClip) -> str:

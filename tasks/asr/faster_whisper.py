@@ -21,7 +21,7 @@ import numpy as np
 
 from ..base import language_codes
 from ..base.arrays import RATE
-from . import Abilities, SpeechClip, Transcript, _batching, _model_folder, _pieces
+from . import Abilities, SpeechClip, Transcript, _model_folder, _pieces
 from ._given_words import words_of
 from ._whisper import given_text, loading, settings
 from ._whisper.loading import model_bytes as model_bytes
@@ -96,7 +96,7 @@ class Backend:
         self._model = model or loading.load(settings)
         self._windows = Windows(self._model, settings)
         self._long = Long(self._model, settings)
-        self._limit = _batching.Limit()
+        self._limit = _pieces.Limit()
         # A full batch takes one window from each of that many passages.
         self.chunk_seconds = PASSAGE_SECONDS * settings.size_of(None, self._device)
         self._codes = set(self._model.supported_languages)
@@ -188,7 +188,7 @@ class Backend:
             (waiting[i].cut(span), waiting[i].language.code)
             for i, span in zip(order, spans, strict=True)
         ]
-        heard = _batching.shared(asked, self._hear_spans, _failed, self._limit)
+        heard = _pieces.halved(asked, self._hear_spans, _failed, self._limit)
         for i, span, window in zip(order, spans, heard, strict=True):
             hearing = waiting.pop(i)
             if isinstance(window, Window):
@@ -225,7 +225,7 @@ class Backend:
         for (most, *_), members in groups.items():
             seconds = [request.seconds for request in members]
             # Windows of a group are padded to one length: the budget is a number of clips.
-            plan = _batching.batches(seconds, budget=inf, most=most)
+            plan = _pieces.batches(seconds, budget=inf, most=most)
             plan_of_all += [[members[i] for i in batch] for batch in plan]
         return sorted(plan_of_all, key=lambda batch: (-batch[0].seconds, batch[0].earliest))
 
@@ -242,7 +242,7 @@ class Backend:
         for batch in plan:
             turn: list[Told] = [(request, None) for request in batch]
             while turn:
-                heard = _batching.shared(turn, self._hear, _failed, self._limit)
+                heard = _pieces.halved(turn, self._hear, _failed, self._limit)
                 results, following = list[ClipResult](), list[Told]()
                 for (request, before), one in zip(turn, heard, strict=True):
                     results += _results(request, one)
@@ -269,4 +269,4 @@ def _results(request: Request, heard: Window | Hearing | Transcript) -> Iterator
 
 
 def _failed(error: Exception) -> Transcript:
-    return Transcript("", error=_batching.said(error))
+    return Transcript("", error=_pieces.engine_fault(error))

@@ -31,7 +31,7 @@ from .damage import adts, edits, matroska
 from .damage.flac_md5 import STREAMINFO, Md5, flac_info, info_in
 from .damage.mp3 import has_frame_count
 from .damage.ogg_pages import NO_LEAPS, PAUSE_BYTES
-from .damage.told_end import is_joined, told_end
+from .damage.promise import is_joined, told_end
 from .frames import Assembler, grid
 from .packets import LOOSE_END, Gap, Packets, Timeline, captured, in_words
 from .types import (

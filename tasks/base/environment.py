@@ -17,7 +17,7 @@ from pathlib import Path
 #: Set by the client that spawns workers; absent where workers are started by hand.
 VERSION_VARIABLE = "UTTERMILL_VERSION"
 #: Set by a client that spawns workers for one run: the modules that its settings need, as JSON (see
-#: `tasks.plugins.engines`). Empty or absent where workers may serve any run.
+#: `tasks.plugins.loading`). Empty or absent where workers may serve any run.
 ENGINES_VARIABLE = "UTTERMILL_ENGINES"
 #: Dotted names, separated by commas: see `tasks.plugins.trusted`.
 PLUGINS_VARIABLE = "UTTERMILL_PLUGINS"

@@ -29,7 +29,7 @@ from ..plugins.contracts.corpuswide import Rows
 from ..plugins.rules import Rejection
 from ..settings import StageSettings, Threshold
 from ._duplicates import fingerprinting
-from ._duplicates.fingerprints import Thresholds
+from ._duplicates.fingerprinting import Thresholds
 
 if TYPE_CHECKING:
     from ._duplicates.search import Copies
@@ -111,7 +111,7 @@ def reject(
     """Rejects the copies among the kept rows. One of each group stays, a published one first."""
     if not settings.drop:
         return [], {}
-    from ._duplicates.fingerprints import StoredFingerprints
+    from ._duplicates.fingerprinting import StoredFingerprints
     from ._duplicates.search import (
         find_copies,  # SciPy, for the package stage only
     )
@@ -151,7 +151,7 @@ class Met(NamedTuple):
 
 def met(prints: pa.ChunkedArray, rows: Rows, settings: Settings) -> Iterator[Met]:
     """The kept rows that are copies of known sounds, by their fingerprints."""
-    from ._duplicates.fingerprints import StoredFingerprints
+    from ._duplicates.fingerprinting import StoredFingerprints
     from ._duplicates.search import find_copies
 
     items = len(prints)

@@ -14,8 +14,8 @@ from .. import plugins
 from ..base.errors import CorruptManifest
 from ..publish.outcomes import shard_batches
 from ..settings.job import Job
-from ..stages.listing import source_notes
-from ..stages.listing.source_notes import SourceNotes
+from ..stages.listing import skipped
+from ..stages.listing.skipped import SourceNotes
 
 COLUMNS = ["dataset", "language", "language_probability", "seconds"]
 NOTHING = pa.schema(
@@ -27,7 +27,7 @@ NEARLY_ALL = 0.8  # least share, of the sum of probabilities, of a language that
 
 def notes(job: Job) -> list[SourceNotes]:
     """The notes on each source, with the languages detected in it."""
-    noted = source_notes.notes(job.sources)
+    noted = skipped.notes_of(job.sources)
     sentences = of_sources(job)
     for dataset in plugins.datasets(job.sources):
         if (says := sentences.get(dataset.name)) is None:

@@ -15,7 +15,7 @@ from .. import plugins
 from ..base import environment
 from ..settings import StageSettings
 from ..settings.job import Job
-from . import engines
+from . import loading
 from .contracts import LoadedPlugin
 
 CUBLAS = "libcublas.so.12"  # PyPI's CTranslate2 opens it at its first matrix product
@@ -53,7 +53,7 @@ class GpuRequest:
 def requests(job: Job) -> list[GpuRequest]:
     """All plug-ins of a run's stages that want a GPU."""
     wanted = []
-    for shelf, chosen in engines.chosen(job):
+    for shelf, chosen in loading.chosen_plugins(job):
         if stage := STAGES.get(shelf):
             plugin, settings = plugins.resolve(shelf, chosen)
             if plugin.wants_gpu(settings):

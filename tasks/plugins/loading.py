@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib import import_module
 from itertools import chain, count
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Generic, NamedTuple, TypeVar, cast
@@ -26,6 +27,7 @@ from ..base.schema import UTTERANCES
 from ..base.shelves import names
 from ..settings import Plugin, SourceSettings, StageSettings
 from ..settings.base import Shelf as ShelfMark
+from ..settings.job import Job
 from . import annotation_kinds, contracts, explaining, trusted
 from .contracts import members
 from .trusted import PLACES
@@ -318,3 +320,34 @@ def _mappings(
     for number, entry in enumerate(entries):
         if isinstance(entry, Mapping) and all(isinstance(name, str) for name in entry):
             yield entry, place_in_list(where, uses, number) if entries is value else where
+
+
+# The plug-ins that a run's settings name, and the modules that these import late.
+
+
+def chosen_plugins(job: Job) -> list[tuple[str, Plugin]]:
+    """(kind, plug-in) of all plug-ins that a stage of the job uses, each once."""
+    plugins_used: list[tuple[str, Plugin]] = []
+    for place, shelf in PLACES.items():
+        named = attrgetter(place)(job)
+        plugins_used += [
+            (shelf, plugin) for plugin in (named if isinstance(named, tuple) else [named])
+        ]
+    return [*dict.fromkeys(plugins_used)]  # the first of `backends` is `backend`
+
+
+def modules_of(job: Job) -> dict[str, str]:
+    """Modules that the job's stages need, each with an attribute whose reading loads it: our
+    plug-ins, and the libraries that plug-ins import on first use."""
+    engines: dict[str, str] = {}
+    for shelf, plugin in chosen_plugins(job):
+        engines |= load(shelf, plugin.use).ENGINES
+        if "." not in plugin.use:  # a user's module reports missing libraries itself
+            engines[module(shelf, plugin.use).__name__] = "Settings"
+    if any(plugin.use != "none" for plugin in job.transcribe.recognisers):
+        engines["uttermill.tasks.scoring.readings"] = (
+            "agreed"  # compares hypotheses with references
+        )
+    if any(source.options.get("channels") == "auto" for source in job.sources):
+        engines["onnxruntime"] = "InferenceSession"
+    return engines

@@ -44,7 +44,6 @@ from ..shard_store import (
     enhanced,
     hidden,
     model_answers,
-    muting,
     own_channels,
     recipe,
     reference_words,
@@ -409,7 +408,7 @@ def _muted(job: Job, shard: str, u: FinalUtterance) -> AnyRow:
     names = ("sha256", "stored_sha256"), ("sha256_enhanced", "beside_sha256")
     for clip, (name, stored) in zip((u.heard.packed, u.heard.beside), names, strict=True):
         if clip is not None:
-            pcm = muting.silenced(blobs.read(job.out, shard, clip), u.muted)
+            pcm = hidden.silenced(blobs.read(job.out, shard, clip), u.muted)
             columns = {**columns, name: blobs.sha256(pcm), stored: clip["sha256"]}
     return columns
 

@@ -19,7 +19,7 @@ from ..base.json_types import Balance, Summary
 from ..corpus import held_out, limits
 from ..plugins import source_code
 from ..recording import forgotten
-from ..settings import split_lists
+from ..settings import package
 from ..settings.job import Done, Job
 from ..shard_store import decisions, recipe, whole_job
 from ..shard_store.clip_choice import labels_kept
@@ -109,7 +109,7 @@ class UpToDate:
     def freeze(self) -> None:
         """Record the state of OUT, and of the splits' lists and test sets that `package` will read.
         Call it when all stages have run; the next run deals with later changes."""
-        self._lists = [split_list.sha256 for split_list in split_lists.read(self._job.package)]
+        self._lists = [split_list.sha256 for split_list in package.read_list(self._job.package)]
         self._lists += held_out.states(self._job)
         if self._looked:  # a damaged file may have been removed in any of them
             self._index.look(self._looked | self._ran)

@@ -9,8 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from ..settings.job import Cost, Done, Job
 from ..stages import stage
-from ..stages.call import Call, Result
-from ..stages.cost import CostMeter
+from ..stages.call import Call, CostMeter, Result
 from .results import Published, Sharded
 
 Step = TypeVar("Step", Sharded, Done, Published)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from .. import storage
 from ..base.errors import CorruptManifest
 from ..base.schema import AudioRow, ClipRow, EnhancedRow
-from . import muting
+from . import hidden
 
 Pcm = NDArray[np.int16]
 
@@ -149,7 +149,7 @@ def reading(out: Path, rows: Iterable[ClipRow]) -> Iterator[Callable[[ClipRow], 
 
         def pcm(row: ClipRow) -> Pcm:
             place = _place(row)
-            return muting.silenced(_sound(read_span(place.span), out, place), row.get("muted"))
+            return hidden.silenced(_sound(read_span(place.span), out, place), row.get("muted"))
 
         yield pcm
 

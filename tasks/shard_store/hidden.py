@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from ..base.arrays import Int16s
 from ..base.schema import WordRow
 from ..plugins.contracts.text import Hidden, TextVerdict
 from ..settings import StageSettings
 from ..settings.job import Job
-from . import hypotheses, muting
+from . import hypotheses
 from .chosen_rules import text_plugins
 from .own_channels import HeardTurn
 from .utterance import HeardUtterance
@@ -116,7 +119,7 @@ def silence(
     dropped: bool,
     of_turns: Sequence[HeardTurn] = (),
 ) -> str | None:
-    """The spans of a clip to mute (`muting.places`); None: none. `texts`: values of rules on text;
+    """The spans of a clip to mute (`muted_places`); None: none. `texts`: values of rules on text;
     `of_turns`: transcripts of its turns from their own channels. If hidden words have no times, a
     dropped clip is muted as a whole, and so is a turn."""
     heard, packed = utterance.transcript, utterance.packed
@@ -133,7 +136,7 @@ def silence(
             times += _times(job, one.words, language, thorough)
         elif places(job, one.text, language, thorough):
             times.append((one.turn.start / utterance.cut.rate, one.turn.end / utterance.cut.rate))
-    return muting.places(times, packed["rate"], packed["num_samples"])
+    return muted_places(times, packed["rate"], packed["num_samples"])
 
 
 def _times(
@@ -185,3 +188,49 @@ def texts(
         masked(heard, searched(job, heard, language, most)) if heard else clip.hypothesis,
         words(job, clip.words, language, most > 0),
     )
+
+
+# Replaces hidden words by silence; the clip keeps its length and all other samples.
+#
+# The published column `muted`: "16000-24000 40000-41000", spans in samples of the clip, with the
+# first included and the last excluded. Fades are outside of these spans.
+
+
+PAD_S = 0.05  # s added on each side of a word, whose times are not exact
+FADE = 64  # samples
+
+
+def muted_places(words: Iterable[tuple[float, float]], rate: int, samples: int) -> str | None:
+    """The `muted` of a clip; None without hidden words. `words`: (start, end) of these, s;
+    `samples`: length of the clip."""
+    merged: list[list[int]] = []
+    for start, end in sorted(words):
+        low = max(round((start - PAD_S) * rate), 0)
+        high = min(round((end + PAD_S) * rate), samples)
+        if merged and low <= merged[-1][1] + 2 * FADE:
+            merged[-1][1] = max(merged[-1][1], high)
+        elif low < high:
+            merged.append([low, high])
+    return " ".join(f"{low}-{high}" for low, high in merged) or None
+
+
+def muted_spans(muted: str) -> list[tuple[int, int]]:
+    """(first sample, end) of each span."""
+    pairs = (place.split("-") for place in muted.split())
+    return [(int(low), int(high)) for low, high in pairs]
+
+
+def silenced(pcm: Int16s, muted: str | None) -> Int16s:
+    """The clip, int16 [samples], with silence in the spans of `muted`."""
+    if not muted:
+        return pcm
+    gain = np.ones(len(pcm) + 2 * FADE, np.float32)  # a margin, for fades beyond the clip
+    fade = np.linspace(1, 0, FADE, dtype=np.float32)
+    for low, high in muted_spans(muted):
+        gain[low : low + FADE] = np.minimum(gain[low : low + FADE], fade)
+        gain[low + FADE : high + FADE] = 0
+        gain[high + FADE : high + 2 * FADE] = np.minimum(
+            gain[high + FADE : high + 2 * FADE], fade[::-1]
+        )
+    muted_pcm: Int16s = np.rint(pcm * gain[FADE : FADE + len(pcm)]).astype("<i2")
+    return muted_pcm

@@ -6,24 +6,18 @@ Nothing here computes more than a hash.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
-from ..base.schema import EnhancedRow, RecordingRow, TranscriptRow
+from ..base.schema import CutRow, EnhancedRow, RecordingRow, TranscriptRow
+from ..recording import Segment, ids
 from ..recording.limits import Limits
 from ..recording.tracks import channels_of, file_channel, may_be_non_finite, track_of
 from ..recording.turns import Turn
 from ..settings import FilterSettings
 from ..settings.job import Job
-from . import (
-    blobs,
-    cuts,
-    decisions,
-    manifest,
-    passing,
-    recipe,
-    recuts,
-)
-from .cuts import Cut, segments_of, speakers_of
+from . import blobs, cuts, decisions, manifest, recipe
+from .cuts import Cut, segment_of, segments_of, speakers_of
 from .decision_log import Decision
 from .utterance import HeardUtterance
 
@@ -55,8 +49,12 @@ class StoredShard:
         """The parts of a stage; listed once."""
         if stage not in self._read:
             parts = manifest.read(self.job.out, stage, self.shard, self._damaged)
-            if stage in passing.KEYS:
-                parts = passing.without(parts) if self._again else passing.standing(stage, parts)
+            if stage in manifest.KEYS:
+                parts = (
+                    manifest.without_passing(parts)
+                    if self._again
+                    else manifest.standing_parts(stage, parts)
+                )
             self._read[stage] = parts
         return self._read[stage]
 
@@ -158,7 +156,7 @@ class StoredShard:
         cut = cut and cut.within(self._limits, channels, size)
         if cut is None or not self._recuts:
             return cut
-        return recuts.applied(cut, recording, segments_of(recording), self._recuts)
+        return recut(cut, recording, segments_of(recording), self._recuts)
 
     @cached_property
     def people(self) -> Mapping[str, Decision]:
@@ -167,7 +165,7 @@ class StoredShard:
 
     @cached_property
     def _recuts(self) -> Mapping[str, Decision]:
-        return recuts.asked(self.people)
+        return asked_recuts(self.people)
 
     @cached_property
     def _limits(self) -> Limits:
@@ -262,3 +260,71 @@ def part_of(recording: RecordingRow) -> str:
     """The bytes of a hashed recording, and which part of them it is, for recipes."""
     content, picked = str(recording["content"]), channels_of(recording)
     return recipe.of_part(content, track_of(recording), picked)
+
+
+# Clips that a person cut again: new boundaries for an utterance of a stored cut.
+#
+# The new clip replaces the old one. It has another id, since ids contain times, and gets measures,
+# PCM and a text as any other clip. Samples that no clip covers any more are `unsegmented`.
+
+
+LEFT = "cut_by_person"  # reason of samples that no clip covers any more
+
+
+def asked_recuts(people: Mapping[str, Decision]) -> dict[str, Decision]:
+    """The decisions that cut a clip again, by utterance id."""
+    return {name: d for name, d in people.items() if d.decision == "recut"}
+
+
+def recut(
+    cut: Cut,
+    recording: RecordingRow,
+    given: Sequence[Segment] | None,
+    recuts: Mapping[str, Decision],
+) -> Cut:
+    """The cut with the clips that `recuts` (by utterance id) cut again; unchanged without any."""
+    spans: list[CutRow] = []
+    left: list[CutRow] = []
+    people = {}
+    for span in cut.spans:
+        decision, moved = _moved_bounds(span, cut, recording, given, recuts)
+        if decision is None:
+            spans.append(span)
+            continue
+        people[moved["start"], moved["end"], moved["given"]] = decision
+        spans.append(moved)
+        start, end = span["start"], span["end"]
+        left.append({**span, "kind": "unsegmented", "start": start, "end": end, "reason": LEFT})
+    return replace(cut, spans=[*spans, *left], recut=people) if people else cut
+
+
+def _moved_bounds(
+    span: CutRow,
+    cut: Cut,
+    recording: RecordingRow,
+    given: Sequence[Segment] | None,
+    recuts: Mapping[str, Decision],
+) -> tuple[Decision | None, CutRow]:
+    """The last decision on the span, and the resulting span: a clip may be cut again repeatedly."""
+    last, seen = None, set[str]()
+    while span["kind"] == "utterance":
+        name = _recut_id(span, cut.rate, recording, given)
+        decision = recuts.get(name)
+        if decision is None or decision.start is None or decision.end is None or name in seen:
+            break
+        seen.add(name)
+        start = min(max(round(decision.start * cut.rate), 0), cut.decoded)
+        end = min(max(round(decision.end * cut.rate), 0), cut.decoded)
+        if start >= end:  # it lies beyond the recording
+            break
+        last, span = decision, {**span, "start": start, "end": end}
+    return last, span
+
+
+def _recut_id(
+    span: CutRow, rate: int, recording: RecordingRow, given: Sequence[Segment] | None
+) -> str:
+    segment = segment_of(span, rate, given)
+    key = segment.source_id if segment else None
+    start, end = span["start"] / rate, span["end"] / rate
+    return ids.utterance_id(recording["dataset"], recording["path"], start, end, key)

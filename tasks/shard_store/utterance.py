@@ -192,5 +192,5 @@ class FinalUtterance:
     aligned: TranscriptRow | None = None  # its source's text with the times of words
     rewritten: TranscriptRow | None = None  # a language model's answer for its text
     in_channels: tuple[ChannelTurn, ...] = ()  # its turns, by their own channels
-    muted: str | None = None  # where words are silenced, see `muting`
+    muted: str | None = None  # where words are silenced, see `hidden`
     missing: tuple[Request[Asked], ...] = ()  # what the transcribe stage can do for it now

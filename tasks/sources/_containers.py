@@ -16,9 +16,8 @@ from ..recording import Ignored
 from ..recording.names import display_text, recording_name
 from ..storage import regular, store_errors, urls
 from ..storage.containment import OUT_FOLDERS
-from ._links import Boundary
 from ._lists import Entries as Listed
-from ._paths import OUT_SIGN, RESULTS, skip_reason, source_root
+from ._paths import OUT_SIGN, RESULTS, Boundary, skip_reason, source_root
 
 #: (relative name, absolute path), or a skipped file.
 Entries = Iterator[tuple[str, str] | Ignored]

@@ -40,10 +40,10 @@ from ._beside.choice import Texts, TextsSettings
 from ._beside.folders import AHEAD, FolderTexts
 from ._containers import Object, objects_below
 from ._labels import of_record
-from ._links import Boundary
 from ._lists import PARENT_FOLDER, failed
 from ._paths import (
     RESULTS,
+    Boundary,
     is_results,
     results_above,
     skip_reason,

@@ -30,7 +30,6 @@ from ..settings.base import READ
 from ..storage import urls
 from ._channels import channels_field
 from ._layouts.folders import audio_below, some_below
-from ._links import Boundary
 from ._lists import (
     Entries,
     SpeakerSettings,
@@ -41,7 +40,7 @@ from ._lists import (
     seconds_field,
     text_field,
 )
-from ._paths import list_file, list_root, resolve, source_root
+from ._paths import Boundary, list_file, list_root, resolve, source_root
 
 SIDES = "reco2file_and_channel"
 

@@ -48,11 +48,11 @@ from ._layouts.rows import (
     of_parts,
     placed,
 )
-from ._links import Boundary
 from ._lists import Entries, ListSettings, SpeakerSettings, json_value
 from ._paths import (
     FOLDERS,
     LOOKED,
+    Boundary,
     is_there,
     list_root,
     place_of,

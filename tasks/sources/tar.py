@@ -30,7 +30,6 @@ from . import _columns
 from ._archives import in_one
 from ._beside import folders
 from ._containers import Containers, containers
-from ._links import Boundary
 from ._lists import (
     Entries,
     SpeakerSettings,
@@ -41,7 +40,7 @@ from ._lists import (
     text_field,
     unlisted,
 )
-from ._paths import list_file, list_root, listed_name, resolve
+from ._paths import Boundary, list_file, list_root, listed_name, resolve
 from ._tar_manifest import NAME, Lines, TarManifest
 from ._tarwalk import Member, head, is_tar, members
 

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from .. import storage
 from ..base.schema import EnhancedRow
-from ..shard_store import blobs, manifest, passing
+from ..shard_store import blobs, manifest
 from ..shard_store.manifest import HOLDS, Part
 from ..storage.tables import replaced
 
@@ -101,7 +101,7 @@ def _held(paths: Sequence[Path], parts: Sequence[Part]) -> list[Path]:
 
 def _join(out: Path, stage: str, shard: str, group: Sequence[Part], schema: pa.Schema) -> None:
     """Write one file with all parts of a group."""
-    tables = passing.last(stage, [part.table for part in group])
+    tables = manifest.last_results(stage, [part.table for part in group])
     if stage == "resample":
         tables = _joined_blobs(out, shard, tables)
     holds = [(part.name, len(table)) for part, table in zip(group, tables, strict=True)]

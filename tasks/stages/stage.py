@@ -26,9 +26,9 @@ from ..shard_store.shard_view import ShardView
 from ..storage.atomic import HashedFile
 from ..storage.local import Publish
 from . import compaction, contract
+from .call import cpu_seconds
 from .contract import PER_SHARD as PER_SHARD
 from .contract import Stage, Unit
-from .cost import cpu_seconds
 
 COMMIT_EVERY = 120.0  # s; a kill loses at most this much work of a long shard
 COMMIT_BYTES = 512 << 20  # approximate bytes of a blob

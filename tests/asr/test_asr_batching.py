@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uttermill.tasks.asr import _batching
-from uttermill.tasks.asr._batching import Limit, batches, shared
+from uttermill.tasks.asr import _pieces
+from uttermill.tasks.asr._pieces import Limit, batches
+from uttermill.tasks.asr._pieces import halved as shared
 
 OOM = RuntimeError("CUDA failed with error out of memory")
 LEFT_BEHIND = RuntimeError("parallel_for failed: cudaErrorInvalidDevice: invalid device ordinal")
@@ -133,7 +134,7 @@ def test_nothing_fits() -> None:
     ],
 )
 def test_a_lost_device_is_loud(error: Exception, lost: bool) -> None:
-    assert _batching.device_lost(error) == lost
+    assert _pieces.device_lost(error) == lost
     engine = Engine(fits=8, bad={1: error})
     if lost:
         with pytest.raises(type(error)):

@@ -21,7 +21,7 @@ from uttermill.flows.cluster import doctor_facts, gpus
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.tasks import scoring
-from uttermill.tasks.asr import _batching, faster_whisper
+from uttermill.tasks.asr import _pieces, faster_whisper
 from uttermill.tasks.asr._whisper import loading
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.base.json_types import JsonObject
@@ -160,17 +160,17 @@ def halves(said: Sequence[Said], model: str, threads: int) -> JsonObject:
 def _lowered() -> Iterator[list[int]]:
     """The limits to which batches were lowered meanwhile."""
     found: list[int] = []
-    lower = _batching.Limit.lower
+    lower = _pieces.Limit.lower
 
-    def noted(self: _batching.Limit, most: int) -> None:
+    def noted(self: _pieces.Limit, most: int) -> None:
         found.append(most)
         lower(self, most)
 
-    _batching.Limit.lower = noted  # type: ignore[method-assign]
+    _pieces.Limit.lower = noted  # type: ignore[method-assign]
     try:
         yield found
     finally:
-        _batching.Limit.lower = lower  # type: ignore[method-assign]
+        _pieces.Limit.lower = lower  # type: ignore[method-assign]
 
 
 @contextmanager

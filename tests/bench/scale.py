@@ -121,12 +121,12 @@ def estimate(job: Job, workers: int, scratch: Path) -> dict[str, Spent]:
     """What `estimate` does with an OUT beside the work on its sample, of which all is done here."""
     from uttermill.flows import estimate as flow
     from uttermill.flows.settings import SampleSettings
-    from uttermill.tasks.insight.estimating import sample, sample_results
+    from uttermill.tasks.insight.estimating import sample
     from uttermill.tasks.insight.estimating.forecast import Costs, Forecast, Sizes
 
     caller = Measured(workers, scratch)
     shards = manifest.shards(job.out)
-    members, _ = sample_results.frame(job.out, shards)
+    members, _ = sample.frame(job.out, shards)
     wanted = SampleSettings()
     count = sample.size(len(members), wanted.fraction, wanted.least)
     drawn = sample.draw(members, count, job.package.seed)

@@ -418,7 +418,7 @@ def test_splits_that_are_drawn_again_are_told_of(
     """Plan said that `false → true` changes no clip, and a run packaged others."""
     splits = ("--set", "package.splits={test: 0.5}")
     found = told(capsys, "plan", str(file), *splits, "--set", "package.resplit=true")
-    said = " ".join(shown.before_run(found))
+    said = " ".join(map(str, shown.before_run(found)))
     assert "package.resplit: the splits will be drawn again" in said
 
 

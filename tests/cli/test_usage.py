@@ -64,7 +64,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("review import missing out", "missing cannot be read: No such file or directory"),
         ("review import out missing", "missing cannot be read: No such file or directory"),
         ("review import file out", "file, line 1: this is not JSON"),
-        ("review import sound out", "sound cannot be read: it is not text in UTF-8; it must be a"),
+        (
+            "review import sound out",
+            "sound cannot be read: it is not text in UTF-8 or UTF-16 (in Excel",
+        ),
         (
             "review import empty --out out",
             "empty cannot be read: Is a directory; it must be a",

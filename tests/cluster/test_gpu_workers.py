@@ -20,11 +20,10 @@ from uttermill.flows import checks, settings
 from uttermill.flows.cli import doctor_checks
 from uttermill.flows.cluster import doctor_facts
 from uttermill.flows.cluster.calls import Dispatcher
-from uttermill.flows.cluster.chains import map_chains
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.flows.cluster.worker_counts import CPU, GPU
-from uttermill.flows.run.cluster_executor import ClusterExecutor
+from uttermill.flows.run.cluster_executor import ClusterExecutor, map_chains
 from uttermill.tasks import pipeline
 from uttermill.tasks.publish.unchanged import UpToDate
 from uttermill.tasks.runs import publish

@@ -27,10 +27,10 @@ from tests.helpers.on_worker import work_on
 from tests.helpers.shared_server import Server
 from uttermill.flows.cluster import calls
 from uttermill.flows.cluster.calls import Dispatcher, Losses, NotBegun
-from uttermill.flows.cluster.chains import map_chains
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.flows.cluster.worker_counts import CPU, GPU
+from uttermill.flows.run.cluster_executor import map_chains
 from uttermill.flows.server import history
 from uttermill.tasks.base.errors import ItemError, KilledFromOutside, RunError
 from uttermill.tasks.stages.isolate import alone_now

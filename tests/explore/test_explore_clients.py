@@ -26,7 +26,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tests.explore.test_explore import TOKEN, client_of, make
-from uttermill.flows.explore import access, app, clip, export, responses, sandbox
+from uttermill.flows.explore import access, app, clip, responses, sandbox
 from uttermill.flows.explore.corpus import Corpus, Ended
 
 SECONDS = 0.5  # that these tests give a client
@@ -285,13 +285,13 @@ def test_an_export_that_fails_in_the_middle(
     port = serve(app.make(explorer))
     url = f"http://127.0.0.1:{port}/{TOKEN}/api"
     assert httpx.get(f"{url}/export/{kind}", timeout=60).status_code == 200
-    media, write = export.KINDS[kind]
+    media, write = responses.KINDS[kind]
 
     def failing(*given: Any) -> None:
         write(*given)
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setitem(export.KINDS, kind, (media, failing))
+    monkeypatch.setitem(responses.KINDS, kind, (media, failing))
     answer = httpx.get(f"{url}/export/{kind}", timeout=60)
     assert answer.status_code == 500
     assert f"no space left on {tempfile.gettempdir()} (No space left" in answer.json()["error"]
@@ -334,9 +334,9 @@ def test_ctrl_c_while_clients_hang(explorer: app.Explorer, hanging: Hanging) -> 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
-        export = f"GET /{TOKEN}/api/export/zip HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        responses = f"GET /{TOKEN}/api/export/zip HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
         port = listener.getsockname()[1]
-        for sent in ("", "GET", HEAD, POST, export) * 10:
+        for sent in ("", "GET", HEAD, POST, responses) * 10:
             hanging.append(connected(port, sent.encode()))
         time.sleep(0.2)
         began = time.monotonic()

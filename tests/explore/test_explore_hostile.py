@@ -24,7 +24,7 @@ from starlette.testclient import TestClient
 from tests.explore.test_explore import client_of, make
 from tests.helpers import fuzz, tiers
 from tests.laws.test_import_rules import modules, name_of
-from uttermill.flows.explore import export, loading, responses
+from uttermill.flows.explore import loading, responses
 from uttermill.flows.explore.corpus import Corpus
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.shard_store import decision_log
@@ -85,7 +85,7 @@ def asked_of(name: str) -> Iterator[str]:
     yield f"table?what=words&in.{column}=a"
     limits = json.dumps([{"column": name, "side": "min", "value": 1}])
     yield f"kept?limits={quote(limits)}"
-    for kind in export.KINDS:
+    for kind in responses.KINDS:
         yield f"export/{kind}?sort={column}&in.{column}=a"
 
 

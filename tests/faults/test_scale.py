@@ -14,7 +14,7 @@ from tests.faults.command import Site, flow_runs, still_open, task_runs
 from tests.helpers import corpus
 from uttermill.flows.run import task_run_groups
 from uttermill.tasks.shard_store import manifest
-from uttermill.tasks.stages.listing import balance
+from uttermill.tasks.stages.listing import shard_choice
 from uttermill.tasks.stages.stage import PER_SHARD
 
 pytestmark = [pytest.mark.server, pytest.mark.cluster]
@@ -86,5 +86,5 @@ def test_more_shards_than_a_flow_run_shows_share_task_runs(
     assert len(rows) == count + 1
     seconds = np.array([row["header_seconds"] for row in rows])
     names = pa.array([row["recording"] for row in rows])
-    assert balance.assigned(seconds, names, SECONDS / 3600)[1] == count + 1
-    assert balance.assigned(seconds, names, None)[1] == 1  # half a minute in all
+    assert shard_choice.assigned(seconds, names, SECONDS / 3600)[1] == count + 1
+    assert shard_choice.assigned(seconds, names, None)[1] == 1  # half a minute in all

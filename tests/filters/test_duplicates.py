@@ -22,7 +22,7 @@ from uttermill.tasks.audio import Clip, open_stream
 from uttermill.tasks.base.arrays import Int64s
 from uttermill.tasks.filters import duplicate
 from uttermill.tasks.filters._duplicates import fingerprinting
-from uttermill.tasks.filters._duplicates.fingerprints import StoredFingerprints, Thresholds
+from uttermill.tasks.filters._duplicates.fingerprinting import StoredFingerprints, Thresholds
 from uttermill.tasks.filters._duplicates.search import Copies, find_copies
 from uttermill.tasks.recording import Locator
 

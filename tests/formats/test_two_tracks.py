@@ -20,7 +20,7 @@ from tests.speech.test_own_channels import RATE, TALK
 from uttermill.flows.settings import PrepareSettings
 from uttermill.tasks import plugins
 from uttermill.tasks.base.errors import ConfigError
-from uttermill.tasks.insight.estimating import sample_results
+from uttermill.tasks.insight.estimating import sample
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.settings import Plugin
 
@@ -114,7 +114,7 @@ def test_two_tracks_beside_a_mix_leave_its_files_as_they_are(home: Path) -> None
     tar.write_bytes(sound[:200_000] + b"x" + sound[200_001:])
     assert any("other samples" in fault for fault in verify(published.path))
     shards = [path.name for path in (home / "out/manifests/shard").iterdir()]
-    [seen] = sample_results.known(chosen, shards).values()
+    [seen] = sample.known(chosen, shards).values()
     [row] = pq.read_table(published.path / "utterances.parquet").to_pylist()
     stored = sum(path.stat().st_size for path in (home / "out/audio").rglob("*.pcm"))
     assert abs(seen.pcm - stored) < 0.01 * stored

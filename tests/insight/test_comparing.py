@@ -77,7 +77,7 @@ def test_a_file_is_no_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     ("others", "said"),
     [
-        (("7",), "there is no such folder"),
+        (("7",), "two numbers of versions"),
         (("1", "7"), "has no version 7; versions there: 1"),
         (("1", "2", "3"), "two numbers of versions"),
     ],

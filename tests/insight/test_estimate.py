@@ -20,10 +20,9 @@ from uttermill.flows.run import estimates
 from uttermill.tasks import pipeline
 from uttermill.tasks.accounting import summary
 from uttermill.tasks.base.errors import ConfigError
-from uttermill.tasks.insight.estimating import forecast, sample, sample_results
+from uttermill.tasks.insight.estimating import forecast, sample
 from uttermill.tasks.insight.estimating.forecast import Costs, Forecast, Sizes, Stratum
-from uttermill.tasks.insight.estimating.sample import Member
-from uttermill.tasks.insight.estimating.sample_results import SampleResult
+from uttermill.tasks.insight.estimating.sample import Member, SampleResult
 from uttermill.tasks.publish import foreseen
 from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings.job import Done, Spent
@@ -235,9 +234,9 @@ def test_a_sample_changes_no_recipe_and_is_reused(tmp_path: Path) -> None:
     job = corpus.job(tmp_path)
     out_layout.begin(job.out, 0)
     found = pipeline.run_shard_stage(job, Here(), tmp_path / "listing")
-    every, failed = sample_results.frame(job.out, found.shards)
+    every, failed = sample.frame(job.out, found.shards)
     assert (len(every), failed) == (6, 0)
-    assert sample_results.known(job, found.shards) == {}
+    assert sample.known(job, found.shards) == {}
     only = frozenset(m.recording for m in every[1::3])
     part = replace(job, only=only)
     for name in stage.PER_SHARD:
@@ -246,12 +245,12 @@ def test_a_sample_changes_no_recipe_and_is_reused(tmp_path: Path) -> None:
         assert sum(done.computed for done in dones) == computed
         if computed:
             assert {lap.recording for done in dones for lap in done.spent} == only
-    seen = sample_results.known(job, found.shards)
+    seen = sample.known(job, found.shards)
     assert set(seen) == only
     kept = sum(corpus.seconds_of(n) for n in (1, 4))
     assert sum(s.kept for s in seen.values()) == pytest.approx(kept, abs=1e-3)
     assert sum(s.pcm for s in seen.values()) == pytest.approx(32_000 * kept, abs=8)
-    rows, bare = sample_results.manifest_bytes(job, found.shards)
+    rows, bare = sample.manifest_bytes(job, found.shards)
     assert rows > 0
     assert bare > 0
     published, counts = corpus.run(job)
@@ -331,5 +330,5 @@ def test_reasons_of_a_sample_are_those_of_the_ledger(tmp_path: Path) -> None:
     with foreseen.version(job, found.shards) as version:
         booked = summary.of_ledger(pa.concat_tables(version.ledger()))
     assert booked["seconds"]["overlap"] > 0, "a control"
-    seen = sample_results.known(job, found.shards)
-    assert sample_results.results_of(seen.values())["reasons"] == booked["reasons"]
+    seen = sample.known(job, found.shards)
+    assert sample.results_of(seen.values())["reasons"] == booked["reasons"]

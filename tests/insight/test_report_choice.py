@@ -25,7 +25,6 @@ from uttermill.tasks.insight import report as making
 from uttermill.tasks.insight.report import (
     clip_table,
     clips,
-    disagreement,
     measure_charts,
     number_words,
     samples,
@@ -437,7 +436,7 @@ def test_labels_are_words() -> None:
     assert told("packaged", "longest") == "12.5 s"
     assert told("packaged", "by chance") == ""
     assert set(clip_table.KINDS) == {
-        *(f"differs most: {kind}" for kind in disagreement.KINDS),
+        *(f"differs most: {kind}" for kind in clip_table.DISAGREEMENTS),
         "worst",
         "just beyond",
         "just inside",

@@ -14,8 +14,8 @@ from tests.insight.test_report import job_of, recorded
 from tests.insight.test_report_choice import ledger_row
 from uttermill.flows.run import report
 from uttermill.tasks.insight import report as making
-from uttermill.tasks.insight.report import clip_table, disagreement
-from uttermill.tasks.insight.report.disagreement import PER_KIND, first, kind_of
+from uttermill.tasks.insight.report import clip_table
+from uttermill.tasks.insight.report.clip_table import PER_KIND, first, kind_of
 from uttermill.tasks.insight.report.samples import Sample
 from uttermill.tasks.insight.report.uncertain_clips import DIFFERS, Why
 
@@ -76,7 +76,7 @@ def test_the_first_of_each_kind_come_first_and_surplus_ones_only_for_another_rea
     assert made == [cut, *plain[:PER_KIND], other, plain[-1]]
     assert [why.kind for why in cut.whys] == [f"{DIFFERS}: cut"]
     assert plain[-1].whys == [near]
-    assert dict(disagreement.sections(made)) == {
+    assert dict(clip_table.sections(made)) == {
         f"{DIFFERS}: cut": [0], f"{DIFFERS}: numbers": list(range(1, 1 + PER_KIND)),
     }  # fmt: skip
     shown = clip_table.row_of(cut, {})

@@ -223,7 +223,7 @@ BY_NAME = {
     (
         "tasks.preload",
         "name",
-    ): "the modules that `tasks.plugins.engines` lists for a job",
+    ): "the modules that `tasks.plugins.loading` lists for a job",
     (
         "flows.cluster.settings",
         "module",

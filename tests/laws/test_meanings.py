@@ -12,10 +12,10 @@ import yaml
 
 from tests.helpers import corpus
 from uttermill.tasks import plugins
-from uttermill.tasks.accounting.reasons import MEANINGS
 from uttermill.tasks.base import shelves
 from uttermill.tasks.publish import reason_meanings
 from uttermill.tasks.publish.dataset import card_readme
+from uttermill.tasks.publish.reason_meanings import MEANINGS
 from uttermill.tasks.settings import Plugin
 
 ROOT = Path(__file__).parents[2] / "tasks"

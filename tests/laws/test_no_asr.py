@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers import corpus
 from uttermill.tasks.accounting import summary
-from uttermill.tasks.stages.listing import balance
+from uttermill.tasks.stages.listing import shard_choice
 
 NONE = {"backend": {"use": "none"}}
 
@@ -40,7 +40,9 @@ def test_shards_are_larger_where_nobody_listens(tmp_path: Path) -> None:
     counts = {}
     for use in ("none", "fake"):
         job = corpus.job(tmp_path, transcribe={"backend": {"use": use}})
-        smallest = balance.least(job)
-        counts[use] = balance.assigned(seconds, names, None, smallest)[1]
-        assert balance.assigned(seconds, names, 600 / 3600, smallest)[1] == 4, "a setting decides"
+        smallest = shard_choice.least(job)
+        counts[use] = shard_choice.assigned(seconds, names, None, smallest)[1]
+        assert shard_choice.assigned(seconds, names, 600 / 3600, smallest)[1] == 4, (
+            "a setting decides"
+        )
     assert counts == {"none": 3, "fake": 40}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.helpers import corpus, fuzz
 from uttermill.tasks.corpus import limits
-from uttermill.tasks.insight.estimating import planning, sample_results, what_if
+from uttermill.tasks.insight.estimating import planning, sample, what_if
 from uttermill.tasks.publish import foreseen
 from uttermill.tasks.publish.outcomes.shard_batches import LIMITS
 from uttermill.tasks.settings.job import Job
@@ -151,9 +151,7 @@ def test_all_say_what_a_run_packages(
     before, asked = job(base, base / state), job(base, out, **chosen)
     told = what_if.kept(replace(before, out=out), asked)[1]
     planned = planning.plan(asked, replace(before, out=out))
-    estimated = sum(
-        known.kept for known in sample_results.known(asked, manifest.shards(out)).values()
-    )
+    estimated = sum(known.kept for known in sample.known(asked, manifest.shards(out)).values())
     with foreseen.version(asked, manifest.shards(out)) as version:
         clips = version.clips(["id", "blob"]).to_pylist()
     if not any(row["blob"] for row in clips):

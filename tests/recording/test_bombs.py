@@ -30,7 +30,8 @@ from uttermill.flows.run import run_folder
 from uttermill.tasks.base.errors import ConfigError, ItemError, RunError
 from uttermill.tasks.plugins import resolve_source
 from uttermill.tasks.recording import Recording, parquet_tables, yaml_text
-from uttermill.tasks.settings import PackageSettings, Source, split_lists
+from uttermill.tasks.settings import PackageSettings, Source
+from uttermill.tasks.settings.package import read_list
 from uttermill.tasks.storage import versions
 
 MEMORY = 400 << 20  # bytes, beyond the imports; unbounded, each takes 1 to 10 GB
@@ -436,7 +437,7 @@ def test_lists_of_names_and_decisions(tmp_path: Path) -> None:
     file = big(tmp_path / "names.txt")
     package = PackageSettings(splits={"test": {"list": str(file)}})
     with pytest.raises(ConfigError, match=r"has more than 128 MiB; is it a list\?"):
-        split_lists.read(package)
+        read_list(package)
     with pytest.raises(ConfigError, match="import it in parts"):
         reviews.import_file(tmp_path, str(file))
     with pytest.raises(ConfigError, match=r"line 1: this is not JSON: .*nested too deeply"):

@@ -29,9 +29,8 @@ from uttermill.tasks.base.errors import ConfigError, RunError
 from uttermill.tasks.base.schema import METRICS
 from uttermill.tasks.runs import publish
 from uttermill.tasks.settings.job import Cost, Done, Job
-from uttermill.tasks.stages import cost as metering
-from uttermill.tasks.stages.call import Call
-from uttermill.tasks.stages.cost import CostMeter
+from uttermill.tasks.stages import call
+from uttermill.tasks.stages.call import Call, CostMeter
 
 
 def cost(wall: float = 1.0, started: float = 100.0, worker: str = "w") -> Cost:
@@ -68,7 +67,7 @@ def test_a_meter_sees_cpu_of_children_and_memory_that_is_free_again() -> None:
 def test_without_a_writable_proc_the_peak_is_of_begin_and_end(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(metering, "_CLEAR", tmp_path / "no" / "file")
+    monkeypatch.setattr(call, "_CLEAR", tmp_path / "no" / "file")
     with CostMeter() as one:
         pass
     assert one.cost.rss_peak >= one.cost.rss_before > 0
@@ -117,7 +116,7 @@ def test_gpu_use_is_what_nvml_says(
     monkeypatch: pytest.MonkeyPatch, known: Any, visible: str | None, found: tuple[Any, ...]
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", known)
-    monkeypatch.setattr(metering, "GPU_EVERY", 0.02)
+    monkeypatch.setattr(call, "GPU_EVERY", 0.02)
     if visible is None:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     else:

@@ -15,7 +15,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.faults.command import Site
 from tests.helpers import corpus
 from uttermill.flows.run import prometheus
-from uttermill.flows.server import metrics_endpoint
 from uttermill.tasks.base.errors import ConfigError
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -99,7 +98,7 @@ def test_the_endpoint_answers_this_machine_alone(tmp_path: Path) -> None:
         finally:
             connection.close()
 
-    with metrics_endpoint.serving(tmp_path, 0) as address:
+    with prometheus.serving(tmp_path, 0) as address:
         assert address is not None
         port = int(address.partition("127.0.0.1:")[2].partition("/")[0])
         assert ask(port, "/metrics") == (200, b"")
@@ -109,16 +108,16 @@ def test_the_endpoint_answers_this_machine_alone(tmp_path: Path) -> None:
         assert ask(port, "/metrics", "evil.example")[0] == 403
         assert ask(port, "/../settings.json")[0] == 404
         with pytest.raises(ConfigError, match=f"--metrics {port}: .*choose another port"):
-            metrics_endpoint.serving(tmp_path, port).__enter__()
-    with metrics_endpoint.serving(tmp_path, None) as address:
+            prometheus.serving(tmp_path, port).__enter__()
+    with prometheus.serving(tmp_path, None) as address:
         assert address is None
 
 
 def test_connections_without_a_request_are_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics_endpoint, "PATIENCE_S", 0.05)
-    with metrics_endpoint.serving(tmp_path, 0) as address, ExitStack() as opened:
+    monkeypatch.setattr(prometheus, "PATIENCE_S", 0.05)
+    with prometheus.serving(tmp_path, 0) as address, ExitStack() as opened:
         assert address is not None
         place = "127.0.0.1", int(address.partition("127.0.0.1:")[2].partition("/")[0])
         clients = [opened.enter_context(socket.create_connection(place)) for _ in range(4)]

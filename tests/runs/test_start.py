@@ -19,7 +19,7 @@ from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.flows.run import execute, launch, run_folder
 from uttermill.flows.server import server
 from uttermill.tasks.base.errors import ConfigError
-from uttermill.tasks.plugins import engines
+from uttermill.tasks.plugins import loading
 from uttermill.tasks.storage import lock
 
 #: Packages that take long to import, or that a part of a run is meant to do without.
@@ -105,7 +105,7 @@ def test_a_worker_imports_these(tmp_path: Path) -> None:
         names = sorted({name.split(".")[0] for name in sys.modules})
         return names, gc.get_threshold(), gc.isenabled() and gc.get_freeze_count() > 0
 
-    reached = engines.modules(job)
+    reached = loading.modules_of(job)
     with Cluster(ClusterSettings(workers=1), tmp_path / "scratch", engines=reached) as cluster:
         [(found, searches, frozen)] = cluster.client.run(looked).values()
     assert WATCHED & set(found) == WORKER
@@ -115,12 +115,12 @@ def test_a_worker_imports_these(tmp_path: Path) -> None:
 
 def test_an_engine_that_settings_name_is_reached(tmp_path: Path) -> None:
     job = corpus.job(tmp_path, resample={"resampler": {"use": "librosa"}})
-    found = engines.modules(job)
+    found = loading.modules_of(job)
     assert {"resampy", "samplerate", "librosa.core.audio"} <= found.keys()
     assert list(found).index("resampy") < list(found).index("librosa.core.audio")
-    assert "resampy" not in engines.modules(corpus.job(tmp_path))
+    assert "resampy" not in loading.modules_of(corpus.job(tmp_path))
     own = corpus.job(tmp_path, resample={"resampler": {"use": "resampy_kaiser_best"}})
-    assert engines.modules(own)["resampy"] == "resample"
+    assert loading.modules_of(own)["resampy"] == "resample"
 
 
 #: Of a run that starts no workers.

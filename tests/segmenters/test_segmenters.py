@@ -19,7 +19,7 @@ from uttermill.tasks.base import arrays
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.models import model_files, onnx_session
 from uttermill.tasks.recording import Segment, TimedWord, part_texts
-from uttermill.tasks.segmenters import Segmenter, Span, _pauses, applio, auto, vad, whole
+from uttermill.tasks.segmenters import Segmenter, Span, applio, auto, vad, whole
 from uttermill.tasks.segmenters import given as given_segmenter
 from uttermill.tasks.speech import silero as _silero
 
@@ -84,7 +84,7 @@ class Scripted:
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vad, "Probabilities", Scripted)
-    monkeypatch.setattr(_pauses, "Probabilities", Scripted)
+    monkeypatch.setattr(given_segmenter, "Probabilities", Scripted)
 
 
 def speech(*parts: tuple[float, float]) -> NDArray[np.float32]:
@@ -348,7 +348,7 @@ def test_speech_in_channels_that_cancel_each_other_is_no_silence() -> None:
 @pytest.mark.parametrize("merge", ["default", "emilia"])
 def test_half_of_a_recording_may_cancel(merge: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vad, "Probabilities", Scripted)
-    monkeypatch.setattr(_pauses, "Probabilities", Scripted)
+    monkeypatch.setattr(given_segmenter, "Probabilities", Scripted)
     monkeypatch.setattr(_silero, "Probabilities", Scripted)
     mono = speech((5, 0.05), (10, 1.0), (6, 0.05), (10, 1.0), (5, 0.05))
     other = mono.copy()

@@ -26,7 +26,7 @@ from prefect.client.schemas.filters import FlowRunFilter
 from prefect.runtime import flow_run
 
 from tests.helpers.shared_server import Server
-from uttermill.flows.cluster.chains import map_chains
+from uttermill.flows.run.cluster_executor import map_chains
 from uttermill.flows.server import history, server
 from uttermill.flows.server.server import LocalServer, using
 from uttermill.tasks.base.errors import RunError
@@ -183,7 +183,7 @@ import sys, time
 from pathlib import Path
 from prefect import flow, task
 from prefect.runtime import flow_run
-from uttermill.flows.cluster.chains import map_chains
+from uttermill.flows.run.cluster_executor import map_chains
 from uttermill.flows.run import run_folder
 from uttermill.flows.server import history
 

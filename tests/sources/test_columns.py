@@ -19,7 +19,7 @@ from uttermill.tasks.plugins import resolve_source
 from uttermill.tasks.recording import Recording
 from uttermill.tasks.settings import Source
 from uttermill.tasks.sources.table import suggested
-from uttermill.tasks.stages.listing import entries, source_notes
+from uttermill.tasks.stages.listing import entries, skipped
 from uttermill.tasks.stages.listing.skipped import SkippedEntries
 
 
@@ -205,7 +205,7 @@ def test_each_source_says_what_gives_what(tmp_path: Path) -> None:
     (tmp_path / "wav.scp").write_text("u a.wav\n")
     (tmp_path / "text").write_text("u words\n")
     sources = [Source(kind=kind, path=str(tmp_path), name=kind) for kind in ("folder", "kaldi")]
-    said = [one["says"][0] for one in source_notes.notes(sources)]
+    said = [one["says"][0] for one in skipped.notes_of(sources)]
     assert said == [
         "folder: audio from files by their names and content, text from files of the same stem "
         "beside it",

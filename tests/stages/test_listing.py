@@ -13,7 +13,7 @@ from tests.helpers import corpus
 from uttermill.tasks import pipeline, plugins
 from uttermill.tasks.runs.executor import Here, Observer
 from uttermill.tasks.shard_store import manifest
-from uttermill.tasks.stages.listing import balance, fingerprints, row_files
+from uttermill.tasks.stages.listing import fingerprints, row_files, shard_choice
 from uttermill.tasks.stages.listing.skipped import Skipped, SkippedEntries
 from uttermill.tasks.storage import queries
 
@@ -96,7 +96,7 @@ def test_shards_of_a_very_large_corpus_are_longer(hours: int, known: int, count:
     """A night's are never longer than a 64th of it, so that workers share them."""
     lengths = np.full(hours * 8, 450.0)
     names = pa.array([f"{number:07d}" for number in range(len(lengths))])
-    assert balance.assigned(lengths, names, None, known_seconds=known * 3600.0)[1] == count
+    assert shard_choice.assigned(lengths, names, None, known_seconds=known * 3600.0)[1] == count
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_long_recording_fills_one_group(
     lengths: list[float], hours: float | None, groups: int
 ) -> None:
     names = pa.array([f"{number:03d}" for number in range(len(lengths))], pa.string())
-    group, count = balance.assigned(np.array(lengths), names, hours)
+    group, count = shard_choice.assigned(np.array(lengths), names, hours)
     assert count == groups
     assert set(group.tolist()) == set(range(groups))
     loads = np.bincount(group, np.array(lengths), groups)

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers import corpus, corpus_speech
 from tests.helpers.fetched import CORPUS
 from uttermill.tasks.base.errors import ConfigError
-from uttermill.tasks.plugins import engines
+from uttermill.tasks.plugins import loading
 from uttermill.tasks.plugins.rules import judge
 from uttermill.tasks.text import ScoredTranscript, language_agrees
 
@@ -52,7 +52,7 @@ def test_languages_that_are_written_alike_are_one() -> None:
 
 def test_workers_load_it_before_their_first_task(tmp_path: Path) -> None:
     job = corpus.job(tmp_path, transcribe={"verdicts": [{"use": "language_agrees"}]})
-    assert engines.modules(job)["py3langid.langid"] == "LanguageIdentifier"
+    assert loading.modules_of(job)["py3langid.langid"] == "LanguageIdentifier"
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import BinaryIO, NamedTuple
 
 from ...recording.container import undisturbed
 from . import adts, mp3
-from .told_end import told_end
+from .promise import told_end
 
 MOST = 1 << 20  # bytes searched at either end
 _IN_A_ROW = 3  # consecutive frames: one seems to begin every few thousand bytes by chance

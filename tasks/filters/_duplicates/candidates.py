@@ -21,7 +21,7 @@ from ...base.arrays import (
 )
 from ...storage.sorted_keys import first_of_runs
 from . import fingerprinting
-from .fingerprints import (
+from .fingerprinting import (
     KEY_PARTS,
     SORTED_BITS,
     Fingerprints,

@@ -27,7 +27,7 @@ from ...base.arrays import Bools, Float64s, Int32s, Int64s, UInt16s
 from ...storage.sorted_keys import first_of_runs
 from . import fingerprinting
 from .candidates import aligned, candidates
-from .fingerprints import (
+from .fingerprinting import (
     ALIGN_FRAMES,
     Fingerprints,
     Pairs,

@@ -18,7 +18,7 @@ from ...settings.job import Job
 from ...shard_store import clip_choice
 from ...shard_store.cuts import segments_of
 from ...shard_store.utterance import FinalUtterance
-from ...stages.listing.balance import seconds_of
+from ...stages.listing.shard_choice import seconds_of
 from . import asked_apart, in_test_sets
 from .in_test_sets import Stated
 

@@ -17,8 +17,7 @@ import numpy as np
 from ...base.arrays import Float64s
 from ...base.json_types import JsonObject
 from ...settings.job import Done, Spent
-from .sample import Key, Member
-from .sample_results import SampleResult
+from .sample import Key, Member, SampleResult
 
 # Extrapolates totals from a sample to the corpus, with 90 % intervals.
 #

@@ -9,12 +9,30 @@ sample little.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import PurePosixPath
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
 
-from ...base.schema import RecordingRow
-from ...stages.listing.balance import seconds_of
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ... import storage
+from ...accounting import summary
+from ...accounting.ledger import PENDING
+from ...base.json_types import JsonObject, Reason
+from ...base.schema import ClipTurnRow, RecordingRow
+from ...publish import foreseen, published_columns
+from ...publish.choosing import weights
+from ...publish.outcomes import ledger_rows
+from ...publish.outcomes.shard_batches import ShardBatch
+from ...publish.output_shards import format_shards, layout
+from ...publish.output_shards import plan as packaging_plan
+from ...settings.job import Job
+from ...shard_store import clip_choice, manifest, own_channels, recipe
+from ...stages import contract, stage
+from ...stages.listing.shard_choice import seconds_of
+from ...storage import tables
 
 LENGTHS = (5.0, 30.0, 600.0)  # s: bounds of the length classes
 EACH = 2  # recordings of every stratum, at least, if it has them
@@ -102,3 +120,188 @@ def allocate(sizes: Sequence[int], seconds: Sequence[float], wanted: int) -> lis
 
 def _place(seed: int, recording: str) -> bytes:
     return hashlib.sha256(f"{seed} {recording}".encode()).digest()
+
+
+# The results of a sample: kept seconds and bytes of each recording, and bytes of packaged clips.
+#
+# Nothing is published: the functions of `package` write and check output shards in a temporary
+# folder.
+
+
+PACKAGED = 3600.0  # s of the sample, approximately, that are packaged on trial
+FRAME = [
+    *("recording", "dataset", "path", "format", "size"),
+    *("header_seconds", "error_code", "present"),
+]
+
+
+@dataclass(slots=True)
+class SampleResult:
+    """The outcome of one recording."""
+
+    kept: float = 0.0  # s that would be packaged, before corpus-wide rules
+    pcm: int = 0  # bytes of its resampled audio
+    pending: bool = False  # whether some of it is still to be computed
+    lost: dict[str, tuple[int, float]] = field(default_factory=dict)  # (items, s) by reason
+    scored: int = 0  # transcribed utterances with a reference
+    words: int = 0
+    word_errors: int = 0
+
+
+def frame(out: Path, shards: Iterable[str]) -> tuple[list[Member], int]:
+    """All readable recordings in these shards, and the number of unreadable ones."""
+    members, failed = [], 0
+    for shard in shards:
+        for row in manifest.listed(out, shard).select(FRAME).to_pylist():
+            if row["present"] and row["error_code"]:
+                failed += 1
+            elif row["present"]:
+                members.append(member(row, shard))
+    return members, failed
+
+
+def known(
+    job: Job, shards: Iterable[str], sampled: Collection[str] | None = None
+) -> dict[str, SampleResult]:
+    """The results of every recording whose work is done, in the sample or before. For recordings
+    that are not in `sampled` (None: all are), only `kept` is filled in."""
+    results: dict[str, SampleResult] = {}
+    nothing: dict[str, tuple[int, float]] = {}  # shared, because there may be millions of results
+    with foreseen.decided(job, [*shards]) as (_, batches):
+        for batch in batches:
+            for name, seen in _known(job, batch).items():
+                if not seen.pending:
+                    bare = sampled is not None and name not in sampled
+                    results[name] = SampleResult(seen.kept, lost=nothing) if bare else seen
+    return results
+
+
+def _known(job: Job, batch: ShardBatch) -> dict[str, SampleResult]:
+    """The results of a batch's recordings that are readable."""
+    results: dict[str, SampleResult] = {}
+    columns = ["recording", "outcome", "stage", "reason", "seconds"]
+    for span in batch.ledger().select(columns).to_pylist():
+        if span["stage"] == "shard" and span["outcome"] == "failed":
+            continue
+        seen = results.setdefault(span["recording"], SampleResult())
+        seen.pending |= span["outcome"] == PENDING
+        if span["outcome"] != "packaged":
+            reason = f"{span['stage']}.{span['reason']}"
+            items, seconds = seen.lost.get(reason, (0, 0.0))
+            seen.lost[reason] = items + 1, seconds + span["seconds"]
+    rows, outcomes = replace(batch, decided=None).table("rows.arrow"), batch.outcomes()
+    passed = pc.invert(ledger_rows.unheard(outcomes))
+    packaged = pc.equal(outcomes["outcome"], "packaged")
+    draw, weight = weights.draws(job.package, rows)
+    stays = clip_choice.chosen(job.package, rows) & ~(draw >= weight)
+    words = pc.fill_null(rows["words"], 0)
+    scored = pc.and_(packaged, pc.greater(words, 0))
+    copies = pa.scalar(1 + recipe.enhancing(job))
+    if own_channels.writes_sides(job):
+        copies = pc.add(copies, pc.if_else(rows["left_blob"].is_valid(), 2, 0))
+    pcm = pc.multiply(rows["num_samples"], pc.multiply(copies, 2))  # bytes
+    if own_channels.asked(job):
+        turns, rates = (rows[name].to_pylist() for name in ("turns", "sample_rate"))
+        pcm = pc.add(pcm, pa.array(map(_of_turns, turns, rates), pa.int64()))
+    amounts = {
+        "kept": pc.if_else(pc.and_(packaged, pa.array(stays)), batch.seconds(), 0.0),
+        "pcm": pc.if_else(pc.and_(passed, pc.is_valid(rows["blob"])), pcm, 0),
+        "scored": pc.cast(scored, pa.int64()),
+        "words": pc.if_else(scored, words, 0),
+        "word_errors": pc.if_else(scored, pc.fill_null(rows["word_errors"], 0), 0),
+    }
+    of_clips = pa.table({"recording": rows["recording"], **amounts})
+    sums = summary.sums_by(of_clips, ["recording"], list(amounts))
+    for row in sums.to_pylist():
+        seen = results[row.pop("recording")]
+        for name, amount in row.items():
+            setattr(seen, name, amount)
+    return results
+
+
+def _of_turns(turns: Sequence[ClipTurnRow] | None, rate: int) -> int:
+    """Bytes of the PCM of a clip's turns that are heard in their own channels."""
+    heard = [one for one in turns or () if one["channel"] is not None]
+    beside = 2 * own_channels.BESIDE_S
+    return 2 * round(sum(one["end"] - one["start"] + beside for one in heard) * rate)
+
+
+def results_of(sampled: Iterable[SampleResult]) -> JsonObject:
+    """Results of the sample as a whole: rejections by reason, and the word error rate of kept
+    utterances (`scored`: those with a reference)."""
+    lost: dict[str, Reason] = {}
+    scored = words = errors = 0
+    for seen in sampled:
+        scored, words, errors = scored + seen.scored, words + seen.words, errors + seen.word_errors
+        for reason, (items, seconds) in seen.lost.items():
+            entry = lost.setdefault(reason, {"items": 0, "seconds": 0.0})
+            entry["items"] += items
+            entry["seconds"] = round(entry["seconds"] + seconds, 6)
+    return {
+        "reasons": dict(sorted(lost.items())),
+        "scored": scored,
+        "wer": errors / words if words else None,
+    }
+
+
+def manifest_bytes(job: Job, shards: Sequence[str]) -> tuple[int, float]:
+    """Bytes of a sample's rows in the checkpoints of all stages, and bytes of the files of one
+    shard without rows (footers)."""
+    rows, empty = 0, 0
+    for name in stage.PER_SHARD:
+        schema = contract.find(name).SCHEMA
+        bare = _parquet(schema.empty_table())
+        empty += bare
+        parts = [
+            part.table.select(schema.names).cast(schema)
+            for shard in shards
+            for part in manifest.read(job.out, name, shard)
+        ]
+        if parts:
+            rows += max(0, _parquet(pa.concat_tables(parts)) - bare)
+    return rows, float(empty)
+
+
+def _parquet(table: pa.Table) -> int:
+    return len(
+        tables.parquet(table, compression="lz4", use_dictionary=False, write_statistics=False)
+    )
+
+
+def plan(job: Job, shards: Sequence[str], staging: Path) -> JsonObject:
+    """On a worker: lay out up to PACKAGED seconds of the sample's kept clips, in the order of their
+    hashes, without splits and weights: splits only move clips, and `known` applies the weights.
+
+    Returns the numbers of their output `shards`, how many `clips` they are, their `seconds`, and
+    the bytes of their `tables`.
+    """
+    bare = job.package.model_copy(update={"splits": {}, "weights": {}})
+    job = replace(job, package=bare)
+    with foreseen.version(job, shards) as version:
+        rows = version.clips(published_columns.row_schema(job).names)
+    rows = rows.filter(pc.is_valid(rows["blob"]))  # no pending utterances
+    rows = rows.sort_by([("sha256", "ascending"), ("id", "ascending")])
+    seconds = summary.seconds_of(rows)
+    rows = rows.filter(pa.array(np.cumsum(seconds) - seconds < PACKAGED)).combine_chunks()
+    if not rows.num_rows:
+        return {"shards": [], "clips": 0, "seconds": 0.0, "tables": 0}
+    clips = layout.clips_of(rows, job.package)
+    groups = layout.lay_out_clips(clips, job.package, 1)
+    rows = rows.take(np.concatenate([group.rows for group in groups]))
+    derived = format_shards.all_derived(job, rows.schema, rows.select)
+    published = packaging_plan.write(job, staging, groups, rows, derived)
+    return {
+        "shards": [*packaging_plan.numbered(staging)],
+        "clips": rows.num_rows,
+        "seconds": float(clips.seconds.sum()),
+        "tables": _parquet(published),
+    }
+
+
+def bytes_of(staging: Path) -> dict[str, int]:
+    """Bytes of the written output shards, by format."""
+    sizes: dict[str, int] = {}
+    for shard in packaging_plan.numbered(staging).values():
+        size = sum(storage.store_of(staging).size(staging / path) for path in shard.files)
+        sizes[shard.format] = sizes.get(shard.format, 0) + size
+    return sizes

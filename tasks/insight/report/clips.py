@@ -26,7 +26,7 @@ from ...base.arrays import Float32s, UInt8s
 from ...base.errors import CorruptManifest, ItemError
 from ...recording import Locator
 from ...recording.guard import file_state
-from ...shard_store import blobs, muting
+from ...shard_store import blobs, hidden
 from . import number_words
 from .samples import Sample
 
@@ -89,7 +89,7 @@ class ClipMaker:
     def _kept(self, sample: Sample) -> Samples:
         assert sample.pcm is not None
         assert sample.shard is not None
-        pcm = muting.silenced(blobs.read(self.out, sample.shard, sample.pcm), sample.muted)
+        pcm = hidden.silenced(blobs.read(self.out, sample.shard, sample.pcm), sample.muted)
         return at_rate(pcm.astype(np.float32) * np.float32(1 / 32768), self.rate)
 
     @cached_property

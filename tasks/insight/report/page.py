@@ -29,16 +29,7 @@ from ...settings.job import Job
 from ...shard_store import manifest
 from ...storage import queries, tables, versions
 from .. import source_languages
-from . import (
-    clip_table,
-    clips,
-    disagreement,
-    ledger_facts,
-    measure_charts,
-    number_words,
-    samples,
-    worker_time,
-)
+from . import clip_table, clips, ledger_facts, measure_charts, number_words, samples, worker_time
 from .ledger_facts import Ledger
 from .outcome_columns import Columns, LabelHours
 
@@ -82,7 +73,7 @@ def build(request: Request, limit: int = BYTES) -> bytes:
     about = reason_meanings.units(job)
     chosen = samples.choose(ledger, job.package.seed, columns)
     samples.look_up(job, chosen)
-    chosen = disagreement.first(chosen)
+    chosen = clip_table.first(chosen)
     meanings = reason_meanings.meanings(job, request.counts["reasons"])
     steps = ledger_facts.funnel(request.counts, meanings)
     rows = [clip_table.row_of(sample, about) for sample in chosen]

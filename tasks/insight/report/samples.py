@@ -134,7 +134,7 @@ def _shards_of(job: Job, recordings: set[str]) -> dict[str, set[str]]:
 
 PER_REASON = 8  # clips; for packaged ones twice as many
 IN_ALL = 80  # clips
-DIFFERING = 48  # clips, from which `disagreement` takes some of each kind
+DIFFERING = 48  # clips, from which `clip_table` takes some of each kind
 COLUMNS = ("stage", "reason", "outcome", "value", "threshold", "start", "end")
 
 #: Rows of a ledger, with the values that order them.

@@ -19,7 +19,7 @@ from ...base.arrays import Bools, Int32s, UInt64s
 from ...base.logs import log
 from ...corpus import held_out, rejections
 from ...recording import forgotten
-from ...settings import split_lists
+from ...settings import package
 from ...settings.job import Job
 from ...settings.package import REST
 from ...shard_store import clip_choice
@@ -54,7 +54,7 @@ class Selection(NamedTuple):
 def check(job: Job) -> None:
     """Raises ConfigError for wrong settings, before anything is computed."""
     clip_choice.check(job)
-    split_lists.read(job.package)
+    package.read_list(job.package)
     held_out.check(job)
 
 

@@ -12,7 +12,7 @@ from ...base.arrays import Bools, Int32s
 from ...base.counting import counted
 from ...base.errors import RunError
 from ...base.json_types import ListDescription
-from ...settings.split_lists import SplitList
+from ...settings.package import SplitList
 from . import components
 from .components import Sides
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from ...base.arrays import Bools, Int32s, Int64s, UInt64s
 from ...corpus import rejections
-from ...settings import PackageSettings, split_lists
+from ...settings import PackageSettings, package
 from ...shard_store import clip_choice
 from ...storage.long_columns import joined
 from .. import seeded_hash
@@ -51,7 +51,7 @@ class Candidates(ExitStack):
             settings.disjoint is None or "text" in settings.disjoint
         )
         # Raises ConfigError for a wrong list, so it comes before any file is opened.
-        self.listed = [MatchedList(split_list) for split_list in split_lists.read(settings)]
+        self.listed = [MatchedList(split_list) for split_list in package.read_list(settings)]
         self.memory, self.scratch = settings.memory, scratch
         kinds = ("id", *KINDS, WORDS)
         # Half of the memory: arrays of all clips and a database of near-equal texts need the rest.

@@ -12,7 +12,7 @@ from ...base.errors import ConfigError, ItemError
 from ...recording.names import display_text
 from ...storage import urls
 from .. import table
-from .._links import Boundary
+from .._paths import Boundary
 
 MOST_LOOKED = 2000  # entries, of the folder and of those below it
 DEPTH = 2

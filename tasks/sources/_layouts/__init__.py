@@ -14,7 +14,7 @@ from itertools import chain, islice
 
 from ...recording.file_kinds import known
 from .._archives import is_archive
-from .._links import Boundary
+from .._paths import Boundary
 from . import objects, tables, transcripts
 from .folders import only_folder, some_below
 from .rows import FileRow, Found

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...base.arrays import FixedBytes, Float64s, Int32s, Int64s, UInt8s, UInt64s
 from ...base.errors import MAY_PASS
-from ...shard_store import manifest, passing
+from ...shard_store import manifest
 from ...shard_store.index import Index
 from ...storage import sorted_keys
 from . import entries, fingerprints
@@ -101,7 +101,7 @@ def note(recordings: KnownRecordings, number: int, table: pa.Table) -> Columns:
     }
     again = pc.is_in(table["error_code"], pa.array(sorted(MAY_PASS), pa.string())).to_numpy()
     flags = np.where(present, PRESENT, 0) | np.where(again, MAY_BE_TRIED, 0)
-    flags |= np.where(passing.passing(table), PASSING, 0)
+    flags |= np.where(manifest.passing(table), PASSING, 0)
     flags |= np.minimum(table["parts"].fill_null(0).to_numpy(), MOST_PARTS) << PARTS
     batch = entries.of_table(table)
     shard = np.full(len(table), number, np.int32)

@@ -1,16 +1,22 @@
-"""Entries of sources that are not used as recordings, with reasons."""
+"""Entries of sources that are not used as recordings, with reasons; and what each source was taken
+for."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple, TypedDict
 
 import pyarrow as pa
 
+from ... import plugins
+from ...base import masking
 from ...base.counting import counted
+from ...base.errors import MillError
 from ...recording import file_kinds
+from ...settings import Source
 
 TEXT_ALONE = "text_without_audio"
 OUTSIDE = "link_outside"
@@ -78,3 +84,37 @@ class SkippedEntries(list[Skipped]):
             remedy = file_kinds.rateless(file_kinds.headerless(path))
             are = "is" if count == 1 else "are"
             yield f"{counted(count, 'file')} {are} not read, such as {path}: {remedy}"
+
+
+# What kind of data each source was taken for, and what of it is skipped, for plans and runs.
+
+
+class SourceNotes(TypedDict):
+    """The notes of one source."""
+
+    source: str  # name of the dataset
+    kind: str
+    says: list[str]
+
+
+def notes_in_words(sources: Sequence[Source]) -> list[str]:
+    """The notes of all sources, a sentence each."""
+    return [f"Source {one['source']}: {says}." for one in notes_of(sources) for says in one["says"]]
+
+
+def notes_of(sources: Sequence[Source]) -> list[SourceNotes]:
+    """The notes of each source that has some. Listing a source that cannot be read now
+    reports the error."""
+    noted: list[SourceNotes] = []
+    for dataset in plugins.datasets(sources):
+        source, settings = dataset.source, dataset.settings
+        sentences: list[str] = []
+        with suppress(MillError, OSError):
+            sentences += filter(None, [source.gives(settings)])
+            sentences += source.notes(settings)  # which asks the source, and may not reach it
+        if sentences and getattr(settings, "speaker", None) not in (None, "none"):
+            sentences[0] += "; where nobody is named, speaker from `speaker`"
+        says = [masking.text(sentence) for sentence in sentences]
+        if says:
+            noted.append({"source": dataset.name, "kind": dataset.settings.kind, "says": says})
+    return noted

@@ -278,9 +278,8 @@ def compared_versions(corpus: Corpus, now: Items, then: Items, asked: Parameters
 
 
 @lru_cache(maxsize=8)  # versions never change
-def _totals(then: Path, now: Path) -> JsonObject:
-    totals: JsonObject = comparing.compare(Dataset(then), Dataset(now))["totals"]
-    return totals
+def _totals(then: Path, now: Path) -> comparing.Totals:
+    return comparing.totals(Dataset(then), Dataset(now))
 
 
 def labels_of(items: Items) -> list[str]:

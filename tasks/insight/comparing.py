@@ -9,7 +9,7 @@ recogniser heard them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jinja2 import Template
 
-from ..base.json_types import JsonObject
+from ..base.json_types import DatasetJson, JsonObject
 from ..base.schema import UTTERANCES_FILE
 from ..published import Dataset
 from ..storage import queries, tables, versions
@@ -25,11 +25,6 @@ from ..storage import queries, tables, versions
 HOUR = 3600.0
 TEMPLATE = Path(__file__).with_name("compared.svg")
 
-_ERRORS = """
-SELECT coalesce(sum(words), 0)::BIGINT, coalesce(sum(word_errors), 0)::BIGINT,
-    coalesce(sum(chars), 0)::BIGINT, coalesce(sum(char_errors), 0)::BIGINT
-FROM {clips} WHERE words IS NOT NULL
-"""
 NEW, CHANGED, SAME, REMOVED = "new", "changed", "same", "removed"
 #: What became of each clip of either version; a trainer would see a difference in a changed one.
 _CLIPS = f"""
@@ -42,6 +37,7 @@ FROM old FULL JOIN new ON old.id = new.id
 """
 _CLIP_COLUMNS = ("id", "split", "text", "sha256", "speaker", "language")
 _COUNTS = ("words", "word_errors", "chars", "char_errors")
+Totals = dict[str, list[float | None]]  # by name, of the old and the new version
 _ID = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -52,29 +48,17 @@ def compare(old: Dataset, new: Dataset) -> JsonObject:
     references."""
     both = (old, new)
     described = [version.description for version in both]
+    clips = [_clips(version.path, (*_CLIP_COLUMNS, *_COUNTS)) for version in both]
     with queries.tables() as database:
-        for name, version in zip(("old", "new"), both, strict=True):
-            clips = _clips(version.path, (*_CLIP_COLUMNS, *_COUNTS))
-            database.register(name, clips)
-        errors = [database.sql(_ERRORS.format(clips=name)).fetchall()[0] for name in ("old", "new")]
+        for name, table in zip(("old", "new"), clips, strict=True):
+            database.register(name, table)
         counted = f"SELECT became, count(*) FROM ({_CLIPS}) GROUP BY became"
         count = dict.fromkeys((NEW, CHANGED, SAME, REMOVED), 0) | dict(
             database.sql(counted).fetchall()
         )
-    seconds = [facts["seconds"] for facts in described]
-    totals: dict[str, list[float | None]] = {
-        "clips": [facts["utterances"]["packaged"] for facts in described],
-        "hours": [parts["packaged"] / HOUR for parts in seconds],
-        "hours in": [parts["in"] / HOUR for parts in seconds],
-        "recordings in": [facts["recordings"]["in"] for facts in described],
-        "recordings failed": [facts["recordings"]["failed"] for facts in described],
-        "speakers": [facts["speakers"]["count"] or None for facts in described],
-        "WER": [wrong / words if words else None for words, wrong, _, _ in errors],
-        "CER": [wrong / chars if chars else None for _, _, chars, wrong in errors],
-    }
     return {
         "versions": [str(version.path) for version in both],
-        "totals": totals,
+        "totals": _totals(described, clips),
         "clips": {
             "added": count[NEW],
             "removed": count[REMOVED],
@@ -83,6 +67,29 @@ def compare(old: Dataset, new: Dataset) -> JsonObject:
         },
         "reasons": _reasons(*(facts["reasons"] for facts in described)),
         "leaks": _leaks(*(facts.get("leaks", {}) for facts in described)),
+    }
+
+
+def totals(old: Dataset, new: Dataset) -> Totals:
+    """`totals` of `compare` alone, which needs no text and matches no clips."""
+    both = (old, new)
+    clips = [_clips(version.path, _COUNTS) for version in both]
+    return _totals([version.description for version in both], clips)
+
+
+def _totals(described: Sequence[DatasetJson], clips: Iterable[pa.Table]) -> Totals:
+    scored = [table.filter(pc.is_valid(table["words"])) for table in clips]
+    errors = [[pc.sum(table[name]).as_py() or 0 for name in _COUNTS] for table in scored]
+    seconds = [facts["seconds"] for facts in described]
+    return {
+        "clips": [facts["utterances"]["packaged"] for facts in described],
+        "hours": [parts["packaged"] / HOUR for parts in seconds],
+        "hours in": [parts["in"] / HOUR for parts in seconds],
+        "recordings in": [facts["recordings"]["in"] for facts in described],
+        "recordings failed": [facts["recordings"]["failed"] for facts in described],
+        "speakers": [facts["speakers"]["count"] or None for facts in described],
+        "WER": [wrong / words if words else None for words, wrong, _, _ in errors],
+        "CER": [wrong / chars if chars else None for _, _, chars, wrong in errors],
     }
 
 

@@ -12,7 +12,7 @@ from os import PathLike, fspath
 from typing import Any
 
 from ..tasks.base.json_types import JsonObject
-from ..tasks.published import Dataset, load
+from ..tasks.publish.published import Dataset, load
 from . import progress, settings, surroundings
 from .settings import PrepareSettings
 

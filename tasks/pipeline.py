@@ -18,11 +18,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from . import package, plugins, shard, storage
+from . import plugins, storage
 from .base.errors import MAY_PASS, CorruptManifest, NothingLeft, RunError
 from .base.json_types import JsonObject
 from .base.logs import log
-from .publish import safeguards
+from .publish import package, safeguards
 from .publish.unchanged import UpToDate
 from .runs import publish
 from .runs.executor import Executor, Here, Observer
@@ -31,7 +31,7 @@ from .settings.job import Done, Job
 from .shard_store import decisions, manifest
 from .shard_store.index import ROOTS, Index
 from .shard_store.manifest import Part
-from .stages import compaction, contract, stage
+from .stages import compaction, contract, shard, stage
 from .stages.listing import copies, file_parts, once, overlapping_sources, rehash, skipped
 from .storage import containment, out_layout, versions
 

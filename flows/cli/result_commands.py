@@ -142,7 +142,7 @@ def what_if(args: argparse.Namespace) -> Exit:
 def compare(args: argparse.Namespace) -> Exit:
     from ...tasks import storage
     from ...tasks.insight import comparing
-    from ...tasks.published import load
+    from ...tasks.publish.published import load
     from ..run import ledger_items
     from .show import results
 

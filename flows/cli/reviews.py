@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from ...tasks import package
 from ...tasks.base.counting import counted
 from ...tasks.base.errors import ConfigError
 from ...tasks.base.json_types import JsonObject, parsed
 from ...tasks.base.schema import LEDGER_FILE
+from ...tasks.publish import package
 from ...tasks.shard_store import decision_log
 from ...tasks.shard_store.decision_log import Decision
 from ...tasks.storage import tables, versions

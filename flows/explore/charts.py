@@ -16,7 +16,7 @@ from ...tasks.base.errors import ConfigError
 from ...tasks.base.json_types import JsonObject
 from ...tasks.insight import comparing
 from ...tasks.plugins.rules import Limit
-from ...tasks.published import Dataset
+from ...tasks.publish.published import Dataset
 from ...tasks.settings import THRESHOLD, roles
 from ...tasks.settings.job import Job
 from ...tasks.storage import queries

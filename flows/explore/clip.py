@@ -20,7 +20,7 @@ from ...tasks.base.errors import CorruptManifest, ItemError
 from ...tasks.base.json_types import JsonObject
 from ...tasks.base.schema import UTTERANCES_FILE, AudioRow
 from ...tasks.plugins.annotation_kinds import Array, Events
-from ...tasks.published import samples_of
+from ...tasks.publish.published import samples_of
 from ...tasks.recording import Locator
 from ...tasks.settings.job import Job
 from ...tasks.shard_store import annotated, blobs, hidden

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...tasks import package, storage
+from ...tasks import storage
 from ...tasks.accounting import metrics
 from ...tasks.base import masking
 from ...tasks.base.errors import ConfigError, RunError
@@ -23,6 +23,7 @@ from ...tasks.base.json_types import JsonObject
 from ...tasks.insight import source_languages
 from ...tasks.insight.estimating import planning
 from ...tasks.insight.estimating.planning import Amount
+from ...tasks.publish import package
 from ...tasks.settings.job import Job
 from ...tasks.stages.contract import PER_SHARD, STAGES
 from ...tasks.stages.listing import overlapping_sources

@@ -16,10 +16,10 @@ from math import ceil
 from pathlib import Path
 from typing import Any, cast
 
-from ...tasks import prefect_tasks
 from ...tasks.base.counting import counted
 from ...tasks.base.errors import CorruptManifest
 from ...tasks.base.logs import log
+from ...tasks.runs import prefect_tasks
 from ...tasks.runs.executor import Step
 from ...tasks.settings.job import Done, Job
 from ...tasks.stages.contract import PER_SHARD

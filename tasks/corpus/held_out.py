@@ -278,7 +278,7 @@ def _rules(text: str, language: str | None) -> tuple[str, ...]:
 
 def _of_sounds(job: Job, one: Excluded, rows: Iterable[RecordingRow], name: str) -> pa.Table:
     """ITEMS of the recordings of a set, cut as the job cuts its own: their sounds and voices."""
-    from .. import filter as cutting  # decodes: heavy to import
+    from ..stages import filter as cutting  # decodes: heavy to import
     from ..stages import probe
     from ..stages.contract import OfRecording
 

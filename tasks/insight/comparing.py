@@ -19,7 +19,7 @@ from jinja2 import Template
 
 from ..base.json_types import DatasetJson, JsonObject
 from ..base.schema import UTTERANCES_FILE
-from ..published import Dataset
+from ..publish.published import Dataset
 from ..storage import queries, tables, versions
 
 HOUR = 3600.0

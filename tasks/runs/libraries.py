@@ -23,9 +23,9 @@ ALWAYS = {
     "av": "open",
     "uttermill.tasks.audio.stream": "Stream",
     "uttermill.tasks.pipeline": "run_here",
-    "uttermill.tasks.filter": "compute",
-    "uttermill.tasks.resample": "compute",
-    "uttermill.tasks.transcribe": "compute",
+    "uttermill.tasks.stages.filter": "compute",
+    "uttermill.tasks.stages.resample": "compute",
+    "uttermill.tasks.stages.transcribe": "compute",
 }
 #: What any settings may reach besides; engines come before librosa.
 EVERYTHING = {

@@ -8,9 +8,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from .. import package, storage
+from .. import storage
 from ..base.errors import CorruptManifest, MillError
 from ..base.logs import log
+from ..publish import package
 from ..publish.outcomes import batch_outcomes, shard_batches
 from ..publish.outcomes.shard_batches import ShardBatch
 from ..publish.output_shards import plan

@@ -1,6 +1,6 @@
 """The contract of a stage that works shard by shard, and the lookup of stages by name.
 
-Stages are modules, like plug-ins: `tasks.filter`, `tasks.resample` and `tasks.transcribe`. A stage
+Stages are modules of this folder, like plug-ins: `filter`, `resample` and `transcribe`. A stage
 finds what a shard lacks, computes it in order, and defines how a failed unit is recorded;
 `tasks.stages.stage` does everything else: reuse, commits, isolation, counts.
 """
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from types import ModuleType
 from typing import Protocol, TypeVar, cast
 
 import pyarrow as pa
@@ -69,7 +70,7 @@ U = TypeVar("U", bound=Unit)
 
 
 class Worker(Protocol[W]):
-    """A module that can run isolated: a stage, or `tasks.stages.probe`."""
+    """A module that can run isolated: a stage, or `probe`."""
 
     def compute(self, units: list[W], job: Job) -> Iterator[Sequence[AnyRow]]:
         """The rows of each unit, in order. An unusable item gives the row of its failure; `pcm` in
@@ -112,14 +113,13 @@ class Stage(StageModule[U], Protocol[U]):
 @cache
 def find(stage: str) -> Stage[Unit]:
     """filter, resample or transcribe, with defaults for members that the module omits."""
-    return cast(Stage[Unit], filled(import_module(f"uttermill.tasks.{stage}"), Stage))
+    return cast(Stage[Unit], filled(_module(stage), Stage))
 
 
 def worker(name: str) -> Worker[Work]:
     """The module of a stage, or of `probe`."""
-    return cast(
-        Worker[Work],
-        import_module(
-            "uttermill.tasks.stages.probe" if name == "probe" else f"uttermill.tasks.{name}"
-        ),
-    )
+    return cast(Worker[Work], _module(name))
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(f"uttermill.tasks.stages.{name}")

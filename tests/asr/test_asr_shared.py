@@ -34,7 +34,7 @@ from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import shared_windows
 from uttermill.tasks.shard_store.requests import Recognition, Request, WindowAudio
-from uttermill.tasks.transcribe import chunks
+from uttermill.tasks.stages.transcribe import chunks
 
 # --- who shares a window -----------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import pytest
 import soundfile as sf
 
 from tests.helpers import corpus
-from uttermill.tasks import pipeline, transcribe
+from uttermill.tasks import pipeline
 from uttermill.tasks.plugins.rules import judge
 from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings import Plugin, TranscribeSettings
@@ -19,7 +19,7 @@ from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import chosen_rules, language_vote, text_values
 from uttermill.tasks.shard_store.language_vote import SURE_PROBABILITY, SURE_SECONDS, Vote
 from uttermill.tasks.shard_store.utterance import UNHEARD, CutUtterance, HeardUtterance
-from uttermill.tasks.stages import stage
+from uttermill.tasks.stages import stage, transcribe
 
 GUESSING = {"use": "tests.plugins.guessing_asr"}
 

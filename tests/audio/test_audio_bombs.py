@@ -16,12 +16,12 @@ import pytest
 import soundfile as sf
 
 from tests.helpers import bombs, corpus, tiers
-from uttermill.tasks import filter as stage
 from uttermill.tasks.audio import decoders, stream
 from uttermill.tasks.base.schema import RECORDINGS
 from uttermill.tasks.recording import Locator
 from uttermill.tasks.settings import FilterSettings
 from uttermill.tasks.settings.job import Job
+from uttermill.tasks.stages import filter as stage
 
 pytestmark = pytest.mark.full
 

@@ -25,13 +25,14 @@ import soxr
 
 from tests.helpers.corpus_speech import RATE, Floats, read, transcribed
 from tests.helpers.fetched import lacks
-from uttermill.tasks import plugins, resample
+from uttermill.tasks import plugins
 from uttermill.tasks.asr import SpeechClip
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.plugins import backends
 from uttermill.tasks.scoring import rates
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.settings.job import Job
+from uttermill.tasks.stages import resample
 
 KINDS = ("white", "babble", "music", "real")
 SNRS = (0, 5, 10)

@@ -37,10 +37,11 @@ from tests.bench._hearing import Hear, Way, counted
 from tests.bench.speech_mixtures import RATE, Mixture, Sentence
 from tests.helpers import corpus as small
 from tests.helpers.corpus_speech import read
-from uttermill.tasks import pipeline, transcribe
+from uttermill.tasks import pipeline
 from uttermill.tasks.asr import faster_whisper
 from uttermill.tasks.asr._whisper import loading
 from uttermill.tasks.settings import FilterSettings, TranscribeSettings
+from uttermill.tasks.stages import transcribe
 
 #: Long files whose segments have texts, and their language.
 REAL = {"aishell_S0150.m4a": "zh", "kerstin_de.opus": "de"}

@@ -14,14 +14,14 @@ from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.flows.progress import ProgressObserver
 from uttermill.flows.run import cluster_executor
 from uttermill.flows.run.task_run_groups import TaskRunObserver
-from uttermill.tasks import pipeline, shard
+from uttermill.tasks import pipeline
 from uttermill.tasks.base.errors import RunError
 from uttermill.tasks.publish.outcomes import shard_batches
 from uttermill.tasks.runs import executor as callers
 from uttermill.tasks.runs import publish
 from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.shard_store.index import Index
-from uttermill.tasks.stages import isolate
+from uttermill.tasks.stages import isolate, shard
 from uttermill.tasks.stages.call import CORPUS, SHARD_EACH, Call, Limits, of_shards
 from uttermill.tasks.storage import versions
 

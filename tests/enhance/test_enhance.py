@@ -15,14 +15,14 @@ from onnx import TensorProto
 
 from tests.helpers import corpus, tiny_onnx
 from tests.helpers.fetched import CORPUS
-from uttermill.tasks import plugins, resample
+from uttermill.tasks import plugins
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.base.errors import ConfigError, ItemError
 from uttermill.tasks.enhance import Enhancer, deepfilter, gtcrn, separator_onnx
 from uttermill.tasks.models import onnx_session
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.settings.job import Job
-from uttermill.tasks.stages import pcm
+from uttermill.tasks.stages import pcm, resample
 
 Floats = NDArray[np.float32]
 QUIETER = "tests.plugins.quieter"

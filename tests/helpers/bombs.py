@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 from tests.helpers import memory, sounding
-from uttermill.tasks import filter as stage
 from uttermill.tasks.base.schema import RECORDINGS
 from uttermill.tasks.recording import Locator
 from uttermill.tasks.settings import FilterSettings
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store.shard_view import ShardView
+from uttermill.tasks.stages import filter as stage
 from uttermill.tasks.stages import probe
 from uttermill.tasks.stages.contract import OfRecording
 from uttermill.tasks.storage import urls

@@ -14,7 +14,7 @@ import numpy as np
 import soundfile as sf
 from numpy.typing import NDArray
 
-from uttermill.tasks import pipeline, shard
+from uttermill.tasks import pipeline
 from uttermill.tasks.runs.results import Published
 from uttermill.tasks.settings import (
     FilterSettings,
@@ -28,6 +28,7 @@ from uttermill.tasks.settings import (
 )
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store.index import Index
+from uttermill.tasks.stages import shard
 from uttermill.tasks.stages.listing.survey import Survey
 
 RATES = (8000, 16000, 22050, 44100, 48000)

@@ -15,7 +15,7 @@ from pydantic import Field
 from tests.helpers import own_plugin
 from uttermill.flows import checks
 from uttermill.flows.settings import PrepareSettings
-from uttermill.tasks import filter, plugins, resample, transcribe
+from uttermill.tasks import plugins
 from uttermill.tasks.base import schema, shelves
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.plugins.annotation_kinds import Events, Label
@@ -26,7 +26,7 @@ from uttermill.tasks.publish.published_columns import LAYOUT_COLUMNS
 from uttermill.tasks.settings import StageSettings, Threshold, roles
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import enhanced
-from uttermill.tasks.stages import contract
+from uttermill.tasks.stages import contract, filter, resample, transcribe
 from uttermill.tasks.stages.contract import Stage, StageModule
 
 ROOT = Path(__file__).parents[2]

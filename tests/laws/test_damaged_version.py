@@ -17,8 +17,8 @@ from tests.helpers import corpus, tiers
 from uttermill.flows.cli import queries
 from uttermill.tasks.base.errors import ConfigError, RunError
 from uttermill.tasks.insight import comparing
+from uttermill.tasks.publish.published import load
 from uttermill.tasks.publish.upkeep.verify import verify
-from uttermill.tasks.published import load
 
 PACKAGE = {
     "tar_hours": 2.0 / 3600,

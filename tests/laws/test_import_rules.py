@@ -121,7 +121,7 @@ def test_control_heavy_import_is_seen() -> None:
 
 
 def test_only_one_file_of_tasks_knows_prefect() -> None:
-    assert importers("tasks", {"prefect"}) == {"tasks/prefect_tasks.py"}
+    assert importers("tasks", {"prefect"}) == {"tasks/runs/prefect_tasks.py"}
 
 
 def test_only_audio_decodes() -> None:
@@ -172,10 +172,10 @@ LAYERS = (
     "tasks.plugins tasks.served tasks.api",
     "tasks.shard_store tasks.accounting tasks.sources tasks.diarizers tasks.segmenters "
     "tasks.filters tasks.enhance tasks.resamplers tasks.levels tasks.asr tasks.text tasks.formats",
-    "tasks.stages tasks.shard tasks.filter tasks.resample tasks.transcribe",
+    "tasks.stages",
     "tasks.corpus",
-    "tasks.publish tasks.insight tasks.package tasks.published",
-    "tasks.runs tasks.pipeline tasks.prefect_tasks tasks.preload",
+    "tasks.publish tasks.insight",
+    "tasks.runs tasks.pipeline tasks.preload",
     "flows",
 )
 MOST_FILES = (
@@ -209,13 +209,9 @@ BY_NAME = {
         "plug-ins use `tasks.plugins`, which finds them by the names that settings give"
     ),
     ("tasks.scoring.normalisers", "name"): "by language: a module of the same folder",
-    ("tasks.stages.contract", "f'uttermill.tasks.{stage}'"): (
-        "stages use `tasks.stages`, which finds them by name as `tasks.plugins` finds plug-ins"
+    ("tasks.stages.contract", "f'uttermill.tasks.stages.{name}'"): (
+        "stages use `tasks.stages.contract`, which finds them by name as `tasks.plugins` plug-ins"
     ),
-    (
-        "tasks.stages.contract",
-        "'uttermill.tasks.stages.probe' if name == 'probe' else f'uttermill.tasks.{name}'",
-    ): ("the same, for what runs isolated"),
     (
         "tasks.runs.libraries",
         "name",
@@ -374,36 +370,36 @@ def test_private_modules_are_imported_by_their_own_folder(edges: set[tuple[str, 
 
 def test_controls_of_the_layers() -> None:
     known = {
-        "tasks.package",
+        "tasks.publish",
         "tasks.storage",
         "tasks.filters",
         "tasks.levels",
         "tasks.sources",
     }
-    lazy = "def f():\n    from tasks import package, storage\n    import tasks.levels.peak\n"
+    lazy = "def f():\n    from tasks import publish, storage\n    import tasks.levels.peak\n"
     assert imports_of(
         "tasks.settings.job", ROOT / "tasks/settings/job.py", lazy, {*known, "tasks.levels.peak"}
     ) == {
-        "tasks.package",
+        "tasks.publish",
         "tasks.storage",
         "tasks.levels.peak",
     }
-    named = 'def f():\n    import_module("tasks.package")\n    m.import_module(f"tasks.{x}.peak")\n'
+    named = 'def f():\n    import_module("tasks.publish")\n    m.import_module(f"tasks.{x}.peak")\n'
     assert imports_of(
         "tasks.settings.job", ROOT / "tasks/settings/job.py", named, {*known, "tasks.levels.peak"}
     ) == {
-        "tasks.package",
+        "tasks.publish",
         "tasks.levels.peak",
     }
     assert circles({("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("e", "a")}) == {
         frozenset("abc")
     }
-    assert climbs("tasks.storage.download_cache", "tasks.package")
+    assert climbs("tasks.storage.download_cache", "tasks.publish")
     assert climbs("tasks.base.errors", "tasks.storage"), "a folder's modules stand with it"
     assert not climbs("tasks.filters.rms", "tasks.sources"), "neighbours"
     assert not climbs("tasks.levels.peak", "tasks.filters.rms")
     assert not climbs("tasks.filters.rms", "tasks.filters._derived")
-    assert trespasses("tasks.shard", "tasks.sources._paths")
+    assert trespasses("tasks.stages.shard", "tasks.sources._paths")
     assert not trespasses("tasks.sources.tar", "tasks.sources._paths")
     assert not trespasses("tasks.scoring.normalisers.ja", "tasks.scoring._plain")
     assert trespasses("tasks.scoring.rates", "tasks.scoring.normalisers._han")

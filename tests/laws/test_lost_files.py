@@ -14,9 +14,9 @@ from uttermill.flows.cli import queries
 from uttermill.flows.cli.show import runs
 from uttermill.flows.run import plans
 from uttermill.flows.settings import read as settings_read
-from uttermill.tasks import package
 from uttermill.tasks.base.errors import RunError
 from uttermill.tasks.insight.estimating import planning
+from uttermill.tasks.publish import package
 from uttermill.tasks.publish.dataset import datacard
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.storage import versions

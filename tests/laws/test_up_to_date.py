@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from tests.helpers import corpus, tiers
-from uttermill.tasks import package, pipeline, plugins
+from uttermill.tasks import pipeline, plugins
 from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.plugins import source_code
+from uttermill.tasks.publish import package
 from uttermill.tasks.publish.dataset import datacard
 from uttermill.tasks.publish.outcomes import shard_batches
 from uttermill.tasks.publish.upkeep import prune

@@ -22,14 +22,13 @@ from uttermill.flows.cluster.calls import Dispatcher
 from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.flows.run import metrics as collecting
 from uttermill.flows.run.cluster_executor import ClusterExecutor
-from uttermill.tasks import shard
 from uttermill.tasks.accounting import metrics
 from uttermill.tasks.accounting.metrics import Place, Trace
 from uttermill.tasks.base.errors import ConfigError, RunError
 from uttermill.tasks.base.schema import METRICS
 from uttermill.tasks.runs import publish
 from uttermill.tasks.settings.job import Cost, Done, Job
-from uttermill.tasks.stages import call
+from uttermill.tasks.stages import call, shard
 from uttermill.tasks.stages.call import Call, CostMeter
 
 

@@ -178,7 +178,7 @@ def test_what_was_listed_is_not_listed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that looked first, and needs workers then, goes on from there."""
-    from uttermill.tasks import shard
+    from uttermill.tasks.stages import shard
 
     source = corpus.make(tmp_path / "in", 2)
     sets = [flag.removeprefix("--set=") for flag in FLAGS[1:]]

@@ -22,8 +22,8 @@ from uttermill.flows.progress import Progress
 from uttermill.flows.run import task_run_groups
 from uttermill.flows.run.cluster_executor import ClusterExecutor
 from uttermill.flows.server import history, live_artifacts
-from uttermill.tasks import prefect_tasks
 from uttermill.tasks.base.errors import CorruptManifest, RunError
+from uttermill.tasks.runs import prefect_tasks
 from uttermill.tasks.runs.executor import Step
 from uttermill.tasks.settings.job import Done, Job
 from uttermill.tasks.stages.contract import PER_SHARD

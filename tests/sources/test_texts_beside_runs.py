@@ -14,7 +14,7 @@ import pytest
 from tests.helpers import corpus, films
 from tests.helpers.s3_server import BUCKET, S3
 from uttermill.flows.cluster.spawning import environment
-from uttermill.tasks import pipeline, shard
+from uttermill.tasks import pipeline
 from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.plugins import resolve_source
 from uttermill.tasks.recording import Ignored
@@ -22,6 +22,7 @@ from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.runs.results import Published
 from uttermill.tasks.settings import Source
 from uttermill.tasks.shard_store.index import Index
+from uttermill.tasks.stages import shard
 from uttermill.tasks.storage import download_cache
 
 AUTO = {"segmenter": {"use": "auto"}, "filters": corpus.FILTERS}

@@ -14,7 +14,6 @@ import soundfile as sf
 from tests.helpers import corpus
 from tests.plugins import oracle_asr
 from uttermill.tasks.base.schema import CutRow
-from uttermill.tasks.filter import SCHEMA
 from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.insight.report import page
 from uttermill.tasks.publish.upkeep import prune
@@ -24,6 +23,7 @@ from uttermill.tasks.settings import Plugin
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.stages import recording_turns, stage
+from uttermill.tasks.stages.filter import SCHEMA
 
 RATE = 16_000
 SECONDS = 40

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import corpus
-from uttermill.tasks import audio, filter, pipeline
+from uttermill.tasks import audio, pipeline
 from uttermill.tasks.audio import Clip
 from uttermill.tasks.base.errors import ItemError
 from uttermill.tasks.recording import Locator
@@ -19,7 +19,7 @@ from uttermill.tasks.recording.limits import Limits
 from uttermill.tasks.runs.executor import Here
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
-from uttermill.tasks.stages import conversion, measuring, pcm, stage
+from uttermill.tasks.stages import conversion, filter, measuring, pcm, stage
 from uttermill.tasks.stages.conversion import Conversion
 
 SHARD = "shard-000000"

@@ -21,8 +21,9 @@ from tests.helpers.s3_server import BUCKET, S3
 from uttermill.flows import settings
 from uttermill.flows.cluster.spawning import environment
 from uttermill.flows.run import run_folder
-from uttermill.tasks import package, storage
+from uttermill.tasks import storage
 from uttermill.tasks.base.errors import ConfigError, OutLocked, RunError
+from uttermill.tasks.publish import package
 from uttermill.tasks.publish.outcomes import shard_batches
 from uttermill.tasks.publish.upkeep import checkpoints, prune
 from uttermill.tasks.publish.upkeep.prune import KeptSettings

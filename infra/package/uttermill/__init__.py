@@ -11,7 +11,7 @@ TYPE_CHECKING = False  # `python -m uttermill.flows.cli` shuts out the current f
 if TYPE_CHECKING:
     from .flows.api import Reason, Result, prepare
     from .tasks.base.errors import ConfigError, MillError
-    from .tasks.published import Clip, Dataset, load
+    from .tasks.publish.published import Clip, Dataset, load
 
 __all__ = [
     "Clip",
@@ -27,7 +27,7 @@ __all__ = [
 _HOMES = {
     "uttermill.flows.api": ("Reason", "Result", "prepare"),
     "uttermill.tasks.base.errors": ("ConfigError", "MillError"),
-    "uttermill.tasks.published": ("Clip", "Dataset", "load"),
+    "uttermill.tasks.publish.published": ("Clip", "Dataset", "load"),
 }
 
 

@@ -16,13 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ... import audio, plugins, shard
+from ... import audio, plugins
 from ...accounting.broken import Broken
 from ...accounting.ledger import PENDING
 from ...base.arrays import FixedBytes
 from ...base.errors import ItemError
 from ...base.schema import RecordingRow
-from ...filter import todo as cuts_lacking
 from ...publish import foreseen, safeguards
 from ...publish.dataset import speaker_warnings
 from ...publish.unchanged import UpToDate
@@ -35,8 +34,9 @@ from ...shard_store.requests import TextQuestion
 from ...shard_store.shard_view import ShardView
 from ...shard_store.stored_shard import samples_of
 from ...shard_store.utterance import UNMEASURED, FinalUtterance, Outcome
-from ...stages import stage
+from ...stages import shard, stage
 from ...stages.contract import STAGES
+from ...stages.filter import todo as cuts_lacking
 from ...stages.listing import copies, file_parts, fingerprints, shard_choice
 from ...stages.listing.copies import NewCopy
 from ...stages.listing.known_recordings import KnownRecordings

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ... import plugins, shard
+from ... import plugins
 from ...accounting import summary
 from ...accounting.broken import Broken, BrokenCount
 from ...base.errors import TooManyFailed
 from ...publish import safeguards
 from ...settings.job import Job
 from ...shard_store import decisions, manifest
+from ...stages import shard
 from ...stages.listing import fingerprints
 from ...stages.listing.known_recordings import PRESENT
 from ...stages.listing.pending_listing import AsListed

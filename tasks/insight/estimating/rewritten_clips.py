@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ... import package, plugins
+from ... import plugins
 from ...accounting.ledger import PENDING
 from ...base.arrays import Bools, UInt64s
 from ...base.schema import UTTERANCES_FILE
-from ...publish import foreseen, previous_version, published_columns
+from ...publish import foreseen, package, previous_version, published_columns
 from ...publish.output_shards import format_shards
 from ...publish.output_shards.format_shards import PreviousVersion
 from ...settings.job import Job

@@ -22,7 +22,6 @@ from ...base import process_memory
 from ...base.errors import PASSING, CorruptManifest
 from ...base.schema import LEDGER, AnyRow, EnhancedRow, RecordingRow
 from ...corpus import limits, voices
-from ...filter import todo as cuts_lacking
 from ...plugins.rules import Rule, judge
 from ...recording.limits import FREE_SECONDS, REFUSED, WIDTH
 from ...settings.job import Job
@@ -32,6 +31,7 @@ from ...shard_store.cuts import Cut
 from ...shard_store.language_vote import LEAST_CLIPS
 from ...shard_store.shard_view import DUPLICATE_SEGMENT, LONG_S, ShardView
 from ...shard_store.utterance import CutUtterance, FinalUtterance, HeardUtterance, Outcome
+from ...stages.filter import todo as cuts_lacking
 from ...stages.stage import PER_SHARD, weights_of
 from ...storage import tables
 from .. import published_columns, seeded_hash, speakers

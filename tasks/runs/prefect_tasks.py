@@ -14,10 +14,10 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import TaskRunContext
 from prefect.states import Cancelled, Completed
 
-from .base.counting import counted
-from .runs.executor import Step
-from .settings.job import Done
-from .stages.contract import STAGES
+from ..base.counting import counted
+from ..settings.job import Done
+from ..stages.contract import STAGES
+from .executor import Step
 
 
 def _task(name: str) -> Any:

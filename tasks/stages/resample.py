@@ -22,25 +22,25 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from . import plugins
-from .audio import Clip
-from .base.arrays import Float32s, Int16s
-from .base.errors import ItemError
-from .base.logs import log
-from .base.schema import AUDIO, ENHANCED, AnyRow
-from .enhance import Enhancer
-from .recording import Locator, unreachable
-from .recording.tracks import locator_of
-from .resamplers import soxr_hq
-from .segmenters import KnownSpans, Span
-from .settings.job import Job
-from .shard_store import enhanced, own_channels, shard_view
-from .shard_store.blobs import MadeAudio
-from .shard_store.utterance import HeardUtterance
-from .stages import cutting, pcm
-from .stages.contract import OfRecording
-from .stages.conversion import Converted, code_of, failed_row, pcm_row
-from .stages.cutting import StreamFacts
+from .. import plugins
+from ..audio import Clip
+from ..base.arrays import Float32s, Int16s
+from ..base.errors import ItemError
+from ..base.logs import log
+from ..base.schema import AUDIO, ENHANCED, AnyRow
+from ..enhance import Enhancer
+from ..recording import Locator, unreachable
+from ..recording.tracks import locator_of
+from ..resamplers import soxr_hq
+from ..segmenters import KnownSpans, Span
+from ..settings.job import Job
+from ..shard_store import enhanced, own_channels, shard_view
+from ..shard_store.blobs import MadeAudio
+from ..shard_store.utterance import HeardUtterance
+from . import cutting, pcm
+from .contract import OfRecording
+from .conversion import Converted, code_of, failed_row, pcm_row
+from .cutting import StreamFacts
 
 SCHEMA = AUDIO
 UNIT_SECONDS = 300.0

@@ -22,25 +22,25 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import storage
-from .accounting import summary
-from .base.errors import RunError
-from .base.json_types import Arrived, Balance, DatasetJson, JsonObject
-from .base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE
-from .formats import Hashes
-from .publish import leaks, previous_version, safeguards, speakers
-from .publish.choosing import corpus_clips, next_version, splits
-from .publish.choosing.next_version import Choice
-from .publish.dataset import datacard
-from .publish.outcomes import batch_outcomes
-from .publish.outcomes.shard_batches import ShardBatch
-from .publish.output_shards import layout, plan
-from .publish.writing import ledger, utterances
-from .publish.writing.shards import finished
-from .recording import forgotten
-from .settings.job import Job
-from .shard_store import whole_job
-from .storage import sorted_keys, tables, versions
+from .. import storage
+from ..accounting import summary
+from ..base.errors import RunError
+from ..base.json_types import Arrived, Balance, DatasetJson, JsonObject
+from ..base.schema import DATASET_FILE, LEDGER_FILE, UTTERANCES_FILE
+from ..formats import Hashes
+from ..recording import forgotten
+from ..settings.job import Job
+from ..shard_store import whole_job
+from ..storage import sorted_keys, tables, versions
+from . import leaks, previous_version, safeguards, speakers
+from .choosing import corpus_clips, next_version, splits
+from .choosing.next_version import Choice
+from .dataset import datacard
+from .outcomes import batch_outcomes
+from .outcomes.shard_batches import ShardBatch
+from .output_shards import layout, plan
+from .writing import ledger, utterances
+from .writing.shards import finished
 
 TABLES = (LEDGER_FILE, UTTERANCES_FILE, splits.FILE, speakers.FILE)
 

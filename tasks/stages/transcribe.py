@@ -18,21 +18,21 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from . import plugins, scoring, speech
-from .asr import SharedWindow, SpeechClip, Transcript
-from .base.arrays import Float32s
-from .base.errors import shortened
-from .base.schema import TRANSCRIPTS, EnhancedRow, TranscriptRow, WordRow
-from .plugins import backends
-from .plugins.contracts import asr
-from .plugins.contracts.asr import AligningBackend
-from .plugins.contracts.text import Answer, TextVerdict
-from .served import llm_text
-from .served.llm_text import Written
-from .settings import Plugin, StageSettings
-from .settings.job import Job
-from .shard_store import blobs, model_answers, own_channels, reference_words, shard_view
-from .shard_store.requests import (
+from .. import plugins, scoring, speech
+from ..asr import SharedWindow, SpeechClip, Transcript
+from ..base.arrays import Float32s
+from ..base.errors import shortened
+from ..base.schema import TRANSCRIPTS, EnhancedRow, TranscriptRow, WordRow
+from ..plugins import backends
+from ..plugins.contracts import asr
+from ..plugins.contracts.asr import AligningBackend
+from ..plugins.contracts.text import Answer, TextVerdict
+from ..served import llm_text
+from ..served.llm_text import Written
+from ..settings import Plugin, StageSettings
+from ..settings.job import Job
+from ..shard_store import blobs, model_answers, own_channels, reference_words, shard_view
+from ..shard_store.requests import (
     Alignment,
     Asked,
     Recognition,

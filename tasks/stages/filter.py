@@ -15,19 +15,19 @@ from functools import partial
 
 import pyarrow as pa
 
-from .accounting import ledger
-from .base.errors import UNREACHABLE, ItemError, shortened
-from .base.schema import CUTS, CutRow
-from .plugins.rules import judge
-from .recording import Locator, unreachable
-from .recording.faults import Fault
-from .recording.tracks import locator_of
-from .recording.turns import Turn
-from .scoring import unmarked
-from .segmenters import KnownSpans, Segmenter, Span
-from .settings import Plugin
-from .settings.job import Job
-from .shard_store import (
+from ..accounting import ledger
+from ..base.errors import UNREACHABLE, ItemError, shortened
+from ..base.schema import CUTS, CutRow
+from ..plugins.rules import judge
+from ..recording import Locator, unreachable
+from ..recording.faults import Fault
+from ..recording.tracks import locator_of
+from ..recording.turns import Turn
+from ..scoring import unmarked
+from ..segmenters import KnownSpans, Segmenter, Span
+from ..settings import Plugin
+from ..settings.job import Job
+from ..shard_store import (
     chosen_rules,
     clip_choice,
     cuts,
@@ -36,15 +36,15 @@ from .shard_store import (
     shard_view,
     stored_shard,
 )
-from .shard_store.blobs import MadeAudio
-from .shard_store.decision_log import Decision
-from .shard_store.manifest import Footer
-from .shard_store.stored_shard import samples_of
-from .stages import cutting, measuring, recording_turns, whole_transcript
-from .stages.contract import OfRecording
-from .stages.conversion import Conversion
-from .stages.cutting import StreamFacts
-from .stages.measuring import Chosen, Measured, Step, WholeRecording
+from ..shard_store.blobs import MadeAudio
+from ..shard_store.decision_log import Decision
+from ..shard_store.manifest import Footer
+from ..shard_store.stored_shard import samples_of
+from . import cutting, measuring, recording_turns, whole_transcript
+from .contract import OfRecording
+from .conversion import Conversion
+from .cutting import StreamFacts
+from .measuring import Chosen, Measured, Step, WholeRecording
 
 SCHEMA = CUTS
 Piece = tuple[Span, tuple[Step, ...], Measured]  # with the filters that measure it

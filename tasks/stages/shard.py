@@ -18,29 +18,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from .accounting.broken import FIRST, Broken, BrokenCount, Unreachable
-from .base.arrays import FixedBytes
-from .base.schema import RECORDINGS
-from .recording import forgotten, unreachable
-from .settings.job import Job
-from .shard_store import manifest
-from .shard_store.index import Index
-from .stages.call import Call, Limits
-from .stages.contract import OfRecording
-from .stages.listing import (
-    copies,
-    file_parts,
-    fingerprints,
-    known_recordings,
-    row_files,
-)
-from .stages.listing.known_recordings import Columns
-from .stages.listing.row_files import LISTED, merged
-from .stages.listing.shard_choice import in_shards, shards_of
-from .stages.listing.survey import Survey as Survey
-from .stages.listing.survey import as_known as as_known
-from .stages.listing.survey import survey as survey
-from .storage import tables
+from ..accounting.broken import FIRST, Broken, BrokenCount, Unreachable
+from ..base.arrays import FixedBytes
+from ..base.schema import RECORDINGS
+from ..recording import forgotten, unreachable
+from ..settings.job import Job
+from ..shard_store import manifest
+from ..shard_store.index import Index
+from ..storage import tables
+from .call import Call, Limits
+from .contract import OfRecording
+from .listing import copies, file_parts, fingerprints, known_recordings, row_files
+from .listing.known_recordings import Columns
+from .listing.row_files import LISTED, merged
+from .listing.shard_choice import in_shards, shards_of
+from .listing.survey import Survey as Survey
+from .listing.survey import as_known as as_known
+from .listing.survey import survey as survey
 
 PROBE_SECONDS, PROBE_EACH = 20.0, 2.0  # s of a call, and each recording
 SLOWEST = 10e6  # bytes a second that a worker reads and hashes at least
@@ -50,11 +44,9 @@ def probe(job: Job, listing: Path, low: int, high: int, size: float, isolate: bo
     """On a worker: read header and digest of rows `low` to `high`, which have `size` bytes; returns
     the path of the result. With `isolate` each runs in a disposable process: one that kills it is
     quarantined."""
-    from .stages import isolate as isolation
-    from .stages import known_good
-    from .stages import (
-        probe as probing,  # decodes: heavy to import, and only workers do it
-    )
+    from . import isolate as isolation
+    from . import known_good
+    from . import probe as probing
 
     units = [OfRecording(row) for row in tables.read(listing).slice(low, high - low).to_pylist()]
     if not isolate:
@@ -76,7 +68,7 @@ def probe_deadline(limits: Limits, isolated: bool, args: tuple[Any, ...]) -> flo
     """Headers are read in milliseconds, and every byte is hashed. If a batch misses its deadline,
     its recordings are probed one by one: one that hangs costs 1.2 times `item_timeout` by the
     defaults, and a batch that was only slow still succeeds."""
-    from .stages import isolate as isolation
+    from . import isolate as isolation
 
     low, high, size = args[2:5]
     recordings: int = high - low

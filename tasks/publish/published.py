@@ -13,13 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from . import storage
-from .audio import decode_int16
-from .base.arrays import Int16s
-from .base.errors import ConfigError, ItemError, UnsafePlace
-from .base.json_types import DatasetJson, JsonObject
-from .base.schema import LEDGER_FILE, UTTERANCES_FILE
-from .storage import queries, tables, versions
+from .. import storage
+from ..audio import decode_int16
+from ..base.arrays import Int16s
+from ..base.errors import ConfigError, ItemError, UnsafePlace
+from ..base.json_types import DatasetJson, JsonObject
+from ..base.schema import LEDGER_FILE, UTTERANCES_FILE
+from ..storage import queries, tables, versions
 
 ENCODED, DECODED = 400_000_000, 200_000_000  # bytes, samples of a clip: an hour at 48 kHz
 

@@ -282,7 +282,7 @@ def absent(stage: ModuleType) -> list[str]:
 
 @pytest.mark.parametrize("name", STAGES)
 def test_a_stage_has_what_its_contract_asks(name: str) -> None:
-    module = sys.modules[f"uttermill.tasks.{name}"]
+    module = sys.modules[f"uttermill.tasks.stages.{name}"]
     assert absent(module) == []
     for member in members(StageModule):
         declared = getattr(StageModule, member)

@@ -23,7 +23,7 @@ from ..recording.names import recording_name
 from ..storage import bounds
 from ._channels import ChannelSettings, Names, channels_field
 from ._labels import LabelSettings
-from ._layouts.folders import audio_below
+from ._layouts.folders import key_of, not_listed
 from ._layouts.rows import Described, Found
 from ._lists import (
     Entries,
@@ -136,27 +136,12 @@ def listed(
     """The recordings of a layout, with labels, and the source's `language` where a row has none.
     Audio below a layout's folder that no row names is skipped as `not_listed`. `numbers`: of
     channels, by name."""
-    key_of = partial(_key, layout.root.rstrip("/") + "/")
-    keys = np.fromiter(map(key_of, layout.audio()), np.int64)
+    keys = np.fromiter(map(partial(key_of, layout.root), layout.audio()), np.int64)
     keep = labels.kept if labels and labels.kept_names else None
     to_line = partial(as_line, root=layout.root, stated=language, labels=keep, numbers=numbers)
     yield from _recordings(layout, _last(keys), to_line)
     if layout.whole:
-        named = np.unique(keys)
-        for path in audio_below(layout.root):
-            key = hash(path)
-            place = int(np.searchsorted(named, key))
-            if place == len(named) or named[place] != key:
-                yield Ignored(recording_name(path), "not_listed")
-
-
-def _key(below: str, audio: object) -> int:
-    if not isinstance(audio, str):
-        return 0
-    audio = audio.strip().removeprefix(below)
-    # Most paths are normal already.
-    odd = "./" in audio or "//" in audio or audio.endswith(("/", "/."))
-    return hash(os.path.normpath(audio) if odd else audio)
+        yield from not_listed(layout.root, keys)
 
 
 def _last(keys: Int64s) -> Bools:

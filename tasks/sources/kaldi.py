@@ -13,6 +13,7 @@ import os
 import re
 import stat
 import struct
+from array import array
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO, Literal
 
@@ -21,7 +22,6 @@ from pydantic import Field
 from .. import storage
 from ..base.errors import ConfigError, ItemError
 from ..recording import Ignored, Locator, Recording, Segment, unreachable
-from ..recording.file_kinds import known
 from ..recording.guard import display_path, of_file
 from ..recording.locator import Channels
 from ..recording.names import display_text, recording_name, safe_name
@@ -29,7 +29,7 @@ from ..recording.tracks import channel_side
 from ..settings.base import READ
 from ..storage import urls
 from ._channels import channels_field
-from ._layouts.folders import audio_below, some_below
+from ._layouts.folders import key_of, not_listed
 from ._lists import (
     Entries,
     SpeakerSettings,
@@ -94,15 +94,12 @@ def recordings(settings: Settings) -> Entries:
 
 def _with_rest(entries: Entries, folder: str) -> Entries:
     """The entries, and audio in the folder that none of them names."""
-    holds_audio = next(some_below(folder, known), None) is not None
-    named: set[int] = set()
+    named = array("q")
     for entry in entries:
-        if holds_audio and isinstance(entry, Recording):
-            named.add(hash(os.path.normpath(entry.locator.path)))
+        if isinstance(entry, Recording):
+            named.append(key_of(folder, os.path.normpath(entry.locator.path)))
         yield entry
-    for path in audio_below(folder) if holds_audio else ():
-        if hash(os.path.normpath(os.path.join(folder, path))) not in named:
-            yield Ignored(recording_name(path), "not_listed")
+    yield from not_listed(folder, named)
 
 
 def _list(folder: str, root: str, present: set[str]) -> Entries:

@@ -8,7 +8,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ...recording import Ignored
 from ...recording.file_kinds import known
+from ...recording.names import recording_name
 from .._paths import skip_reason, stem
 
 MOST_HOMES = 1000  # folders of languages, splits or books
@@ -93,6 +98,26 @@ def audio_below(folder: str, below: str = "") -> Iterator[str]:
         for name in sorted(files, key=os.fsencode):
             if known(name) and not skip_reason(name):
                 yield f"{before}{name}"
+
+
+def key_of(folder: str, audio: object) -> int:
+    """A hash of a file's path from the folder, however it is written; 0 for what is no text."""
+    if not isinstance(audio, str):
+        return 0
+    audio = audio.strip().removeprefix(folder.rstrip("/") + "/")
+    # Most paths are normal already.
+    odd = "./" in audio or "//" in audio or audio.endswith(("/", "/."))
+    return hash(os.path.normpath(audio) if odd else audio)
+
+
+def not_listed(folder: str, named: ArrayLike) -> Iterator[Ignored]:
+    """Audio below a folder that no list names. `named`: `key_of` each file that one does."""
+    keys = np.unique(np.asarray(named, np.int64))
+    for path in audio_below(folder):
+        key = hash(path)
+        place = int(np.searchsorted(keys, key))
+        if place == len(keys) or keys[place] != key:
+            yield Ignored(recording_name(path), "not_listed")
 
 
 def by_stem(folder: str, below: str = "") -> dict[str, str]:

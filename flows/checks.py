@@ -40,10 +40,10 @@ def check_text(path: str) -> None:
 
 def check_wishes(settings: PrepareSettings) -> Job:
     """`check` without OUT, which may be read-only here."""
+    from ..tasks.plugins.served import llm_text
     from ..tasks.publish import published_columns
     from ..tasks.publish.choosing import selection
     from ..tasks.runs import source_checks
-    from ..tasks.served import llm_text
     from ..tasks.shard_store import annotated, enhanced, recipe
 
     job = settings.job()

@@ -2,8 +2,8 @@
 
 The name of the model is part of the recipe; the address of the server is not. With this plug-in,
 and with no other, audio leaves the machine. A server's answers may change from day to day; texts
-that are stored are kept. `tasks.served.client` decides whose fault it is when a clip gets no
-answer, with a clip of silence as the control.
+that are stored are kept. `tasks.plugins.served.client` decides whose fault it is when a clip gets
+no answer, with a clip of silence as the control.
 
 A waiting worker does not count as hanging as long as `patience` plus one `timeout` stays below
 `cluster.item_timeout`, as it does by default.
@@ -24,8 +24,8 @@ from pydantic import Field, SecretStr, model_validator
 from ..base import language_codes, masking
 from ..base.arrays import RATE, Float32s
 from ..base.errors import ConfigError, shortened
-from ..served import client
-from ..served.client import Body, Client, Failed, Server, Service
+from ..plugins.served import client
+from ..plugins.served.client import Body, Client, Failed, Server, Service
 from ..settings import SECRET
 from ..settings.base import WORDS
 from ..settings.servers import ServerSettings

@@ -27,8 +27,8 @@ from ..plugins import backends
 from ..plugins.contracts import asr
 from ..plugins.contracts.asr import AligningBackend
 from ..plugins.contracts.text import Answer, TextVerdict
-from ..served import llm_text
-from ..served.llm_text import Written
+from ..plugins.served import llm_text
+from ..plugins.served.llm_text import Written
 from ..settings import Plugin, StageSettings
 from ..settings.job import Job
 from ..shard_store import blobs, model_answers, own_channels, reference_words, shard_view

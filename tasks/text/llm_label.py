@@ -26,8 +26,8 @@ from ..base.json_types import JsonObject
 from ..plugins.annotation_kinds import Label
 from ..plugins.contracts.text import Answer, Question, ScoredTranscript
 from ..plugins.rules import Allowed, Limit, Rule
-from ..served import chat, client
-from ..served.client import Body, Client, Failed, Server, Service
+from ..plugins.served import chat, client
+from ..plugins.served.client import Body, Client, Failed, Server, Service
 from ..settings import StageSettings, Threshold
 from ..settings.base import WORDS
 from ..settings.servers import ChatServer, ChatSettings

@@ -16,10 +16,10 @@ from tests.helpers.post_server import Answer
 from uttermill.flows import checks, settings
 from uttermill.tasks.base.errors import ConfigError, RunError
 from uttermill.tasks.insight.estimating import planning
+from uttermill.tasks.plugins.served.llm_text import CONTROL, Writer, Written, judged
 from uttermill.tasks.publish.upkeep import prune
 from uttermill.tasks.publish.upkeep.prune import KeptSettings
 from uttermill.tasks.publish.upkeep.verify import verify
-from uttermill.tasks.served.llm_text import CONTROL, Writer, Written, judged
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.settings.servers import LlmText
 from uttermill.tasks.shard_store import decision_log as reviews

@@ -28,7 +28,7 @@ from uttermill.tasks import pipeline, plugins
 from uttermill.tasks.asr import SpeechClip, Transcript, openai_api
 from uttermill.tasks.base import masking
 from uttermill.tasks.base.errors import ConfigError, RunError
-from uttermill.tasks.served import client
+from uttermill.tasks.plugins.served import client
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.shard_store import recipe
 

@@ -13,7 +13,7 @@ import pytest
 from tests.asr.test_openai_api import Request, Stub, clip, hear, options
 from tests.helpers.post_server import Answer
 from uttermill.tasks.asr import Transcript, openai_api
-from uttermill.tasks.served.client import FIRST, Pace
+from uttermill.tasks.plugins.served.client import FIRST, Pace
 
 TEXT = "Well, hello there."
 

@@ -169,7 +169,7 @@ LAYERS = (
     "tasks.base",
     "tasks.settings tasks.storage",
     "tasks.recording tasks.audio tasks.models tasks.speech tasks.scoring",
-    "tasks.plugins tasks.served tasks.api",
+    "tasks.plugins tasks.api",
     "tasks.shard_store tasks.accounting tasks.sources tasks.diarizers tasks.segmenters "
     "tasks.filters tasks.enhance tasks.resamplers tasks.levels tasks.asr tasks.text tasks.formats",
     "tasks.stages",

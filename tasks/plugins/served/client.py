@@ -22,10 +22,10 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ..base import environment
-from ..base.errors import ConfigError, RunError
-from ..base.json_types import JsonObject
-from ..settings.servers import ServerSettings
+from ...base import environment
+from ...base.errors import ConfigError, RunError
+from ...base.json_types import JsonObject
+from ...settings.servers import ServerSettings
 
 if TYPE_CHECKING:
     import httpx

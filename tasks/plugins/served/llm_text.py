@@ -10,11 +10,11 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from .. import scoring
-from ..base import masking
-from ..base.errors import shortened
-from ..plugins.contracts.text import words
-from ..settings.servers import LlmText
+from ... import scoring
+from ...base import masking
+from ...base.errors import shortened
+from ...settings.servers import LlmText
+from ..contracts.text import words
 from . import chat, client
 from .client import Body, Client, Failed, Server, Service
 

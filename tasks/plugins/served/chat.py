@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from ..base.json_types import JsonObject
+from ...base.json_types import JsonObject
 from .client import Body
 
 ANSWER = "answer"  # key of a constrained reply

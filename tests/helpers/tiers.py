@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,6 +50,12 @@ def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
         config.hook.pytest_deselected(items=away)
         gone = {id(item) for item in away}
         items[:] = [item for item in items if id(item) not in gone]
+
+
+def turned(files: list[Path], number: int, count: int) -> list[Path]:
+    """All of them, for one of so many processes: each begins with other ones."""
+    first = len(files) * number // count
+    return files[first:] + files[:first]
 
 
 def few(values: Collection[Any], *plain: Any) -> list[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.helpers import tiers
@@ -38,3 +40,9 @@ def test_covering() -> None:
     assert {"".join(values) for values, names in marks.items() if names == []} == {"ax"}
     assert {"".join(values) for values, names in marks.items() if names == ["full"]} == {"by", "az"}
     assert len(marks) == 6
+
+
+def test_each_process_begins_with_other_modules() -> None:
+    files = [Path(name) for name in "abcdefg"]
+    turns = [tiers.turned(files, number, 3) for number in range(3)]
+    assert ["".join(map(str, turn)) for turn in turns] == ["abcdefg", "cdefgab", "efgabcd"]

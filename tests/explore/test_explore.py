@@ -70,6 +70,12 @@ def client(out: Path, tmp_path: Path) -> TestClient:
     return client_of(out, tmp_path / "home")
 
 
+@pytest.fixture(scope="module")
+def reader(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> TestClient:
+    """For questions, which change nothing."""
+    return client_of(whole, tmp_path_factory.mktemp("reader"))
+
+
 def get(client: TestClient, path: str, status: int = 200, **params: Any) -> dict[str, Any]:
     answer = client.get(path, params=params)
     assert answer.status_code == status, answer.text
@@ -108,8 +114,8 @@ def test_with_the_token(out: Path, tmp_path: Path, path: str) -> None:
     [("evil.example", 403), ("127.0.0.1.evil.example:80", 403), ("localhost:9", 200),
      ("[::1]:1234", 200), ("127.0.0.1", 200), ("", 403)],
 )  # fmt: skip
-def test_only_loopback_names(client: TestClient, host: str, status: int) -> None:
-    assert client.get("/api/about", headers={"host": host}).status_code == status
+def test_only_loopback_names(reader: TestClient, host: str, status: int) -> None:
+    assert reader.get("/api/about", headers={"host": host}).status_code == status
 
 
 @pytest.mark.parametrize(
@@ -117,25 +123,25 @@ def test_only_loopback_names(client: TestClient, host: str, status: int) -> None
     ["/../app.py", "/%2e%2e/app.py", "/..%2fapp.py", "/web/../app.py", "/%2fetc%2fpasswd",
      "/index.html%00.js", "/nothing.js", "/__init__.py"],
 )  # fmt: skip
-def test_only_its_own_files(client: TestClient, path: str) -> None:
-    assert client.get(path).status_code in (403, 404)
+def test_only_its_own_files(reader: TestClient, path: str) -> None:
+    assert reader.get(path).status_code in (403, 404)
 
 
-def test_files_of_the_page(client: TestClient) -> None:
-    page = client.get("/").text
+def test_files_of_the_page(reader: TestClient) -> None:
+    page = reader.get("/").text
     assert '<base href="/a-token/">' in page
     assert "{{" not in page
-    sizes = {each.name: len(client.get(f"/{each.name}").content) for each in app.WEB.iterdir()}
+    sizes = {each.name: len(reader.get(f"/{each.name}").content) for each in app.WEB.iterdir()}
     assert all(sizes.values())
     assert sum(sizes.values()) < 1_000_000
-    assert client.get("/main.js").headers["content-type"].startswith("text/javascript")
+    assert reader.get("/main.js").headers["content-type"].startswith("text/javascript")
 
 
 # What it answers
 
 
-def test_kept_dropped_and_failed_alike(client: TestClient) -> None:
-    answer = get(client, "/api/rows")
+def test_kept_dropped_and_failed_alike(reader: TestClient) -> None:
+    answer = get(reader, "/api/rows")
     assert answer["total"] == 8
     assert {row["outcome"] for row in answer["rows"]} == {"packaged", "dropped", "failed"}
     by_name = dict(zip(stems(answer), answer["rows"], strict=True))
@@ -144,12 +150,12 @@ def test_kept_dropped_and_failed_alike(client: TestClient) -> None:
     assert by_name["r07"]["reason"] == "unreadable"
 
 
-def test_sorting_and_paging(client: TestClient) -> None:
-    longest = get(client, "/api/rows", sort="-seconds", limit=2)
+def test_sorting_and_paging(reader: TestClient) -> None:
+    longest = get(reader, "/api/rows", sort="-seconds", limit=2)
     assert stems(longest) == ["r06", "r05"]
     assert longest["total"] == 8
-    assert stems(get(client, "/api/rows", sort="-seconds", limit=2, offset=2)) == ["r04", "r03"]
-    assert stems(get(client, "/api/rows", sort="wer", limit=1)) != ["r07"], "nulls come last"
+    assert stems(get(reader, "/api/rows", sort="-seconds", limit=2, offset=2)) == ["r04", "r03"]
+    assert stems(get(reader, "/api/rows", sort="wer", limit=1)) != ["r07"], "nulls come last"
 
 
 @pytest.mark.parametrize(
@@ -167,9 +173,9 @@ def test_sorting_and_paging(client: TestClient) -> None:
     ],
 )
 def test_searching_and_filtering(
-    client: TestClient, asked: dict[str, Any], found: list[str]
+    reader: TestClient, asked: dict[str, Any], found: list[str]
 ) -> None:
-    assert stems(get(client, "/api/rows", **asked)) == found
+    assert stems(get(reader, "/api/rows", **asked)) == found
 
 
 @pytest.mark.full
@@ -197,29 +203,29 @@ def test_searching_and_filtering(
         ("nothing", {}, "Not Found"),
     ],
 )
-def test_bad_questions(client: TestClient, path: str, asked: dict[str, str], said: str) -> None:
-    answer = client.get(f"/api/{path}", params=asked)
+def test_bad_questions(reader: TestClient, path: str, asked: dict[str, str], said: str) -> None:
+    answer = reader.get(f"/api/{path}", params=asked)
     assert answer.status_code in (400, 404)
     assert said in answer.json()["error"]
-    assert get(client, "/api/rows")["total"] == 8
+    assert get(reader, "/api/rows")["total"] == 8
 
 
-def test_recordings(client: TestClient) -> None:
-    answer = get(client, "/api/recordings", sort="-seconds")
+def test_recordings(reader: TestClient) -> None:
+    answer = get(reader, "/api/recordings", sort="-seconds")
     assert answer["total"] == 8
     assert answer["rows"][0]["packaged"] == answer["rows"][0]["seconds"] == 1.6
-    assert get(client, "/api/recordings", sort="kept")["rows"][0]["kept"] == 0
+    assert get(reader, "/api/recordings", sort="kept")["rows"][0]["kept"] == 0
 
 
-def test_histogram_has_every_clip(client: TestClient) -> None:
-    bars = get(client, "/api/histogram", column="duration", by="outcome")
+def test_histogram_has_every_clip(reader: TestClient) -> None:
+    bars = get(reader, "/api/histogram", column="duration", by="outcome")
     assert sum(each["count"] for each in bars["counts"]) == bars["n"] == 7
     assert {each["name"] for each in bars["counts"]} == {"packaged", "dropped"}
-    assert get(client, "/api/histogram", column="wer", q="no such words")["counts"] == []
+    assert get(reader, "/api/histogram", column="wer", q="no such words")["counts"] == []
 
 
-def test_limits_have_their_settings(client: TestClient) -> None:
-    limits = get(client, "/api/about")["limits"]
+def test_limits_have_their_settings(reader: TestClient) -> None:
+    limits = get(reader, "/api/about")["limits"]
     known = {(each["column"], each["side"]): each for each in limits}
     assert known["duration", "min"]["key"] == "filter.filters.duration.min"
     assert known["duration", "min"]["value"] == 0.7
@@ -236,40 +242,40 @@ def test_hours_kept_are_those_of_what_if(client: TestClient, out: Path) -> None:
     assert get(client, "/api/kept", limits=stricter)["then"] == 2
 
 
-def test_scatter_and_tables(client: TestClient) -> None:
-    assert len(get(client, "/api/scatter", x="duration", y="loudness")["points"]) == 7
-    words = get(client, "/api/table", what="words")
+def test_scatter_and_tables(reader: TestClient) -> None:
+    assert len(get(reader, "/api/scatter", x="duration", y="loudness")["points"]) == 7
+    words = get(reader, "/api/table", what="words")
     assert words["rows"][0]["count"] == 4
-    rare = get(client, "/api/table", what="characters", rare="1")
+    rare = get(reader, "/api/table", what="characters", rare="1")
     assert rare["rows"][0]["count"] == 1
-    [dataset] = get(client, "/api/table", what="dataset")["rows"]
+    [dataset] = get(reader, "/api/table", what="dataset")["rows"]
     assert dataset["items"] == 8
     assert dataset["kept_hours"] == pytest.approx(6.0 / 3600)
 
 
-def test_a_clip(client: TestClient) -> None:
+def test_a_clip(reader: TestClient) -> None:
     item = next(
-        r["item"] for r in get(client, "/api/rows")["rows"] if r["recording"].endswith("r02.wav")
+        r["item"] for r in get(reader, "/api/rows")["rows"] if r["recording"].endswith("r02.wav")
     )
-    found = get(client, f"/api/clip/{item}")
+    found = get(reader, f"/api/clip/{item}")
     assert found["reference"] == "reference number 2"
     assert found["heard"]
     assert [each["item"] for each in found["around"]] == [item]
-    line = get(client, "/api/timeline", recording=found["row"]["recording"])
+    line = get(reader, "/api/timeline", recording=found["row"]["recording"])
     assert line["end"] == pytest.approx(0.8)
-    speech = get(client, "/api/speech", recording=found["row"]["recording"])
+    speech = get(reader, "/api/speech", recording=found["row"]["recording"])
     assert len(speech["values"]) == 25  # 0.8 s in windows of 32 ms
     assert all(0 <= value <= 1 for value in speech["values"])
-    get(client, "/api/speech", 404, recording="c/nothing.wav")
+    get(reader, "/api/speech", 404, recording="c/nothing.wav")
 
 
 @pytest.mark.parametrize("name", ["r00", "r02", "r06"])
-def test_audio_of_kept_and_dropped(client: TestClient, name: str) -> None:
-    row = next(r for r in get(client, "/api/rows")["rows"] if name in r["recording"])
-    answer = client.get(f"/api/audio/{row['item']}")
+def test_audio_of_kept_and_dropped(reader: TestClient, name: str) -> None:
+    row = next(r for r in get(reader, "/api/rows")["rows"] if name in r["recording"])
+    answer = reader.get(f"/api/audio/{row['item']}")
     samples, rate = sf.read(io.BytesIO(answer.content))
     assert len(samples) / rate == pytest.approx(row["seconds"], abs=1e-3)
-    part = client.get(f"/api/audio/{row['item']}", headers={"range": "bytes=44-99"})
+    part = reader.get(f"/api/audio/{row['item']}", headers={"range": "bytes=44-99"})
     assert part.status_code == 206
     assert part.content == answer.content[44:100]
     assert part.headers["content-range"] == f"bytes 44-99/{len(answer.content)}"
@@ -291,12 +297,12 @@ def test_ranges(asked: str | None, found: tuple[bytes, int]) -> None:
     assert (b"0123456789"[first : first + size], status) == found
 
 
-def test_exports(client: TestClient) -> None:
-    lines = client.get("/api/export/jsonl", params={"in.outcome": "packaged"}).text.splitlines()
+def test_exports(reader: TestClient) -> None:
+    lines = reader.get("/api/export/jsonl", params={"in.outcome": "packaged"}).text.splitlines()
     assert [json.loads(line)["outcome"] for line in lines] == ["packaged"] * 5
-    table = pq.read_table(pa.BufferReader(client.get("/api/export/parquet").content))
+    table = pq.read_table(pa.BufferReader(reader.get("/api/export/parquet").content))
     assert table.num_rows == 8
-    whole = zipfile.ZipFile(io.BytesIO(client.get("/api/export/zip").content))
+    whole = zipfile.ZipFile(io.BytesIO(reader.get("/api/export/zip").content))
     names = whole.namelist()
     assert sum(name.endswith(".wav") for name in names) == 7
     rows = [json.loads(line) for line in whole.read("items.jsonl").splitlines()]

@@ -63,6 +63,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.fixture
+def lent(shared_cluster: dict[str, Any], tmp_path: Path) -> Iterator[Cluster]:
+    """A run's handle of workers that others use before and after."""
+    with Cluster(ClusterSettings.model_validate(shared_cluster), tmp_path / "lent") as cluster:
+        yield cluster
+
+
 # Without a cluster
 
 
@@ -332,7 +339,7 @@ def test_workers_are_profiled_for_a_performance_report_only(
 
 
 @pytest.mark.cluster
-def test_the_scheduler_forgets_calls(cluster: Cluster) -> None:
+def test_the_scheduler_forgets_calls(lent: Cluster) -> None:
     """Each message holds the settings of the run: a thousand a worker would be gigabytes."""
 
     def held(dask_scheduler: Any) -> list[int]:
@@ -340,19 +347,19 @@ def test_the_scheduler_forgets_calls(cluster: Cluster) -> None:
         return [len(stream.recent_message_log) for stream in streams]
 
     for number in range(60):
-        assert cluster.submit(abs, -number).result() == number
-    counts = cluster.client.run_on_scheduler(held)
+        assert lent.submit(abs, -number).result() == number
+    counts = lent.client.run_on_scheduler(held)
     assert 0 < max(counts) <= 20
 
 
 @pytest.mark.cluster
 def test_events_and_records_reach_the_parent(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
+    lent: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: list[Any] = []
-    cluster.subscribe("words", heard.append)
-    cluster.forward_logging()
-    cluster.submit(say, "words", "hello").result()
+    lent.subscribe("words", heard.append)
+    lent.forward_logging()
+    lent.submit(say, "words", "hello").result()
     assert soon(lambda: bool(heard) and "a record says hello" in caplog.text)
     assert heard[0][1]["word"] == "hello"
 
@@ -391,15 +398,16 @@ def test_a_killed_worker_fails_its_call_only_and_its_replacement_is_proven(
 
 @pytest.mark.cluster
 @pytest.mark.full
-def test_a_call_past_its_deadline_is_ended_with_its_process(cluster: Cluster) -> None:
-    future = cluster.submit(hold_the_gil)
-    assert soon(lambda: any(cluster.client.processing().values()))
-    time.sleep(0.3)
-    assert cluster.restart_worker_of(future)
-    assert future.cancelled()
-    ended = cluster.submit(abs, -2)
-    assert ended.result(timeout=60) == 2
-    assert not cluster.restart_worker_of(ended)
+def test_a_call_past_its_deadline_is_ended_with_its_process(tmp_path: Path) -> None:
+    with Cluster(ClusterSettings(workers=1), tmp_path / "s", engines=NONE) as one:
+        future = one.submit(hold_the_gil)
+        assert soon(lambda: any(one.client.processing().values()))
+        time.sleep(0.3)
+        assert one.restart_worker_of(future)
+        assert future.cancelled()
+        ended = one.submit(abs, -2)
+        assert ended.result(timeout=60) == 2
+        assert not one.restart_worker_of(ended)
 
 
 @pytest.mark.cluster

@@ -28,7 +28,7 @@ COUNT = 12
 
 @dataclass
 class Both:
-    """An estimate, and the run with the same settings after it."""
+    """An estimate on lent workers, and the run with the same settings after it on its own."""
 
     home: Path
     out: Path
@@ -49,7 +49,11 @@ def settings_of(home: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def both(prefect_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Both:
+def both(
+    prefect_server: Server,
+    shared_cluster: dict[str, Any],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Both:
     from uttermill.flows import settings
     from uttermill.flows.run import launch
 
@@ -59,7 +63,8 @@ def both(prefect_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Bo
     data = settings_of(home)
     chosen = settings.parse(data)
     with using(prefect_server.url):
-        told = launch.estimate(chosen, SampleSettings(fraction=0.1, least=5))
+        lent = settings.parse({**data, "cluster": shared_cluster})
+        told = launch.estimate(lent, SampleSettings(fraction=0.1, least=5))
         there = {p.name for p in (home / "out").iterdir()}
         assert "datasets" not in there, "an estimate publishes nothing"
         return Both(home, home / "out", told, launch.run(chosen), data)

@@ -62,7 +62,6 @@ def prepared(
         return Prepared(source, home / "out", launch.run(chosen))
 
 
-@pytest.mark.full
 def test_run_counts_everything(prepared: Prepared) -> None:
     result = prepared.result
     assert result["dataset"] == str(prepared.out / "datasets" / "v0001")
@@ -81,7 +80,7 @@ def test_run_counts_everything(prepared: Prepared) -> None:
     assert stages["filter"]["shards_run"] > 1, "several shards went through two workers"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_second_run_has_nothing_to_do(
     prepared: Prepared,
     flags: list[str],
@@ -226,7 +225,6 @@ def test_usage_errors_exit_2(prepared: Prepared, capsys: pytest.CaptureFixture[s
     assert "dataset.json" in told(capsys, "verify", str(prepared.source), code=2)["error"]
 
 
-@pytest.mark.full
 def test_history_holds_every_task_run(
     prepared: Prepared,
     flags: list[str],

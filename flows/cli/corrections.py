@@ -80,10 +80,7 @@ def _selected(name: str, columns: Mapping[str, object]) -> str:
 def _measures(job: Job) -> dict[tuple[str, str], list[str]]:
     """The columns that may have led to a reason, by stage and reason."""
     names: dict[tuple[str, str], list[str]] = {}
-    for stage, rules in (
-        ("filter", limits.measured_rules(job)),
-        ("transcribe", limits.text_rules(job)),
-    ):
+    for stage, rules in limits.rules_by_stage(job).items():
         for rule in rules:
             for reason in (getattr(rule, "low", ""), getattr(rule, "high", "")):
                 if reason:

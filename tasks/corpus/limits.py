@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 
 import pyarrow as pa
 
@@ -73,7 +74,7 @@ def values_schema(job: Job) -> pa.Schema:
     fields = [*FIXED, *(pa.field(name, pa.float64()) for name in names)]
     fields += annotated.label_fields(job)
     present = {field.name for field in fields}
-    for rule in (*measured_rules(job), *rules_of("text", job.transcribe.verdicts)):
+    for rule in chain.from_iterable(rules_by_stage(job).values()):
         kinds = dict.fromkeys(sorted(rules.columns(rule)), pa.float64())
         if isinstance(rule, Allowed):
             kinds[rule.column] = pa.string()
@@ -164,19 +165,16 @@ def _known(job: Job, u: FinalUtterance, damage: str) -> AnyRow:
     }
 
 
-def measured_rules(job: Job) -> tuple[Rule, ...]:
-    """The rules on measures taken before transcription, in their order."""
-    return (*filter_rules(job.filter.all_filters), *enhanced.rules(job))
-
-
-def text_rules(job: Job) -> tuple[Rule, ...]:
-    """The rules on texts, in their order. Those on the fit of a reference come last: the reference
-    is aligned only if the others pass."""
+def rules_by_stage(job: Job) -> dict[str, tuple[Rule, ...]]:
+    """All rules of the job, by the stage of their rejections, in the order in which they are
+    applied. Those on the fit of a reference come last: it is aligned only if the others pass."""
     on_fit = reference_words.rules_on_fit(job.transcribe)
-    verdicts = job.transcribe.verdicts
-    others = tuple(plugin for plugin in verdicts if plugin.use not in on_fit)
-    fitting = tuple(plugin for plugin in verdicts if plugin.use in on_fit)
-    return (*rules_of("text", others), *rules_of("text", fitting))
+    verdicts = sorted(job.transcribe.verdicts, key=lambda plugin: plugin.use in on_fit)
+    return {
+        "filter": filter_rules(job.filter.all_filters),
+        "enhance": enhanced.rules(job),
+        "transcribe": rules_of("text", tuple(verdicts)),
+    }
 
 
 # The query.
@@ -185,9 +183,11 @@ def text_rules(job: Job) -> tuple[Rule, ...]:
 def query(job: Job) -> str:
     """SQL: the outcome (OUTCOME_COLUMNS) of each row of the table `facts`, in their order. Its
     column `chosen` is `package.only` and `without` as far as they are known before recognition."""
-    on_filters = _cases(filter_rules(job.filter.all_filters), "filter", "NULL")
-    on_enhanced = _cases(enhanced.rules(job), "enhance", "language")
-    on_texts = _cases(text_rules(job), "transcribe", "language", "coalesce(decided, '')")
+    rules_of_stage = rules_by_stage(job)
+    on_filters = _cases(rules_of_stage["filter"], "filter", "NULL")
+    on_enhanced = _cases(rules_of_stage["enhance"], "enhance", "language")
+    decided = "coalesce(decided, '')"
+    on_texts = _cases(rules_of_stage["transcribe"], "transcribe", "language", decided)
     outcome = "known, known_stage, known_reason, known_value, known_threshold, known_detail"
     by_person = _outcome(f"'dropped', 'package', '{PERSON}', NULL, NULL, dropped_by")
     cases = "\n".join(

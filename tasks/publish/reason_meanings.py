@@ -15,11 +15,10 @@ from ..accounting.ledger import (
 from ..accounting.summary import REMOVED, REMOVED_MEANS
 from ..base import schema
 from ..base.errors import CODES
-from ..corpus.limits import text_rules
+from ..corpus import limits
 from ..plugins.rules import Allowed, Rule
 from ..settings.job import Job
 from ..shard_store import enhanced
-from ..shard_store.chosen_rules import filter_rules
 from ..shard_store.text_values import text_columns
 
 
@@ -27,11 +26,7 @@ def meanings(job: Job, names: Iterable[str]) -> dict[str, str]:
     """By `<stage>.<reason>`, in words; a reason of a user's own plug-in is spelled out."""
     measures = units(job)
     by_rule: dict[str, dict[str, None]] = {}
-    for stage, rules in (
-        ("filter", filter_rules(job.filter.all_filters)),
-        ("enhance", enhanced.rules(job)),
-        ("transcribe", text_rules(job)),
-    ):
+    for stage, rules in limits.rules_by_stage(job).items():
         for rule in rules:
             for reason, limit in _limits(rule):
                 words = f"{rule.column} {limit}{_doc(measures, rule.column)}"

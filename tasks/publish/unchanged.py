@@ -52,7 +52,6 @@ class UpToDate:
     ) -> None:
         self._job, self._shards, self._index = job, sorted(shards), index
         settings = whole_job.settings_of(job)
-        rules = *limits.measured_rules(job), *limits.text_rules(job)
         self._facts = digest(
             whole_job.of_rows(job, settings),
             source_code.of_own_plugins(job),
@@ -66,7 +65,7 @@ class UpToDate:
             self._facts,
             [settings[name] for name in (*stage.PER_SHARD, "enhance")],
             job.filter.measure_all,
-            repr(rules),
+            repr(limits.rules_by_stage(job)),
             [settings["package"][name] for name in ("only", "without")],
             decisions.identity(decisions.by_utterance(job)),
             tells_datasets_apart(job),

@@ -12,6 +12,7 @@ from tests.helpers import corpus, tampered
 from uttermill.flows import cli
 from uttermill.flows.cli import corrections, reviews
 from uttermill.tasks.base.errors import ConfigError
+from uttermill.tasks.settings import Plugin
 from uttermill.tasks.shard_store import decision_log
 
 NOW = "2026-01-01T00:00:00Z"
@@ -122,3 +123,11 @@ def test_the_given_text_of_a_dropped_clip_is_shown(
     assert {name: first[name] for name in expected} == {
         name: "" if value is None else str(value) for name, value in expected.items()
     }
+
+
+def test_each_rule_is_of_the_stage_that_the_ledger_names(tmp_path: Path) -> None:
+    """The limit of an enhanced clip's score counted as a filter's, so its measure had no name."""
+    job = corpus.job(tmp_path, enhance=Plugin.model_validate({"use": "gtcrn", "min_ovrl": 2.5}))
+    measures = corrections._measures(job)
+    assert measures["enhance", "low_dnsmos_ovrl"] == ["dnsmos_ovrl_enhanced"]
+    assert ("filter", "low_dnsmos_ovrl") not in measures

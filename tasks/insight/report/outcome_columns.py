@@ -16,8 +16,6 @@ from ...base.arrays import Bools, Float64s, Int32s
 from ...corpus import limits
 from ...plugins.rules import Rule
 from ...settings.job import Job
-from ...shard_store import enhanced
-from ...shard_store.chosen_rules import rules_of
 from ...storage import queries
 
 VALUES = 30  # shown of a label
@@ -41,16 +39,6 @@ class StageRule(NamedTuple):
     rule: Rule
 
 
-def rules_by_stage(job: Job) -> list[StageRule]:
-    """All rules of the job: on filters' measures, on texts, on scores of enhanced clips."""
-    by_stage = {
-        "filter": rules_of("filters", job.filter.all_filters),
-        "transcribe": rules_of("text", job.transcribe.verdicts),
-        "enhance": enhanced.rules(job),
-    }
-    return [StageRule(stage, rule) for stage, chosen in by_stage.items() for rule in chosen]
-
-
 class Columns:
     """The outcomes and measures of all utterances: `parts` of a table of outcomes with this
     schema (`limits.outcomes_schema`)."""
@@ -61,7 +49,11 @@ class Columns:
         #: Columns with labels of plug-ins; all other columns are in `names`.
         self.labels = [field.name for field in fields if field.type == pa.string()]
         self.names = [name for name in schema.names if name not in self.labels]
-        self.rules = rules_by_stage(job)
+        self.rules = [
+            StageRule(stage, rule)
+            for stage, rules in limits.rules_by_stage(job).items()
+            for rule in rules
+        ]
         opened = ExitStack()
         self._outcomes = opened.enter_context(queries.tables(job.package.memory))
         weakref.finalize(self, opened.close)

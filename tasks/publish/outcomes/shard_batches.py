@@ -87,7 +87,8 @@ WAITING = pa.array(["packaged", PENDING])  # outcomes of utterances that may be 
 def passing_rules(job: Job) -> str:
     """Identity of the limits on which some facts depend; see `FactView`."""
     choice = repr((job.package.only, job.package.without))
-    return digest("passing", repr(limits.measured_rules(job)), choice)
+    rules = limits.rules_by_stage(job)
+    return digest("passing", repr((*rules["filter"], *rules["enhance"])), choice)
 
 
 def copying(job: Job) -> list[bool]:

@@ -37,12 +37,12 @@ def home(tmp_path: Path) -> Path:
         tiers.nightly(
             {"package": {"weights": {"c": 0.4}}}, {"package": {"weights": {"c": 0.7}}}, range(1, 10)
         ),
-        ({}, {"package": {"splits": {"dev": 0.2}}}, [10]),
+        tiers.nightly({}, {"package": {"splits": {"dev": 0.2}}}, [10]),
         tiers.nightly(
             {"package": {"splits": {"dev": 0.2}}}, {"package": {"splits": {"dev": 0.3}}}, [0]
         ),
         tiers.nightly({}, {"package": {"text_form": "normalised"}}, [10]),
-        ({}, {"transcribe": {"text": "asr"}}, [10]),
+        tiers.nightly({}, {"transcribe": {"text": "asr"}}, [10]),
         ({"filter": corpus.filters({"use": "peak"}), **HELD}, HELD, [10]),  # a format holds them
         tiers.nightly({"filter": corpus.filters({"use": "peak"})}, {}, [0]),
     ],

@@ -7,6 +7,8 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,39 +50,49 @@ LOOKS = [
     [{"use": use, **of_use[number]} for use, of_use in VARIANTS.items() if number < len(of_use)]
     for number in range(max(map(len, VARIANTS.values())))
 ]
-EACH = [(look, str(one["use"])) for look, some in enumerate(LOOKS) for one in some]
+#: By day each format once; the night has the other variants.
+EACH = [
+    (tiers.nightly if look else pytest.param)(look, str(one["use"]))
+    for look, some in enumerate(LOOKS) for one in some
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Six recordings, computed, and a version of each look; the second ones have one more."""
+    """Six recordings, computed."""
     tmp = tmp_path_factory.mktemp("variants")
     corpus.make(tmp / "in", 6)
     corpus.run(corpus.job(tmp))
-    for number, look in enumerate(LOOKS):
-        out = tmp / f"look{number}"
-        shutil.copytree(tmp / "out", out, ignore=shutil.ignore_patterns("datasets"))
-        corpus.run(corpus.job(tmp, out=out, package=package(*look)))
-    corpus.add(tmp / "in", 6)
-    for number, look in enumerate(LOOKS):
-        corpus.run(corpus.job(tmp, out=tmp / f"look{number}", package=package(*look)))
-    (tmp / "in/r06.wav").unlink()
     return tmp
 
 
-def version(made: Path, look: int, name: str = "v0001") -> Path:
-    return made / f"look{look}/datasets" / name
+@pytest.fixture(scope="module")
+def looked(made: Path) -> Callable[[int], Path]:
+    """The versions of a look, made when they are asked for; the second has one recording more."""
+
+    @cache
+    def versions_of(number: int) -> Path:
+        out = made / f"look{number}"
+        shutil.copytree(made / "out", out, ignore=shutil.ignore_patterns("datasets"))
+        job = corpus.job(made, out=out, package=package(*LOOKS[number]))
+        corpus.run(job)
+        added = corpus.add(made / "in", 6)
+        corpus.run(job)
+        added.unlink()
+        return out / "datasets"
+
+    return versions_of
 
 
 @pytest.mark.parametrize("look", range(len(LOOKS)))
 @pytest.mark.nightly
-def test_versions_are_whole(made: Path, look: int) -> None:
-    assert [verify(version(made, look, name)) for name in ("v0001", "v0002")] == [[], []]
+def test_versions_are_whole(looked: Callable[[int], Path], look: int) -> None:
+    assert [verify(looked(look) / name) for name in ("v0001", "v0002")] == [[], []]
 
 
 @pytest.mark.parametrize(("look", "use"), EACH)
-def test_growth_links_what_stayed(made: Path, look: int, use: str) -> None:
-    one, two = version(made, look), version(made, look, "v0002")
+def test_growth_links_what_stayed(looked: Callable[[int], Path], look: int, use: str) -> None:
+    one, two = looked(look) / "v0001", looked(look) / "v0002"
     old, new = shards_of(one, use), shards_of(two, use)
     assert (len(old), len(new)) == (2, 3)
     for before, after in zip(old, new, strict=False):
@@ -93,7 +105,11 @@ def test_growth_links_what_stayed(made: Path, look: int, use: str) -> None:
 @pytest.mark.parametrize(("kills", "looks"), [(1, LOOKS[:3]), tiers.nightly(12, LOOKS)])
 @pytest.mark.nightly
 def test_a_kill_leaves_half_of_none(
-    made: Path, tmp_path: Path, kills: int, looks: list[list[dict[str, Any]]]
+    made: Path,
+    looked: Callable[[int], Path],
+    tmp_path: Path,
+    kills: int,
+    looks: list[list[dict[str, Any]]],
 ) -> None:
     """SIGKILL amid the writes of a look; the next run has the bytes of a quiet one."""
     asked = [package(*look) for look in looks]
@@ -107,5 +123,5 @@ def test_a_kill_leaves_half_of_none(
             job = corpus.job(made, out=tmp_path / f"{number}/at{at}", package=asked[number])
             assert [fault for path in versions.all_of(job.out) for fault in verify(path)] == [], at
             again = corpus.run(job)[0].path
-            assert corpus.content(again) == corpus.content(version(made, number)), (number, at)
+            assert corpus.content(again) == corpus.content(looked(number) / "v0001"), (number, at)
             assert corpus.temps(job.out) == []

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from tests.faults.command import Site, soon
-from tests.helpers import corpus, prefect_database
+from tests.helpers import corpus, prefect_database, tiers
 from tests.helpers.listeners import LOOPBACK, Place
 from tests.helpers.namespaces import Network, network
 from tests.infra.test_infra import commands
@@ -152,7 +152,7 @@ def test_machines_by_hand(net: Network, tmp_path: Path) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.parametrize(
-    ("place", "ports"), [("compose", {8786}), ("k8s", {8786, 8787})]
+    ("place", "ports"), [("compose", {8786}), tiers.nightly("k8s", {8786, 8787})]
 )  # fmt: skip
 def test_containers(place: str, ports: set[int], net: Network, tmp_path: Path) -> None:
     """On all addresses of a container only what other containers ask for."""
@@ -169,8 +169,11 @@ def test_containers(place: str, ports: set[int], net: Network, tmp_path: Path) -
 @pytest.mark.server
 @pytest.mark.parametrize(
     ("command", "host"),
-    {shlex.join(w): "0.0.0.0" if at.startswith("compose") else "127.0.0.1"
-     for at, w in started(SERVER)}.items(),
+    [
+        pytest.param(command, "0.0.0.0") if place.startswith("compose")
+        else tiers.nightly(command, "127.0.0.1")
+        for command, place in {shlex.join(words): at for at, words in started(SERVER)}.items()
+    ],
 )  # fmt: skip
 def test_a_prefect_server(
     command: str, host: str, net: Network, tmp_path: Path, empty_database: Path

@@ -27,7 +27,7 @@ from . import published_columns, seeded_hash
 from .choosing import corpus_clips, next_version
 from .outcomes import batch_outcomes, ledger_rows, shard_batches
 from .outcomes.shard_batches import LIMITS, WAITING, ShardBatch
-from .unchanged import UpToDate
+from .unchanged import fact_keys
 
 Listings = Mapping[str, Sequence[RecordingRow]]
 
@@ -72,7 +72,7 @@ class Foreseen:
         """These columns of `limits.outcomes_schema` for all utterances, a batch at a time, with
         the outcomes by corpus-wide rules, which may reject pending utterances, too."""
         for batch, outcomes in zip(self.batches, self.choice.rejected, strict=True):
-            table = batch.utterances().select([*dict.fromkeys((*columns, "id", "outcome"))])
+            table = batch.utterances([*dict.fromkeys((*columns, "id", "outcome"))])
             stays = pc.equal(table["outcome"], PENDING)
             if outcomes is not None:
                 late = pc.and_(stays, pc.is_in(table["id"], outcomes["id"]))
@@ -100,7 +100,7 @@ def decided(
     part in their outcomes. `listings`: by shard, the recordings that sources list now, for shards
     whose listing in OUT is outdated."""
     listings = listings or {}
-    keys = UpToDate(job, shards, Index(job.out)).keys()
+    keys = fact_keys(job, sorted(shards), Index(job.out))
     with temporary.scratch() as scratch, owners.naming(scratch.parent):
         batches = []
         kept = {*shard_batches.kept_in(job.out)} if job.only is None else set[str]()

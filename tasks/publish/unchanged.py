@@ -52,17 +52,8 @@ class UpToDate:
     ) -> None:
         self._job, self._shards, self._index = job, sorted(shards), index
         settings = whole_job.settings_of(job)
-        self._facts = digest(
-            whole_job.of_rows(job, settings),
-            source_code.of_own_plugins(job),
-            limits.schema_of(job).names,
-            corpus.takes_part(job) and [corpus.compares_texts(job), *corpus.needed_measures(job)],
-            corpus.compares_speakers(job),
-            [*labels_kept(job), second_texts_kept(job)],
-            recipe.across_recordings(job) is not None,
-        )
         self._settings = digest(
-            self._facts,
+            _facts_recipe(job),
             [settings[name] for name in (*stage.PER_SHARD, "enhance")],
             job.filter.measure_all,
             repr(limits.rules_by_stage(job)),
@@ -75,7 +66,7 @@ class UpToDate:
             job.package.model_dump(mode="json"),
             [source.model_dump(mode="json") for source in job.sources],
         ]
-        self._code = digest(datacard.libraries(), source_code.of_package())
+        self._code = _code()
         self._lists: list[str] = []
         self._keys = self._now(self._shards)
         self._ran: set[str] = set()
@@ -96,14 +87,8 @@ class UpToDate:
                 self._ran.add(done.shard)
 
     def keys(self) -> Mapping[str, str]:
-        """For each shard, a hash of everything that affects its facts; call it after `freeze`. Of
-        checkpoints, only names count, which contain hashes of the content, so that an OUT keeps its
-        facts when it is moved."""
-        guards, what = self._index.guards(), self._facts + self._code
-        return {
-            shard: _key(what, ((n, g.partition("-")[0]) for n, g in guards.get(shard, ())))
-            for shard in self._shards
-        }
+        """`fact_keys`; call it after `freeze`."""
+        return fact_keys(self._job, self._shards, self._index)
 
     def freeze(self) -> None:
         """Record the state of OUT, and of the splits' lists and test sets that `package` will read.
@@ -160,6 +145,32 @@ class UpToDate:
             newest.name if newest else None,
             described.get(datacard.SEAL) if described else None,
         )
+
+
+def fact_keys(job: Job, shards: Sequence[str], index: Index) -> dict[str, str]:
+    """For each shard, a hash of everything that affects its facts. Of checkpoints, only names
+    count, which contain hashes of the content, so that an OUT keeps its facts when it is moved."""
+    guards, what = index.guards(), _facts_recipe(job) + _code()
+    return {
+        shard: _key(what, ((n, g.partition("-")[0]) for n, g in guards.get(shard, ())))
+        for shard in shards
+    }
+
+
+def _facts_recipe(job: Job) -> str:
+    return digest(
+        whole_job.of_rows(job, whole_job.settings_of(job)),
+        source_code.of_own_plugins(job),
+        limits.schema_of(job).names,
+        corpus.takes_part(job) and [corpus.compares_texts(job), *corpus.needed_measures(job)],
+        corpus.compares_speakers(job),
+        [*labels_kept(job), second_texts_kept(job)],
+        recipe.across_recordings(job) is not None,
+    )
+
+
+def _code() -> str:
+    return digest(datacard.libraries(), source_code.of_package())
 
 
 def _key(settings: str, files: Iterable[tuple[str, str]]) -> str:

@@ -118,6 +118,27 @@ def test_what_is_foreseen_is_what_a_run_publishes(home: Path, tmp_path: Path, ag
     assert sorted(packaged["id"].to_pylist()) == sorted(rows["id"].to_pylist())
 
 
+@pytest.mark.parametrize("together", [1, 2])
+def test_a_query_for_many_batches_answers_as_one_for_each(
+    job: Job, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a damaged batch takes no other with it."""
+    shards = sorted(manifest.shards(job.out))
+    with foreseen.decided(job, shards) as (_, batches):
+        assert batch_outcomes.ASKED_TOGETHER >= len(batches) == 3
+        whole = [batch.outcomes() for batch in batches]
+    stored = [replace(batch, decided=None) for batch in batches]
+    items = batch_outcomes.complete(job, stored)
+    assert {shards[0], shards[-1]} <= items.keys()
+    monkeypatch.setattr(batch_outcomes, "ASKED_TOGETHER", together)
+    with foreseen.decided(job, shards) as (_, batches):
+        assert [batch.outcomes() for batch in batches] == whole
+    assert batch_outcomes.complete(job, stored) == items
+    corpus.flip(stored[0].home / "limits.parquet", 100)
+    left = batch_outcomes.complete(job, stored)
+    assert left == {name: items[name] for name in items if name not in stored[0].shards}
+
+
 @pytest.mark.nightly
 def test_a_damaged_outcome_is_decided_again_and_stays_for_the_run(job: Job) -> None:
     shards = sorted(manifest.shards(job.out))

@@ -197,13 +197,13 @@ class ShardBatch:
         """The length of every utterance."""
         return self.table(LIMITS, ("seconds",))["seconds"]
 
-    def utterances(self) -> pa.Table:
-        """The table of outcomes (`limits.outcomes_schema`) of a decided batch."""
-        table = self.table(LIMITS).drop_columns(limits.KNOWN.names)
-        outcomes = self.outcomes()
-        for name in ("outcome", "stage", "reason"):
-            table = table.append_column(name, outcomes[name])
-        return table
+    def utterances(self, columns: Sequence[str]) -> pa.Table:
+        """These columns of the outcomes (`limits.outcomes_schema`) of a decided batch."""
+        decided = [name for name in columns if name in limits.OUTCOME_COLUMNS]
+        table = self.table(LIMITS, [name for name in columns if name not in decided])
+        for name, values in zip(decided, self.outcomes(decided).columns, strict=True):
+            table = table.append_column(name, values)
+        return table.select(list(columns))
 
     def ledger(self, strict: bool = False) -> pa.Table:
         """The ledger of a decided batch, recording by recording; `strict`: see `stopped`."""

@@ -44,7 +44,7 @@ from ._whisper.windows import ForcedClip, Windows, tokenizer_of
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel
 
-VERSION = 9
+VERSION = 10
 SCORES = (
     "language_probability",
     "avg_logprob",
@@ -185,8 +185,7 @@ class Backend:
         order = sorted(waiting)[:most]
         spans = [waiting[i].missed()[0] for i in order]
         asked: list[ForcedClip] = [
-            (waiting[i].cut(span), waiting[i].language.code)
-            for i, span in zip(order, spans, strict=True)
+            (waiting[i].cut(span), waiting[i].told) for i, span in zip(order, spans, strict=True)
         ]
         heard = _pieces.halved(asked, self._hear_spans, _failed, self._limit)
         for i, span, window in zip(order, spans, heard, strict=True):

@@ -15,9 +15,12 @@ from ..base.schema import TranscriptRow
 
 LEAST_CLIPS = 3  # for a vote
 LEAST_SHARE = 0.5  # below it, a recording has several languages or no speech
-#: A clip this certain of another language, and this long, keeps it: speakers do switch.
+#: A clip this certain of another language, and this long, keeps it: speakers do switch. Clips that
+#: are together this long, and such a share of the recording, keep it, too, and so do likely ones.
 SURE_PROBABILITY = 0.9
 SURE_SECONDS = 5.0
+SURE_SHARE = 0.03
+LIKELY = 0.5
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class Vote:
     #: By language, the mean of its probability over the seconds of all clips, with 0 for clips in
     #: other languages. The sum is 1 if every clip is certain, and small for music.
     shares: Mapping[str, float]
+    #: The languages of which enough clips are certain.
+    sure: frozenset[str] = frozenset()
 
     @cached_property
     def language(self) -> str | None:
@@ -41,6 +46,7 @@ class Vote:
         the row with the language that the clip voted for, if that is not the recogniser's."""
         language, probability = _detected(voter or row)
         sure = probability >= SURE_PROBABILITY and seconds >= SURE_SECONDS
+        sure = sure or (language in self.sure and probability >= LIKELY)
         if self.language is None or (language != self.language and sure):
             return False
         detected = row.get("detected_language")
@@ -50,16 +56,20 @@ class Vote:
 def count(clips: Iterable[tuple[TranscriptRow, float]]) -> Vote | None:
     """The vote of (row of TRANSCRIPTS, seconds of the clip); None if too few clips have a
     language."""
-    weights: dict[str, float] = {}
+    weights, certain = dict[str, float](), dict[str, float]()
     voters, total = 0, 0.0
     for row, seconds in clips:
         detected, probability = _detected(row)
         if detected and (row["text"] or "").strip():
             weights[detected] = weights.get(detected, 0.0) + probability * seconds
+            if probability >= SURE_PROBABILITY:
+                certain[detected] = certain.get(detected, 0.0) + seconds
             voters, total = voters + 1, total + seconds
     if voters < LEAST_CLIPS or not total:
         return None
-    return Vote({code: weight / total for code, weight in sorted(weights.items())})
+    least = max(SURE_SECONDS, SURE_SHARE * total)
+    sure = frozenset(code for code, length in certain.items() if length >= least)
+    return Vote({code: weight / total for code, weight in sorted(weights.items())}, sure)
 
 
 def _detected(row: TranscriptRow) -> tuple[str | None, float]:

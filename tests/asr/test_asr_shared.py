@@ -177,6 +177,34 @@ def test_an_utterance_in_another_language_is_heard_again_in_its_own() -> None:
 
 
 @pytest.mark.parametrize(
+    ("seconds", "stated", "score", "found"),
+    [
+        (3.0, 0.9, -0.2, ("una", "es")),
+        (3.0, 0.9, -9.0, ("w2.5", "en")),
+        (3.0, None, -0.2, None),  # the source says what it is
+        (1.5, 0.9, -0.2, None),  # too short to tell
+    ],
+)
+def test_a_doubtful_utterance_may_be_in_another_language_than_its_window(
+    seconds: float, stated: float | None, score: float, found: tuple[str, str] | None
+) -> None:
+    window, said = shared(2.0, seconds), words((0.0, 2.0))
+    english = Language("en", stated, "en", 0.9)
+    heard = Window(BeamResult("a b", -0.3, 0.1, (1, 1)), english, said, (), (english, english))
+    assert next(iter(apart(heard, dict(enumerate(clips_of(window))), window).values())).told == "en"
+    doubtful = words((2.5, 2.5 + seconds), probability=0.2)
+    heard = replace(heard, words=said + doubtful)
+    *_, second = apart(heard, dict(enumerate(clips_of(window))), window).values()
+    second.again = True
+    assert second.told == (None if found else "en")
+    if found:
+        own = BeamResult("una", score, 0.1, (1,))
+        second.add((0.0, 3.0), Window(own, Language("es", 0.8, "es", 0.8), words((0.0, 3.0))))
+        after = second.transcript(False)
+        assert (after.text, after.language) == found
+
+
+@pytest.mark.parametrize(
     ("seem", "found"),
     [
         ([("en", 0.9), ("de", 0.95), ("zh", 0.6)], ["en", "de", "zh"]),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers.stub_whisper import LOOP, WORDS, StubWhisper, clip
+from tests.helpers.stub_whisper import CODES, LOOP, WORDS, StubWhisper, clip
 from uttermill.tasks.asr import SharedWindow, SpeechClip, Transcript, Word, faster_whisper
 from uttermill.tasks.asr._whisper import (
     loading,
@@ -203,6 +203,38 @@ def test_a_loop_is_tried_once_more() -> None:
     assert (heard.compression_ratio or 0) > windows.LOOP_RATIO
 
 
+@pytest.mark.parametrize(
+    ("seem", "logprobs", "heard"),
+    [
+        ([("zh", 0.8), ("en", 0.1), ("de", 0.01)], {"zh": -9.0, "en": -0.2}, ("en", 0.9, 2)),
+        ([("zh", 0.4), ("en", 0.3), ("de", 0.2)], {"zh": -0.2, "en": -1.2}, ("zh", 0.4, 3)),
+        ([("zh", 0.8), ("en", 0.2), ("de", 0.0)], {"zh": -0.5, "en": -0.1}, ("zh", 0.8, 1)),
+        ([("zh", 0.96), ("en", 0.04), ("de", 0)], {"zh": -9.0, "en": -0.2}, ("zh", 0.96, 1)),
+    ],
+)
+def test_the_likeliest_text_says_which_of_several_doubtful_languages_it_is(
+    seem: list[tuple[str, float]],
+    logprobs: dict[str, float],
+    heard: tuple[str, float, int],
+) -> None:
+    engine = StubWhisper()
+    engine.model.detect_language = lambda _: [[(f"<|{code}|>", p) for code, p in seem]]
+    generate = engine.model.generate
+
+    def scored(encoded: Any, prompts: list[list[int]], **options: Any) -> list[Any]:
+        (result,) = generate(encoded, prompts, **options)
+        (code,) = (CODES[token - 10] for token in prompts[0] if token in (10, 11, 12))
+        result.scores = [logprobs.get(code, -3.0)]
+        return [result]
+
+    engine.model.generate = scored
+    (found,) = backend(engine).transcribe([clip(1)])
+    code, probability, searches = heard
+    assert (found.language, found.detected_language, len(engine.searches)) == (code, code, searches)
+    assert found.language_probability == pytest.approx(probability, abs=0.01)
+    assert engine.encoded == [1]
+
+
 @pytest.mark.parametrize(("scores", "taken"), [((-0.9, -0.3), -0.3), ((-0.9, -1.2), -0.9)])
 def test_a_doubtful_window_is_searched_again_without_the_text_before_it(
     scores: tuple[float, float], taken: float
@@ -217,7 +249,7 @@ def test_a_doubtful_window_is_searched_again_without_the_text_before_it(
         return result
 
     engine._said = scored  # type: ignore[method-assign]
-    (window,) = backend(engine)._windows.hear([(clip(1), None)], before=[Context("en", (7,))])
+    (window,) = backend(engine)._windows.hear([(clip(1), "en")], before=[Context("en", (7,))])
     assert window.heard.avg_logprob == pytest.approx(taken)
     assert engine.encoded == [1]  # not again
     assert engine.searches == [1, 1]

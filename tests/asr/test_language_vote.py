@@ -71,6 +71,20 @@ def test_strong_evidence_stands() -> None:
     assert not vote.overrules(row("en", 0.1), 1.0)
 
 
+def test_a_recording_may_have_a_second_language_in_short_clips() -> None:
+    english, russian = [(row("en", 0.95), 6.0)] * 6, (row("ru", 0.95), 3.0)
+    one, two = (language_vote.count([*english, *[russian] * n]) for n in (1, 2))
+    assert one is not None
+    assert two is not None
+    assert one.overrules(*russian)
+    assert not two.overrules(*russian)
+    assert not two.overrules(row("ru", 0.6), 2.0)
+    assert two.overrules(row("ru", 0.4), 2.0)
+    hours = language_vote.count([*english * 20, *[russian] * 2])
+    assert hours is not None
+    assert hours.overrules(*russian), "two guesses in an hour are no language"
+
+
 def segmented(tmp: Path, **transcribe: Any) -> Any:
     """One recording of 10 s whose segments are four of 2 s and two of 0.8 s."""
     wav = tmp / "in" / "long.wav"

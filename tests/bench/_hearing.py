@@ -122,10 +122,10 @@ def gone(mixture: Mixture, heard: str) -> int:
     return count
 
 
-def ours(model: Any) -> Hear:
+def ours(model: Any, language: str | None = None) -> Hear:
     backend = faster_whisper.Backend(faster_whisper.Settings(device="cpu", threads=1), model)
     return lambda group: [
-        t.text or "" for t in backend.transcribe([SpeechClip(m.samples) for m in group])
+        t.text or "" for t in backend.transcribe([SpeechClip(m.samples, language) for m in group])
     ]
 
 

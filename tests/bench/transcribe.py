@@ -1,15 +1,14 @@
-"""Our Whisper backend compared with faster-whisper's own clip-by-clip loop, in one run.
+"""Whisper base on the corpus's clips, as recorded and made worse.
 
-    UTTERMILL_CORPUS=… python -m tests.bench.transcribe [english] [chinese]
-        [--clips 40] [--threads 2] [--rounds 1] [--language en] [--device cpu]
+    UTTERMILL_CORPUS=… python -m tests.bench.transcribe [english] [chinese] [calibration]
+        [--clips 40] [--json]
 
-english: 40 LibriSpeech test-other clips; WER from exact counts, wall and CPU seconds of both ways,
-         which take turns group by group, so that they meet the same machine.
-chinese: 50 AISHELL clips; CER with `chinese: simplified` beside the loop's with a prompt in
-         simplified characters.
-
-Both ways use one loaded model. A shared machine's wall seconds tell little: look at the load that
-is printed beside them, and at the CPU seconds.
+english, chinese: clips of LibriSpeech test-other, and of AISHELL with `zh` stated, beside
+    faster-whisper's loop over clips; one loaded model, one thread, in turns.
+calibration: clips of all sources, clean, by telephone at 12 dB, in a made room (RT60 0.7 s), in
+    noise or among voices at 5 dB; with the language heard and stated. `expected_wer` beside the
+    share of words that are wrong; texts with more than WRONG of them that pass the default rules
+    without it and with it, and right ones that it drops.
 """
 
 from __future__ import annotations
@@ -17,22 +16,27 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import soundfile as sf
 
-from uttermill.tasks import scoring
+from tests.bench import _hearing
+from tests.bench._hearing import Way
+from tests.bench.speech_mixtures import RATE, Mixture, Sentence
+from tests.helpers import calls, rooms, verdict_clips, verdict_listening, verdict_sounds
+from tests.helpers.verdict_clips import Said as Sound
 from uttermill.tasks.asr import SpeechClip, faster_whisper
 from uttermill.tasks.asr._whisper import loading
+from uttermill.tasks.settings import TranscribeSettings
 
-GROUP = 8  # clips that one way takes before the other has its turn
-SIMPLIFIED = "以下是普通话的句子。"
-PARTS = ("english", "chinese")
+WRONG = 0.3  # of a text's words
+EDGES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0)  # of the bins of `expected_wer`
+ESTIMATE = "expected_wer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,33 +45,6 @@ class Said:
 
     clip: SpeechClip
     text: str
-
-
-@dataclass(slots=True)
-class Way:
-    """One way to transcribe, with what it has spent and heard."""
-
-    name: str
-    run: Callable[[Sequence[Said]], list[str]]
-    wall: float = 0.0
-    cpu: float = 0.0
-    scores: list[scoring.Score] | None = None
-
-    def turn(self, group: Sequence[Said], language: str) -> None:
-        wall, cpu = time.perf_counter(), time.process_time()
-        heard = self.run(group)
-        self.wall += time.perf_counter() - wall
-        self.cpu += time.process_time() - cpu
-        counted = [scoring.score(s.text, h, language) for s, h in zip(group, heard, strict=True)]
-        self.scores = [*(self.scores or []), *counted]
-
-    def line(self) -> str:
-        sums = scoring.total(self.scores or [])
-        return (
-            f"{self.name:34} {self.wall:7.1f} s wall, {self.cpu:6.1f} s CPU; "
-            f"WER {sums.word_errors}/{sums.words} = {100 * (sums.wer or 0):.2f} %, "
-            f"CER {sums.char_errors}/{sums.chars} = {100 * (sums.cer or 0):.2f} %"
-        )
 
 
 def clips(folder: Path, under: str, most: int, language: str | None) -> list[Said]:
@@ -80,89 +57,118 @@ def clips(folder: Path, under: str, most: int, language: str | None) -> list[Sai
     ]
 
 
-def ours(model: Any, **options: Any) -> Callable[[Sequence[Said]], list[str]]:
-    backend = faster_whisper.Backend(faster_whisper.Settings(**options), model)
-    return lambda group: [t.text or "" for t in backend.transcribe([said.clip for said in group])]
+def beside_the_loop(
+    name: str, said: Sequence[Said], language: str, stated: str | None
+) -> list[dict[str, Any]]:
+    model = loading.load(faster_whisper.Settings(device="cpu", threads=1))
+    mixtures = []
+    for number, one in enumerate(said):
+        sentence = Sentence(one.clip.samples, one.text, language, "")
+        bounds = ((0, len(sentence.samples)),)
+        mixtures.append(Mixture(f"{name} {number}", sentence.samples, (sentence,), bounds))
+    ways = [
+        Way("ours", _hearing.ours(model, stated)),
+        Way("loop", _hearing.loop(model, language=stated)),
+    ]
+    _ = [*_hearing.compare(ways, mixtures)]
+    rows = _hearing.summary(name, ways, mixtures, "loop")
+    _hearing.show(rows, "loop")
+    return rows
 
 
-def loop(model: Any, prompt: str | None = None) -> Callable[[Sequence[Said]], list[str]]:
-    def run(group: Sequence[Said]) -> list[str]:
-        texts = []
-        for said in group:
-            segments, _ = model.transcribe(
-                said.clip.samples, beam_size=5, language=said.clip.language, initial_prompt=prompt
-            )
-            texts.append("".join(segment.text for segment in segments))
-        return texts
-
-    return run
-
-
-def compare(first: Way, second: Way, said: Sequence[Said], language: str, rounds: int) -> None:
-    """Both over all clips, in turns; who begins changes with every turn."""
-    ordered = sorted(said, key=lambda s: -len(s.clip.samples))
-    groups = [ordered[at : at + GROUP] for at in range(0, len(ordered), GROUP)]
-    walls = []
-    for _ in range(rounds):
-        for way in (first, second):
-            way.wall = way.cpu = 0.0
-            way.scores = None
-        for number, group in enumerate(groups):
-            for way in (first, second) if number % 2 else (second, first):
-                way.turn(group, language)
-            print(
-                f"  {number + 1}/{len(groups)} CPU ratio {first.cpu / second.cpu:.3f}", flush=True
-            )
-        walls.append(first.wall / second.wall)
-        for way in (first, second):
-            print(" ", way.line())
-        print(f"  wall ratio {walls[-1]:.3f}, CPU ratio {first.cpu / second.cpu:.3f}; {load()}")
-    print(f"  median wall ratio {statistics.median(walls):.3f} of {rounds}", flush=True)
+def made_worse(clean: Sequence[Sound]) -> Iterator[Sound]:
+    """Each clip in all conditions; `group` names them."""
+    voices = [one.samples for one in verdict_clips.carriers(verdict_clips.VOICES)]
+    for number, said in enumerate(clean):
+        rng = np.random.default_rng(number)
+        size, voice = len(said.samples), verdict_sounds.levelled(said.samples)
+        white, slope = verdict_sounds.coloured(rng, size, 0.0), 1.0 + number % 2
+        call = verdict_sounds.mixed(voice, white, 12.0)[:, None]
+        room = np.convolve(voice, rooms.decaying_noise(0.7, -3.0, rng))[: size + RATE // 4]
+        noise = (
+            verdict_sounds.babble(rng, size, voices, 8)
+            if number % 3 == 0
+            else verdict_sounds.coloured(rng, size, slope)
+        )
+        yield said
+        yield replace(said, group="telephone", samples=calls.telephone(call)[:, 0])
+        yield replace(said, group="far field", samples=verdict_sounds.levelled(room))
+        yield replace(said, group="noise", samples=verdict_sounds.mixed(voice, noise, 5.0))
 
 
-def load() -> str:
-    return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs"
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A text: its condition, the share of its words that are wrong, and what the rules say."""
+
+    group: str
+    wrong: float
+    expected: float | None
+    kept: bool  # by the default rules without `expected_wer`
+    passes: bool  # by all of them
 
 
-def english(args: argparse.Namespace, model: Any) -> None:
-    said = clips(args.corpus, "en/librispeech/", args.clips, args.language)
-    print(f"english: {len(said)} clips, {seconds(said):.0f} s, language {args.language or 'heard'}")
-    ways = Way("ours", ours(model)), Way("clip by clip", loop(model))
-    compare(*ways, said, "en", args.rounds)
+def judged(row: verdict_listening.Row, stated: bool) -> Judged:
+    values, wer = (row.stated, row.stated_wer) if stated else (row.values, row.wer)
+    every = TranscribeSettings().verdicts
+    others = tuple(rule for rule in every if rule.use != ESTIMATE)
+    return Judged(
+        row.group, min(wer or 0.0, 1.0), values[ESTIMATE],
+        verdict_listening.reason(values, others) is None, verdict_listening.reason(values) is None,
+    )  # fmt: skip
 
 
-def chinese(args: argparse.Namespace, model: Any) -> None:
-    said = clips(args.corpus, "zh/aishell/", args.clips, "zh")
-    print(f"chinese: {len(said)} clips, {seconds(said):.0f} s, language zh forced")
-    ways = (
-        Way("ours, chinese: simplified", ours(model, chinese="simplified", prompt=SIMPLIFIED)),
-        Way("clip by clip, prompt", loop(model, SIMPLIFIED)),
-    )
-    compare(*ways, said, "zh", args.rounds)
-
-
-def seconds(said: Sequence[Said]) -> float:
-    return sum(len(s.clip.samples) for s in said) / faster_whisper.Backend.RATE
+def calibration(texts: Sequence[Judged], name: str) -> list[dict[str, Any]]:
+    kept = [one for one in texts if one.kept]
+    print(f"| {name}: expected | texts | mean expected | mean wrong |\n|---|---|---|---|")
+    for low, high in pairwise(EDGES):
+        some = [one for one in kept if low <= (one.expected or 0.0) < high]
+        some = [one for one in some if one.expected is not None]
+        if some:
+            means = [np.mean([getattr(t, part) for t in some]) for part in ("expected", "wrong")]
+            print(f"| {low}-{high} | {len(some)} | {means[0]:.3f} | {means[1]:.3f} |")
+    print(f"| {name} | texts | kept | > {WRONG:.0%} wrong: without the rule | with it | right ones "
+          "that it drops |\n|---|---|---|---|---|---|")  # fmt: skip
+    rows = []
+    for group in (*dict.fromkeys(one.group for one in texts), "all"):
+        some = [one for one in texts if group in (one.group, "all")]
+        kept = [one for one in some if one.kept]
+        passing, right = [t for t in kept if t.passes], [t for t in kept if not t.wrong]
+        row = {
+            "part": name, "group": group, "texts": len(some), "kept": len(kept),
+            "wrong_before": sum(one.wrong > WRONG for one in kept),
+            "wrong_after": sum(one.wrong > WRONG for one in passing), "passing": len(passing),
+            "right": len(right), "right_lost": sum(not one.passes for one in right),
+        }  # fmt: skip
+        print("| {group} | {texts} | {kept} | {wrong_before} of {kept} | {wrong_after} of {passing}"
+              " | {right_lost} of {right} |".format(**row), flush=True)  # fmt: skip
+        rows.append(row)
+    return rows
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("parts", nargs="*", default=["english"], metavar="|".join(PARTS))
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("parts", nargs="*", default=["english"], metavar="PART")
     parser.add_argument("--corpus", type=Path, default=os.environ.get("UTTERMILL_CORPUS"))
-    parser.add_argument("--clips", type=int, default=40)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--language")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--clips", type=int, default=40, help="calibration: of all conditions")
+    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    if args.corpus is None or not set(args.parts) <= set(PARTS):
-        parser.error("give UTTERMILL_CORPUS or --corpus, and parts of " + ", ".join(PARTS))
-    print(load(), flush=True)
-    model = loading.load(faster_whisper.Settings(device=args.device, threads=args.threads))
-    loading.warm(model)
-    for part, run in (("english", english), ("chinese", chinese)):
-        if part in args.parts:
-            run(args, model)
+    if args.corpus is None or not set(args.parts) <= {"english", "chinese", "calibration"}:
+        parser.error("give UTTERMILL_CORPUS or --corpus, and parts: english, chinese, calibration")
+    rows: list[dict[str, Any]] = []
+    if "english" in args.parts:
+        said = clips(args.corpus, "en/librispeech/", args.clips, None)
+        rows += beside_the_loop("english", said, "en", None)
+    if "chinese" in args.parts:
+        said = clips(args.corpus, "zh/aishell/", args.clips, "zh")
+        rows += beside_the_loop("chinese", said, "zh", "zh")
+    if "calibration" in args.parts:
+        every = [*verdict_clips.clean()]
+        chosen = verdict_clips.spaced(every, max(args.clips // 4, 1))
+        heard = [*verdict_listening.hear(made_worse(chosen))]
+        for name, stated in (("language heard", False), ("language stated", True)):
+            rows += calibration([judged(row, stated) for row in heard], name)
+    if args.json:
+        print(json.dumps(rows, ensure_ascii=False))
 
 
 if __name__ == "__main__":

@@ -65,12 +65,14 @@ class BeamResult:
 @dataclass(frozen=True, slots=True)
 class Language:
     """The language in which a window was transcribed. `probability` is None if it was forced;
-    `detected` is the model's own detection, None if that did not run."""
+    `detected` is the model's own detection, None if that did not run; `rivals`: the languages that
+    come next, with their probabilities."""
 
     code: str
     probability: float | None = None
     detected: str | None = None
     detected_probability: float | None = None
+    rivals: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

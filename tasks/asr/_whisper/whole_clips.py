@@ -33,6 +33,7 @@ from .windows import LOOP_RATIO, SECONDS
 WIDEST_SECONDS = 25.0  # that are transcribed again for one hole
 PAUSE_SECONDS = 0.2  # shortest pause at which a text is parted
 EDGE_SECONDS = 0.15  # of speech by which the edge of a word may be wrong
+TELLING_SECONDS = 2.0  # least length by which Whisper tells a language
 ROUNDS = 6  # most further windows of one clip, or for each 30 s of a longer one
 
 
@@ -59,6 +60,14 @@ class Hearing:
     @property
     def seconds(self) -> float:
         return len(self.clip.samples) / RATE
+
+    @property
+    def told(self) -> str | None:
+        """The language in which missed spans are transcribed; None: the clip's own is detected,
+        where a text in its window's language is doubtful and the clip long enough to tell."""
+        doubted = self.again and not self.foreign and self.seconds >= TELLING_SECONDS
+        stated = self.language.probability is None
+        return None if doubted and not stated else self.language.code
 
     @property
     def words(self) -> tuple[Word, ...]:
@@ -138,6 +147,8 @@ class Hearing:
         surer = window.heard.avg_logprob >= self.parts[0][0].avg_logprob
         if self.foreign or not self.aligned or after < before or (after == before and surer):
             self.parts, self.aligned = alone.parts, alone.aligned
+            if window.language.probability is not None:
+                self.language = window.language
 
     def transcript(self, with_words: bool) -> Transcript:
         """All parts as one. Log-probability: mean over tokens; compression: the worst part's."""

@@ -131,14 +131,14 @@ class Windows:
     def _likeliest(
         self, clip: SpeechClip, encoded: StorageView, heard: BeamResult, language: Language
     ) -> tuple[BeamResult, Language]:
-        """The text and its language; if either is doubtful, the likeliest text and language of
-        these and the language's rivals, whose probability they share as their texts are likely. Not
-        where utterances share the window: doubtful ones are transcribed again by themselves."""
-        sure, several = language.probability or 1.0, clip.window is not None
-        certain = sure >= DOUBTED and heard.avg_logprob >= DOUBTFUL
-        if several or certain or not language.rivals:
+        """The text and its language; where the text is unsure, the likeliest of these and of the
+        language's rivals, whose probability they share as their texts are likely. Not where
+        utterances share the window: doubtful ones are transcribed again by themselves."""
+        several = clip.window is not None
+        if several or heard.avg_logprob >= SURE_LOGPROB or not language.rivals:
             return heard, language
-        texts, known = {language.code: heard}, {language.code: sure, **dict(language.rivals)}
+        texts = {language.code: heard}
+        known = {language.code: language.probability or 1.0, **dict(language.rivals)}
         for code, _ in language.rivals:
             prompt = self._prompt(clip, Language(code))
             texts[code] = self._generate(encoded, [prompt], [is_short(clip)])[0]
@@ -314,11 +314,10 @@ HEARD_SECONDS = 1.0  # a shorter utterance is taken to be in the language of its
 #: Least probability of a language other than the window's. Once an utterance reaches the first, the
 #: second is enough for the others of its window.
 CERTAIN, LIKELY = 0.9, 0.5
-#: If a window's language is less probable than the first, or than the second and its text is
-#: doubtful, the next languages are tried, too: those of the third probability or more. From afar,
-#: an English sentence was Latin with 0.81, English with 0.05; its text in English was 10^6 times
-#: as likely, and half right.
-DOUBTED, UNRIVALLED, LEAST_RIVAL, RIVALS = 0.6, 0.95, 0.02, 3
+#: If a clip's text is less sure than the first, and its language less probable than the second, the
+#: next languages are tried, too: those of the third probability or more. From afar, an English
+#: sentence was Latin with 0.81, English with 0.05; its text in English was 10^6 times as likely.
+SURE_LOGPROB, UNRIVALLED, LEAST_RIVAL, RIVALS = -0.5, 0.95, 0.02, 3
 
 
 def languages_of_windows(

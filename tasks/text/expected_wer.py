@@ -6,9 +6,9 @@ A logistic regression of the share of wrong words (of characters, where a script
 on the mean log-probability of the tokens, whose weight grows with the length of the text: the few
 tokens of a short one are often unlikely and right. Fitted to 368 texts of Whisper base from 15
 sources in English, German, Spanish and Mandarin, as recorded and made worse; C was then raised (it
-was 3), because of a source of three words nearly all was dropped. On 172 texts of 11 sources, each
-with its language detected and stated, made worse in other ways (`tests/bench/transcribe.py`, part
-calibration):
+was 3), because nearly all clips of a source with texts of three words were dropped. On 172 texts of
+11 sources, each with its language detected and stated, made worse in other ways
+(`tests/bench/transcribe.py`, part calibration):
 
     expected   < 0.05   0.05-0.1   0.1-0.15   0.15-0.2   0.2-0.25   0.25-0.3   0.3-0.5   more
     wrong      0.06     0.07       0.16       0.20       0.35       0.37       0.44      0.52

@@ -58,7 +58,7 @@ from .shard_batches import (
 
 LEDGER_FACTS = pa.schema([*LEDGER, pa.field(AT, pa.int32()), pa.field(STATED, pa.string())])
 UNCUT = Outcome(ledger.PENDING, "filter", ledger.PENDING)  # of a recording without cuts
-#: Batches in one query: DuckDB prepares it ten times as long as it runs on a batch.
+#: Batches that one query decides: to prepare it takes DuckDB ten times as long as to run it on one.
 ASKED_TOGETHER = 20
 MARGIN = 1.001  # of an extent, so that rounding does not matter
 

@@ -138,19 +138,19 @@ class Windows:
         if several or heard.avg_logprob >= SURE_LOGPROB or not language.rivals:
             return heard, language
         texts = {language.code: heard}
-        known = {language.code: language.probability or 1.0, **dict(language.rivals)}
+        probabilities = {language.code: language.probability or 1.0, **dict(language.rivals)}
         for code, _ in language.rivals:
             prompt = self._prompt(clip, Language(code))
             texts[code] = self._generate(encoded, [prompt], [is_short(clip)])[0]
-        likely = {
-            code: log(known[code]) + text.avg_logprob * (len(text.tokens) + 1)
+        likelihoods = {
+            code: log(probabilities[code]) + text.avg_logprob * (len(text.tokens) + 1)
             for code, text in texts.items()
         }
-        best = max(likely, key=lambda code: likely[code])
+        best = max(likelihoods, key=lambda code: likelihoods[code])
         if best == language.code:
             return heard, language
-        share = sum(exp(value - likely[best]) for value in likely.values())
-        probability = sum(known.values()) / share
+        share = sum(exp(value - likelihoods[best]) for value in likelihoods.values())
+        probability = sum(probabilities.values()) / share
         return texts[best], Language(best, probability, best, probability)
 
     def language(self, clip: SpeechClip, forced: str | None) -> Language:

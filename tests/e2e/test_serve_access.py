@@ -246,14 +246,11 @@ def test_whoever_opens_the_address_is_signed_in(page: Any, serving: Serving, hos
 
 def test_the_form_starts_a_run_that_ends_well(page: Any, serving: Serving) -> None:
     signed_in(page, serving)
-    before = {run.id for run in serving.runs()}
     page.goto(f"{serving.told['ui']}/deployments/deployment/{serving.deployment}/run")
     page.get_by_text("Where recordings come from.", exact=True).first.wait_for()
-    page.get_by_role("button", name="Submit").click()
-    assert soon(lambda: len(serving.runs()) > len(before), every=0.5)
-    (run,) = [run for run in serving.runs() if run.id not in before]
+    run = service.submitted(page)
     with service.asked(serving.api, serving.told["auth"]):
-        state = service.end_of(run.id)
+        state = service.end_of(UUID(run["id"]))
     assert state.is_completed(), (state, serving.process.stderr()[-3000:])
     assert (serving.site.home / "out" / "datasets" / "v0001").is_dir()
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from .. import corpus
-from ..base.json_types import Balance, Summary
+from ..base.json_types import Balance, JsonObject, Summary
 from ..corpus import held_out, limits
 from ..plugins import source_code
 from ..recording import forgotten
@@ -52,8 +52,9 @@ class UpToDate:
     ) -> None:
         self._job, self._shards, self._index = job, sorted(shards), index
         settings = whole_job.settings_of(job)
+        self._facts = _facts_recipe(job, settings)
         self._settings = digest(
-            _facts_recipe(job),
+            self._facts,
             [settings[name] for name in (*stage.PER_SHARD, "enhance")],
             job.filter.measure_all,
             repr(limits.rules_by_stage(job)),
@@ -88,7 +89,7 @@ class UpToDate:
 
     def keys(self) -> Mapping[str, str]:
         """`fact_keys`; call it after `freeze`."""
-        return fact_keys(self._job, self._shards, self._index)
+        return _fact_keys(self._facts, self._shards, self._index)
 
     def freeze(self) -> None:
         """Record the state of OUT, and of the splits' lists and test sets that `package` will read.
@@ -150,16 +151,20 @@ class UpToDate:
 def fact_keys(job: Job, shards: Sequence[str], index: Index) -> dict[str, str]:
     """For each shard, a hash of everything that affects its facts. Of checkpoints, only names
     count, which contain hashes of the content, so that an OUT keeps its facts when it is moved."""
-    guards, what = index.guards(), _facts_recipe(job) + _code()
+    return _fact_keys(_facts_recipe(job, whole_job.settings_of(job)), shards, index)
+
+
+def _fact_keys(facts: str, shards: Sequence[str], index: Index) -> dict[str, str]:
+    guards, what = index.guards(), facts + _code()
     return {
         shard: _key(what, ((n, g.partition("-")[0]) for n, g in guards.get(shard, ())))
         for shard in shards
     }
 
 
-def _facts_recipe(job: Job) -> str:
+def _facts_recipe(job: Job, settings: JsonObject) -> str:
     return digest(
-        whole_job.of_rows(job, whole_job.settings_of(job)),
+        whole_job.of_rows(job, settings),
         source_code.of_own_plugins(job),
         limits.schema_of(job).names,
         corpus.takes_part(job) and [corpus.compares_texts(job), *corpus.needed_measures(job)],

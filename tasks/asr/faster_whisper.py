@@ -185,7 +185,8 @@ class Backend:
         order = sorted(waiting)[:most]
         spans = [waiting[i].missed()[0] for i in order]
         asked: list[ForcedClip] = [
-            (waiting[i].cut(span), waiting[i].told) for i, span in zip(order, spans, strict=True)
+            (waiting[i].cut(span), waiting[i].forced_language)
+            for i, span in zip(order, spans, strict=True)
         ]
         heard = _pieces.halved(asked, self._hear_spans, _failed, self._limit)
         for i, span, window in zip(order, spans, heard, strict=True):

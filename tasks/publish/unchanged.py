@@ -89,7 +89,7 @@ class UpToDate:
 
     def keys(self) -> Mapping[str, str]:
         """`fact_keys`; call it after `freeze`."""
-        return _fact_keys(self._facts, self._shards, self._index)
+        return _fact_keys(self._facts + self._code, self._shards, self._index)
 
     def freeze(self) -> None:
         """Record the state of OUT, and of the splits' lists and test sets that `package` will read.
@@ -151,11 +151,12 @@ class UpToDate:
 def fact_keys(job: Job, shards: Sequence[str], index: Index) -> dict[str, str]:
     """For each shard, a hash of everything that affects its facts. Of checkpoints, only names
     count, which contain hashes of the content, so that an OUT keeps its facts when it is moved."""
-    return _fact_keys(_facts_recipe(job, whole_job.settings_of(job)), shards, index)
+    facts = _facts_recipe(job, whole_job.settings_of(job))
+    return _fact_keys(facts + _code(), shards, index)
 
 
-def _fact_keys(facts: str, shards: Sequence[str], index: Index) -> dict[str, str]:
-    guards, what = index.guards(), facts + _code()
+def _fact_keys(what: str, shards: Sequence[str], index: Index) -> dict[str, str]:
+    guards = index.guards()
     return {
         shard: _key(what, ((n, g.partition("-")[0]) for n, g in guards.get(shard, ())))
         for shard in shards

@@ -191,12 +191,15 @@ def test_a_doubtful_utterance_may_be_in_another_language_than_its_window(
     window, said = shared(2.0, seconds), words((0.0, 2.0))
     english = Language("en", stated, "en", 0.9)
     heard = Window(BeamResult("a b", -0.3, 0.1, (1, 1)), english, said, (), (english, english))
-    assert next(iter(apart(heard, dict(enumerate(clips_of(window))), window).values())).told == "en"
+    assert (
+        next(iter(apart(heard, dict(enumerate(clips_of(window))), window).values())).forced_language
+        == "en"
+    )
     doubtful = words((2.5, 2.5 + seconds), probability=0.2)
     heard = replace(heard, words=said + doubtful)
     *_, second = apart(heard, dict(enumerate(clips_of(window))), window).values()
     second.again = True
-    assert second.told == (None if found else "en")
+    assert second.forced_language == (None if found else "en")
     if found:
         own = BeamResult("una", score, 0.1, (1,))
         second.add((0.0, 3.0), Window(own, Language("es", 0.8, "es", 0.8), words((0.0, 3.0))))

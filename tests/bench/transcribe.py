@@ -35,7 +35,7 @@ from uttermill.tasks.asr._whisper import loading
 from uttermill.tasks.settings import TranscribeSettings
 
 WRONG = 0.3  # of a text's words
-EDGES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0)  # of the bins of `expected_wer`
+EDGES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.5, 1.0)  # of the bins of `expected_wer`
 ESTIMATE = "expected_wer"
 
 

@@ -127,6 +127,8 @@ def test_a_query_for_many_batches_answers_as_one_for_each(
     with foreseen.decided(job, shards) as (_, batches):
         assert batch_outcomes.ASKED_TOGETHER >= len(batches) == 3
         whole = [batch.outcomes() for batch in batches]
+        turned = batches[0].utterances(["reason", "id", "outcome"])
+        assert turned.select(["outcome", "reason"]) == whole[0].select(["outcome", "reason"])
     stored = [replace(batch, decided=None) for batch in batches]
     items = batch_outcomes.complete(job, stored)
     assert {shards[0], shards[-1]} <= items.keys()

@@ -62,7 +62,7 @@ class Hearing:
         return len(self.clip.samples) / RATE
 
     @property
-    def told(self) -> str | None:
+    def forced_language(self) -> str | None:
         """The language in which missed spans are transcribed; None: the clip's own is detected,
         where a text in its window's language is doubtful and the clip long enough to tell."""
         doubted = self.again and not self.foreign and self.seconds >= TELLING_SECONDS

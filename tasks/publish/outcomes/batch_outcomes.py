@@ -230,7 +230,7 @@ def complete(job: Job, batches: Sequence[ShardBatch]) -> dict[str, dict[str, int
     """For each shard that lacks nothing under the job's limits: the items of each stage. `batches`:
     with facts that count for the job. Companions of kept clips are not counted as items."""
     items: dict[str, dict[str, int]] = {}
-    for batch, facts, outcomes in _outcomes(job, batches, strict=False):
+    for batch, facts, outcomes in _outcomes(job, batches, (CorruptManifest,)):
         again = _checked_again(outcomes).to_numpy(zero_copy_only=False)
         cut_only = pc.equal(outcomes["stage"], "filter")
         heard = pc.invert(ledger_rows.unheard(outcomes))
@@ -245,16 +245,15 @@ def complete(job: Job, batches: Sequence[ShardBatch]) -> dict[str, dict[str, int
 
 
 def _outcomes(
-    job: Job, batches: Sequence[ShardBatch], strict: bool
+    job: Job, batches: Sequence[ShardBatch], left_out: tuple[type[CorruptManifest], ...] = ()
 ) -> Iterator[tuple[ShardBatch, pa.Table, pa.Table]]:
     """Each batch, what limits may ask of its utterances, and their outcomes. A damaged batch raises
-    CorruptManifest if `strict`, and is left out otherwise."""
-    damage = () if strict else (CorruptManifest,)
+    CorruptManifest, unless such are `left_out`."""
     with limits.asking(job) as ask:
         for low in range(0, len(batches), ASKED_TOGETHER):
             facts = list[tuple[ShardBatch, pa.Table]]()
             for batch in batches[low : low + ASKED_TOGETHER]:
-                with suppress(*damage):
+                with suppress(*left_out):
                     facts.append((batch, batch.table(LIMITS)))
             if not facts:
                 continue
@@ -281,7 +280,7 @@ def decide(
     changed meanwhile. Without it, such an utterance is pending.
     """
     decided, changed = list[ShardBatch](), list[str]()
-    for batch, _, outcomes in _outcomes(job, batches, strict=True):
+    for batch, _, outcomes in _outcomes(job, batches):
         if strict:
             outcomes = stopped(outcomes)
         again = _checked_again(outcomes).to_numpy(zero_copy_only=False)

@@ -199,10 +199,11 @@ class ShardBatch:
 
     def utterances(self, columns: Sequence[str]) -> pa.Table:
         """These columns of the outcomes (`limits.outcomes_schema`) of a decided batch."""
-        decided = [name for name in columns if name in limits.OUTCOME_COLUMNS]
+        decided = [name for name in columns if name in limits.OUTCOME_COLUMNS[:3]]
         table = self.table(LIMITS, [name for name in columns if name not in decided])
-        for name, values in zip(decided, self.outcomes(decided).columns, strict=True):
-            table = table.append_column(name, values)
+        outcomes = self.outcomes(decided)
+        for name in decided:
+            table = table.append_column(name, outcomes[name])
         return table.select(list(columns))
 
     def ledger(self, strict: bool = False) -> pa.Table:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import Any
 
+from ..tasks.base import environment
 from ..tasks.base.json_types import JsonObject
 from ..tasks.publish.published import Dataset, load
-from . import progress, settings, surroundings
+from . import progress, settings
 from .settings import PrepareSettings
 
 
@@ -27,7 +28,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A run's result: counts of the whole published version, and of this run in `new`, `stages`."""
+    """A run's result: counts of the whole published version; of this run in `new` and `stages`."""
 
     dataset: str  # the version's folder or URL
     version: int
@@ -44,7 +45,6 @@ class Result:
     details: JsonObject  # all that `uttermill run --json` prints
 
     def load(self) -> Dataset:
-        """The published version."""
         return load(self.dataset)
 
 
@@ -57,23 +57,17 @@ def prepare(settings_given: Mapping[str, Any] | PrepareSettings | str | PathLike
     ConfigError for bad settings, before anything starts; OutLocked if another run holds `out`;
     other errors of the family MillError if the run failed or refused to publish.
     """
-    chosen = _settings(settings_given)
+    if isinstance(settings_given, PrepareSettings):
+        chosen = settings_given.rooted()
+    elif isinstance(settings_given, Mapping):
+        chosen = settings.of_mapping(dict(settings_given))
+    else:
+        chosen = settings.read(fspath(settings_given), [], None, [])
     from ..tasks.stages.listing import once
     from .run import launch
 
-    with surroundings.set_up(), progress.logged(), once.listing():
-        return _result(launch.run(chosen))
-
-
-def _settings(given: Mapping[str, Any] | PrepareSettings | str | PathLike[str]) -> PrepareSettings:
-    if isinstance(given, PrepareSettings):
-        return given.rooted()
-    if isinstance(given, Mapping):
-        return settings.of_mapping(dict(given))
-    return settings.read(fspath(given), [], None, [])
-
-
-def _result(answer: JsonObject) -> Result:
+    with environment.set_up(), progress.logged(), once.listing():
+        answer = launch.run(chosen)
     reasons = {name: Reason(**entry) for name, entry in answer["reasons"].items()}
     names = [name for name in Result.__dataclass_fields__ if name not in ("reasons", "details")]
     return Result(**{name: answer[name] for name in names}, reasons=reasons, details=answer)

@@ -19,7 +19,7 @@ from .settings import PrepareSettings
 
 
 def check(settings: PrepareSettings) -> Job:
-    """Check everything that can be checked before a worker starts; raises ConfigError."""
+    """Check everything before a worker starts; raises ConfigError."""
     job = check_wishes(settings)
     storage.store_of(job.out).check(job.out)
     versions.check(job.out)
@@ -32,8 +32,8 @@ def check(settings: PrepareSettings) -> Job:
 
 
 def check_text(path: str) -> None:
-    """Raises ConfigError for a path in settings or of an OUT that is not UTF-8, which YAML,
-    Prefect, JSON and pyarrow cannot hold. Names of files in a source may be any bytes."""
+    """Raises ConfigError for a path that is not UTF-8, which YAML, Prefect, JSON and pyarrow cannot
+    hold. Names of files in a source may be any bytes."""
     if not is_utf8(path):
         raise ConfigError(f"the path {display_text(path)} is not valid UTF-8; rename the folder")
 
@@ -85,7 +85,6 @@ def check_wishes(settings: PrepareSettings) -> Job:
 
 
 def _check_rates(job: Job) -> None:
-    """Raises ConfigError if a format's codec does not have the sample rate."""
     for plugin in job.package.formats:
         module, chosen = plugins.FORMATS.resolve(plugin)
         rates, rate = module.rates(chosen), job.resample.rate
@@ -97,7 +96,6 @@ def _check_rates(job: Job) -> None:
 
 
 def _check_columns(job: Job) -> None:
-    """Raises ConfigError if a format's settings name a column that no version of this run has."""
     from ..tasks.base.schema import UTTERANCES
     from ..tasks.publish import published_columns
 
@@ -119,8 +117,8 @@ def _check_columns(job: Job) -> None:
 
 
 def _check_turns(job: Job) -> None:
-    """Raises ConfigError if clips are to hold turns and no diarizer finds them, or are all too long
-    for the filter `duration`; warns if turns get no texts."""
+    """Turns need a diarizer, and a filter `duration` that lets them pass; warns if they get no
+    texts."""
     segmenter = job.filter.segmenter.use
     if not plugins.SEGMENTERS.load(segmenter).HOLDS_TURNS:
         return
@@ -151,8 +149,6 @@ def _check_turns(job: Job) -> None:
 
 
 def _check_aligner(job: Job) -> None:
-    """Raises ConfigError if the words of sources' texts are to be timed by a recogniser that
-    cannot, or judged without times."""
     use, rules = job.transcribe.backend.use, reference_words.rules_on_fit(job.transcribe)
     if rules and not job.transcribe.reference_words:
         raise ConfigError(

@@ -7,8 +7,10 @@ same bytes. The estimate itself publishes nothing.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pyarrow.compute as pc
@@ -86,7 +88,6 @@ def estimate(**parameters: Any) -> JsonObject:
 def run_sample(
     job: Job, executor: ClusterExecutor, progress: Progress, wanted: SampleSettings
 ) -> tuple[JsonObject, Costs]:
-    """Run the sample on a cluster, within a flow run; returns the forecast and its costs."""
     observer = TaskRunObserver(job, progress)
     sharded = pipeline.sharded(job, executor, observer)
     members, failed = sample.frame(job.out, sharded.shards)
@@ -127,24 +128,20 @@ def run_sample(
 def known_results(
     job: Job, shards: Sequence[str], chosen: list[Member], executor: Executor
 ) -> dict[str, sample.SampleResult]:
-    """Results of all recordings whose work is done, read by the workers."""
     shards, sampled = sorted(shards), _by_shard(chosen)  # in the order of shard batches
     calls = []
     for low in range(0, len(shards), AT_ONCE):
         asked = shards[low : low + AT_ONCE]
-        names = frozenset(m.recording for shard in asked for m in sampled.get(shard, ()))
+        names = frozenset(m.recording for shard in asked for m in sampled[shard])
         calls.append((job, asked, names))
-    seen: dict[str, sample.SampleResult] = {}
     reading = Call("package", "known", sample.known, of_shards(AT_ONCE))
-    for results in executor.map(reading, calls):
-        seen.update(results)
-    return seen
+    return dict(chain.from_iterable(seen.items() for seen in executor.map(reading, calls)))
 
 
-def _by_shard(members: list[Member]) -> dict[str, list[Member]]:
-    by_shard: dict[str, list[Member]] = {}
+def _by_shard(members: list[Member]) -> defaultdict[str, list[Member]]:
+    by_shard = defaultdict[str, list[Member]](list)
     for m in members:
-        by_shard.setdefault(m.shard, []).append(m)
+        by_shard[m.shard].append(m)
     return by_shard
 
 
@@ -157,30 +154,28 @@ def _sampled(
     for stage in PER_SHARD:
         observer.start(stage, sum(seconds.values()))
 
-    def chain(shard: str) -> list[Done]:
+    def chain_of(shard: str) -> list[Done]:
         only = frozenset(m.recording for m in sampled[shard])
         return pipeline.chain(replace(job, only=only), shard, seconds[shard], executor, observer)
 
     order = sorted(sampled, key=lambda shard: (-seconds[shard], shard))
     with observer.chains({shard: seconds[shard] for shard in order}) as begun:
-        results = executor.chains(begun, chain)
+        results = executor.chains(begun, chain_of)
     for stage in PER_SHARD:
         observer.finish(stage)
-    return [done for dones in results for done in dones]
+    return [*chain.from_iterable(results)]
 
 
 def costs_of(job: Job, dones: list[Done], executor: ClusterExecutor) -> Costs:
     """Costs of the sample: of this run, and of earlier runs whose results are reused."""
     costs = forecast.costs(dones)
     costs.kinds = {stage: executor.kind(stage, job) for stage in PER_SHARD}
-    costs.workers = {
-        kind: executor.cluster.count(kind) for kind in sorted(set(costs.kinds.values()))
-    }
+    kinds = sorted(set(costs.kinds.values()))
+    costs.workers = {kind: executor.cluster.count(kind) for kind in kinds}
     first = executor.metrics.first()
     costs.start = first["queue_seconds"] if first else 0.0
     costs.gap = executor.metrics.gap()
-    before = (estimates.newest(job) or {}).get("costs")
-    if before:
+    if before := (estimates.newest(job) or {}).get("costs"):
         for stage, laps in before["laps"].items():
             stage_laps = costs.laps.setdefault(stage, {})
             for recording, recording_laps in laps.items():
@@ -230,10 +225,8 @@ def packaged(
 
 
 def linked(job: Job) -> float:
-    """Seconds of audio whose files a new version links from the newest one.
-
-    0 when the newest version lacks a format: that format is then written whole.
-    """
+    """Seconds of audio whose files a new version links from the newest one; none if that lacks a
+    format, which is then written whole."""
     newest = versions.newest(job.out)
     if newest is None:
         return 0.0

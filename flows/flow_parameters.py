@@ -53,17 +53,20 @@ Seen = Callable[[str, str, str], object]
 
 def takes(*models: type[BaseModel], **about: str) -> Callable[[Function], Function]:
     """Makes the fields of the models the parameters of a function of `**parameters`. `about`:
-    descriptions for the form, in place of the fields' own."""
+    descriptions in place of the fields' own."""
 
     def with_parameters(function: Function) -> Function:
-        lines = [
-            f"    {name}: {about.get(name, field.description)}"
-            for model in models
-            for name, field in model.model_fields.items()
-        ]
-        described = inspect.cleandoc(function.__doc__ or "")
-        function.__doc__ = "\n".join([described, "", "Args:", *lines])
-        parameters = [parameter for model in models for parameter in _parameters_of(model)]
+        lines, parameters = [inspect.cleandoc(function.__doc__ or ""), "", "Args:"], []
+        for model in models:
+            hints = get_type_hints(model, include_extras=True)
+            for name, field in model.model_fields.items():
+                lines.append(f"    {name}: {about.get(name, field.description)}")
+                default = inspect.Parameter.empty if field.is_required() else field.default
+                kind = inspect.Parameter.KEYWORD_ONLY
+                parameters.append(
+                    inspect.Parameter(name, kind, default=default, annotation=hints[name])
+                )
+        function.__doc__ = "\n".join(lines)
         function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return function
 
@@ -78,14 +81,6 @@ def values(*settings: BaseModel) -> dict[str, Any]:
 def among(model: type[Settings], parameters: Mapping[str, object]) -> Settings:
     """The settings of one model among a flow's parameters."""
     return model.model_validate({name: parameters[name] for name in model.model_fields})
-
-
-def _parameters_of(model: type[BaseModel]) -> Iterator[inspect.Parameter]:
-    hints = get_type_hints(model, include_extras=True)
-    for name, field in model.model_fields.items():
-        default = inspect.Parameter.empty if field.is_required() else field.default
-        kind = inspect.Parameter.KEYWORD_ONLY
-        yield inspect.Parameter(name, kind, default=default, annotation=hints[name])
 
 
 class Model(NamedTuple):
@@ -112,8 +107,8 @@ class Policy:
     write: tuple[str, ...]
 
     def check(self, settings: PrepareSettings) -> None:
-        """Raises ConfigError for the first value that the parameters may not set. Imports only
-        plug-ins that the settings file names."""
+        """Raises ConfigError for the first value that the parameters may not set; imports no
+        plug-in that the settings file does not name."""
         for model in _models(settings, self._refuse_module):
             self._check_places(model)
             texts = _texts(model)
@@ -190,7 +185,7 @@ def _models(settings: PrepareSettings, module: Seen) -> Iterator[Model]:
 
 
 def _of_plugins(place: str, shelf: str, given: object, module: Seen) -> Iterator[Model]:
-    """The settings of a plug-in, or of those in a tuple, and of plug-ins in their settings."""
+    """Also of plug-ins in the settings of plug-ins."""
     for plugin in given if isinstance(given, tuple) else (given,):
         if not isinstance(plugin, Plugin):
             continue
@@ -205,7 +200,6 @@ def _of_plugins(place: str, shelf: str, given: object, module: Seen) -> Iterator
 
 
 def _within(model: Model) -> Iterator[Model]:
-    """A model and the models in its fields."""
     yield model
     for name in type(model.settings).model_fields:
         for inner in _inner(getattr(model.settings, name)):

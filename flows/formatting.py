@@ -47,7 +47,6 @@ def gigabytes(size: float) -> str:
 
 
 def error_rates(result: JsonObject) -> str:
-    """The sentence about a run's word and character errors, from what `run --json` prints."""
     return (
         f"WER {100 * result['wer']:.1f} %, CER {100 * result['cer']:.1f} % on "
         f"{counted(result['scored'], 'packaged utterance')} with references."
@@ -55,8 +54,7 @@ def error_rates(result: JsonObject) -> str:
 
 
 def new_in_words(result: JsonObject) -> str:
-    """The sentence about the recordings that a run found new, from what `run --json` prints; empty
-    where all or none are."""
+    """The sentence about new recordings; empty where all or none are."""
     new = result["new"]
     if new["recordings"] in (0, result["recordings"]["in"]):
         return ""

@@ -17,8 +17,8 @@ MOST = 256  # threads tried; more would take address space and time
 
 
 def check(threads: int, what: str, instead: str) -> None:
-    """Raises RunError, with the remedy `instead`, if `what`, which starts about `threads` threads,
-    cannot work on this machine."""
+    """Raises RunError, with the remedy `instead`, if `what`, of about `threads` threads, cannot
+    work."""
     _check_loopback()
     if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:  # per process
         _check_threads(min(threads, MOST), what, instead)

@@ -47,7 +47,7 @@ def prepare(**parameters: Any) -> JsonObject:
     if execute.current.get() is None:
         server.in_sentences()
     settings = among(PrepareSettings, parameters)
-    scheduled = (current := live_artifacts.current_run()) is not None and current.auto_scheduled
+    scheduled = (current := history.current_run()) is not None and current.auto_scheduled
     waits = partial(live_artifacts.remark, level=logging.INFO) if scheduled else None
     with execute.opened(settings, waits) as run:
         record(run.job, "prepare", run.run.place)
@@ -61,7 +61,7 @@ def prepare(**parameters: Any) -> JsonObject:
 def record(job: Job, kind: str, place: Path) -> None:
     """Name this flow run, unless a person did, note it in the run's folder `place`, and close the
     records of dead runs of the same OUT. `kind`: prepare or estimate."""
-    if (run := live_artifacts.current_run()) is not None:
+    if (run := history.current_run()) is not None:
         datasets = [dataset.name for dataset in plugins.datasets(job.sources)]
         name = history.flow_run_name(run.name, kind, datasets, datetime.now().astimezone())
         run_folder.write_prefect_note(place, str(run.id), history.owner())

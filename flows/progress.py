@@ -189,7 +189,6 @@ class Progress:
             self._show(standing)
 
     def advance(self, stage: str, seconds: float, reused: bool = False) -> None:
-        """Add audio that the stage has done."""
         with self._lock:
             standing = self._now(stage)
             standing.done += seconds
@@ -199,7 +198,6 @@ class Progress:
             self._show(standing)
 
     def finish(self, stage: str) -> None:
-        """Complete the stage; without a terminal this prints its line."""
         with self._lock:
             standing = self._now(stage)
             if standing.finished:
@@ -212,12 +210,10 @@ class Progress:
                 print(line + speed, file=self._stream, flush=True)
 
     def standing(self) -> list[Standing]:
-        """How far each stage is, in the order they began."""
         with self._lock:
             return [replace(self._now(name)) for name in self._stages]
 
     def _now(self, name: str) -> Standing:
-        """A stage with its time so far."""
         stage = self._stages.setdefault(name, Standing(name))
         if not stage.finished and not stage.through:
             now = time.monotonic()
@@ -225,13 +221,15 @@ class Progress:
         return stage
 
     def line(self) -> str:
-        """The run's progress on one line: each open stage's audio done, speed, and time left.
-
-        A stage's time is wall time since it began until nothing was left for it, as everywhere in
-        progress output.
-        """
+        """The run on one line: each open stage's audio done, speed, and time left."""
         going = [stage for stage in self.standing() if not stage.finished]
-        open_stages = [_told(stage) for stage in going if stage.total or stage.done]
+        # `filter 1.20 of 3.10 h, 84 x real time, 1:20 left`
+        open_stages = [
+            f"{s.name} {s.done / 3600:.2f} of {hours(s.total)}"
+            + "".join(f", {part}" for part in (s.speed, left_in_words(s)) if part)
+            for s in going
+            if s.total or s.done
+        ]
         whole = clock(time.monotonic() - self._began)
         if open_stages:
             return f"{whole}  {'; '.join(open_stages)}"
@@ -271,12 +269,6 @@ class Progress:
         )
 
 
-def _told(stage: Standing) -> str:
-    """`filter 1.20 of 3.10 h, 84 x real time, 1:20 left`."""
-    parts = [f"{stage.name} {stage.done / 3600:.2f} of {hours(stage.total)}", stage.speed]
-    return ", ".join(filter(None, [*parts, left_in_words(stage)]))
-
-
 def left_in_words(stage: Standing) -> str:
     """`1:20 left`, or how long nothing has been done; empty while unknown, and at the end."""
     if stage.finished or stage.through:
@@ -288,11 +280,9 @@ def left_in_words(stage: Standing) -> str:
 
 @contextmanager
 def shared_console(console: Console, stream: TextIO) -> Iterator[None]:
-    """Inside, log handlers that write to `stream` print through `console`, above the bars.
-
-    Otherwise log lines and bars would garble each other. Prefect's handlers have their own
-    console; plain handlers write to the stream.
-    """
+    """Inside, log handlers that write to `stream` print through `console`, above the bars, which
+    they would garble. Prefect's handlers have their own console; plain handlers write to the
+    stream."""
     with ExitStack() as restore:
         for handler in handlers():
             previous = getattr(handler, "console", None)
@@ -306,7 +296,6 @@ def shared_console(console: Console, stream: TextIO) -> Iterator[None]:
 
 
 def handlers() -> list[logging.Handler]:
-    """The handlers of all loggers, each once."""
     loggers = [logging.getLogger(), *logging.root.manager.loggerDict.values()]
     # One handler may serve several loggers; placeholders in the list have none.
     by_id = {id(h): h for log in loggers if isinstance(log, logging.Logger) for h in log.handlers}
@@ -314,8 +303,8 @@ def handlers() -> list[logging.Handler]:
 
 
 class ProgressObserver(Observer):
-    """The observer of a run without Prefect: its steps move the progress bars. Files that the
-    sources skipped are listed in the run's `folder`, if it is given."""
+    """The observer of a run without Prefect. Files that the sources skipped are listed in
+    `folder`."""
 
     task_runs = 0  # task runs recorded in Prefect
 

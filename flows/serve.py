@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial, wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..tasks import storage
@@ -19,11 +20,13 @@ from ..tasks.base import masking
 from ..tasks.base.errors import ConfigError
 from ..tasks.base.json_types import JsonObject
 from ..tasks.base.logs import log
+from ..tasks.insight.estimating import changes
+from ..tasks.insight.estimating.changes import Change
 from . import flow_parameters
+from . import settings as files
 from .checks import check
 from .cluster import spawning
 from .flow_parameters import values
-from .served_settings import ServedSettings
 from .server import prefect_settings
 from .settings import PrepareSettings, parse
 
@@ -34,15 +37,56 @@ if TYPE_CHECKING:
 
 PORT = 4200  # Prefect's default, so that the address stays the same; a free port when it is taken
 FORBIDDEN = "/%&<>"  # by Prefect, in the name of a deployment
+SHOWN = 5  # changed settings that are named
+
+
+@dataclass(frozen=True)
+class ServedSettings:
+    path: str
+    sets: tuple[str, ...]
+    settings: PrepareSettings
+
+    def remarks(self, chosen: PrepareSettings) -> Iterator[str]:
+        """Where the file has changed since `serve` began, and where the run publishes something
+        else into the served OUT."""
+        try:
+            now = files.read(self.path, [], None, list(self.sets))
+        except ConfigError as error:
+            yield f"{error}; this run uses the settings with which `uttermill serve` began"
+        else:
+            if differences := _between(self.settings, now):
+                yield (
+                    f"{Path(self.path).name} has changed since `uttermill serve` began "
+                    f"({_in_words(differences)}), and this run does not use that; start "
+                    "`uttermill serve` again to use it"
+                )
+        differences = _between(self.settings, chosen)
+        if differences and chosen.out == self.settings.out:
+            yield (
+                f"this run has other settings than the schedule ({_in_words(differences)}) and "
+                f"the same out: `latest` of {masking.text(str(chosen.out))} becomes its version, "
+                "until the next scheduled run; set another out to try settings"
+            )
+
+
+def _between(before: PrepareSettings, after: PrepareSettings) -> list[Change]:
+    """Of what can change a dataset, and of `out`."""
+    differences = changes.between(before.job(), after.job())
+    if before.out != after.out:
+        differences.append(Change("out", before.out, after.out))
+    return differences
+
+
+def _in_words(differences: list[Change]) -> str:
+    named = [f"{c.setting} {c.before} → {c.after}" for c in differences[:SHOWN]]
+    more = len(differences) - len(named)
+    return masking.text(", ".join([*named, *([f"and {more} more"] if more else [])]))
 
 
 @dataclass(frozen=True)
 class Served:
-    """What was started: the deployment's name, the UI's address, the schedule.
-
-    `open` is the UI's address that signs a browser in; `auth`, the password of the API, is None for
-    a server configured by the user, whose password is not shown.
-    """
+    """What was started. `open` is the UI's address that signs a browser in; `auth`, the password of
+    the API, is None for a server configured by the user."""
 
     deployment: str
     ui: str
@@ -82,23 +126,22 @@ def serve(
         raise ConfigError(f"--name {name!r}: give a name without any of {' '.join(FORBIDDEN)}")
     schedule = schedule_of(cron, timezone)
     from .run import prometheus
-    from .server import alerts, history
+    from .server import deployment, history
 
-    alerts.check(alert)
+    deployment.check_alert(alert)
     zone = schedule.timezone if schedule else None
     runs = storage.place(settings.out) / "runs"
     with prometheus.serving(runs, metrics) as metrics_url, _api() as (ui, opened, auth):
         started = Served(f"prepare/{name}", ui, opened, auth, cron, zone)
         started = replace(started, metrics=metrics_url, alerts=alert is not None)
-        announce = partial(_tell, ready, started)
+
+        def announce(paused: bool) -> None:
+            ready(replace(started, paused=paused and cron is not None))
+
         flow = guarded(policy, served)
         asyncio.run(_serve(flow, parameters, name, schedule, alert, announce))
         # Before the server ends, and outside of the loop: within one it would not wait.
         history.drain(timeout=10)
-
-
-def _tell(ready: Callable[[Served], None], served: Served, paused: bool) -> None:
-    ready(replace(served, paused=paused and served.cron is not None))
 
 
 def schedule_of(cron: str | None, timezone: str | None) -> Schedule | None:
@@ -140,16 +183,11 @@ def without_secrets(settings: PrepareSettings) -> JsonObject:
 
 
 def _hidden(node: object, place: str) -> str:
-    """The place of the first masked text, such as `transcribe.backend.api_key`; empty if none."""
     if isinstance(node, str):
         return place if masking.HIDDEN in node else ""
-    inner = (
-        node.items()
-        if isinstance(node, dict)
-        else enumerate(node)
-        if isinstance(node, list)
-        else ()
-    )
+    if not isinstance(node, dict | list):
+        return ""
+    inner = node.items() if isinstance(node, dict) else enumerate(node)
     places = (_hidden(value, f"{place}.{key}".strip(".")) for key, value in inner)
     return next(filter(None, places), "")
 
@@ -241,11 +279,11 @@ async def _serve(
     from prefect.runner import Runner
     from prefect.types.entrypoint import EntrypointType
 
-    from .server import alerts, pauses
+    from .server import deployment as stored
     from .server.server import quiet
 
     with quiet():
-        former = await pauses.of(f"{flow.name}/{name}")
+        former = await stored.pauses_of(f"{flow.name}/{name}")
         if schedule is not None:
             schedule = replace(schedule, active=not former.schedule)
         runner = Runner(name=name, pause_on_shutdown=False)
@@ -255,19 +293,18 @@ async def _serve(
             schedule=schedule,
             paused=former.deployment,
             parameters=parameters,
-            tags=[pauses.TAG, pauses.SERVED],
+            tags=[stored.TAG, stored.SERVED],
             description="What `uttermill serve` runs; its settings are a form.",
             entrypoint_type=EntrypointType.MODULE_PATH,
         )
         lighten(flow)
-        await alerts.set_up(deployment, name, alert)
+        await stored.set_alert(deployment, name, alert)
         await _until_stopped(runner, partial(ready, any(former)))
         with suppress(PrefectException, HTTPError):  # a server that is gone plans nothing
-            await pauses.pause_unserved(deployment)
+            await stored.pause_unserved(deployment)
 
 
 async def _until_stopped(runner: Runner, ready: Callable[[], None]) -> None:
-    """Run the runner until SIGINT or SIGTERM."""
     running = asyncio.create_task(runner.start())
     await asyncio.sleep(0)  # the runner handles SIGTERM first, and would leave its runs behind
     stop = asyncio.Event()

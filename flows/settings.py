@@ -41,8 +41,6 @@ Holder = dict[str, JsonValue] | list[JsonValue]
 
 
 class PrepareSettings(StageSettings):
-    """All settings of a run, with their defaults."""
-
     sources: tuple[AnySource, ...] = Field(min_length=1, description="Where recordings come from.")
     out: str = Field(
         description="Folder, or URL (s3://bucket/folder), for manifests, audio and datasets.",
@@ -95,17 +93,11 @@ class PrepareSettings(StageSettings):
 
     def rooted(self) -> PrepareSettings:
         """A copy with absolute paths, as a run's settings are read again from elsewhere."""
-        return self.model_copy(
-            update={
-                "sources": tuple(map(_rooted, self.sources)),
-                "out": str(storage.place(self.out)),
-                "package": _with_rooted_lists(self.package),
-                "cluster": self.cluster.rooted(),
-            }
-        )
+        job = self.job()
+        paths = {"sources": job.sources, "out": str(job.out), "package": job.package}
+        return self.model_copy(update={**paths, "cluster": self.cluster.rooted()})
 
     def job(self) -> Job:
-        """The job for workers; checks nothing."""
         return Job(
             out=storage.place(self.out),
             sources=tuple(map(_rooted, self.sources)),
@@ -140,29 +132,16 @@ def _rooted(source: AnyOf) -> AnyOf:
 
 
 def _with_needed(chosen: FilterSettings, package: PackageSettings) -> FilterSettings:
-    """The filters, and those that settings of `package` need."""
-    chosen = _with_voices(_with_fingerprints(chosen, package), package)
-    own_channels = any(
-        plugin.options.get("tracks", "own" if plugin.use == "duplex" else None) == "own"
-        for plugin in package.formats
-    )
-    if not own_channels or any(plugin.use == "tracks" for plugin in chosen.filters):
-        return chosen
-    return chosen.model_copy(update={"filters": (*chosen.filters, Plugin(use="tracks"))})
-
-
-def _with_fingerprints(chosen: FilterSettings, package: PackageSettings) -> FilterSettings:
-    """The filters with fingerprints of clips, if their sound is compared with test sets."""
-    wanted = any(one.compares("audio") for one in package.exclude)
-    if not wanted or any(plugin.use == "duplicate" for plugin in chosen.filters):
-        return chosen
-    only_taken = Plugin.model_validate({"use": "duplicate", "drop": False})
-    return chosen.model_copy(update={"filters": (*chosen.filters, only_taken)})
-
-
-def _with_voices(chosen: FilterSettings, package: PackageSettings) -> FilterSettings:
-    """The filters with the one that measures voices, if clips are chosen by an example, or voices
-    are compared over clips."""
+    """The filters, and those that settings of `package` need: fingerprints of clips, if their sound
+    is compared with test sets; voices, if clips are chosen by an example, or voices are compared
+    over clips; and tracks, if a format keeps a speaker's own channel."""
+    used = {plugin.use for plugin in chosen.filters}
+    compared = {
+        kind for one in package.exclude for kind in ("audio", "voice") if one.compares(kind)
+    }
+    needed: list[JsonObject] = []
+    if "audio" in compared and "duplicate" not in used:
+        needed.append({"use": "duplicate", "drop": False})
     options: JsonObject = {}
     for choice, examples, limit in (
         (package.only, "like", "min_like"),
@@ -171,23 +150,21 @@ def _with_voices(chosen: FilterSettings, package: PackageSettings) -> FilterSett
         if choice is not None and choice.voice:
             options[examples] = [*map(os.path.abspath, choice.voice)]
             options[limit] = choice.voice_cosine
-    compares = package.links_voices or any(one.compares("voice") for one in package.exclude)
-    if not options and not compares:
-        return chosen
-    if not options and any(plugin.use == "voice" for plugin in chosen.filters):
-        return chosen
-    by_voice = Plugin.model_validate({"use": "voice", **options})
-    return chosen.model_copy(update={"filters": (*chosen.filters, by_voice)})
+    if options or ((package.links_voices or "voice" in compared) and "voice" not in used):
+        needed.append({"use": "voice", **options})
+    for plugin in package.formats if "tracks" not in used else ():
+        if plugin.options.get("tracks", "own" if plugin.use == "duplex" else None) == "own":
+            needed.append({"use": "tracks"})
+            break
+    added = map(Plugin.model_validate, needed)
+    return chosen.model_copy(update={"filters": (*chosen.filters, *added)}) if needed else chosen
 
 
 def _with_rooted_lists(package: PackageSettings) -> PackageSettings:
-    """A copy with absolute paths to its lists of splits and its test sets."""
-    splits = {
-        name: share.model_copy(update={"list": os.path.abspath(share.list)})
-        if isinstance(share, Split) and share.list
-        else share
-        for name, share in package.splits.items()
-    }
+    splits = dict(package.splits)
+    for name, share in splits.items():
+        if isinstance(share, Split) and share.list:
+            splits[name] = share.model_copy(update={"list": os.path.abspath(share.list)})
     excluded = tuple(map(_rooted, package.exclude))
     return package.model_copy(update={"splits": splits, "exclude": excluded})
 
@@ -203,26 +180,7 @@ def read(
     settings of each `--source`, such as its language."""
     data: JsonObject = {}
     if path is not None:
-        try:
-            with open(path, encoding="utf-8") as file:
-                text = file.read(yaml_text.MOST_BYTES + 1)
-        except IsADirectoryError:
-            raise ConfigError(
-                f"{path} is a folder, not a settings file; for the recordings in it, give "
-                f"--source {path} and --out DIR"
-            ) from None
-        except OSError as error:
-            raise ConfigError(f"settings file {path} cannot be read: {error.strerror}") from None
-        except ValueError:
-            raise ConfigError(
-                f"settings file {path} is not text in UTF-8; for a recording, give --source {path} "
-                "and --out DIR"
-            ) from None
-        data = yaml_text.load(text, f"settings file {path}") or {}
-        if not sets:  # these may give all
-            _refuse_other_files(path, data)
-        if not isinstance(data, dict):
-            raise ConfigError(f"settings file {path} must be a mapping with sources and out")
+        data = _in_file(path, bare=not sets)  # these may give all
     if sources:
         from ..tasks.sources import table  # here: settings in a file name their kinds
 
@@ -244,16 +202,34 @@ def read(
     return of_mapping(data)
 
 
-def _refuse_other_files(path: str, data: object) -> None:
-    """ConfigError for a file that is empty, or another program's."""
-    if not data:
-        raise ConfigError(f"settings file {path} is empty; `uttermill init` writes one")
-    if isinstance(data, dict) and not data.keys() & PrepareSettings.model_fields.keys():
-        keys = ", ".join(map(str, list(data)[:5]))
+def _in_file(path: str, bare: bool) -> JsonObject:
+    """The mapping in a settings file; ConfigError for what is none, and for one that, if it stands
+    `bare`, is empty or another program's."""
+    file_of = f"settings file {path}"
+    instead = f"give --source {path} and --out DIR"
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(yaml_text.MOST_BYTES + 1)
+    except IsADirectoryError:
+        raise ConfigError(
+            f"{path} is a folder, not a settings file; for the recordings in it, {instead}"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{file_of} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise ConfigError(f"{file_of} is not text in UTF-8; for a recording, {instead}") from None
+    data = yaml_text.load(text, file_of) or {}
+    if bare and not data:
+        raise ConfigError(f"{file_of} is empty; `uttermill init` writes one")
+    if not isinstance(data, dict):
+        raise ConfigError(f"{file_of} must be a mapping with sources and out")
+    if bare and not data.keys() & PrepareSettings.model_fields.keys():
+        keys = ", ".join(map(str, [*data][:5]))
         raise ConfigError(
             f"{path} is no settings file: none of its keys ({keys}) is a setting; "
             "`uttermill init` writes one"
         )
+    return data
 
 
 def of_mapping(data: JsonObject) -> PrepareSettings:
@@ -327,7 +303,6 @@ def assign_one(data: JsonObject, assignment: str, defaults: JsonObject) -> None:
 def _add_to_list(
     data: JsonObject, keys: list[str], value: JsonValue, assignment: str, defaults: JsonObject
 ) -> None:
-    """Add to a list; one missing in `data` starts as the default."""
     place, last, default = _holder_of(data, keys, assignment, defaults)
     usual = default.get(last) if isinstance(default, dict) else None
     items = place.get(last, usual) if isinstance(place, dict) else None

@@ -57,8 +57,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 class _Version(argparse.Action):
-    """Prints the version, looked up on demand."""
-
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version
 
@@ -67,8 +65,6 @@ class _Version(argparse.Action):
 
 
 class _Command:
-    """One command and its arguments, each with its help."""
-
     def __init__(self, commands: Commands, name: str, text: str) -> None:
         self._parser = commands.add_parser(name, help=text, description=text)
         self.flag("--json", "print one JSON object on stdout")
@@ -78,11 +74,9 @@ class _Command:
         self._parser.add_argument(name, metavar=metavar, help=text, **more)
 
     def maybe(self, name: str, metavar: str | None, text: str, **more: Any) -> None:
-        """An optional argument by place."""
         self.word(name, metavar, text, nargs="?", **more)
 
     def several(self, name: str, metavar: str, text: str, **more: Any) -> None:
-        """An argument that may be repeated."""
         self.word(name, metavar, text, action="append", default=[], **more)
 
     def flag(self, name: str, text: str) -> None:

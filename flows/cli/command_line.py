@@ -6,62 +6,51 @@ import argparse
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
+from importlib import import_module
 from types import TracebackType
 
 from ...tasks.base import current_folder, environment, masking
 from ...tasks.base.control_characters import json_line
-from ...tasks.base.errors import (
-    ConfigError,
-    MillError,
-    NothingLeft,
-    OutLocked,
-    TooManyFailed,
-)
+from ...tasks.base.errors import ConfigError, MillError, NothingLeft, OutLocked, TooManyFailed
 from ...tasks.base.json_types import JsonObject
 from ...tasks.base.logs import log, sent_to
 from ...tasks.base.process_memory import importing, without_pandas
 from ...tasks.storage import owners
-from .. import surroundings
 from ..machine import NO_THREAD, RAISE
-from . import process_setup, result_commands, run_commands, tool_commands
+from . import process_setup
 from .arguments import WrongUsage, parser
-from .printing import Exit
+from .printing import Declined, Exit
 
 INTERRUPTED = "interrupted; run it again to continue from here"
 
-COMMANDS: dict[str, Callable[[argparse.Namespace], Exit]] = {
-    "demo": run_commands.demo,
-    "run": run_commands.run,
-    "plan": run_commands.plan,
-    "estimate": run_commands.estimate,
-    "serve": run_commands.serve,
-    "status": result_commands.status,
-    "ledger": result_commands.ledger,
-    "report": result_commands.report,
-    "explore": result_commands.explore,
-    "review": result_commands.review,
-    "what-if": result_commands.what_if,
-    "compare": result_commands.compare,
-    "verify": result_commands.verify,
-    "prune": result_commands.prune,
-    "forget": result_commands.forget,
-    "list": result_commands.list_clips,
-    "doctor": tool_commands.doctor,
-    "plugins": tool_commands.plugins,
-    "settings": tool_commands.settings,
-    "schema": tool_commands.schema,
-    "models": tool_commands.models,
-    "files": tool_commands.files,
-    "test-set": tool_commands.test_set,
-    "init": tool_commands.init,
-    "completion": tool_commands.completion_script,
+#: Commands by the module with their functions, which is imported by the command that needs it.
+MODULES = {
+    "run": ("demo", "run", "plan", "estimate", "serve"),
+    "result": (
+        *("status", "ledger", "report", "explore", "review", "what-if", "compare"),
+        *("verify", "prune", "forget", "list"),
+    ),
+    "tool": (
+        *("doctor", "plugins", "settings", "schema", "models", "files", "test-set"),
+        *("init", "completion"),
+    ),
 }
-
-
 #: Commands that import Prefect.
 RECORDED = ("demo", "run", "estimate", "serve")
+
+
+def _called(module: str, args: argparse.Namespace) -> Exit:
+    with importing():
+        functions = import_module(f"uttermill.flows.cli.{module}_commands")
+    name = "list_clips" if args.command == "list" else args.command.replace("-", "_")
+    code: Exit = getattr(functions, name)(args)
+    return code
+
+
+COMMANDS = {name: partial(_called, module) for module, names in MODULES.items() for name in names}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -69,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.excepthook = _show
     args = _parsed(sys.argv[1:] if argv is None else argv)
     with ExitStack() as scope:
-        scope.enter_context(surroundings.set_up())
+        scope.enter_context(environment.set_up())
         scope.callback(log.setLevel, log.level)
         log.setLevel(logging.INFO)
         scope.enter_context(sent_to(logging.StreamHandler(), "%(levelname)s %(message)s"))
@@ -117,7 +106,7 @@ def _run(args: argparse.Namespace, is_own_process: bool) -> Exit:
         return _interrupted(args, heard)
     except ConfigError as error:
         return _fail(args, str(error), Exit.USAGE)
-    except run_commands.Declined as error:
+    except Declined as error:
         return _fail(args, str(error), Exit.INTERRUPTED)
     except OutLocked as error:
         return _fail(args, str(error), Exit.HELD)

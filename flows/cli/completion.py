@@ -63,7 +63,6 @@ complete -o bashdefault -o default -F _uttermill uttermill"""
 
 
 def script(shell: str) -> str:
-    """The script for bash, zsh or tcsh."""
     whole = parser()
     vocabulary = words()
     for action in _actions(whole):
@@ -85,7 +84,6 @@ def script(shell: str) -> str:
 
 
 def words() -> dict[str, list[str]]:
-    """The values of arguments, by the name of their function."""
     every = list(chain.from_iterable(setting_listing.listing(None).values()))
     names = [entry["setting"] for entry in every]
     named = (f"{kind}.{name}" for kind in shelves.SHELVES for name in shelves.names(kind))
@@ -132,7 +130,6 @@ def _functions(vocabulary: dict[str, list[str]]) -> Iterator[str]:
 
 
 def _actions(command: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """The arguments of a command and of those below it."""
     for action in command._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):

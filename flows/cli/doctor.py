@@ -20,7 +20,7 @@ from ...tasks.base.json_types import JsonObject
 from ...tasks.plugins import source_code
 from ...tasks.runs import likeness
 from ...tasks.settings.job import Job
-from ..cluster import dask_config, doctor_facts, worker
+from ..cluster import doctor_facts, spawning, worker
 from ..cluster.cluster import Cluster
 from ..cluster.settings import ClusterSettings
 from ..run import run_folder
@@ -38,9 +38,8 @@ ENGINES: dict[str, str] | None = None
 
 @dataclass(frozen=True)
 class Places:
-    """Sources that exist on this machine, which each worker must see at the same path; and OUT,
-    which each must be able to write to, None if it is in an object store, or not to be checked.
-    `job`: what workers are to compute."""
+    """Sources on this machine, which each worker must see at the same path; OUT, to which each must
+    be able to write (None: not to be checked); and the `job` that they are to compute."""
 
     sources: tuple[str, ...] = ()
     out: Path | None = None
@@ -49,11 +48,8 @@ class Places:
 
 def checkup(settings: ClusterSettings, places: Places) -> list[Finding]:
     """Start the cluster (or connect to that of the settings), gather facts from every worker, and
-    run every proof.
-
-    A cluster that does not start and a worker that cannot answer are findings too; ConfigError
-    for settings that cannot be met.
-    """
+    run every proof. A cluster that does not start and a worker that cannot answer are findings too;
+    ConfigError for settings that cannot be met."""
     setattr(sys, doctor_facts.SENTINEL, True)  # removed below; a worker that has it was forked
     try:
         with (
@@ -87,7 +83,7 @@ def checkup(settings: ClusterSettings, places: Places) -> list[Finding]:
     of_workers = doctor_checks.each_worker(workers)
     both = [
         doctor_checks.memory(),
-        doctor_checks.scheduler(scheduler, dask_config.scheduler(settings.patience)),
+        doctor_checks.scheduler(scheduler, spawning.scheduler(settings.patience)),
         *([doctor_checks.folders(seen)] if seen else []),
         *out,
         *of_job,
@@ -98,7 +94,6 @@ def checkup(settings: ClusterSettings, places: Places) -> list[Finding]:
 def _of_job(
     client: Any, workers: Sequence[str], job: Job | None, settings: ClusterSettings
 ) -> Iterator[Finding]:
-    """Whether the job's plug-ins run on each worker, and are the same as on this machine."""
     if job is None:
         return
     calls = {
@@ -131,28 +126,24 @@ def _out(out: Path, ask: Callable[..., Any]) -> Finding:
 
 
 def _scheduler(client: Any) -> JsonObject:
-    """The scheduler's configuration, as far as a run depends on it.
-
-    Read with Dask's own function, since the scheduler may not have uttermill.
-    """
+    """The scheduler's configuration, read with Dask's own function: it may have no uttermill."""
     import dask.config
 
     return {
         name: client.run_on_scheduler(dask.config.get, f"distributed.scheduler.{name}", None)
-        for name in dask_config.DASK_CONFIG["distributed"]["scheduler"]
+        for name in spawning.DASK_CONFIG["distributed"]["scheduler"]
     }
 
 
 def show(findings: list[Finding]) -> Iterator[Line]:
-    """The findings as a table."""
     marks = {True: Text("ok", "green"), False: Text("no", "bold red")}
     rows = ((marks[finding.ok], finding.name, finding.detail) for finding in findings)
     yield table("", ("", "check", "finding"), rows)
 
 
 def chosen(path: str | None, sets: Sequence[str]) -> tuple[ClusterSettings, Places]:
-    """The cluster of a settings file, with `--set` applied, and its places; without a file, the
-    default cluster and no places."""
+    """The cluster of a settings file, with `--set` applied, and its places; default without a
+    file."""
     if path is None:
         # Any source and OUT will do: only the cluster is used.
         return read(None, ["."], ".", sets).cluster, Places()

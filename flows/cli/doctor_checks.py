@@ -1,7 +1,4 @@
-"""The doctor's proofs: pure functions from the facts of all workers to one Finding each.
-
-Being pure, they can be tested on facts of faulty workers.
-"""
+"""The doctor's proofs: pure functions from the facts of all workers to one Finding each."""
 
 from __future__ import annotations
 
@@ -92,7 +89,6 @@ def onnx_providers(workers: Facts) -> Finding:
 
 
 def cuda_devices(workers: Facts) -> Finding:
-    """CTranslate2 can use the GPU of each GPU worker."""
     faults = [
         f"{fact['name']}: {fact['cuda_fault']}" for fact in workers.values() if fact["cuda_fault"]
     ]
@@ -102,8 +98,8 @@ def cuda_devices(workers: Facts) -> Finding:
 
 
 def pinned(workers: Facts, per_gpu: int = 1) -> Finding:
-    """Each GPU worker saw one device before it loaded anything, and still does; at most `per_gpu`
-    workers share a device. A CPU worker beside them sees none."""
+    """Each GPU worker saw one device before it loaded anything, and still does, shared by at most
+    `per_gpu`; a CPU worker beside them sees none."""
     faults = []
     owners: Counter[tuple[str, str]] = Counter()
     for fact in workers.values():
@@ -125,7 +121,6 @@ def pinned(workers: Facts, per_gpu: int = 1) -> Finding:
 
 
 def codecs_readable(workers: Facts) -> Finding:
-    """Each worker can write and decode every format."""
     faults = [
         f"{address} {kind}: {fault}"
         for address, fact in workers.items()
@@ -156,13 +151,11 @@ def temporary_directories(workers: Facts) -> Finding:
 
 
 def disk_free(workers: Facts) -> Finding:
-    """At least 1 GB is free for the workers' temporary files."""
     free = min((int(fact["free"]) for fact in workers.values()), default=0)
     return Finding("disk", free >= LEAST_FREE, f"{free / 1e9:.1f} GB free for temporary files")
 
 
 def versions_equal(workers: Facts) -> Finding:
-    """Python and packages have the same versions here and on each worker."""
     mine = versions()
     faults = [
         f"{address} {name} {theirs} (here {mine.get(name)})"
@@ -200,7 +193,6 @@ def scheduler(config: JsonObject, ours: JsonObject) -> Finding:
 
 
 def models(computing: Mapping[str, Computing]) -> Finding:
-    """The job's plug-ins run on every worker, on a known good clip."""
     faults = [
         f"{address}: {fault}"
         for address, answer in computing.items()
@@ -220,8 +212,8 @@ def alike(
     files: Mapping[str, str],
     mixed: bool,
 ) -> Finding:
-    """Every worker would compute the same data as this machine; `files`: hashes of its code. With
-    `mixed`, workers that would not may work, but not with other weights."""
+    """Every worker would compute the same data; `ours`, `files`: of this machine. With `mixed`,
+    others may work, but not with other weights."""
     others = {
         address: _with_files(unlike, files, answer.files)
         for address, answer in computing.items()
@@ -239,7 +231,6 @@ def alike(
 def _with_files(
     unlike: Sequence[str], ours: Mapping[str, str], theirs: Mapping[str, str]
 ) -> list[str]:
-    """Differences, with the files in which code differs."""
     names = sorted(name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name))
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     files = f" ({', '.join(names[:MOST_NAMED])}{more})"
@@ -248,7 +239,6 @@ def _with_files(
 
 
 def folders(seen: Mapping[str, JsonObject]) -> Finding:
-    """Every worker sees the sources and OUT at the same path."""
     faults = [
         f"{address} does not see {folder}"
         for folder, answers in seen.items()

@@ -61,7 +61,6 @@ def init(args: argparse.Namespace) -> JsonObject:
 
 
 def text(purpose: str, languages: list[str], source: str, out: str, file: str) -> str:
-    """The whole file."""
     one = f"    language: {languages[0]}          # forces it\n" if len(languages) == 1 else ""
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", Path(source).name)[:40] or "recordings"
     parts = ((TEMPLATES / f"{part}.yaml").read_text(encoding="utf-8") for part in ("head", purpose))
@@ -107,7 +106,6 @@ def _codes(answer: str) -> list[str]:
 
 
 def _codes_fault(codes: Sequence[str]) -> str | None:
-    """What is wrong with the first that is not a code, and what to write."""
     for code in codes:
         if not re.fullmatch(r"[a-z]{2,3}", code):
             example = language_codes.suggestion(code) or "en or zh"
@@ -121,8 +119,8 @@ def _answer(
     flag: str,
     fault: Callable[[str], str | None] = lambda answer: None,
 ) -> str:
-    """What a person types; the question is repeated until `fault` accepts the answer. Without a
-    terminal, the default; ConfigError, which names `flag`, if there is none."""
+    """What a person types, asked again until `fault` accepts it. Without a terminal, the default;
+    ConfigError, which names `flag`, if there is none."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         if default is None:
             raise ConfigError(f"give {flag}: there is no terminal to ask at")

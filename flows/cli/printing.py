@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from ...tasks.base import masking
 from ...tasks.base.control_characters import escaped, json_line
+from ...tasks.base.errors import MillError
 from ...tasks.base.json_types import JsonObject
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ class Exit(IntEnum):
     TERMINATED = 143, "ended by SIGTERM; run it again to continue from there"  # as shells report it
 
 
+class Declined(MillError):
+    """A person declined the work that a run would do."""
+
+
 def print_answer(
     args: argparse.Namespace, result: JsonObject, show: Callable[[JsonObject], Iterable[Line]]
 ) -> Exit:
@@ -53,8 +58,8 @@ def print_answer(
 
 
 def _console(stderr: bool) -> Console:
-    """The console for people: in colours and as wide as the terminal; in a file or pipe plain, with
-    each row on one line for other programs."""
+    """In colours and as wide as the terminal; in a file or pipe plain, with each row on one
+    line."""
     from .show.tables import Printer
 
     if (sys.stderr if stderr else sys.stdout).isatty():
@@ -73,13 +78,11 @@ def print_lines(args: argparse.Namespace, result: JsonObject, lines: Iterable[st
 
 
 def readable() -> Callable[[str], str]:
-    """A function that prepares text for standard output: unchanged for programs; escaped for a
-    terminal, which would obey control characters."""
+    """Prepares text for standard output: escaped for a terminal, which obeys control characters."""
     return escaped if sys.stdout.isatty() else str
 
 
 def tell(sentence: str) -> None:
-    """Print a remark to standard error, beside the results."""
     print(masking.sentence(sentence), file=sys.stderr)
 
 

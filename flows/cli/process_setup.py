@@ -35,12 +35,9 @@ def ensure_utf8() -> None:
 
 @contextmanager
 def streams_kept() -> Iterator[None]:
-    """Inside, all three streams can be used, and writing to standard error never fails. At the end
-    nothing is left that Python would fail to write, with a message.
-
-    A reader of standard output that ends (`| head -1`) raises BrokenPipeError: the rest is not
-    needed. Standard error only accompanies the work.
-    """
+    """Inside, all three streams can be used, and writing to standard error, which only accompanies
+    the work, never fails. Nothing is left at the end that Python would fail to write, with a
+    message. A reader of standard output that ends (`| head -1`) raises BrokenPipeError."""
     _open_closed()
     out, error = sys.stdout, sys.stderr
     sys.stdout = io.TextIOWrapper(
@@ -104,8 +101,6 @@ def _into_nothing(descriptor: int) -> None:
 
 @dataclass
 class Heard:
-    """Which signal interrupted the command, and whether it has ended."""
-
     terminated: bool = False  # by SIGTERM, not by Ctrl-C
     over: bool = False
 
@@ -121,9 +116,9 @@ class Heard:
 
 
 class _KeyboardInterrupt(KeyboardInterrupt):
-    """One whose end can be noticed: Python's own has no weak references. Also, if Python's own
-    comes while a library executes a string, as to make a class, `python -m` later ends by SIGINT,
-    even if it was handled."""
+    """Its end can be noticed: Python's own has no weak references. Also, if Python's own comes
+    while a library executes a string, as to make a class, `python -m` ends by SIGINT even if it was
+    handled."""
 
 
 @contextmanager
@@ -179,7 +174,7 @@ def _by_signals(heard: Heard) -> Iterator[None]:
 
 @contextmanager
 def _never_told(heard: Heard) -> Iterator[None]:
-    """Do not print an interrupt that Python drops, nor one that Prefect logs when the import of its
+    """Print no interrupt that Python drops, nor one that Prefect logs when the import of its
     plug-ins is interrupted; raise Python's own again."""
     before, prefect = sys.unraisablehook, logging.getLogger("prefect.plugins")
 

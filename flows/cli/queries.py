@@ -16,7 +16,7 @@ from ...tasks.base.errors import ConfigError, RunError
 from ...tasks.base.json_types import JsonObject
 from ...tasks.base.schema import LEDGER_FILE
 from ...tasks.insight import comparing
-from ...tasks.insight.estimating.what_if import explained, kept, with_same_texts
+from ...tasks.insight.estimating.what_if import kept, with_same_texts
 from ...tasks.publish import foreseen
 from ...tasks.publish.dataset import datacard
 from ...tasks.publish.reason_meanings import MEANINGS
@@ -34,7 +34,6 @@ TRAIN, ALL = "train", "*"
 
 
 def status(out: Path) -> JsonObject:
-    """Per stage: items done, and items that a run with the newest settings would compute."""
     settings = run_folder.settings_of(out)
     plan = plans.of_out(settings)
     newest = versions.newest(out)
@@ -56,8 +55,7 @@ def status(out: Path) -> JsonObject:
 
 
 def ledger(out: Path) -> JsonObject:
-    """The newest version's ledger; where the newest run has published nothing, that of the work
-    done so far."""
+    """The newest version's ledger; that of the work so far if the newest run published nothing."""
     with versions.reading(newest := _published(out)):
         parts = _unpublished(out).ledger() if newest is None else _parts(newest)
         totals = summary.added(map(summary.totals, parts))
@@ -77,15 +75,14 @@ def ledger(out: Path) -> JsonObject:
 def item_rows(
     out: Path, reason: str | None, dataset: str | None, texts: bool = False
 ) -> Iterator[JsonObject]:
-    """The rows of `ledger`, and the files that the newest run skipped; with `texts`, what
-    `corrections.rows` says of clips of a published version."""
+    """The rows of `ledger`, and files that the newest run skipped; with `texts`, as
+    `reviews.rows`."""
     published = texts and _published(out) is not None
     spans = reviews.table(out, True) if published else ledger_items.spans(_items(out))
     return ledger_items.rows(spans, ledger_items.read_skipped(out), reason, dataset)
 
 
 def reasons(out: Path) -> list[str]:
-    """Every `<stage>.<reason>` that an item has, as `item_rows` takes them, sorted."""
     codes = {f"shard.{file.reason}" for file in ledger_items.read_skipped(out)}
     for part in _items(out):
         pairs = part.select(["stage", "reason"]).group_by(["stage", "reason"]).aggregate([])
@@ -94,7 +91,6 @@ def reasons(out: Path) -> list[str]:
 
 
 def datasets(out: Path) -> list[str]:
-    """Names of the datasets that have an item, sorted."""
     names = {file.dataset for file in ledger_items.read_skipped(out)}
     for part in _items(out):
         names |= {*part["dataset"].unique().to_pylist()}
@@ -108,7 +104,6 @@ def _published(out: Path) -> Path | None:
 
 
 def _parts(version: Path) -> Iterator[pa.Table]:
-    """A version's ledger in portions of whole recordings."""
     return tables.row_groups(version / LEDGER_FILE, opened=Proved(version))
 
 
@@ -117,8 +112,8 @@ def _unpublished(out: Path) -> foreseen.Unpublished:
 
 
 def _items(out: Path) -> Iterator[pa.Table]:
-    """The ledger in portions; where the newest run has published nothing, that of the work done so
-    far, then what else the newest version holds."""
+    """The ledger in portions; if the newest run has published nothing, that of the work so far,
+    then what else the newest version holds."""
     with versions.reading(newest := _published(out)):
         if newest is not None:
             yield from _parts(newest)
@@ -128,7 +123,7 @@ def _items(out: Path) -> Iterator[pa.Table]:
         yield from unpublished.others()
 
 
-def _asked(out: Path, sets: Sequence[str]) -> tuple[PrepareSettings, PrepareSettings]:
+def asked_of(out: Path, sets: Sequence[str]) -> tuple[PrepareSettings, PrepareSettings]:
     """The settings of the newest run that ended well, because those of a refused one were not
     published; and the same with `sets`."""
     now = run_folder.settings_of(out, ended_well=True)
@@ -137,15 +132,10 @@ def _asked(out: Path, sets: Sequence[str]) -> tuple[PrepareSettings, PrepareSett
     return now, parse(data)
 
 
-def explain(out: Path, sets: Sequence[str]) -> list[str]:
-    """The query that decides under changed settings, in lines."""
-    return explained(_asked(out, sets)[1].job())
-
-
 @logs.once()
 def what_if(out: Path, sets: Sequence[str]) -> JsonObject:
     """Items and hours kept now and under changed settings, from stored results."""
-    now, then = _asked(out, sets)
+    now, then = asked_of(out, sets)
     job, asked = now.job(), then.job()
     if asked.out != job.out:
         raise ConfigError("what-if is about one OUT: --set cannot change out")
@@ -175,10 +165,7 @@ def data_list(
     dataset: Path, prefix: str | None, use: str | None = None, split: str | None = None
 ) -> JsonObject:
     """The clip list of a format (by default `wenet`, else the first that has one), for a split
-    (train).
-
-    `paths` are absolute, or relative ones after `prefix`; `others`: splits that are left out.
-    """
+    (train). `paths` are absolute, or relative ones after `prefix`; `others`: splits left out."""
     described = versions.described(dataset)
     formats = datacard.formats_of(described)
     chosen = _listed_format(dataset, list(formats), use)
@@ -221,10 +208,10 @@ def list_since(
     dataset: Path, number: int, prefix: str | None, use: str | None, split: str | None
 ) -> JsonObject:
     """The clips of a split (train) that are new or changed since version `number` of the same OUT,
-    and, apart, the ids of those that it has lost since.
+    and the ids of those lost since.
 
     `paths`: lines `id<TAB>split<TAB>new|changed`; with a format `use`, the lines of its list for
-    these clips, or the paths of the files that hold them. `others`: splits that are left out.
+    these clips, or the paths of the files that hold them.
     """
     old = versions.numbered(dataset.parent.parent, number)
     if not versions.is_version(old):
@@ -244,8 +231,8 @@ def list_since(
 
 
 def _head(dataset: Path, prefix: str | None) -> str:
-    """What comes before the paths of a list. An empty prefix asks for relative paths; before a
-    slash it would name the file system's root."""
+    """What comes before the paths of a list. Empty asks for relative paths: before a slash it would
+    name the root."""
     return (str(dataset) if prefix is None else prefix or ".").rstrip("/")
 
 
@@ -269,37 +256,36 @@ def _listed_format(dataset: Path, formats: list[str], use: str | None) -> str:
 
 
 def columns() -> JsonObject:
-    by_table = {
-        name: [_column(field.name, str(field.type), *schema.about(field)) for field in table]
+    rows = [
+        (name, field.name, str(field.type), *schema.about(field))
         for name, table in schema.TABLES.items()
-    }
+        for field in table
+    ]
     measures = [
         plugins.columns(shelf, name) for shelf in plugins.MEASURING for name in shelves.names(shelf)
     ]
-    by_table["measures"] = [
-        _column(column, "double", unit, text)
+    rows += [
+        ("measures", column, "double", *about)
         for described in (*measures, enhanced.after_columns())
-        for column, (unit, text) in described.items()
+        for column, about in described.items()
     ]
-    by_table["annotations"] = [
-        _column(name, kind.name, kind.unit, f"{kind.doc} ({kind.extent})")
+    rows += [
+        ("annotations", name, kind.name, kind.unit, f"{kind.doc} ({kind.extent})")
         for name, kind in annotated.on_shelves().items()
     ]
+    by_table: JsonObject = {}
+    for table, *about in rows:
+        column = dict(zip(("column", "type", "unit", "meaning"), about, strict=True))
+        by_table.setdefault(table, []).append(column)
     return by_table
-
-
-def _column(name: str, kind: str, unit: str, meaning: str) -> dict[str, str]:
-    return {"column": name, "type": kind, "unit": unit, "meaning": meaning}
 
 
 def prune(
     out: Path, keep: int, keep_runs: int | None = None, recipes: bool = False, yes: bool = False
 ) -> JsonObject:
     """List what neither a kept version nor the current settings need, by kind; with `yes`, remove
-    it.
-
-    `recipes`: also keep what the settings of the kept versions use. OutLocked when a run holds OUT.
-    """
+    it. `recipes`: also keep what the settings of the kept versions use. OutLocked when a run holds
+    OUT."""
     if not yes:
         lock.refuse_held(out)
     with lock.hold(out) if yes else versions.steady(out):
@@ -318,7 +304,6 @@ def prune(
 
 
 def forget(out: Path, recording: str | None, speaker: str | None) -> JsonObject:
-    """Remove a recording or a speaker on request. OutLocked when a run holds OUT."""
     with lock.hold(out):
         return asdict(forgetting.forget(out, recording, speaker, decision_log.now()))
 
@@ -329,6 +314,6 @@ def _old_runs(out: Path, keep: int | None) -> list[Path]:
         return []
     if keep < 1:
         raise ConfigError("--runs must be at least 1, because the newest run's settings are needed")
-    every = [folder for folder in run_folder.folders(out) if folder.name[:1] != "."]
+    every = [folder for folder in run_folder.folders(out) if not folder.name.startswith(".")]
     stay = {*every[:keep], run_folder.newest(out), run_folder.newest(out, ended_well=True)}
     return [folder for folder in reversed(every) if folder not in stay]

@@ -1,7 +1,4 @@
-"""Commands that show what runs left in OUT, or remove it.
-
-Modules are imported by the command that needs them, so that a command starts quickly.
-"""
+"""Commands that show what runs left in OUT, or remove it."""
 
 from __future__ import annotations
 
@@ -11,24 +8,30 @@ from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 
+from ...tasks import storage
 from ...tasks.base.control_characters import json_line
+from ...tasks.base.counting import counted
 from ...tasks.base.errors import ConfigError, RunError
 from ...tasks.base.json_types import JsonObject
+from ...tasks.insight import comparing
+from ...tasks.insight.estimating.what_if import explained
+from ...tasks.publish.published import load
+from ...tasks.publish.upkeep import checkpoints
+from ...tasks.publish.upkeep import verify as verifying
+from ...tasks.storage import containment, out_layout, versions
+from .. import checks
+from ..run import ledger_items
+from ..run import report as reports
+from . import queries, reviews
 from .printing import Exit, print_answer, print_lines, readable, tell
+from .show import results
 
 
 def status(args: argparse.Namespace) -> Exit:
-    from . import queries
-    from .show import results
-
     return print_answer(args, queries.status(_out(args.out)), results.status)
 
 
 def ledger(args: argparse.Namespace) -> Exit:
-    from ..run import ledger_items
-    from . import corrections, queries
-    from .show import results
-
     if not (args.items or args.csv or args.reason or args.dataset):
         return print_answer(args, queries.ledger(_out(args.out)), results.ledger)
     if args.csv and args.json:
@@ -39,7 +42,7 @@ def ledger(args: argparse.Namespace) -> Exit:
         tell(_none_because(args, _out(args.out)))
     rows = chain(() if first is None else (first,), rows)
     if args.csv:
-        further = (name for name in corrections.COLUMNS if name not in ledger_items.COLUMNS)
+        further = (name for name in reviews.COLUMNS if name not in ledger_items.COLUMNS)
         columns = (*ledger_items.COLUMNS, *further)
         ledger_items.write_csv(rows, sys.stdout, readable(), columns)
         return Exit.DONE
@@ -48,9 +51,6 @@ def ledger(args: argparse.Namespace) -> Exit:
 
 
 def _none_because(args: argparse.Namespace, out: Path) -> str:
-    """Why no item matches: an unknown dataset or reason, with the known ones."""
-    from . import queries
-
     if args.dataset and args.dataset not in (datasets := queries.datasets(out)):
         names = ", ".join(datasets) or "none yet"
         return f"No item is of the dataset {args.dataset!r}; the datasets here are {names}."
@@ -62,15 +62,11 @@ def _none_because(args: argparse.Namespace, out: Path) -> str:
 
 
 def report(args: argparse.Namespace) -> Exit:
-    from ..run import report as reports
-    from .show import results
-
     return print_answer(args, reports.newest(_out(args.out)), results.report)
 
 
 def explore(args: argparse.Namespace) -> Exit:
     from ..explore import app as exploring
-    from .show import results
 
     answered = False
 
@@ -91,8 +87,6 @@ def explore(args: argparse.Namespace) -> Exit:
 
 def _explored(args: argparse.Namespace) -> Path:
     """The OUT, or a dataset outside of one; a version inside its OUT gives both."""
-    from ...tasks import storage
-    from ...tasks.storage import containment, versions
     from ..explore.looking import alone
 
     place = _place(args.out)
@@ -107,10 +101,6 @@ def _explored(args: argparse.Namespace) -> Path:
 
 
 def review(args: argparse.Namespace) -> Exit:
-    from ..run import ledger_items
-    from . import corrections, reviews
-    from .show import results
-
     out, file = reviews.places(args.action, args.paths, args.out)
     if file is not None:
         return print_answer(args, reviews.import_file(_out(out), file), results.imported)
@@ -118,7 +108,7 @@ def review(args: argparse.Namespace) -> Exit:
         if args.json:
             raise ConfigError("give --csv or --json, not both")
         rows = reviews.table(_out(out))
-        ledger_items.write_csv(rows, sys.stdout, readable(), corrections.COLUMNS)
+        ledger_items.write_csv(rows, sys.stdout, readable(), reviews.COLUMNS)
         return Exit.DONE
     decisions = reviews.decisions(_out(out), args.all)
     if not decisions:
@@ -127,25 +117,15 @@ def review(args: argparse.Namespace) -> Exit:
 
 
 def what_if(args: argparse.Namespace) -> Exit:
-    from ...tasks.storage import versions
-    from . import queries
-    from .show import results
-
     with versions.steady(out := _out(args.out)):
         if args.explain:
-            lines = queries.explain(out, args.sets)
+            lines = explained(queries.asked_of(out, args.sets)[1].job())
             return print_lines(args, {"query": lines}, lines)
         result = queries.what_if(out, args.sets)
     return print_answer(args, result, results.what_if)
 
 
 def compare(args: argparse.Namespace) -> Exit:
-    from ...tasks import storage
-    from ...tasks.insight import comparing
-    from ...tasks.publish.published import load
-    from ..run import ledger_items
-    from .show import results
-
     if args.csv and args.json:
         raise ConfigError("give --csv or --json, not both")
     old, new = map(load, _compared(args.old, args.others))
@@ -161,10 +141,6 @@ def compare(args: argparse.Namespace) -> Exit:
 
 
 def _compared(first: str, others: list[str]) -> tuple[Path, Path]:
-    """The two versions that `compare` names."""
-    from ...tasks import storage
-    from ...tasks.storage import versions
-
     if len(others) == 2 and all(other.isdecimal() for other in others):
         out = _place(first)
         if lacks := storage.query(out, _lacks_folder):
@@ -184,11 +160,6 @@ def _compared(first: str, others: list[str]) -> tuple[Path, Path]:
 
 
 def verify(args: argparse.Namespace) -> Exit:
-    from ...tasks.publish.upkeep import checkpoints
-    from ...tasks.publish.upkeep import verify as verifying
-    from ...tasks.storage import versions
-    from .show import results
-
     dataset = _dataset(args.dataset)
     out = checkpoints.out_of(dataset) if args.deep else None
     faults = verifying.verify(dataset)
@@ -209,17 +180,11 @@ def verify(args: argparse.Namespace) -> Exit:
 
 
 def prune(args: argparse.Namespace) -> Exit:
-    from . import queries
-    from .show import results
-
     result = queries.prune(_out(args.out), args.keep, args.runs, args.keep_recipes, args.yes)
     return print_answer(args, result, results.prune)
 
 
 def forget(args: argparse.Namespace) -> Exit:
-    from . import queries
-    from .show import results
-
     if (args.recording is None) == (args.speaker is None):
         raise ConfigError("give --recording R or --speaker S")
     result = queries.forget(_out(args.out), args.recording, args.speaker)
@@ -227,8 +192,6 @@ def forget(args: argparse.Namespace) -> Exit:
 
 
 def list_clips(args: argparse.Namespace) -> Exit:
-    from . import queries
-
     dataset, asked = _dataset(args.dataset), (args.prefix, args.format, args.split)
     if args.since is None:
         listing = queries.data_list(dataset, *asked)
@@ -249,9 +212,6 @@ def list_clips(args: argparse.Namespace) -> Exit:
 
 
 def _since(listing: JsonObject) -> str:
-    """How many clips a list since a version has, and what that version had beside them."""
-    from ...tasks.base.counting import counted
-
     new, changed, removed = (len(listing[name]) for name in ("new", "changed", "removed"))
     counts = f"Since {listing['since']}: {counted(new, 'new clip')}, {changed} changed"
     if not removed:
@@ -262,9 +222,6 @@ def _since(listing: JsonObject) -> str:
 
 
 def _out(text: str) -> Path:
-    from ...tasks import storage
-    from ...tasks.storage import containment, out_layout, versions
-
     out = _place(text)
     containment.check(out)
     if not storage.query(out / "runs", storage.is_folder):
@@ -278,9 +235,6 @@ def _out(text: str) -> Path:
 
 def _dataset(text: str) -> Path:
     """A version's folder; OUT stands for its newest version."""
-    from ...tasks import storage
-    from ...tasks.storage import containment, versions
-
     place = _place(text)
     containment.check(place.parent.parent if place.parent.name == "datasets" else place)
     version = storage.query(place, versions.named)  # in a bucket `latest` is a file
@@ -293,9 +247,6 @@ def _dataset(text: str) -> Path:
 
 
 def _place(text: str) -> Path:
-    from ...tasks import storage
-    from .. import checks
-
     if not text:  # an unset variable of a shell, which would be the current folder
         raise ConfigError("the folder's name is empty; for the current one, give .")
     place = storage.place(text)
@@ -304,9 +255,6 @@ def _place(text: str) -> Path:
 
 
 def _lacks_folder(place: Path) -> str | None:
-    """Why a place is not a folder; None if it is one."""
-    from ...tasks import storage
-
     if storage.is_folder(place):
         return None
     return "it is a file, not a folder" if storage.exists(place) else "there is no such folder"

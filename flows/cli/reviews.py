@@ -1,12 +1,18 @@
-"""`uttermill review import` and `export`: decisions by people, as JSON lines or in a table."""
+"""`uttermill review import` and `export`: decisions by people, as JSON lines or in a table.
+
+`review export OUT --csv` writes COLUMNS of each clip of the newest version. People fill in
+`decision` (keep, drop, retext) or `text`; `review import OUT x.csv` reads `id`, these two, and
+nothing else.
+"""
 
 from __future__ import annotations
 
 import codecs
+import csv
 import io
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -17,13 +23,124 @@ from ...tasks.base.counting import counted
 from ...tasks.base.errors import ConfigError
 from ...tasks.base.json_types import JsonObject, parsed
 from ...tasks.base.schema import LEDGER_FILE
+from ...tasks.corpus import limits
 from ...tasks.publish import package
+from ...tasks.settings.job import Job
 from ...tasks.shard_store import decision_log
 from ...tasks.shard_store.decision_log import Decision
 from ...tasks.storage import tables, versions
+from ...tasks.storage.queries import identifier
 from ..explore.corpus import Corpus
 from ..run import run_folder
-from . import corrections
+
+COLUMNS = (
+    *("id", "dataset", "recording", "start", "end", "reference", "heard", "wer"),
+    *("measure", "value", "limit", "outcome", "reason", "decision", "text"),
+    "source_path",  # where a person opens the sound
+)
+LEDGER = ("stage", "threshold", "detail", "channel", "track")
+SEPARATORS = ",;\t"
+#: How a column is called in the version's table, where it differs.
+_STORED = {
+    "reference": "CASE WHEN text_source = 'reference' THEN text ELSE reference END",
+    "heard": "hypothesis",
+    "limit": "threshold",
+}
+
+
+def rows(corpus: Corpus, every: bool = False) -> Iterator[JsonObject]:
+    """A row with COLUMNS and LEDGER for each clip of the newest version, packaged or not, by
+    recording and start; `every`: for other spans and recordings of its ledger, too. `wer`: of clips
+    with references, 1; `value` and `limit` in the unit of `measure`."""
+    items = corpus.items()
+    decisions = decision_log.last(decision_log.read(decision_log.stored(corpus.out)))
+    job = corpus.job()
+    measures = _measures(job) if job else {}
+    further = sorted({name for names in measures.values() for name in names} & {*items.columns})
+    shown = [
+        f"{_selected(name, items.columns)} AS {identifier(name)}"
+        for name in (*COLUMNS[:8], *COLUMNS[9:13], *COLUMNS[15:], *LEDGER)
+    ]
+    shown += [f"{identifier(name)} AS {identifier(f'measure {name}')}" for name in further]
+    for batch in corpus.batches(
+        f"SELECT {', '.join(shown)} FROM {items.name} WHERE {every} OR id IS NOT NULL "
+        "ORDER BY recording, start, id"
+    ):
+        for row in batch:
+            decision = decisions.get(row["id"])
+            row["measure"] = next(
+                (
+                    name
+                    for name in measures.get((row["stage"], row["reason"]), ())
+                    if row["value"] is not None and row.get(f"measure {name}") == row["value"]
+                ),
+                None,
+            )
+            row["decision"] = decision.decision if decision else None
+            row["text"] = decision.text if decision else None
+            yield {name: row[name] for name in (*COLUMNS, *LEDGER)}
+
+
+def _selected(name: str, columns: Mapping[str, object]) -> str:
+    needs = {"reference": ("text_source", "text", "reference")}.get(
+        name, (_STORED.get(name, name),)
+    )
+    if not {*needs} <= {*columns}:
+        return "NULL"
+    return _STORED.get(name, identifier(name))
+
+
+def _measures(job: Job) -> dict[tuple[str, str], list[str]]:
+    names: dict[tuple[str, str], list[str]] = {}
+    for stage, rules in limits.rules_by_stage(job).items():
+        for rule in rules:
+            for reason in (getattr(rule, "low", ""), getattr(rule, "high", "")):
+                if reason:
+                    names.setdefault((stage, reason), []).append(rule.column)
+    return names
+
+
+EXPECTED = (
+    "a list of decisions: JSON lines, or a table with the columns id and decision or text "
+    "(`uttermill review export OUT --csv` writes one)"
+)
+
+
+def is_table(text: str) -> bool:
+    first = text.removeprefix("\ufeff").partition("\n")[0]
+    return not first.lstrip().startswith("{") and any(mark in first for mark in SEPARATORS)
+
+
+def _rows(table: csv.DictReader[str], file: str) -> Iterator[dict[str, str | None]]:
+    try:
+        yield from table
+    except csv.Error as error:
+        raise ConfigError(f"{file}, line {table.line_num}: {error}") from None
+
+
+def read_table(text: str, file: str, now: str) -> list[Decision]:
+    """The decisions of a table: of each row with a decision or a text. Spreadsheets write a mark of
+    bytes, a line `sep=;`, and semicolons or tabs between cells. ConfigError with the line."""
+    text = text.removeprefix("\ufeff")
+    first, _, rest = text.partition("\n")
+    if first.startswith("sep="):
+        separator, text = first.strip()[4:5] or "\t", rest
+    else:
+        separator = max(SEPARATORS, key=first.count)
+    table = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator)
+    names = [name.strip() for name in table.fieldnames or ()]
+    if "id" not in names or not {"decision", "text"} & {*names}:
+        raise ConfigError(f"{file} is not {EXPECTED}")
+    table.fieldnames = names
+    decisions = []
+    for row in _rows(table, file):
+        given = {name: (row.get(name) or "").strip() for name in ("id", "decision", "text")}
+        if given["decision"] or given["text"]:
+            place = f"{file}, line {table.line_num}"
+            entry = {name: value for name, value in given.items() if value}
+            decisions.append(decision_log.checked(entry, now, place))
+    return decisions
+
 
 STDIN = "-"
 MOST = 64 << 20  # characters of a file; 300,000 decisions have as many
@@ -48,13 +165,13 @@ def places(action: str, given: Sequence[str], out: str | None) -> tuple[str, str
 
 
 def import_file(out: Path, file: str) -> JsonObject:
-    """Append the decisions of a file to those of OUT, all or none; existing ones are not appended
-    again. ConfigError with the line that is wrong."""
+    """Append the new decisions of a file to those of OUT, all or none. ConfigError with the line
+    that is wrong."""
     text = _text(file)
     entries = _decisions(text, file)
     log = [*decision_log.read(decision_log.stored(out))]
     stored, counting = {*log}, decision_log.last(log)
-    table = corrections.is_table(text)
+    table = is_table(text)
     new = [
         entry
         for entry in dict.fromkeys(entries)
@@ -89,7 +206,7 @@ def _text(file: str) -> str:
     except (OSError, ValueError) as error:
         wrong = "it is not text in UTF-8 or UTF-16 (in Excel, save it as CSV UTF-8)"
         why = error.strerror if isinstance(error, OSError) else wrong
-        expected = f"it must be {corrections.EXPECTED}"
+        expected = f"it must be {EXPECTED}"
         raise ConfigError(f"{file} cannot be read: {why}; {expected}") from None
     if len(text) > MOST:
         raise ConfigError(f"{file} has more than {MOST >> 20} Mi characters; import it in parts")
@@ -97,7 +214,7 @@ def _text(file: str) -> str:
 
 
 def _opened(file: str) -> io.TextIOWrapper:
-    """A text file in UTF-8, or in UTF-16 with its mark, as Excel writes "Unicode text"."""
+    """In UTF-8, or in UTF-16 with its mark, as Excel writes "Unicode text"."""
     data = open(file, "rb")  # noqa: SIM115 (closed with the text)
     wide = data.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     return io.TextIOWrapper(data, "utf-16" if wide else "utf-8")
@@ -106,9 +223,9 @@ def _opened(file: str) -> io.TextIOWrapper:
 def _decisions(text: str, file: str) -> list[Decision]:
     now = decision_log.now()
     if not text.strip("\ufeff \t\r\n"):
-        raise ConfigError(f"{file} is empty, and not {corrections.EXPECTED}")
-    if corrections.is_table(text):
-        return corrections.read(text, file, now)
+        raise ConfigError(f"{file} is empty, and not {EXPECTED}")
+    if is_table(text):
+        return read_table(text, file, now)
     entries = []
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
@@ -117,17 +234,16 @@ def _decisions(text: str, file: str) -> list[Decision]:
                 given = parsed(line)
             except ValueError as error:
                 why = f"{place}: this is not JSON: {error}"
-                raise ConfigError(f"{why}; the file must be {corrections.EXPECTED}") from None
+                raise ConfigError(f"{why}; the file must be {EXPECTED}") from None
             if not isinstance(given, dict):
                 raise ConfigError(
-                    f"{place}: this is not a JSON object; the file must be {corrections.EXPECTED}"
+                    f"{place}: this is not a JSON object; the file must be {EXPECTED}"
                 )
             entries.append(decision_log.checked(given, now, place))
     return entries
 
 
 def _unknown(out: Path, ids: Iterable[str]) -> set[str]:
-    """The ids that the newest version's ledger does not have."""
     newest = versions.newest(out)
     if newest is None:
         return set()
@@ -137,7 +253,7 @@ def _unknown(out: Path, ids: Iterable[str]) -> set[str]:
 
 
 def decisions(out: Path, everything: bool) -> list[JsonObject]:
-    """The decisions that count, by id; with `everything` all of them, oldest first."""
+    """Those that count, by id; with `everything` all, oldest first."""
     entries = decision_log.read(decision_log.stored(out))
     chosen = (
         entries
@@ -154,6 +270,6 @@ def table(out: Path, every: bool = False) -> Iterator[JsonObject]:
     with run_folder.scratch() as folder:
         corpus = Corpus(out, folder)
         try:
-            yield from corrections.rows(corpus, every)
+            yield from rows(corpus, every)
         finally:
             corpus.close()

@@ -115,10 +115,8 @@ _BEGINNINGS = {"Seconds ": "s", "Share ": "0 to 1"}
 
 
 def listing(which: str | None) -> JsonObject:
-    """By stage, every setting; or those of `which`, a stage or a setting such as `package.splits`.
-
-    ConfigError names the known ones.
-    """
+    """By stage, every setting; or those of `which`, a stage or a setting such as
+    `package.splits`."""
     every = {group: [*_settings(PrepareSettings, group, group)] for group in GROUPS}
     if which is None:
         return every
@@ -151,7 +149,6 @@ def _settings(model: type[BaseModel], key: str, name: str) -> Iterator[JsonObjec
 
 
 def entry(name: str, model: type[BaseModel], key: str, unit: str) -> JsonObject:
-    """What the listings of stages and of plug-ins both say of the field `key`."""
     field = model.model_fields[key]
     default = None if field.default is PydanticUndefined else to_jsonable_python(field.default)
     return {
@@ -190,7 +187,6 @@ def example(name: str, field: FieldInfo) -> str:
 
 
 def _other(field: FieldInfo) -> str:
-    """A valid value beside the default, if it follows from it or from the choices."""
     default = field.default
     choices = [
         choice
@@ -221,7 +217,6 @@ def _alternatives(annotation: Any) -> list[Any]:
 
 
 def _kinds(annotation: Any, marks: Iterable[Any] = ()) -> Iterator[str]:
-    """The kinds of plug-ins that a field takes."""
     for mark in marks:
         if isinstance(mark, Shelf):
             yield mark.name
@@ -238,7 +233,6 @@ def _kinds(annotation: Any, marks: Iterable[Any] = ()) -> Iterator[str]:
 
 
 def all_shelves() -> JsonObject:
-    """Each kind's plug-ins with the names of their settings."""
     return {
         shelf: {name: _short(shelf, name) for name in shelves.names(shelf)}
         for shelf in shelves.SHELVES
@@ -246,10 +240,7 @@ def all_shelves() -> JsonObject:
 
 
 def plugins_named(which: str) -> JsonObject:
-    """`KIND` or `KIND.NAME`: its plug-ins, with all facts on their settings and columns.
-
-    ConfigError names the kinds, or the plug-ins of the kind.
-    """
+    """`KIND` or `KIND.NAME`: its plug-ins, with all facts on their settings and columns."""
     shelf, _, name = which.partition(".")
     if shelf not in shelves.SHELVES:
         kinds = [kind for kind in shelves.SHELVES if which in shelves.names(kind)]

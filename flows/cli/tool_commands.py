@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ...tasks.base.errors import ConfigError
 from ...tasks.base.json_types import JsonObject
 from .printing import Exit, print_answer
+from .show import results
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -31,7 +32,6 @@ def doctor(args: argparse.Namespace) -> Exit:
 
 def plugins(args: argparse.Namespace) -> Exit:
     from . import setting_listing
-    from .show import results
 
     if args.which is None:
         return print_answer(args, setting_listing.all_shelves(), results.shelves)
@@ -40,14 +40,12 @@ def plugins(args: argparse.Namespace) -> Exit:
 
 def settings(args: argparse.Namespace) -> Exit:
     from . import setting_listing
-    from .show import results
 
     return print_answer(args, setting_listing.listing(args.which), results.settings)
 
 
 def schema(args: argparse.Namespace) -> Exit:
     from . import queries
-    from .show import results
 
     return print_answer(args, queries.columns(), results.columns)
 
@@ -55,7 +53,6 @@ def schema(args: argparse.Namespace) -> Exit:
 def models(args: argparse.Namespace) -> Exit:
     """List known models, check them, or fetch one: the only command that fetches any."""
     from ...tasks.models import fetch, model_files, registry
-    from .show import results
 
     if (args.action == "fetch") != (args.name is not None):
         raise ConfigError(
@@ -90,10 +87,8 @@ def models(args: argparse.Namespace) -> Exit:
 
 
 def files(args: argparse.Namespace) -> Exit:
-    """List or print what `infra/` holds: pages and messages name these files, and an installation
-    has no source tree."""
+    """The files of `infra/`, which pages and messages name: an installation has no source tree."""
     from ...tasks.plugins import explaining
-    from .show import results
 
     files = dict(_files(resources.files("uttermill") / "files", ""))
     if args.name is None:
@@ -117,13 +112,11 @@ def _files(folder: Traversable, prefix: str) -> Iterator[tuple[str, Traversable]
 
 
 def test_set(args: argparse.Namespace) -> Exit:
-    """Write the hashes of a test set, to be shared without its texts and sounds."""
     from ...tasks.corpus import held_out
     from ...tasks.plugins import checked
     from ...tasks.settings import PackageSettings
     from ...tasks.settings.job import Job
     from ...tasks.sources import table
-    from .show import results
 
     path = os.path.abspath(os.path.expanduser(args.path))
     looks = {"kind": "texts"} if path.endswith(".txt") else table.suggested(path)
@@ -159,8 +152,8 @@ def init(args: argparse.Namespace) -> Exit:
     return print_answer(args, starting.init(args), starting.shown)
 
 
-def completion_script(args: argparse.Namespace) -> Exit:
-    from . import completion
+def completion(args: argparse.Namespace) -> Exit:
+    from .completion import script
 
-    print(completion.script(args.shell))
+    print(script(args.shell))
     return Exit.DONE

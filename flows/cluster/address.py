@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import re
 import socket
 import ssl
-import traceback
-import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -31,7 +28,6 @@ CONNECT_S = 10.0  # s for which Dask tries to connect; its own 30 s are for sche
 
 
 def is_one(text: str) -> bool:
-    """Whether a text names a host and its port, and nothing else."""
     form = FORM.fullmatch(text)
     return form is not None and 0 < int(form[1]) <= MOST
 
@@ -64,8 +60,8 @@ def _cause(address: str, error: BaseException) -> str:
 
 
 def _refusal(address: str) -> OSError | None:
-    """The error of a connection that is refused, or whose host is not known; else None. The last of
-    Dask's tries ends with its patience, which may be a moment after it begins."""
+    """The error of a connection that is refused, or whose host is not known. The last of Dask's
+    tries ends with its patience, which may be a moment after it begins."""
     place = urlsplit(address if "://" in address else f"tcp://{address}")
     try:
         socket.create_connection((place.hostname, place.port), TRY_S).close()
@@ -77,8 +73,8 @@ def _refusal(address: str) -> OSError | None:
 
 
 def client(target: object, security: Security | None, patience: float) -> Any:
-    """A `distributed.Client` of a scheduler or cluster. If it fails to connect, it is closed within
-    `patience` seconds, before the error is raised: else it would warn when Python removes it."""
+    """A `distributed.Client`; closed within `patience` seconds if it fails to connect: else it
+    would warn when Python removes it."""
     import distributed
 
     untyped: Any = distributed.Client
@@ -88,22 +84,10 @@ def client(target: object, security: Security | None, patience: float) -> Any:
             """Connect: the step that may fail."""
             try:
                 super().start(**options)
-            except BaseException as error:
+            except BaseException:
                 with suppress(AttributeError, OSError, RuntimeError, TimeoutError):
                     self.close(timeout=patience)
-                _close_streams(error)
                 raise
 
     timeout = {"timeout": CONNECT_S} if isinstance(target, str) else {}
     return Client(target, set_as_default=False, security=security, **timeout)
-
-
-def _close_streams(error: BaseException) -> None:
-    """Close the sockets that Dask leaves open when TLS fails: frames of its errors hold them."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        cause: BaseException | None = error
-        while cause is not None:
-            traceback.clear_frames(cause.__traceback__)
-            cause = cause.__cause__ or cause.__context__
-        gc.collect()

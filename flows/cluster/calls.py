@@ -78,8 +78,6 @@ def lost_scheduler() -> RunError:
 
 @dataclass
 class Losses:
-    """Deaths and timeouts on the workers of a run, for its summary."""
-
     deaths: int = 0
     timeouts: int = 0
     isolated: int = 0
@@ -87,8 +85,6 @@ class Losses:
 
 @dataclass(frozen=True, slots=True)
 class _Call(Generic[Result]):
-    """A call, and the record of its attempts."""
-
     fn: Callable[..., Result]
     args: tuple[object, ...]
     kind: str
@@ -99,15 +95,14 @@ class Dispatcher:
     """Runs calls on the workers of a `Cluster`, at most one per worker, so that a death has one
     suspect.
 
-    The number of workers is read before each call, so that the run follows a cluster that grows or
-    shrinks. Kinds of workers (`flows.cluster.worker_counts`) have separate queues: calls that wait
-    for a GPU do not hold up others. In each, calls of chains that began earlier go first: so a
-    shard's later stages do not wait for the first stages of all other shards, which would leave GPU
-    workers idle at the start; and retries go before calls that were never tried.
+    The number of workers is read before each call. Kinds of workers have separate queues: calls
+    that wait for a GPU do not hold up others. In each, calls of chains that began earlier go first:
+    a shard's later stages do not wait for the first stages of all other shards, which would leave
+    GPU workers idle at the start; and retries go before calls that were never tried.
 
-    After a first death the call runs again; after a second death or a missed deadline its items
-    run one by one in disposable processes; if one of these is killed from outside, alone, with no
-    other call running. Errors that the function raises reach the caller unchanged.
+    After a first death the call runs again; after a second death or a missed deadline its items run
+    one by one in disposable processes; if one of these is killed from outside, alone, with no other
+    call running. Errors that the function raises reach the caller unchanged.
     """
 
     def __init__(self, cluster: Any) -> None:
@@ -136,11 +131,10 @@ class Dispatcher:
     ) -> Result:
         """Return `fn(*args)`, run on a worker of `kind`.
 
-        With `isolate=True`, `fn` runs its items one by one, each with a limit of its own.
-        `isolates=False`: it has no such argument, and is retried as many times in total, because
-        the cause may be elsewhere. `within(isolated)` is the call's deadline in wall seconds.
-        `name` (default: the last argument) is used in messages; attempts, deaths and times are
-        recorded in `trace`.
+        With `isolate=True`, `fn` runs its items one by one, each with a limit of its own;
+        `isolates=False`: it has no such argument, and is retried as many times in total.
+        `within(isolated)` is the deadline in wall seconds, `name` (default: the last argument) for
+        messages; attempts, deaths and times are recorded in `trace`.
         """
         what = name if name is not None else str(args[-1]) if args else fn.__name__
         tries = SHARED_TRIES + ISOLATED_TRIES
@@ -157,19 +151,16 @@ class Dispatcher:
                 log.warning("%s: %s%s", what, loss, f"; {then}" if attempt < tries else "")
                 if last:
                     break
-        if isolates:
-            trace.isolated = True
-            return self._isolated(replace(call, fn=partial(fn, isolate=True)), within(True), what)
-        raise _ended(what, tries)
-
-    def _isolated(self, call: _Call[Result], seconds: float, what: str) -> Result:
-        """A call whose items run one by one; see `run`."""
+        if not isolates:
+            raise _ended(what, tries)
+        trace.isolated = True
         with self._state:
             self.losses.isolated += 1
-        one_by_one, alone = call.fn, False
+        one_by_one, alone = partial(fn, isolate=True), False
+        call = replace(call, fn=one_by_one)
         for _ in range(ISOLATED_TRIES):
             try:
-                return (self._attempt_alone if alone else self._attempt)(call, seconds)
+                return (self._attempt_alone if alone else self._attempt)(call, within(True))
             except WorkerLost as loss:
                 log.warning("%s, item by item: %s", what, loss)
             except KilledFromOutside as error:
@@ -180,7 +171,7 @@ class Dispatcher:
                         raise
                 again_so = isolate.resigned if alone else isolate.alone
                 call, alone = replace(call, fn=partial(again_so, one_by_one)), True
-        raise _ended(what, SHARED_TRIES + ISOLATED_TRIES, ", even with its items run one by one")
+        raise _ended(what, tries, ", even with its items run one by one")
 
     def once(self, fn: Callable[..., Result], *args: object, seconds: float) -> Result:
         """`fn(*args)` on a CPU worker, tried once. RunError if the worker dies, if the call takes
@@ -195,7 +186,6 @@ class Dispatcher:
             raise RunError(f"{fn.__name__}: {type(error).__name__}: {error}") from error
 
     def wanted(self) -> int:
-        """Calls that run or wait for a worker."""
         with self._state:
             return sum(map(len, self._waiting.values())) + sum(self._running.values())
 
@@ -277,8 +267,8 @@ class Dispatcher:
         """Wait until a worker of a kind is idle, and no call goes first. `retry`: this one has
         begun before, and may although the run drains; `alone`: no other runs, or may begin.
 
-        While a dead worker is being replaced, two calls would otherwise share a worker, and the
-        innocent one would die, or miss its deadline, with the other.
+        Two calls that shared a worker while a dead one is replaced would die, or miss their
+        deadlines, together.
         """
         number = next(_numbers)
         place = (_chain.get(number), number)

@@ -22,7 +22,7 @@ from ...tasks.base.errors import RunError
 from ...tasks.base.logs import log
 from ...tasks.settings.job import Job
 from .. import machine
-from . import address, dask_config, leaving, local, spawning, upkeep, worker, worker_counts
+from . import address, leaving, local, spawning, upkeep, worker, worker_counts
 from .settings import ClusterSettings, TlsSettings, WorkerRange
 from .upkeep import Upkeep
 from .worker_counts import CPU, GPU, Needs
@@ -42,10 +42,9 @@ THREADS, OWN_THREADS = 8, 12  # that a worker starts, and that its cluster start
 class Cluster:
     """Lazy handle of a run's workers; thread-safe; a context manager that leaves nothing behind.
 
-    `scratch`: a folder for this cluster alone, which holds files of local workers while they live;
-    after a kill, the folder around it is removed by its owner. `gpu`: whether any call needs a GPU;
-    otherwise all workers are alike and none sees a GPU. `common`: a folder that workers started by
-    others must be able to write to; see `flows.cluster.workers`. `engines`: what local workers
+    `scratch`: a folder for this cluster alone, with files of local workers while they live; after a
+    kill, its owner removes the folder around it. `gpu`: whether any call needs a GPU. `common`: a
+    folder that workers started by others must be able to write to. `engines`: what local workers
     load before their first task; None: all of `tasks.preload`. `needed`: the memory that they need.
     `job`: what they compute; workers that would compute other data are refused.
     """
@@ -89,7 +88,6 @@ class Cluster:
 
     @property
     def started(self) -> bool:
-        """Whether workers were started (or a scheduler reached) and not closed yet."""
         return self._ready
 
     def start(self) -> None:
@@ -125,10 +123,8 @@ class Cluster:
         return self._connected().kinds
 
     def count(self, kind: str) -> int:
-        """Worker processes of a kind that exist or were requested; at least 1.
-
-        For a local cluster this is known before it starts.
-        """
+        """Worker processes of a kind that exist or were requested; known before a local cluster
+        starts."""
         if self.settings.kind == "local":
             return self._fleet.count(kind)
         asked = (self.settings.most_workers or 0) if kind == CPU else 0
@@ -136,11 +132,9 @@ class Cluster:
 
     @property
     def size(self) -> int:
-        """Worker processes of all kinds, as `count` has them."""
         return sum(map(self.count, self.kinds))
 
     def live(self, kind: str) -> int:
-        """Workers of a kind that are connected now and may work."""
         return len(self._connected().there(kind))
 
     def lacks(self, kind: str) -> bool:
@@ -161,26 +155,21 @@ class Cluster:
         return wanted
 
     def submit(self, function: Callable[..., Any], *args: Any, kind: str = CPU) -> Any:
-        """Run an importable function on a worker of a kind; a `distributed.Future`.
-
-        Dask neither merges equal calls nor repeats one whose worker died: that future fails with
-        `distributed.KilledWorker`, and the caller decides.
-        """
+        """Run an importable function on a worker of a kind; a `distributed.Future`, which fails
+        with `distributed.KilledWorker` if that dies: Dask neither merges equal calls nor repeats
+        one."""
         where = self._connected().restrictions(kind)
         call = worker.trusting(function)
         return self.client.submit(call, *args, pure=False, retries=0, **where)
 
     def _connected(self) -> Workers:
-        """The workers, once the cluster has started."""
         assert self.client is not None
         assert self._workers is not None
         return self._workers
 
     def restart_worker_of(self, future: Any) -> bool:
-        """Cancel a running call and replace its worker, whose process is killed.
-
-        False when no worker runs it (any more). Meant for calls past their deadline.
-        """
+        """Cancel a call past its deadline and replace its worker, whose process is killed; False
+        when no worker runs it (any more)."""
         client = self.client
         holders = [a for a, keys in client.processing().items() if future.key in map(str, keys)]
         # Cancelled first: otherwise Dask would run the same call again on the new worker.
@@ -205,16 +194,12 @@ class Cluster:
         return address in self._left
 
     def renew(self) -> None:
-        """Replace the processes of all local workers, none of which runs a call: new ones hold no
-        models in memory. Spares workers that others started, which may work for others."""
+        """Replace all local workers, none of which runs a call: new ones hold no models in memory.
+        Spares workers that others started, which may work for others."""
         if self.settings.kind == "local":
             self.client.restart_workers(
                 [*self.client.nthreads()], timeout=30, raise_for_error=False
             )
-
-    def subscribe(self, topic: str, handler: Callable[[Any], object]) -> None:
-        """Call `handler((time, message))` for each event that workers log; starts nothing."""
-        self.when_started(lambda client: client.subscribe_topic(topic, handler))
 
     def forward_logging(self) -> None:
         """Repeat the workers' records of uttermill's logger in this process; starts nothing."""
@@ -274,44 +259,48 @@ class Cluster:
 
     def _start(self) -> None:
         import dask.config
+        import distributed
 
         settings = self.settings
-        variables = dask_config.variables(self._engines)
-        config = dask_config.merged(
+        is_local = settings.kind == "local"
+        variables = spawning.variables(self._engines)
+        config = spawning.merged(
             variables, settings.performance_report, settings.dashboard, settings.patience
         )
-        environment = dask_config.environment(variables)
+        environment = spawning.worker_environment(variables)
         # All stay until the end: a nanny uses them again when it replaces a worker.
         self._open.enter_context(spawning.without_main())
         self._open.enter_context(dask.config.set(config))
         self._open.enter_context(spawning.restored(environment))
-        if self.settings.kind == "local":
-            workers = self.size
-            needed = OWN_THREADS + THREADS * workers
-            machine.check(
-                needed, f"a cluster of {counted(workers, 'worker')}", "lower cluster.workers"
-            )
+        if is_local:
+            what = f"a cluster of {counted(self.size, 'worker')}"
+            machine.check(OWN_THREADS + THREADS * self.size, what, "lower cluster.workers")
         self._open.enter_context(local.silent(self._closing))
         with spawning.environment(environment):
             try:
-                security = self._security()
+                security: Security | None = None  # plain, or left to the cluster class
+                if isinstance(settings.tls, TlsSettings):
+                    security = settings.tls.security()
+                elif settings.tls == "auto" and is_local:
+                    temporary: Any = distributed.Security.temporary
+                    security = temporary()  # Dask keeps no file of its key
                 target = self._address_or_cluster(security)
                 self._client = address.client(target, security, local.CLOSE_S)
                 if self._upkeep is not None:  # the client waits for jobs, and for refused ones, too
                     self._upkeep.start()
             except (OSError, RuntimeError, TimeoutError, TypeError, ValueError) as error:
-                if self.settings.kind == "address":
-                    why = address.fault(str(self.settings.address), local.root(error))
+                if settings.kind == "address":
+                    why = address.fault(str(settings.address), local.root(error))
                     raise RunError(why) from error
                 if isinstance(error, TypeError | ValueError) and not isinstance(error, OSError):
                     raise
                 raise RunError(f"the Dask cluster does not start: {local.root(error)}") from error
-        if self.settings.kind == "local":
+        if is_local:
             self._workers = Workers(self._client, separate=bool(self._fleet.pins))
             return
-        admission = Admission(self._client, self._common, self._job, self.settings.mixed)
+        admission = Admission(self._client, self._common, self._job, settings.mixed)
         patience = Patience(
-            self.settings.wait_for_workers,
+            settings.wait_for_workers,
             FIRST_S,
             "start workers, or raise cluster.wait_for_workers, and run again",
             lambda: upkeep.word_of_pods(self._cluster),
@@ -324,17 +313,6 @@ class Cluster:
         self._client.subscribe_topic(leaving.TOPIC, lambda event: self._left.add(event[1]))
         if self._gpu and len(self._workers.kinds) == 1:
             log.info("all workers have the resource GPU, or none has: any runs any stage")
-
-    def _security(self) -> Security | None:
-        """The certificates of all traffic; None if it is plain, or left to the cluster class."""
-        import distributed
-
-        tls = self.settings.tls
-        if tls == "auto" and self.settings.kind == "local":
-            temporary: Any = distributed.Security.temporary
-            security: Security = temporary()  # Dask keeps no file of its key
-            return security
-        return tls.security() if isinstance(tls, TlsSettings) else None
 
     def _address_or_cluster(self, security: Security | None) -> Any:
         if self.settings.kind == "address":

@@ -1,7 +1,4 @@
-"""Facts that a worker reports about itself, for the doctor's proofs.
-
-`gather` runs on each worker through Dask's `Client.run` and returns plain values.
-"""
+"""Facts that a worker reports about itself, for the doctor's proofs."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ from ...tasks.settings.job import Job
 from ...tasks.stages import isolate
 from ...tasks.stages.spawn_check import command_line
 from . import gpus
-from .dask_config import DASK_CONFIG
+from .spawning import DASK_CONFIG
 from .worker import adapted
 from .worker_counts import GPU
 
@@ -48,7 +45,6 @@ SENTINEL = "_uttermill_parent"
 
 
 def gather(dask_worker: Worker) -> JsonObject:
-    """All facts that the proofs need about the worker this runs on, as plain values."""
     modules = dict(sys.modules)  # before anything below imports more
     preload = modules.get("uttermill.tasks.preload")
     facts: JsonObject = {
@@ -70,15 +66,24 @@ def gather(dask_worker: Worker) -> JsonObject:
         "local": str(dask_worker.local_directory),
     }
     import onnxruntime
+    from numba import get_num_threads
+    from threadpoolctl import threadpool_info  # scikit-learn's
 
     from ...tasks.audio import codecs
 
-    facts["pools"] = _pools()
+    # Threads of the native pools in this process: BLAS, OpenMP, numba.
+    facts["pools"] = {str(p["internal_api"]): int(p["num_threads"]) for p in threadpool_info()}
+    facts["pools"]["numba"] = int(get_num_threads())
     facts["providers"] = list(onnxruntime.get_available_providers())
     facts["cuda"] = _cuda_devices()
     facts["cuda_fault"] = gpu.ctranslate2_fault() if facts["resources"].get(GPU) else None
     facts["codecs"] = {kind: codecs.fault(kind) for kind in codecs.FORMATS}
-    facts["temp"], facts["temp_fault"] = _temporary()
+    facts["temp"], facts["temp_fault"] = tempfile.gettempdir(), None
+    try:
+        with tempfile.TemporaryFile(dir=facts["temp"]) as file:
+            file.write(b"x")
+    except OSError as error:
+        facts["temp_fault"] = str(error)
     facts["free"] = shutil.disk_usage(facts["temp"]).free
     return facts
 
@@ -101,7 +106,7 @@ def computing(job: Job) -> Computing:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of packages that affect results; `absent` for missing ones."""
+    """Of Python and of packages that affect results; `absent` for missing ones."""
     by_package = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -111,15 +116,6 @@ def versions() -> dict[str, str]:
     return by_package
 
 
-def _pools() -> dict[str, int]:
-    """Threads of the native pools in this process: BLAS, OpenMP, numba."""
-    from numba import get_num_threads
-    from threadpoolctl import threadpool_info  # scikit-learn's
-
-    pools = {str(pool["internal_api"]): int(pool["num_threads"]) for pool in threadpool_info()}
-    return {**pools, "numba": int(get_num_threads())}
-
-
 def _cuda_devices() -> int:
     try:
         from ctranslate2 import get_cuda_device_count
@@ -127,14 +123,3 @@ def _cuda_devices() -> int:
         return int(get_cuda_device_count())
     except ImportError:
         return 0
-
-
-def _temporary() -> tuple[str, str | None]:
-    """This process's temporary directory, and why it cannot be written to, if so."""
-    place = tempfile.gettempdir()
-    try:
-        with tempfile.TemporaryFile(dir=place) as file:
-            file.write(b"x")
-    except OSError as error:
-        return place, str(error)
-    return place, None

@@ -18,7 +18,6 @@ Chosen = Literal["auto", "none"] | tuple[int | str, ...]
 
 
 def devices(chosen: Chosen) -> tuple[str, ...]:
-    """The GPUs for the workers; `auto`: all that this process may see."""
     if chosen == "none":
         return ()
     if chosen != "auto":
@@ -28,8 +27,7 @@ def devices(chosen: Chosen) -> tuple[str, ...]:
 
 
 def check_devices(chosen: Chosen) -> None:
-    """Raises ConfigError if a list names a GPU that is hidden from this process or does not
-    exist."""
+    """Raises ConfigError if a list names a GPU that is hidden or does not exist."""
     if not isinstance(chosen, tuple):
         return
     names = devices(chosen)
@@ -50,11 +48,8 @@ def check_devices(chosen: Chosen) -> None:
 
 
 def visible(value: str | None) -> tuple[str, ...] | None:
-    """Devices that the variable makes visible; like CUDA, ignores the first bad name and all after
-    it.
-
-    None if the variable is not set, so that all are visible.
-    """
+    """Devices that the variable makes visible, None if it is not set; like CUDA, ignores the first
+    bad name and all after it."""
     if value is None:
         return None
     names: list[str] = []

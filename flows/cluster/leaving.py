@@ -36,16 +36,11 @@ async def dask_teardown(nanny: Any) -> None:
         try:
             while (await scheduler.processing()).get(worker):
                 if monotonic() > until:
-                    _kill(nanny.pid)
+                    # Dask then reports the death, instead of starting the call again beside it.
+                    if nanny.pid is not None:
+                        with suppress(ProcessLookupError):
+                            os.kill(nanny.pid, signal.SIGKILL)
                     break
                 await asyncio.sleep(LOOK_S)
         finally:
             retired.cancel()
-
-
-def _kill(pid: int | None) -> None:
-    """Kill a worker whose call does not end: Dask then reports the death, instead of starting the
-    call again beside another one."""
-    if pid is not None:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)

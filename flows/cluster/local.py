@@ -45,17 +45,22 @@ def start(
     ended: threading.Event,
 ) -> SpecCluster:
     """A `distributed.SpecCluster` on the loopback. `memory`: bytes per worker; `engines`: what
-    workers load. RunError if that kills them, or if shared memory cannot be written to.
+    workers load; `folder`: for files of scheduler and workers. RunError if engines kill workers, or
+    if shared memory cannot be written to.
 
     Another thread may end the start: it sets `ended`, and abandons what is in `starting`, which
     gets the cluster before it has any worker.
-
-    `folder` holds the files of the scheduler and the workers; the next run removes it when this
-    one is killed.
     """
     import distributed
 
     from . import nodes
+
+    untyped: Any = distributed.SpecCluster
+
+    class Begun(untyped):  # type: ignore[misc]
+        async def _start(self) -> None:
+            starting[:] = [self]
+            await super()._start()
 
     both = {
         "host": "127.0.0.1",
@@ -70,12 +75,25 @@ def start(
     }
     # Their folders are removed with the run's, and Dask would report each missing folder.
     logging.getLogger("distributed.diskutils").setLevel(logging.CRITICAL)
-    _check_shared_memory()
+    try:
+        multiprocessing.get_context("spawn").Lock()  # as Dask makes for each worker
+    except OSError as error:
+        raise RunError(
+            f"no worker can start, because /dev/shm cannot be written to ({error.strerror}): mount "
+            "it writable and with some free space (containers: --tmpfs /dev/shm, or --shm-size)"
+        ) from None
     for tries in reversed(range(STARTS)):
         if ended.is_set():
             raise RunError("the cluster of this run was closed before it started")
         try:
-            return _cluster(workers, scheduler, security, starting)
+            cluster: SpecCluster = Begun(
+                workers,
+                scheduler,
+                security=security,
+                silence_logs=logging.ERROR,
+                shutdown_on_close=False,  # Dask would wait for an interrupted one at exit
+            )
+            return cluster
         except RuntimeError as error:
             if ended.is_set() or not tries or str(root(error)) != KILLED:
                 raise
@@ -85,45 +103,10 @@ def start(
     raise AssertionError("unreachable")
 
 
-def _cluster(
-    workers: JsonObject, scheduler: JsonObject, security: Security | None, starting: list[Any]
-) -> SpecCluster:
-    """A new cluster, which is put into `starting` at its first moment."""
-    import distributed
-
-    untyped: Any = distributed.SpecCluster
-
-    class Begun(untyped):  # type: ignore[misc]
-        async def _start(self) -> None:
-            starting[:] = [self]
-            await super()._start()
-
-    cluster: SpecCluster = Begun(
-        workers,
-        scheduler,
-        security=security,
-        silence_logs=logging.ERROR,
-        shutdown_on_close=False,  # Dask would wait for an interrupted one at exit
-    )
-    return cluster
-
-
-def _check_shared_memory() -> None:
-    """Raises RunError if this process cannot make a semaphore, as Dask does for each worker."""
-    try:
-        multiprocessing.get_context("spawn").Lock()
-    except OSError as error:
-        raise RunError(
-            f"no worker can start, because /dev/shm cannot be written to ({error.strerror}): mount "
-            "it writable and with some free space (containers: --tmpfs /dev/shm, or --shm-size)"
-        ) from None
-
-
 @contextmanager
 def silent(ended: threading.Event) -> Iterator[None]:
-    """Keep Dask from logging each step of the cluster in a program that logs by itself, and
-    tracebacks when the scheduler is lost, as the run's error says it, and for each worker that does
-    not start because the run has `ended`."""
+    """Keep Dask from logging each step, tracebacks when the scheduler is lost, which the run's
+    error says, and each worker that does not start because the run has `ended`."""
 
     def tells(record: logging.LogRecord) -> bool:
         error = record.exc_info and record.exc_info[1]
@@ -144,7 +127,7 @@ def silent(ended: threading.Event) -> Iterator[None]:
 
 
 def _specs(fleet: Fleet, **options: object) -> dict[str, JsonObject]:
-    """Dask's specification of each worker, by its name. A replacement gets the same environment."""
+    """By name. A replacement gets the same environment."""
     from distributed import Nanny
 
     kinds = {f"gpu-{number}": (GPU, device) for number, device in enumerate(fleet.pins)}
@@ -184,11 +167,11 @@ def processes(cluster: SpecCluster) -> list[psutil.Process]:
 
 
 def end_now(cluster: SpecCluster) -> None:
-    """Kill local workers and let their nannies notice: a scheduler that still believes in a dead
-    or busy worker would ask it to retire, and wait.
+    """Kill local workers and let their nannies notice: a scheduler that still believes in a dead or
+    busy worker would ask it to retire, and wait.
 
-    A worker may have died before (a signal to the whole process group) while its nanny starts
-    another one, which would outlive the run's folders: that one is killed as soon as it exists.
+    A nanny may be replacing a worker that died before (a signal to the process group), which would
+    outlive the run's folders: that one is killed as soon as it exists.
     """
     from distributed import Status
 

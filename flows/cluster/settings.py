@@ -80,7 +80,6 @@ class TlsSettings(StageSettings):
             _check_dates(f"cluster.tls.{name}: {getattr(self, name)}", Path(getattr(self, name)))
 
     def security(self) -> Security:
-        """A `distributed.Security` that refuses plain traffic."""
         import distributed
 
         roles = ("scheduler", "worker", "client")
@@ -111,7 +110,7 @@ def _check_dates(name: str, path: Path) -> None:
 
 
 class WorkerRange(StageSettings):
-    """As many workers of a cluster class as there are calls for, between two numbers."""
+    """As many workers of a cluster class as there are calls for, within limits."""
 
     min: int = Transient(0, "Workers that are kept whatever there is to do.", ge=0)
     max: int = Transient(..., "Workers that there are at most.", ge=1)
@@ -301,7 +300,7 @@ class ClusterSettings(StageSettings):
         return self.model_copy(update={"tls": self.tls.rooted()})
 
     def check(self) -> None:
-        """Raises ConfigError if the settings name something that does not exist. Starts nothing."""
+        """Raises ConfigError if the settings name something that does not exist."""
         if self.dashboard and find_spec("bokeh") is None:
             raise ConfigError("cluster.dashboard needs bokeh: pip install bokeh, or turn it off")
         if self.performance_report and find_spec("bokeh") is None:
@@ -333,7 +332,7 @@ class ClusterSettings(StageSettings):
 
 
 def cluster_class(name: str | None) -> Callable[..., Any]:
-    """A cluster class by its dotted name; ConfigError if it cannot be imported, or is not one."""
+    """A cluster class by its dotted name; ConfigError for anything else."""
     module, _, attribute = (name or "").rpartition(".")
     try:
         with _interrupts_kept():

@@ -1,17 +1,27 @@
-"""Temporary state while Dask spawns local workers: environment variables and main module."""
+"""What local workers are spawned with: Dask's configuration, environment variables (preload, thread
+caps), and the main module.
+
+The threads of a recogniser are set in `worker_counts.py`.
+"""
 
 from __future__ import annotations
 
+import json
 import multiprocessing.spawn
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
+from importlib import resources
+from importlib.metadata import version
 from multiprocessing import resource_tracker
 
-from ...tasks.base.environment import SAFE_PATH
+import yaml
+
+from ...tasks.base.environment import ENGINES_VARIABLE, SAFE_PATH, VERSION_VARIABLE
 from ...tasks.base.json_types import JsonObject
 
 NANNY = "Nanny"  # in the name of every worker process that Dask spawns
@@ -21,8 +31,7 @@ WORKERS_MAIN = "uttermill.flows.cluster.nodes"
 
 @contextmanager
 def environment(values: dict[str, str]) -> Iterator[None]:
-    """Set variables while workers are spawned, then restore them: Dask prefers the parent's
-    variables to its configuration."""
+    """Set variables while workers are spawned: Dask prefers the parent's to its configuration."""
     with restored(values):
         os.environ.update(values)
         yield
@@ -30,8 +39,7 @@ def environment(values: dict[str, str]) -> Iterator[None]:
 
 @contextmanager
 def restored(names: Iterable[str]) -> Iterator[None]:
-    """Restore these variables at the end: a nanny that replaces a worker leaves its own behind in
-    the parent, where the next cluster would find them."""
+    """Restore these variables at the end: a nanny that replaces a worker leaves its own behind."""
     before = {name: os.environ.get(name) for name in (*names, "__DASK_PARENT_PID")}
     try:
         yield
@@ -67,12 +75,10 @@ _original = multiprocessing.spawn.get_preparation_data
 @contextmanager
 def without_main() -> Iterator[None]:
     """Keep Dask's workers from importing the flow's `__main__` again, until the last such context
-    ends: theirs is `flows.cluster.nodes`. Other processes that are spawned meanwhile import it as
-    usual.
+    ends: theirs is `flows.cluster.nodes`. Other processes import it as usual.
 
     Under a deployment `__main__` is Prefect (45 MB and a second per worker), and a script that
-    starts its run outside `if __name__ == "__main__"` would start a cluster in each worker. Workers
-    only get importable functions.
+    starts its run outside `if __name__ == "__main__"` would start a cluster in each worker.
     multiprocessing has no setting for it: its function is replaced, and restored at the end.
     """
     global _original, _users
@@ -99,3 +105,54 @@ def _without_main(name: str) -> JsonObject:
             data.pop(key, None)
         data["init_main_from_name"] = WORKERS_MAIN
     return data
+
+
+LOG_LENGTH = "low-level-log-length"
+
+#: With the reasons of each setting; it is also for schedulers and workers that others start.
+DASK_CONFIG: JsonObject = yaml.safe_load(
+    (resources.files("uttermill") / "files/dask.yaml").read_text(encoding="utf-8")
+)
+
+
+def variables(engines: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Variables for `tasks.preload`: the version that workers must have, and what to load (None:
+    everything). Both are always set, so that no other values are inherited."""
+    reached = "" if engines is None else json.dumps(dict(engines))
+    return {VERSION_VARIABLE: version("uttermill"), ENGINES_VARIABLE: reached}
+
+
+def scheduler(patience: float | None = None) -> JsonObject:
+    """Settings of a scheduler. `patience`: s for which it waits while there is no worker."""
+    ours = dict(DASK_CONFIG["distributed"]["scheduler"])
+    return ours if patience is None else {**ours, "no-workers-timeout": f"{patience} s"}
+
+
+def merged(
+    variables: Mapping[str, str],
+    profiled: bool = False,
+    dashboard: bool = False,
+    patience: float | None = None,
+) -> JsonObject:
+    """This process's configuration of Dask with `DASK_CONFIG` over it. `variables`: of workers;
+    `profiled`: Dask samples what each does, for its report; `dashboard`: the scheduler serves all
+    of its pages; `patience`: as of `scheduler`."""
+    import dask.config
+
+    ours = deepcopy(DASK_CONFIG)
+    distributed = ours["distributed"]
+    distributed["scheduler"] = scheduler(patience)
+    distributed["worker"]["profile"]["enabled"] = profiled
+    distributed["nanny"]["pre-spawn-environ"] |= variables
+    if profiled:  # the samples are one of Dask's logs
+        del distributed["admin"][LOG_LENGTH]
+    if dashboard:
+        del distributed["scheduler"]["http"]
+    config: JsonObject = dask.config.merge(dask.config.config, ours)
+    return config
+
+
+def worker_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Variables that a worker needs before its interpreter starts."""
+    caps: dict[str, str] = DASK_CONFIG["distributed"]["nanny"]["pre-spawn-environ"]
+    return {**caps, **variables}

@@ -39,11 +39,8 @@ STAGGER = 0.1  # of the walltime, over which jobs that began together are replac
 
 
 class Upkeep:
-    """A thread that keeps a `distributed.SpecCluster` at its number of workers; its jobs may have
-    several workers each, and count as whole.
-
-    `demand`: calls that run or wait, used if `wanted` is a range.
-    """
+    """A thread that keeps a `distributed.SpecCluster` at its number of workers, in whole jobs.
+    `demand`: calls that run or wait, used if `wanted` is a range."""
 
     def __init__(
         self, cluster: SpecCluster, wanted: int | WorkerRange, demand: Callable[[], int]
@@ -62,7 +59,6 @@ class Upkeep:
         self._word = ""
 
     def start(self) -> None:
-        """Submit the first jobs, and keep their number from now on."""
         self._thread.start()
 
     def close(self, timeout: float) -> None:
@@ -157,7 +153,9 @@ class Upkeep:
         except TimeoutError:
             raise
         except Exception as error:  # any error of the class or its command: no job began
-            self._word = _refusal(error)
+            _, marked, stderr = str(error).partition("stderr:\n")  # of `dask_jobqueue`
+            lines = (line.strip() for line in (stderr if marked else str(error)).splitlines())
+            self._word = "; ".join(filter(None, lines)) or type(error).__name__
             log.warning(
                 "the queue takes no job: %s; it is asked again in %.0f s", self._word, AGAIN_S
             )
@@ -193,7 +191,6 @@ class Upkeep:
             log.info("%s near the walltime; replaced", counted(len(near), "job"))
 
     def _workers(self) -> dict[Any, list[Any]]:
-        """The scheduler's states of the connected workers, by their job."""
         job_of = workers_of(self._cluster.worker_spec)
         by_job: dict[Any, list[Any]] = {}
         for state in dict.copy(self._cluster.scheduler.workers).values():
@@ -206,7 +203,6 @@ class Upkeep:
         self._cluster.sync(action, argument, callback_timeout=STEP_S)
 
     async def _drop(self, names: Collection[Any]) -> None:
-        """Drop jobs, which ends what is left of them."""
         for name in names:
             self._cluster.worker_spec.pop(name, None)
         self._joined -= {*names}
@@ -248,7 +244,6 @@ def for_cluster(
 
 
 def _workers_each(spec: Mapping[str, Any]) -> int:
-    """Workers of a job."""
     return len(spec.get("group", ("",)))
 
 
@@ -339,7 +334,6 @@ def ask_queue(jobs: Mapping[Any, Any]) -> dict[Any, QueuedJob] | None:
 
 
 def parsed_answer(listing: str) -> dict[str, QueuedJob]:
-    """Jobs that are not over, by id, from what squeue prints for FIELDS."""
     jobs = {}
     for line in listing.splitlines():
         number, state, remaining, walltime, reason = line.split("|", 4)
@@ -362,14 +356,6 @@ def reason_of(queued: Collection[QueuedJob]) -> str:
     """Why jobs wait, for people: each reason once; "" if none waits."""
     reasons = sorted({job.reason for job in queued if job.state == "PENDING"})
     return f"Slurm: the jobs wait for {', '.join(reasons)}" if reasons else ""
-
-
-def _refusal(error: BaseException) -> str:
-    """The queue's message when it refused a job: the command's stderr, where the error holds it, as
-    those of `dask_jobqueue` do."""
-    _, marked, stderr = str(error).partition("stderr:\n")
-    lines = [line.strip() for line in (stderr if marked else str(error)).splitlines()]
-    return "; ".join(filter(None, lines)) or type(error).__name__
 
 
 def word_of_pods(cluster: Any) -> str:

@@ -1,7 +1,4 @@
-"""Runs on a Dask worker: stages of a shard with progress events, or another call, both measured.
-
-Does not use Prefect.
-"""
+"""Runs on a Dask worker: stages of a shard with progress events, or another call, both measured."""
 
 from __future__ import annotations
 
@@ -40,8 +37,7 @@ def run_stage(name: str, job: Job, shard: str, seconds: float, isolate: bool = F
 
 
 class Events:
-    """Reports to the run, at intervals, how much audio of a shard of `seconds` a stage has to do
-    and has done."""
+    """Reports how much audio of a shard of `seconds` a stage has to do and has done."""
 
     def __init__(self, worker: Any, stage: str, shard: str, seconds: float) -> None:
         self._worker, self._about = worker, {"stage": stage, "shard": shard}
@@ -71,7 +67,6 @@ class Events:
 def run_call(
     function: Callable[..., Result], *args: object, **options: object
 ) -> tuple[Result, Cost]:
-    """Run `function(*args, **options)` on this worker; returns its result and its cost."""
     with CostMeter(str(get_worker().name)) as meter:
         result = function(*args, **options)
     return result, meter.cost

@@ -84,6 +84,10 @@ class Needs:
 
 def needs(job: Job, history: str = "auto") -> Needs:
     """The needs of a run that records itself as `history` says. ConfigError for a missing model."""
+    prefect = 0
+    if history != "none":
+        elsewhere = history == "server" or (history == "auto" and "PREFECT_API_URL" in os.environ)
+        prefect = PREFECT + (0 if elsewhere else ITS_SERVER)
     sizes = {}
     for shelf, plugin in loading.chosen_plugins(job):
         module, plugin_settings = resolve(shelf, plugin)
@@ -91,14 +95,7 @@ def needs(job: Job, history: str = "auto") -> Needs:
             sizes[shelf, plugin.use] = size
     hearing = any(shelf in ("asr", "segmenters") for shelf, _ in sizes)
     models = tuple((use, size) for (_, use), size in sizes.items())
-    return Needs(MAIN + _prefect(history), models, hearing)
-
-
-def _prefect(history: str) -> int:
-    if history == "none":
-        return 0
-    elsewhere = history == "server" or (history == "auto" and "PREFECT_API_URL" in os.environ)
-    return PREFECT + (0 if elsewhere else ITS_SERVER)
+    return Needs(MAIN + prefect, models, hearing)
 
 
 def in_gb(size: int) -> str:
@@ -121,11 +118,8 @@ class Fleet:
 
 
 def local_workers(settings: ClusterSettings, gpu: bool, needed: Needs = Needs()) -> Fleet:
-    """The local workers: as many as fit into the memory that the run may take. `gpu`: whether any
-    call needs a GPU; otherwise there are no GPU workers.
-
-    A GPU worker keeps one CPU busy and takes as much memory as any worker.
-    """
+    """As many local workers as fit into the memory that the run may take. `gpu`: whether any call
+    needs a GPU. A GPU worker keeps one CPU busy and takes as much memory as any worker."""
     devices = gpus.devices(settings.gpus) if gpu and settings.kind == "local" else ()
     pins = tuple(device for device in devices for _ in range(settings.workers_per_gpu))
     limit = memory_limits.of_run()
@@ -140,7 +134,6 @@ def local_workers(settings: ClusterSettings, gpu: bool, needed: Needs = Needs())
 
 
 def memory(settings: ClusterSettings, fleet: Fleet, needed: Needs = Needs()) -> int:
-    """Memory limit of a local worker, bytes of resident memory."""
     if settings.memory_limit != "auto":
         from dask.utils import parse_bytes
 
@@ -154,7 +147,7 @@ def memory(settings: ClusterSettings, fleet: Fleet, needed: Needs = Needs()) -> 
 
 
 def check_memory(job: Job, settings: ClusterSettings, history: str) -> None:
-    """Raises ConfigError if no local worker fits into the memory that the run may take. Warns if
+    """Raises ConfigError if no local worker fits into the memory that the run may take; warns if
     fewer fit than the settings want, or each gets less than they promise."""
     if settings.kind != "local":
         return
@@ -186,8 +179,8 @@ def check_memory(job: Job, settings: ClusterSettings, history: str) -> None:
 
 
 def with_threads(job: Job, settings: ClusterSettings) -> Job:
-    """The job for these workers: its recogniser has as many threads as its share of the CPUs, if it
-    has that setting and the user left it open."""
+    """The job, whose recogniser has as many threads as its share of the CPUs, if it has that
+    setting and the user left it open."""
     backend = job.transcribe.backend
     module = plugins.ASR.load(backend.use)
     if "threads" not in module.Settings.model_fields or "threads" in backend.options:
@@ -209,10 +202,7 @@ def asr_threads(settings: ClusterSettings, fleet: Fleet, on_gpu: bool) -> int:
 
 def check(job: Job, settings: ClusterSettings) -> None:
     """Raises ConfigError if a stage could not use the GPU it would get, or requires one that does
-    not exist: a run that is meant for a GPU never silently falls back to the CPU.
-
-    Only for local workers, because others may be on other machines.
-    """
+    not exist: a run never silently falls back to the CPU. Only for local workers."""
     requests = gpu.requests(job)
     if settings.kind != "local" or not requests:
         return

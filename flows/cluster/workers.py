@@ -51,9 +51,9 @@ LOOK_S = 0.2  # s between two checks for a first worker
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How many seconds a run waits while it has no worker, and what to do if none comes. `word`:
-    what the queue says meanwhile, "" for nothing; `fault`: why no worker can join, or None. By
-    default, for workers that Dask starts again within seconds. `first`: s until the first word."""
+    """How long a run waits while it has no worker, by default for workers that Dask starts again
+    within seconds; `first`: s until the first word; `word`: what the queue says meanwhile, or "";
+    `fault`: why no worker can join, or None."""
 
     seconds: float = 120.0
     first: float = 30.0
@@ -66,9 +66,8 @@ class Workers:
     """The workers of a scheduler, by address. Thread-safe.
 
     `separate`: whether CPU and GPU workers are distinguished; None: as soon as both kinds have been
-    seen. A kind once seen stays: its workers may just be restarting. `admission` is None for the
-    run's own workers, which declare a resource for their kind; workers that others started have to
-    declare `GPU` only.
+    seen, for good: a kind's workers may be restarting. `admission` is None for the run's own
+    workers, which declare a resource for their kind; others have to declare `GPU` only.
     """
 
     def __init__(
@@ -136,9 +135,9 @@ class Workers:
             self.forget()
 
     def lacking(self, kind: str | None = None) -> bool:
-        """Whether no worker, or none of a kind, may work now; meanwhile, now and then the log says
-        so. RunError when the scheduler is lost, when every worker that answers is refused at the
-        start, or when none has come within `patience`."""
+        """Whether no worker, or none of a kind, may work now, which the log says now and then.
+        RunError when the scheduler is lost, when all that answer are refused at the start, or when
+        none has come within `patience`."""
         self._look()
         with self._counting:
             if self.there(kind) if kind else self._may:
@@ -149,15 +148,12 @@ class Workers:
                 raise lost_scheduler()
             if error := self._patience.fault():
                 raise error
-            if self._admission is not None and not self._worked and self._all_refused():
-                self._refuse()
+            if (admission := self._admission) is not None and not self._worked:
+                workers = self._connected
+                if admission.refused(workers) and admission.asked_all(workers):
+                    self._refuse()
             self._tell(kind)
             return True
-
-    def _all_refused(self) -> bool:
-        assert self._admission is not None
-        workers = self._connected
-        return bool(self._admission.refused(workers)) and self._admission.asked_all(workers)
 
     def _tell(self, kind: str | None) -> None:
         """Log that there is no worker, and until when one is waited for; RunError after that."""
@@ -241,11 +237,7 @@ class Admission:
     """
 
     def __init__(
-        self,
-        client: Any,
-        common: Path | None = None,
-        job: Job | None = None,
-        mixed: bool = False,
+        self, client: Any, common: Path | None = None, job: Job | None = None, mixed: bool = False
     ) -> None:
         self._client, self._common, self._mixed = client, common, mixed
         self._job = job and replace(job, scratch=None)  # which exists on this machine only
@@ -256,7 +248,6 @@ class Admission:
         self._recording = threading.Lock()
 
     def admitted(self, workers: Collection[str]) -> list[str]:
-        """Those that may work."""
         return [address for address in workers if self._faults.get(address, "") is None]
 
     def new(self, workers: Collection[str]) -> list[str]:
@@ -284,11 +275,9 @@ class Admission:
             self._asked[address] = monotonic()
 
     def asked_all(self, workers: Collection[str]) -> bool:
-        """Whether each of these has been asked."""
         return all(address in self._asked for address in workers)
 
     def refused(self, workers: Collection[str]) -> list[str]:
-        """Why each refused worker among these was refused."""
         faults = ((address, self._faults.get(address)) for address in workers)
         return [f"{address}: {words}" for address, words in faults if words]
 
@@ -337,10 +326,8 @@ def other_data(unlike: Sequence[str], mixed: bool = False) -> str | None:
 
 
 def fault(ours: str, theirs: object, ready_at: object, sees: object = True) -> str | None:
-    """The fault of a worker that gave these answers or errors, with the remedy; None if it is fine.
-
-    `ours` and `theirs`: version of the flow's process, and of the worker.
-    """
+    """The fault of a worker that gave these answers or errors, with the remedy. `ours`, `theirs`:
+    version of the flow's process, and of the worker."""
     if isinstance(theirs, PackageNotFoundError):
         return f"uttermill is not installed there; install {ours}"
     if theirs != ours:

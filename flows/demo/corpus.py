@@ -7,9 +7,11 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -104,10 +106,10 @@ def speak(lines: list[Line]) -> list[Samples]:
 def make_corpus(folder: Path) -> list[JsonObject]:
     """Make the corpus unless it exists; returns the settings `sources`."""
     if not _is_made(folder):
-        _refuse_foreign(folder)
-        for name, data in _files():
-            _write(folder / name, data)
-        _write(folder / MARKER, json.dumps({"version": VERSION}).encode())
+        for name, data in chain(_files(), [(MARKER, json.dumps({"version": VERSION}).encode())]):
+            path = folder / name  # an identical file keeps its time
+            if not path.is_file() or path.read_bytes() != data:
+                write_atomic(path, data)
     return [
         {"kind": "jsonl", "path": str(folder / "sentences.jsonl"), "name": "sentences"},
         {"kind": "folder", "path": str(folder / "long"), "name": "long"},
@@ -116,30 +118,21 @@ def make_corpus(folder: Path) -> list[JsonObject]:
 
 
 def _is_made(folder: Path) -> bool:
-    try:
-        return bool(json.loads(storage.read(folder / MARKER)).get("version") == VERSION)
-    except (OSError, ValueError, AttributeError):
-        return False
-
-
-def _refuse_foreign(folder: Path) -> None:
+    """Whether the corpus is there; ConfigError for a folder that holds other things."""
+    with suppress(OSError, ValueError, AttributeError):
+        if json.loads(storage.read(folder / MARKER)).get("version") == VERSION:
+            return True
     try:
         folder.mkdir(parents=True, exist_ok=True)
         foreign = sorted(set(os.listdir(folder)) - OWN)
     except OSError as error:
-        raise ConfigError(
-            f"the demo corpus cannot be made in {folder}: {error.strerror}"
-        ) from error
+        why = f"the demo corpus cannot be made in {folder}: {error.strerror}"
+        raise ConfigError(why) from error
     if foreign:
         raise ConfigError(
             f"{folder} holds other things ({foreign[0]!r}); give the demo an empty folder"
         )
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write the whole file or nothing; an identical file keeps its time."""
-    if not path.is_file() or path.read_bytes() != data:
-        write_atomic(path, data)
+    return False
 
 
 def sentences() -> list[tuple[str, Line]]:
@@ -153,19 +146,14 @@ def sentences() -> list[tuple[str, Line]]:
     return lines
 
 
-def _story() -> list[Line]:
-    """Enough lines for five minutes: each voice reads the whole story in turn."""
-    return [
+def _files() -> Iterator[tuple[str, bytes]]:
+    """Name and bytes of every file of the corpus."""
+    spoken = sentences()
+    story = [  # enough for five minutes: each voice reads the whole story in turn
         Line(text, voice, speed, pitch)
         for (voice, pitch), speed in zip(VOICES["en"], SPEEDS, strict=True)
         for text in STORY
     ]
-
-
-def _files() -> Iterator[tuple[str, bytes]]:
-    """Name and bytes of every file of the corpus."""
-    spoken = sentences()
-    story = _story()
     voices = speak([line for _, line in spoken] + story)
     entries = []
     for i, ((language, line), samples) in enumerate(zip(spoken, voices, strict=False)):

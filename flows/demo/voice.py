@@ -23,7 +23,6 @@ _UTF8, _CHARACTERS = 1, 1  # espeakCHARS_UTF8, POS_CHARACTER
 
 
 def speaker() -> Callable[[str, str, int, int], bytes]:
-    """A function (text, voice, speed, pitch) -> PCM."""
     import espeakng_loader
 
     path = Path(espeakng_loader.get_library_path())

@@ -8,11 +8,10 @@ long they may take (`tasks.stages.call`).
 from __future__ import annotations
 
 import contextvars
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -39,7 +38,7 @@ ONE_BY_ONE = 100  # factor for a shard whose items may each use up a time-out of
 
 
 def cluster_of(job: Job, settings: ClusterSettings, folder: Path) -> Cluster:
-    """The cluster of a run, not started yet; `folder` is the run's folder."""
+    """The cluster of a run, not started yet."""
     assert job.scratch is not None
     # Workers that others start must see a folder, unless OUT is in a store they have access to.
     common = storage.store_of(job.out).mounted(folder)
@@ -56,13 +55,11 @@ def opened(
     folder: Path,
     started: Cluster | None = None,
 ) -> Iterator[tuple[ClusterExecutor, Progress]]:
-    """The executor of a run, whose cluster ends with the context, and its progress bars.
-
-    `folder` is the run's folder; `started`: its cluster, if started early.
-    """
+    """The executor of a run, whose cluster (`started`, if early) ends with the context, and its
+    progress bars."""
     workers = started or cluster_of(job, settings, folder)
     with Progress() as progress, workers as cluster:
-        cluster.subscribe(worker.TOPIC, progress.on_event)
+        cluster.when_started(lambda c: c.subscribe_topic(worker.TOPIC, progress.on_event))
         cluster.forward_logging()
         with dask_reported(cluster, folder / DASK_REPORT):
             executor = ClusterExecutor(cluster, settings, metrics)
@@ -84,7 +81,6 @@ class ClusterExecutor:
 
     @property
     def has_local_workers(self) -> bool:
-        """Whether workers run, and see the files of this machine."""
         return self.cluster.started and self.settings.kind == "local"
 
     def listing(self, job: Job) -> Path:
@@ -104,16 +100,14 @@ class ClusterExecutor:
         return result
 
     def kind(self, name: str, job: Job) -> str:
-        """Kind of worker for a stage; any worker if none has a GPU."""
         return GPU if GPU in self.cluster.kinds and name in gpu.stages(job) else CPU
 
     def width(self) -> int:
-        """Shards in progress: one per worker, and as many waiting (MOST_WAITING at most), so that
-        no long stage is left for the end while other workers idle."""
+        """Shards in progress: one per worker, and as many waiting, so that no long stage is left
+        for the end while other workers idle."""
         return self.cluster.size + min(self.cluster.size, MOST_WAITING)
 
     def chains(self, shards: Sequence[str], chain: Chain) -> list[list[Done]]:
-        """Run `chain` for each shard on as many threads as there is room for; results in order."""
         dispatcher = self.dispatcher
         return map_chains(shards, chain, self.width, dispatcher.cancel, dispatcher.drain)
 
@@ -166,7 +160,7 @@ class ClusterExecutor:
 @contextmanager
 def dask_reported(cluster: Cluster, path: Path) -> Iterator[None]:
     """Write Dask's report of the cluster's work inside the context, if the settings ask for it and
-    the cluster starts at all. A failure is only logged: it must not hide the run's result."""
+    the cluster starts. A failure is only logged: it must not hide the run's result."""
     import distributed
 
     untyped: Any = distributed.performance_report
@@ -195,8 +189,7 @@ def dask_reported(cluster: Cluster, path: Path) -> Iterator[None]:
 
 
 def deadline_of_stage(limits: Limits, seconds: float, isolated: bool) -> float:
-    """Deadline of a stage of a shard with so much audio. `isolated`: its items run one by one, and
-    the isolation itself ends those that hang."""
+    """`isolated`: the items of the shard run one by one, and the isolation ends those that hang."""
     return limits.of_audio(seconds) * (ONE_BY_ONE if isolated else 1)
 
 
@@ -219,13 +212,13 @@ def map_chains(
 ) -> list[ShardResult]:
     """Return `chain(shard)` for each shard, in the order given; chains start in that order.
 
-    `width` is the number of threads; a function is called again every POLL_SECONDS, so that
-    threads are added when workers join. (When workers leave, the dispatcher holds calls back.)
+    `width` is the number of threads; a function is called again every POLL_SECONDS, as workers may
+    join. (When they leave, the dispatcher holds calls back.)
 
     Each chain runs in a copy of the caller's context variables, so its Prefect tasks and flows
     belong to the caller's flow run. After an error no further shard starts, running ones finish,
-    and the first error is raised; later ones are logged. `drain` (for example `Dispatcher.drain`)
-    shortens that wait; after an interrupt, `cancel` does.
+    sooner by `drain`, and the first error is raised; later ones are logged. After an interrupt,
+    `cancel` is called.
     """
     results: list[ShardResult | None] = [None] * len(shards)
     errors: list[BaseException] = []
@@ -266,33 +259,25 @@ def _run_on_threads(
     stop: threading.Event,
     cancel: Callable[[], object],
 ) -> None:
-    """Run `work` on as many threads as `width` says, at most `most`, until all have ended."""
     threads: list[threading.Thread] = []
-    ended: queue.SimpleQueue[None] = queue.SimpleQueue()
+    ended, finished = threading.Semaphore(0), 0
 
     def run() -> None:
         try:
             work()
         finally:
-            ended.put(None)
-
-    def widen() -> None:
-        wanted = min(width() if callable(width) else width, most)
-        while not stop.is_set() and len(threads) < wanted:
-            # Daemons: a thread stuck in a dead connection must not keep the process alive.
-            name = f"chain-{len(threads)}"
-            threads.append(threading.Thread(target=run, name=name, daemon=True))
-            threads[-1].start()
+            ended.release()
 
     try:
-        widen()
-        finished = 0
-        while finished < len(threads):
-            with suppress(queue.Empty):
-                ended.get(timeout=POLL_SECONDS)
-                finished += 1
-            if not finished:  # once one has ended there is nothing left for new threads
-                widen()
+        while finished < len(threads) or (most and not threads):
+            # Once one has ended there is nothing left for new threads.
+            wanted = 0 if finished else min(width() if callable(width) else width, most)
+            while not stop.is_set() and len(threads) < wanted:
+                # Daemons: a thread stuck in a dead connection must not keep the process alive.
+                name = f"chain-{len(threads)}"
+                threads.append(threading.Thread(target=run, name=name, daemon=True))
+                threads[-1].start()
+            finished += ended.acquire(timeout=POLL_SECONDS)
     except BaseException:
         stop.set()
         cancel()

@@ -32,14 +32,12 @@ ROOTS = ("manifests", "audio", "datasets")
 
 
 def key(job: Job) -> str:
-    """A hash that is equal for settings that give the same dataset."""
-    return hashlib.sha256(
-        json.dumps(whole_job.settings_of(job), sort_keys=True).encode()
-    ).hexdigest()
+    """Equal for settings that give the same dataset."""
+    settings = json.dumps(whole_job.settings_of(job), sort_keys=True)
+    return hashlib.sha256(settings.encode()).hexdigest()
 
 
 def keep(job: Job, folder: Path, result: JsonObject, costs: Costs) -> None:
-    """Write the estimate into the run's folder, with the costs of its sample for later runs."""
     result["fits"] = lacking(result, job.out) is None
     fields = asdict(costs)
     kept = {name: fields[name] for name in ("laps", "overhead", "load", "start", "gap")}
@@ -48,7 +46,6 @@ def keep(job: Job, folder: Path, result: JsonObject, costs: Costs) -> None:
 
 
 def newest(job: Job) -> JsonObject | None:
-    """The newest estimate of these settings, if there is one."""
     for folder in run_folder.having(job.out, NAME):
         with suppress(OSError, ConfigError):
             estimate = run_folder.json_in(folder / NAME)
@@ -65,11 +62,9 @@ def bytes_used(out: Path) -> int:
 
 
 def lacking(estimate: JsonObject, out: Path) -> tuple[int, int] | None:
-    """(bytes that a run still needs, bytes free) if the disk is too small; else None.
-
-    The forecast's upper bound counts, because a run that fills the disk has wasted hours. Bytes
-    added to OUT since the estimate are subtracted, so that a run killed half-way may continue.
-    """
+    """(bytes that a run still needs, bytes free) if the disk is too small; else None. By the
+    forecast's upper bound, because a run that fills the disk has wasted hours, without what was
+    added to OUT since, so that a run killed half-way may continue."""
     room = storage.store_of(out).free(out)
     need = round(estimate["disk_bytes"]["high"])
     if room is None or need <= room:
@@ -79,16 +74,11 @@ def lacking(estimate: JsonObject, out: Path) -> tuple[int, int] | None:
 
 
 def check_disk(job: Job, cluster: ClusterSettings) -> None:
-    """Raises ConfigError if the disk is too small by the newest estimate of these settings.
-
-    An estimate no longer counts once a later run has ended well: it does not include what that run
-    wrote.
-    """
-    if (
-        not cluster.check_disk
-        or storage.store_of(job.out).remote
-        or (estimate := newest(job)) is None
-    ):
+    """Raises ConfigError if the disk is too small by the newest estimate of these settings, if no
+    later run has ended well: it does not include what that run wrote."""
+    if not cluster.check_disk or storage.store_of(job.out).remote:
+        return
+    if (estimate := newest(job)) is None:
         return
     ended = next(run_folder.having(job.out, run_folder.SUMMARY), None)
     if ended and run_folder.order(ended.name) > run_folder.order(estimate["run"]):

@@ -87,7 +87,6 @@ class Body:
         return self._finished(ended, measured, NO_LOSSES, None)
 
     def start_workers(self) -> None:
-        """Start the workers in the background. `work` raises any error."""
         from .cluster_executor import cluster_of
 
         self._cluster = cluster = cluster_of(self.job, self.settings.cluster, self.run.folder)
@@ -124,11 +123,13 @@ class Body:
         task_runs: int = 0,
         executor: ClusterExecutor | None = None,
     ) -> JsonObject:
-        result = result_of(self.job, ended)
-        result["deaths"] = losses
-        result["task_runs"] = task_runs
-        result["stragglers"] = measured.stragglers()
-        result["wall_seconds"] = round(time.monotonic() - self.began, 3)
+        result: JsonObject = {
+            **result_of(self.job, ended),
+            "deaths": losses,
+            "task_runs": task_runs,
+            "stragglers": measured.stragglers(),
+            "wall_seconds": round(time.monotonic() - self.began, 3),
+        }
         self.run.finish(result)
         prometheus.write_result(self.run.place.parent, self.run.folder, result)
         report.of_run(self.job, self.run.folder, result["new_version"], executor)
@@ -145,11 +146,9 @@ current: ContextVar[Body | None] = ContextVar("current", default=None)
 def opened(
     settings: PrepareSettings, waits: Callable[[str], object] | None = None
 ) -> Iterator[Body]:
-    """Check the settings, take OUT's lock, make the run's folder. `waits`: if OUT is locked, is
-    called with a sentence that says so, and the other run's end is waited for.
-
-    Inside a call that has already opened its run, that run is yielded.
-    """
+    """Check the settings, take OUT's lock, make the run's folder; inside a call that has opened its
+    run, yields that. `waits`: if OUT is locked, is called with a sentence that says so, and the
+    other run's end is waited for."""
     if (open_already := current.get()) is not None:
         yield open_already
         return
@@ -161,11 +160,8 @@ def opened(
         estimates.check_disk(job, settings.cluster)
         plans.check_recompute(settings)
         # With OUT on an object store, only temporary copies take local space.
-        places = [
-            Path(tempfile.gettempdir()),
-            *([] if storage.store_of(job.out).remote else [job.out]),
-        ]
-        outer.enter_context(owners.naming(*places))
+        places = [] if storage.store_of(job.out).remote else [job.out]
+        outer.enter_context(owners.naming(Path(tempfile.gettempdir()), *places))
         outer.enter_context(_free(job.out, waits) if waits else lock.hold(job.out))
         out_layout.begin(job.out, versions.next_number(job.out) - 1)
         new, after_kill = not index.is_there(job.out), run_folder.was_killed(job.out)
@@ -209,11 +205,7 @@ def result_of(job: Job, ended: pipeline.Run) -> JsonObject:
         **published.summary,
         "ignored": sharded.ignored,
         "sources": source_languages.notes(job),
-        **(
-            {"stated": [masking.text(sentence) for sentence in sharded.stated]}
-            if sharded.stated
-            else {}
-        ),
+        **({"stated": [*map(masking.text, sharded.stated)]} if sharded.stated else {}),
         "broken": _broken(published),
         "unreachable": _unreachable(published),
         "stages": totals.stages,
@@ -224,7 +216,6 @@ def result_of(job: Job, ended: pipeline.Run) -> JsonObject:
 
 
 def _read_back(job: Job, published: Published) -> JsonObject:
-    """Error rates, splits, and utterances that readers would drop, from the published version."""
     results: JsonObject = {"scored": 0, "wer": None, "cer": None, "splits": {}, "reader_drops": []}
     with _spared_unless_new(published, "the error rates"):
         described = versions.described(published.path)
@@ -246,21 +237,20 @@ def _read_back(job: Job, published: Published) -> JsonObject:
 
 
 def _broken(published: Published) -> list[dict[str, str]]:
-    """The first recordings that failed, of the published version."""
-    files: list[dict[str, str]] = []
-    if published.summary["recordings"]["failed"]:
-        with _spared_unless_new(published, "the broken files"):
-            path = published.path / LEDGER_FILE
-            failed = pc.field("outcome") == "failed"
-            names = tables.read(path, columns=["recording"], filters=failed)["recording"].unique()
-            theirs = pc.field("recording").isin(names)
-            ledger = tables.read(path, columns=broken.COLUMNS, filters=theirs)
-            files = [file._asdict() for file in broken.of_ledger(ledger)]
-    return files
+    if not published.summary["recordings"]["failed"]:
+        return []
+    with _spared_unless_new(published, "the broken files"):
+        path = published.path / LEDGER_FILE
+        failed = pc.field("outcome") == "failed"
+        names = tables.read(path, columns=["recording"], filters=failed)["recording"].unique()
+        theirs = pc.field("recording").isin(names)
+        ledger = tables.read(path, columns=broken.COLUMNS, filters=theirs)
+        return [file._asdict() for file in broken.of_ledger(ledger)]
+    return []
 
 
 def _unreachable(published: Published) -> dict[str, int]:
-    """Number of the published version's unreadable recordings, by the system's error."""
+    """Recordings of the published version that could not be read, by the system's error."""
     counts = Counter[str]()
     if any(name.endswith(f".{UNREACHABLE}") for name in published.summary["reasons"]):
         with _spared_unless_new(published, "the recordings that could not be read"):
@@ -274,8 +264,8 @@ def _unreachable(published: Published) -> dict[str, int]:
 
 @contextmanager
 def _spared_unless_new(published: Published, what: str) -> Iterator[None]:
-    """Inside, the version is read back. If nothing is new and the store has become unreachable, the
-    run still succeeds without `what`."""
+    """Inside, the version is read back. If nothing is new and its store is away, the run still
+    succeeds without `what`."""
     try:
         yield
     except (MillError, OSError) as error:

@@ -55,7 +55,6 @@ def run(settings: PrepareSettings) -> JsonObject:
 
 
 def estimate(settings: PrepareSettings, wanted: SampleSettings) -> JsonObject:
-    """Check the settings, run the flow `estimate` and return its forecast."""
     trusted.trust(settings.model_dump(mode="json"))
     with once.listing():
         with logs.silent():  # the flow warns
@@ -91,8 +90,8 @@ def _with_workers(settings: PrepareSettings, opened: execute.Body, early: bool) 
 
 @contextmanager
 def _recorded(wanted: History, opened: execute.Body | None = None) -> Iterator[LocalServer | None]:
-    """Give Prefect its API: the configured server (yields None), or a server of this run;
-    meanwhile, the workers of `opened` start."""
+    """Give Prefect its API: the configured server (yields None), or one of this run; meanwhile, the
+    workers of `opened` start."""
     # Here because they import Prefect, which takes a second.
     prefect_settings.import_prefect()
     with importing():
@@ -123,23 +122,27 @@ def _recorded(wanted: History, opened: execute.Body | None = None) -> Iterator[L
 def _run_flow(
     flow: Flow[..., JsonObject], server: LocalServer | None, *settings: StageSettings
 ) -> JsonObject:
-    """Run a flow with these settings; returns its result once Prefect has recorded it, or if its
-    server is gone."""
+    """The flow's result, once Prefect has recorded it, or if its server is gone."""
     from httpx import HTTPError
     from prefect.exceptions import PrefectException, TerminationSignal
 
     from ..server import history
-    from ..server.outcome import Outcome, answers
     from ..server.server import quiet
 
     server_gone.clear()  # a program may run several times
     # A server of this run starts again.
-    with quiet(), Outcome(RESTART_SECONDS if server is not None else 0.0) as outcome:
+    with quiet(), history.Outcome(RESTART_SECONDS if server is not None else 0.0) as outcome:
         try:
             state: Any = outcome.noting(flow)(**values(*settings), return_state=True)
             restarted = server is not None and server.restarts > 0
             timeout = RESTARTED_SECONDS if restarted else HISTORY_SECONDS
-            _wait_for_record(state, outcome.result, timeout)
+            # Until Prefect has recorded all of it.
+            run_id = state.state_details.flow_run_id
+            result = outcome.result
+            expected = None if result is None else result["task_runs"]
+            whole = history.wait_until_recorded(run_id, expected=expected, timeout=timeout)
+            if result is not None and not whole:
+                history.complete(run_id)
         except (HTTPError, PrefectException) as error:
             if outcome.result is None and outcome.error is None:
                 server_gone.set()
@@ -148,7 +151,7 @@ def _run_flow(
                     "again, or do without it: --set history=none"
                 ) from error
         except BaseException:  # an interrupt
-            if outcome.server_gone or not answers():
+            if outcome.server_gone or not history.answers():
                 server_gone.set()
             else:
                 history.drain(timeout=10)
@@ -167,14 +170,3 @@ def _run_flow(
         if isinstance(outcome.error, TerminationSignal):  # else Prefect repeats it at its end
             signal.raise_signal(outcome.error.signal)
         raise outcome.error
-
-
-def _wait_for_record(state: Any, result: JsonObject | None, timeout: float) -> None:
-    """Wait until Prefect has recorded all of a flow run that has ended."""
-    from ..server import history
-
-    run_id = state.state_details.flow_run_id
-    expected = None if result is None else result["task_runs"]
-    whole = history.wait_until_recorded(run_id, expected=expected, timeout=timeout)
-    if result is not None and not whole:
-        history.complete(run_id)

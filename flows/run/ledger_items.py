@@ -28,23 +28,13 @@ DETAILS = {
     "not_listed": "no row of the source's lists names this audio",
 }
 COLUMNS = (
-    "source_path",
-    "start",
-    "end",
-    "outcome",
-    "stage",
-    "reason",
-    "value",
-    "threshold",
-    "detail",
-    "channel",
-    "track",
+    *("source_path", "start", "end", "outcome", "stage", "reason", "value", "threshold"),
+    *("detail", "channel", "track"),
 )
 _SCHEMA = pa.schema([LEDGER.field(name) for name in (*COLUMNS, "dataset")])
 
 
 def write_skipped(folder: Path, skipped: Iterable[Skipped]) -> None:
-    """Write the list of files that a run skipped into the run's folder."""
     text = io.StringIO(newline="")
     lines = csv.writer(text)
     lines.writerow(Skipped._fields)
@@ -53,7 +43,6 @@ def write_skipped(folder: Path, skipped: Iterable[Skipped]) -> None:
 
 
 def read_skipped(out: Path) -> list[Skipped]:
-    """Files skipped by the newest run that listed its sources."""
     folder = next(run_folder.having(out, NAME), None)
     if folder is None:
         return []
@@ -79,23 +68,17 @@ def rows(
     reason: str | None = None,
     dataset: str | None = None,
 ) -> Iterator[JsonObject]:
-    """One row per item: spans of the ledger, then skipped files. `reason` (with or without its
-    stage) and `dataset` select items."""
-    for row in chain(spans, map(_skipped, skipped)):
+    """One row per item. `reason` (with or without its stage) and `dataset` select items."""
+    files = (
+        dict.fromkeys(COLUMNS)
+        | {"source_path": file.source_path, "outcome": LEFT_ASIDE, "stage": "shard"}
+        | {"reason": file.reason, "detail": _detail(file), "dataset": file.dataset}
+        for file in skipped
+    )
+    for row in chain(spans, files):
         named = reason in (None, row["reason"], f"{row['stage']}.{row['reason']}")
         if named and dataset in (None, row["dataset"]):
             yield row
-
-
-def _skipped(file: Skipped) -> JsonObject:
-    return dict.fromkeys(COLUMNS) | {
-        "source_path": file.source_path,
-        "outcome": LEFT_ASIDE,
-        "stage": "shard",
-        "reason": file.reason,
-        "detail": _detail(file),
-        "dataset": file.dataset,
-    }
 
 
 def _detail(file: Skipped) -> str | None:
@@ -114,7 +97,7 @@ def write_csv(
     shown: Callable[[str], str] = str,
     columns: Sequence[str] = COLUMNS,
 ) -> None:
-    """Write rows as CSV; `shown` prepares each text for the reader."""
+    """`shown` prepares each text for the reader."""
     lines = csv.writer(file, lineterminator="\n")
     lines.writerow(columns)
     for row in items:

@@ -34,17 +34,14 @@ class Metrics:
         self._rows: list[MetricRow] = []
 
     def stage(self, place: Place, trace: Trace, done: Done) -> None:
-        """Record a stage of a shard that has returned."""
         if done.cost is not None:
             counts = (done.seconds, done.computed, done.reused, done.load)
             self._add(metrics.row(place, trace, done.cost, *counts))
 
     def call(self, place: Place, trace: Trace, cost: Cost) -> None:
-        """Record another call that has returned."""
         self._add(metrics.row(place, trace, cost))
 
     def here(self, call: Call[Any], cost: Cost, args: tuple[object, ...] = ()) -> None:
-        """Record a call that was made in this process."""
         self.call(place_of(call, args, ""), Trace(cost.started, 1), cost)
 
     def failed(self, place: Place, trace: Trace, error: BaseException) -> None:
@@ -63,7 +60,6 @@ class Metrics:
             return pa.Table.from_batches([*self._full, last])
 
     def first(self) -> JsonObject | None:
-        """The call that began first on a worker."""
         rows = [r for r in self.table().to_pylist() if r["worker"] and r["started"] is not None]
         return min(rows, key=lambda row: row["started"], default=None)
 
@@ -85,8 +81,8 @@ class Metrics:
 
 @contextmanager
 def recorded(folder: Path, measured: Metrics | None = None) -> Iterator[Metrics]:
-    """Metrics (new ones, or `measured`), written to the run's folder when the context ends, also by
-    an error, except after kill -9."""
+    """Metrics (new ones, or `measured`), written to the run's folder at the end, except after kill
+    -9."""
     measured = measured or Metrics()
     try:
         yield measured
@@ -98,7 +94,6 @@ def recorded(folder: Path, measured: Metrics | None = None) -> Iterator[Metrics]
 
 
 def lines(stragglers: list[JsonObject]) -> list[str]:
-    """A sentence for each of at most SHOWN stragglers, and one for how many more there are."""
     sentences = [
         f"Straggler: {s['stage']} of {s['shard']} took {s['times_median']:.1f} × the median, "
         f"{s['seconds_per_audio_second']:.3g} s per second of audio, {s['wall_seconds']:.0f} s on "

@@ -27,7 +27,6 @@ from ...tasks.publish import package
 from ...tasks.settings.job import Job
 from ...tasks.stages.contract import PER_SHARD, STAGES
 from ...tasks.stages.listing import overlapping_sources
-from ...tasks.stages.listing.overlapping_sources import Shared
 from ...tasks.storage import out_layout, tables, versions
 from ..settings import PrepareSettings, parse
 from . import estimates, run_folder
@@ -40,9 +39,9 @@ def make(settings: PrepareSettings, brief: bool = False) -> JsonObject:
     """The output of `plan --json`; computes and writes nothing.
 
     `brief`: the headers of new recordings are read only if a run or an estimate gives the speed of
-    the stages; otherwise `unread_bytes` is their size. `unjudged`, if any: clips that filters have
-    yet to measure and may drop, so that later stages compute at most what is stated. `gone`, if
-    any: which results of earlier runs are gone, so that stages compute at most what is stated.
+    the stages; otherwise `unread_bytes` is their size. `unjudged`: clips that filters have yet to
+    measure and may drop, and `gone`: results that are gone, so that stages compute at most what is
+    stated.
     """
     return _plan(settings, brief, listing=True)
 
@@ -54,23 +53,18 @@ def of_out(settings: PrepareSettings) -> JsonObject:
         return make(settings)
     except (ConfigError, RunError, OSError) as error:
         # An error with another cause is raised again.
-        return {
-            **_plan(settings, brief=False, listing=False),
-            "unlisted": masking.sentence(f"{error}"),
-        }
+        plan = _plan(settings, brief=False, listing=False)
+        return {**plan, "unlisted": masking.sentence(f"{error}")}
 
 
 def check_recompute(settings: PrepareSettings) -> None:
-    """ConfigError if a run would compute more audio again than the settings allow."""
-    if settings.cluster.max_recompute_hours is None:
-        return
-    plan = make(settings, brief=True)
-    if sentence := _too_much(settings, plan["stages"], plan["hours_again"]):
-        raise ConfigError(sentence)
+    if settings.cluster.max_recompute_hours is not None:
+        plan = make(settings, brief=True)
+        if sentence := _too_much(settings, plan["stages"], plan["hours_again"]):
+            raise ConfigError(sentence)
 
 
 def _too_much(settings: PrepareSettings, stages: JsonObject, hours: float) -> str | None:
-    """Why a run that recomputes `hours` of audio is refused; None if it is not."""
     limit = settings.cluster.max_recompute_hours
     if limit is None or hours <= limit:
         return None
@@ -92,12 +86,25 @@ def _plan(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
     headers = not brief or rates.known
     with versions.reading(versions.newest(job.out)):
         plan = planning.plan(job, before.job() if before else None, headers, listing)
-    stages = {name: _stage(name, amount, rates) for name, amount in plan.stages.items()}
+    stages: JsonObject = {}
+    for name, amount in plan.stages.items():
+        seconds = rates.seconds(name, amount)
+        stages[name] = {
+            "compute": amount.compute,
+            "reuse": amount.reuse,
+            "hours": round(amount.seconds / 3600, 6),
+            "seconds": None if seconds is None else round(seconds, 3),
+            "because": list(amount.because) if amount.compute else [],
+        }
     durations = [entry["seconds"] for entry in stages.values()]
     version = versions.newest(job.out)
     now, then = plan.clips
     hours_again = stages["filter"]["hours"] if layout else round(plan.again / 3600, 6)
-    missing, not_continued = _lost(version, brief)
+    missing, not_continued = list[str](), None
+    try:  # the run that follows a brief plan compares bytes itself
+        missing = (package.lost if brief else package.proved)(version) if version else []
+    except RunError as error:
+        not_continued = str(error)
     refusal = not_continued or plan.refusal or _too_much(settings, stages, hours_again)
     changes = plan.stages["package"].compute or plan.removed or now != then
     unusable = {"items": plan.unusable, "first": masking.text(plan.first_unusable or "")}
@@ -112,7 +119,10 @@ def _plan(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
         "gone": [masking.text(words) for words in plan.gone],
         "refusal": refusal,
         "stated": [masking.text(sentence) for sentence in plan.stated],
-        "shared": [_shared(job, overlap) for overlap in plan.shared],
+        "shared": [
+            {**asdict(overlap), "says": f"{overlap}: {overlapping_sources.outcome(job)}"}
+            for overlap in plan.shared
+        ],
     }
     return {
         "stages": stages,
@@ -129,32 +139,6 @@ def _plan(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
         "ignored": plan.ignored,
         "shards": plan.shards,
         **{name: value for name, value in optional.items() if value},
-    }
-
-
-def _lost(version: Path | None, brief: bool) -> tuple[list[str], str | None]:
-    """Files that the newest version has lost, and why no run can continue it; `brief`: the run that
-    follows compares bytes itself."""
-    look = package.lost if brief else package.proved
-    try:
-        return look(version) if version else [], None
-    except RunError as error:
-        return [], str(error)
-
-
-def _shared(job: Job, overlap: Shared) -> JsonObject:
-    """Recordings that two sources list, and what a run does with them, in words."""
-    return {**asdict(overlap), "says": f"{overlap}: {overlapping_sources.outcome(job)}"}
-
-
-def _stage(name: str, amount: Amount, rates: _Rates) -> JsonObject:
-    seconds = rates.seconds(name, amount)
-    return {
-        "compute": amount.compute,
-        "reuse": amount.reuse,
-        "hours": round(amount.seconds / 3600, 6),
-        "seconds": None if seconds is None else round(seconds, 3),
-        "because": list(amount.because) if amount.compute else [],
     }
 
 
@@ -184,12 +168,9 @@ class _Rates:
                 size = amount.seconds if name in PER_SHARD else amount.compute
                 return rate * size / (self.workers or workers)
         laps = [lap for group in self.estimated.get(name, {}).values() for lap in group]
-        audio = sum(lap["audio"] for lap in laps)
-        if not audio:
-            return None
-        return float(
-            sum(lap["wall"] for lap in laps) / audio * amount.seconds / (self.workers or 1)
-        )
+        audio: float = sum(lap["audio"] for lap in laps)
+        wall: float = sum(lap["wall"] for lap in laps)
+        return wall / audio * amount.seconds / (self.workers or 1) if audio else None
 
 
 class _PastRun(NamedTuple):
@@ -198,11 +179,10 @@ class _PastRun(NamedTuple):
     stages: JsonObject
 
     def of_items(self, name: str) -> tuple[float, int] | None:
-        """Wall seconds an item of a stage that is one step; None if it computed nothing."""
+        """Wall seconds an item of a stage that is one step."""
         stage = self.stages.get(name, {})
-        return (
-            (stage["seconds"] / stage["items_computed"], 1) if stage.get("items_computed") else None
-        )
+        items = stage.get("items_computed")
+        return (stage["seconds"] / items, 1) if items else None
 
     def of_audio(self, name: str) -> tuple[float, int] | None:
         """(a worker's seconds per second of audio, number of workers)."""
@@ -219,7 +199,6 @@ class _PastRun(NamedTuple):
 
 
 def _runs(out: Path) -> Iterator[_PastRun]:
-    """Runs that ended well, newest first."""
     for folder in run_folder.having(out, run_folder.SUMMARY):
         try:
             summary = run_folder.json_in(folder / run_folder.SUMMARY)

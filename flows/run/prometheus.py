@@ -49,25 +49,9 @@ METRICS: dict[str, tuple[tuple[str, ...], str]] = {
 Sample = tuple[str, Mapping[str, str], float]
 
 
-def of_result(result: JsonObject, folder: Path, former: str, now: float) -> str:
-    """The file after a run that ended well. `result`: of `run --json`; `folder`: the run's, with
-    metrics.parquet; `former`: the file before; `now`: Unix time."""
-    samples = [*_of_run(result, now), *_of_calls(folder), *_of_version(result)]
-    if result["new_version"]:
-        samples.append((f"{VERSION}published_timestamp_seconds", {}, now))
-        former = ""
-    published = _lines(former, f"{VERSION}published_timestamp_seconds")
-    return _text(samples, published)
-
-
-def of_failure(former: str, now: float) -> str:
-    """The file after a run that failed."""
-    samples: list[Sample] = [(f"{RUN}success", {}, 0), (f"{RUN}end_timestamp_seconds", {}, now)]
-    return _text(samples, _lines(former, VERSION))
-
-
 def write_result(runs: Path, folder: Path, result: JsonObject) -> None:
-    """Write the file into OUT/runs. A failure does not fail the run."""
+    """Write the file into OUT/runs after a run that ended well. `result`: of `run --json`;
+    `folder`: the run's, with metrics.parquet. A failure does not fail the run."""
     with _spared(runs):
         text = of_result(result, folder, read(runs), time.time())
         storage.write_atomic(runs / NAME, text.encode())
@@ -75,7 +59,19 @@ def write_result(runs: Path, folder: Path, result: JsonObject) -> None:
 
 def write_failure(runs: Path) -> None:
     with _spared(runs):
-        storage.write_atomic(runs / NAME, of_failure(read(runs), time.time()).encode())
+        now = time.time()
+        samples: list[Sample] = [(f"{RUN}success", {}, 0), (f"{RUN}end_timestamp_seconds", {}, now)]
+        text = _text(samples, _lines(read(runs), VERSION))
+        storage.write_atomic(runs / NAME, text.encode())
+
+
+def of_result(result: JsonObject, folder: Path, former: str, now: float) -> str:
+    """The file; `former`: the one before; `now`: Unix time."""
+    samples = [*_of_run(result, now), *_of_calls(folder), *_of_version(result)]
+    if result["new_version"]:
+        samples.append((f"{VERSION}published_timestamp_seconds", {}, now))
+        former = ""
+    return _text(samples, _lines(former, f"{VERSION}published_timestamp_seconds"))
 
 
 def read(runs: Path) -> str:
@@ -86,7 +82,6 @@ def read(runs: Path) -> str:
 
 @contextmanager
 def _spared(runs: Path) -> Iterator[None]:
-    """Inside, an error is only a warning."""
     try:
         yield
     except (MillError, OSError) as error:
@@ -136,12 +131,11 @@ def _of_version(result: JsonObject) -> Iterator[Sample]:
 
 
 def _lines(text: str, prefix: str) -> list[str]:
-    """Lines of samples whose names begin with `prefix`."""
     return [line for line in text.splitlines() if line.startswith(prefix)]
 
 
 def _text(samples: Iterable[Sample], former: Iterable[str]) -> str:
-    """The exposition format of Prometheus: each metric's meaning, type and samples together."""
+    """In the exposition format: each metric's meaning, type and samples together."""
     by_name: dict[str, list[str]] = {name: [] for name in METRICS}
     for name, labels, value in samples:
         pairs = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
@@ -173,8 +167,8 @@ TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @contextmanager
 def serving(runs: Path, port: int | None) -> Iterator[str | None]:
-    """Serve the current file in `runs` (OUT/runs) as `/metrics` at `port`; yields the address.
-    Without a port, does nothing. ConfigError if the port is taken."""
+    """Serve the file in `runs` (OUT/runs) as `/metrics` at `port`, if given; yields the address.
+    ConfigError if the port is taken."""
     if port is None:
         yield None
         return

@@ -37,23 +37,19 @@ TIMEOUT = 900.0  # s; a million utterances take about 20 s
 
 
 def of_run(job: Job, folder: Path, new: bool, executor: ClusterExecutor | None = None) -> None:
-    """Write the report of a run that is ending, on one of its workers if `executor` has any. A
-    failure is only logged: the run did its work."""
+    """Write the report of a run that is ending, on a worker if `executor` has any. A failure is
+    only logged: the run did its work."""
     try:
         same = not new and _same_as_before(job.out, folder)
         if not same and not (executor is not None and _on_worker(job, folder, executor)):
             write(job, folder)
         log.info("report: %s", job.out / "runs" / folder.name / NAME)
     except (MillError, OSError) as error:
-        log.warning(
-            "no report was written: %s; try `uttermill report %s`",
-            owners.words(error, folder),
-            job.out,
-        )
+        why = owners.words(error, folder)
+        log.warning("no report was written: %s; try `uttermill report %s`", why, job.out)
 
 
 def _on_worker(job: Job, folder: Path, executor: ClusterExecutor) -> bool:
-    """Whether a worker that sees the run's folder has made the report."""
     if not executor.has_local_workers:
         return False
     try:
@@ -74,7 +70,6 @@ def newest(out: Path) -> JsonObject:
 
 
 def write(job: Job, folder: Path) -> Path:
-    """Make the report of the run in `folder` in another process; RunError with its last line."""
     try:
         done = subprocess.run(
             environment.python("-m", __name__, str(os.getpid())),
@@ -92,7 +87,7 @@ def write(job: Job, folder: Path) -> Path:
 
 
 def _same_as_before(out: Path, folder: Path) -> bool:
-    """Link the previous run's report if that run had the same settings and result; else False."""
+    """Link the previous run's report, if that had the same settings and result."""
     from . import run_folder
 
     others = (run for run in run_folder.having(out, NAME) if run.name != folder.name)
@@ -115,7 +110,7 @@ def _facts(path: Path) -> object:
 
 
 def request(job: Job, folder: Path) -> Request:
-    """The request for a report: on the newest version, or on the work so far if there is none."""
+    """On the newest version, or on the work so far if there is none."""
     import pyarrow as pa
 
     from ...tasks.accounting import metrics, summary
@@ -155,7 +150,6 @@ def request(job: Job, folder: Path) -> Request:
 
 
 def make(job: Job, folder: Path) -> None:
-    """Write the report of the run in `folder`; RunError where it cannot be written."""
     from ...tasks.insight import report
 
     with versions.reading(versions.newest(job.out)):
@@ -167,7 +161,6 @@ def make(job: Job, folder: Path) -> None:
 
 
 def main() -> None:
-    """Reads job and folder from standard input, and writes the report."""
     from ...tasks.base import process_memory
     from ...tasks.stages import spawn_check
 

@@ -11,7 +11,7 @@ import logging
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,8 +46,8 @@ class RunLog(logging.StreamHandler[TextIO]):
 
 
 class Run:
-    """A run's local `folder`, where files are written, and the `place` where they are found later:
-    the same folder, unless OUT is remote."""
+    """A run's local `folder`, and the `place` where its files are found later: the same, unless OUT
+    is remote."""
 
     def __init__(self, folder: Path, place: Path) -> None:
         self.folder, self.place = folder, place
@@ -76,12 +76,12 @@ class Run:
 
 @contextmanager
 def record(out: Path, settings: PrepareSettings, name: str = SETTINGS) -> Iterator[Run]:
-    """Make the run's folder, write its settings to the file `name`, and its log to run.log.
-
-    `newest` only counts folders with the default file name as runs. Call it while holding OUT's
-    lock.
-    """
-    place = out / "runs" / _next_name(out)
+    """Make the run's folder, write its settings to the file `name`, and its log to run.log. Only
+    folders with the default name count as runs. Call it while holding OUT's lock."""
+    # `r000012-20261126T020000.000000Z`: runs are ordered by their number, because a clock that was
+    # ahead once would stay the newest for ever. The time is for people.
+    last = max((order(folder.name)[0] for folder in folders(out)), default=0)
+    place = out / "runs" / f"r{last + 1:06d}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     kept = settings.rooted().model_dump_json(indent=1).encode()
     store = storage.store_of(out)
     for temp in [*store.temporaries(out / "runs")]:  # of a killed run: this one holds OUT's lock
@@ -100,13 +100,6 @@ def record(out: Path, settings: PrepareSettings, name: str = SETTINGS) -> Iterat
             yield run
 
 
-def _next_name(out: Path) -> str:
-    """`r000012-20261126T020000.000000Z`: runs are ordered by their number, because a clock that was
-    ahead once would stay the newest for ever. The time is for people."""
-    last = max((order(folder.name)[0] for folder in folders(out)), default=0)
-    return f"r{last + 1:06d}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
-
-
 def order(name: str) -> tuple[int, str]:
     """Sorts names of run folders, oldest first. Those of earlier releases have a time only."""
     numbered = _NUMBERED.match(name)
@@ -114,7 +107,6 @@ def order(name: str) -> tuple[int, str]:
 
 
 def _upload(run: Run) -> None:
-    """Copy the run's files to its place. A failure does not fail the run."""
     folder, place = run.folder, run.place
     if run.is_away:
         log.warning("the log of the run is not in %s, because its store is away", place)
@@ -142,7 +134,7 @@ def newest(out: Path, ended_well: bool = False) -> Path:
 
 def was_killed(out: Path) -> bool:
     """Whether OUT's newest run ended without a trace, as after `kill -9`, or before Prefect had
-    recorded its end. Call it before `record`."""
+    recorded its end."""
     last = next(having(out, SETTINGS), None)
     if last is None:
         return False
@@ -156,41 +148,34 @@ def having(out: Path, name: str) -> Iterator[Path]:
 
 
 def folders(out: Path) -> list[Path]:
-    """Folders of runs, newest first."""
     home = out / "runs"
     names = sorted(storage.store_of(out).folders(home), key=order, reverse=True)
     return [home / name for name in names]
 
 
 def settings_of(out: Path, ended_well: bool = False) -> PrepareSettings:
-    """Settings of the newest run of OUT, for commands that only read. ConfigError if this release
-    cannot read them."""
+    """Settings of the newest run of OUT; ConfigError if this release cannot read them."""
     return _settings_in(newest(out, ended_well) / SETTINGS, out)
 
 
 def known_settings(out: Path, ended_well: bool = False) -> PrepareSettings | None:
-    """`settings_of`, but None without a run, if this release cannot read its settings, or if they
-    name a plug-in that nobody trusts, which is logged."""
-    try:
-        return settings_of(out, ended_well)
-    except ConfigError as error:
-        _tell(error)
-        return None
+    """None without a run, if this release cannot read its settings, or if they name a plug-in that
+    nobody trusts, which is logged."""
+    return _known(lambda: settings_of(out, ended_well))
 
 
 def estimated_settings(out: Path) -> PrepareSettings | None:
-    """Settings of OUT's newest estimate, which made its first results; None as above."""
     last = next(having(out, ESTIMATE_SETTINGS), None)
+    return _known(lambda: _settings_in(last / ESTIMATE_SETTINGS, out)) if last else None
+
+
+def _known(settings: Callable[[], PrepareSettings]) -> PrepareSettings | None:
     try:
-        return _settings_in(last / ESTIMATE_SETTINGS, out) if last else None
+        return settings()
     except ConfigError as error:
-        _tell(error)
+        if isinstance(error, trusted.Untrusted):
+            log.warning("%s", error)
         return None
-
-
-def _tell(error: ConfigError) -> None:
-    if isinstance(error, trusted.Untrusted):
-        log.warning("%s", error)
 
 
 def json_in(path: Path) -> JsonObject:
@@ -221,14 +206,12 @@ def write_prefect_note(place: Path, flow_run: str, owner: str, recorded: bool = 
 
 
 def close_prefect_note(place: Path) -> None:
-    """Note that Prefect has recorded the end of the run in this folder."""
     with suppress(OSError, ValueError, KeyError):  # without it, the next run closes the record
         note = storage.read_json(place / PREFECT_NOTE)
         write_prefect_note(place, note["flow_run"], note["owner"], recorded=True)
 
 
 def is_open_in_prefect(place: Path) -> bool:
-    """Whether Prefect may still show the run in this folder as running."""
     try:
         return not storage.read_json(place / PREFECT_NOTE).get("recorded")
     except (OSError, ValueError):  # it never had a flow run
@@ -238,10 +221,9 @@ def is_open_in_prefect(place: Path) -> bool:
 def last_flow_runs(out: Path) -> dict[str, str]:
     """The last flow runs of OUT, newest first, with the process of each (of its last try)."""
     names = storage.store_of(out).tree(out / "runs")
+    notes = [name for name in names if name.endswith(f"/{PREFECT_NOTE}")]
     owner_of: dict[str, str] = {}
-    for name in [name for name in names if name.endswith(f"/{PREFECT_NOTE}")][
-        : -LAST_FLOW_RUNS - 1 : -1
-    ]:
+    for name in reversed(notes[-LAST_FLOW_RUNS:]):
         with suppress(OSError, ValueError, KeyError):  # a folder that is being removed
             note = storage.read_json(out / "runs" / name)
             owner_of.setdefault(note["flow_run"], note["owner"])

@@ -43,12 +43,8 @@ RunTask = Callable[[str, str, Callable[[], Any]], Any]
 
 
 def group_size(count: int, seconds: float, chosen: bool) -> int:
-    """Shards per group, for `count` shards with `seconds` of audio: so many that there are at most
-    MOST_GROUPS groups. 1: each shard is shown by itself.
-
-    Small shards share task runs of GROUP_SECONDS at least, unless their size was `chosen` by the
-    user.
-    """
+    """Shards per group, at most MOST_GROUPS groups; 1: each shard is shown by itself. Small shards
+    share task runs of GROUP_SECONDS at least, unless the user has `chosen` their size."""
     wanted = ceil(count / MOST_GROUPS)
     mean = seconds / count if count else 0.0
     if not chosen and count > FEW_SMALL and mean < SMALL_SECONDS:
@@ -57,8 +53,8 @@ def group_size(count: int, seconds: float, chosen: bool) -> int:
 
 
 def grouped(seconds: Mapping[str, float], size: int) -> list[list[str]]:
-    """Groups of `size` shards that follow each other by name; the group with the longest shard
-    comes first, and in a group the longest shard. `seconds`: audio of each shard."""
+    """Groups of `size` shards that follow each other by name, longest first, as are the shards in
+    each."""
     names = sorted(seconds)
     groups = [names[i : i + size] for i in range(0, len(names), size)]
     for group in groups:
@@ -67,11 +63,9 @@ def grouped(seconds: Mapping[str, float], size: int) -> list[list[str]]:
 
 
 class TaskRunGroup:
-    """The shards that share task runs, and the progress of each; a board of
-    `flows.server.live_artifacts`. Thread-safe."""
+    """The shards that share task runs; a board of `flows.server.live_artifacts`. Thread-safe."""
 
     def __init__(self, shards: Sequence[str], seconds: Mapping[str, float], run: RunTask) -> None:
-        """`seconds`: audio of each shard."""
         self.seconds = {shard: seconds[shard] for shard in sorted(shards)}
         self.title = history.group_name(shards)
         self._run = run
@@ -80,7 +74,6 @@ class TaskRunGroup:
         self._changed = self._closed = False
 
     def step(self, stage: str, shard: str, work: Callable[[], Step]) -> Step:
-        """Run a stage of a shard as a part of the group's task run for that stage."""
         with self._lock:
             shown = self._stages.get(stage)
             if shown is None:
@@ -121,20 +114,18 @@ class TaskRunGroup:
             self._changed = True
 
     def close(self, error: BaseException | None) -> None:
-        """End its task runs, whether or not all of its shards came through."""
         with self._lock:
             self._closed = True
             for shown in self._stages.values():
                 shown.close(error)
 
     def join(self, until: float) -> None:
-        """Wait until Prefect has recorded the ends of its task runs; `until` in monotonic s."""
+        """`until` in monotonic s."""
         for shown in list(self._stages.values()):
             shown.thread.join(max(0.0, until - time.monotonic()))
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will change."""
         with self._lock:
             ended = {stage for stage, shown in self._stages.items() if shown.over.is_set()}
             return self._closed or ended.issuperset(PER_SHARD)
@@ -179,7 +170,6 @@ class _StageRun:
 
     @property
     def lacking(self) -> int:
-        """How many shards have not ended the stage."""
         return self._count - len(self.done)
 
     def close(self, error: BaseException | None) -> None:
@@ -198,7 +188,7 @@ class _StageRun:
 
 
 class TaskRunObserver(ProgressObserver):
-    """The observer of a flow run: its steps are Prefect task runs, and move the progress bars."""
+    """The observer of a flow run: its steps are Prefect task runs."""
 
     def __init__(self, job: Job, progress: Progress, folder: Path | None = None) -> None:
         super().__init__(progress, folder)
@@ -238,7 +228,6 @@ class TaskRunObserver(ProgressObserver):
 
 @contextmanager
 def closing(groups: Sequence[TaskRunGroup]) -> Iterator[None]:
-    """End the groups' task runs at the end, also by an error."""
     error: BaseException | None = None
     try:
         yield

@@ -1,7 +1,6 @@
 """The text of a run's artifact in Prefect's UI: its progress, its result, or its failure.
 
-Pure functions; `live_artifacts.py` sends the text. Paths and errors are escaped and masked, so that
-no file name acts as markup.
+Paths and errors are escaped and masked, so that no file name acts as markup.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from ..formatting import clock, long_hours, speed_of
 from ..progress import Standing, left_in_words
 
 WORST = 10  # reasons that are shown
+TIMES = (("time", "wall_seconds"), ("CPU time", "cpu_seconds"))  # of an estimate
 DONE = "**Done:"
 STOOD = "### Where it stood"  # kept, with what follows, when a failure is written above it
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
@@ -35,8 +35,8 @@ def markdown(
     report: Path | None = None,
     link: str | None = None,
 ) -> str:
-    """The artifact of a run that is in progress or done. `seconds`: wall time; `result`: what
-    `run --json` prints; `link`: the flow run's page."""
+    """Of a run in progress or done. `seconds`: wall time; `result`: of `run --json`; `link`: the
+    flow run's page."""
     parts = [_done(result) if result else _running(seconds, stages)]
     if not result and stages:
         parts += [STOOD, _stages(stages)]
@@ -52,16 +52,13 @@ def markdown(
 
 
 def forecast(result: JsonObject) -> str:
-    """The artifact of an estimate, from what `estimate --json` prints; numbers have intervals."""
     sampled, hours = result["sample"], result["hours"]
-
     rows = [["hours kept", *formatting.forecast(hours["kept"], long_hours)]]
     if len(result["datasets"]) > 1:
         for name, entry in result["datasets"].items():
             kept = formatting.forecast(entry["kept"], long_hours)
             rows.append([f"of them {escaped(name)}", *kept])
-    rows.append(["time", *formatting.forecast(result["wall_seconds"], clock)])
-    rows.append(["CPU time", *formatting.forecast(result["cpu_seconds"], clock)])
+    rows += [[name, *formatting.forecast(result[key], clock)] for name, key in TIMES]
     disk = formatting.forecast(result["disk_bytes"], lambda size: f"{size / 1e9:,.2f} GB")
     rows.append(["disk", *disk])
     parts = [
@@ -76,11 +73,8 @@ def forecast(result: JsonObject) -> str:
 
 
 def failure(what: str, error: object, before: str = "", link: str | None = None) -> str:
-    """The artifact of a run that did not succeed: what happened, what to do, how far it got.
-
-    `what` is `failed`, `crashed` or `was cancelled`; `error` an exception or a state's message;
-    `before` the artifact until then; `link` the flow run's page.
-    """
+    """What happened, what to do, how far it got. `what`: `failed`, `crashed` or `was cancelled`;
+    `error`: an exception or a state's message; `before`: the artifact until then."""
     sentence = masking.sentence(str(error)) if error else ""
     if isinstance(error, Exception) and not isinstance(error, MillError):
         sentence = f"{type(error).__name__}: {sentence}"
@@ -134,19 +128,19 @@ def _running(seconds: float, stages: Sequence[Standing]) -> str:
 
 
 def _stages(stages: Sequence[Standing]) -> str:
-    rows = []
-    for stage in stages:
-        row = [stage.name, _hours(stage.done), _hours(stage.total)]
-        row.append(_hours(stage.reused) if stage.reused else "")
-        row.append(stage.speed)
-        row.append("done" if stage.finished else left_in_words(stage).removesuffix(" left"))
-        rows.append(row)
+    rows = [
+        [
+            *(stage.name, _hours(stage.done), _hours(stage.total)),
+            *(_hours(stage.reused) if stage.reused else "", stage.speed),
+            "done" if stage.finished else left_in_words(stage).removesuffix(" left"),
+        ]
+        for stage in stages
+    ]
     heads = ("stage", "done", "of", "reused", "throughput", "time left")
     return table(heads, rows)
 
 
 def _done(result: JsonObject) -> str:
-    """The funnel of the ledger, largest losses first."""
     seconds, whole = result["seconds"], result["seconds"]["in"] or 1.0
     wall = result["wall_seconds"]
     version = Path(result["dataset"]).name
@@ -165,27 +159,23 @@ def _done(result: JsonObject) -> str:
         rows.append(_row(f"− {counted(len(rest), 'more reason')}", items, lost, whole))
     items = result["utterances"]["packaged"]
     rows.append(_row("**packaged**", items, seconds["packaged"], whole))
-    head = f"{head} {formatting.new_in_words(result)}".rstrip()
-    parts = [head, table(("", "items", "hours", "share", ""), rows)]
-    if result.get("broken"):
-        parts.append(_broken(result["broken"], result["recordings"]["failed"]))
+    parts = [f"{head} {formatting.new_in_words(result)}".rstrip()]
+    parts.append(table(("", "items", "hours", "share", ""), rows))
+    if files := result.get("broken"):
+        failed = result["recordings"]["failed"]
+        lines = [
+            f"- {_code(file['source_path'])} {escaped(file['reason'])}: {escaped(file['detail'])}"
+            for file in files
+        ]
+        if (more := failed - len(files)) > 0:
+            lines.append(f"- and {more} more: `uttermill ledger OUT --items`")
+        parts.append("\n".join([f"**{counted(failed, 'broken file')}.**", "", *lines]))
     if result.get("scored"):
         parts.append(formatting.error_rates(result))
-    spoken = [result[name] for name in ("unknown_speakers", "telephone") if name in result]
-    parts += [f"**Warning.** {escaped(sentence)}" for sentence in spoken]
-    parts += [f"**Warning.** {escaped(drop['warning'])}" for drop in result.get("reader_drops", [])]
+    warnings = [result[name] for name in ("unknown_speakers", "telephone") if name in result]
+    warnings += [drop["warning"] for drop in result.get("reader_drops", [])]
+    parts += [f"**Warning.** {escaped(sentence)}" for sentence in warnings]
     return "\n\n".join(parts)
-
-
-def _broken(files: Sequence[dict[str, str]], failed: int) -> str:
-    """The first recordings that failed."""
-    lines = [
-        f"- {_code(file['source_path'])} {escaped(file['reason'])}: {escaped(file['detail'])}"
-        for file in files
-    ]
-    more = failed - len(files)
-    lines += [f"- and {more} more: `uttermill ledger OUT --items`"] if more > 0 else []
-    return "\n".join([f"**{counted(failed, 'broken file')}.**", "", *lines])
 
 
 def _row(name: str, items: int, seconds: float, whole: float, more: str = "") -> list[str]:
@@ -205,7 +195,6 @@ def _hours(seconds: float) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text that Markdown shows literally, HTML included."""
     return _MARKUP.sub(r"\\\1", text)
 
 

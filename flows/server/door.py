@@ -74,14 +74,13 @@ PAGE_HEADERS = {
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a Host header names the loopback. Its port may differ, if forwarded."""
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdigit() else host).lower() in HOSTS
 
 
 class Door:
-    """Lets a request through to `app`, or refuses it: 400 for another host, 403 for another origin,
-    404 for the documentation of the API."""
+    """Refuses a request with 400 for another host, 403 for another origin, 404 for the
+    documentation of the API."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

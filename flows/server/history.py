@@ -11,20 +11,26 @@ also kept: they come from too many words to be told from typed names, and no two
 
 from __future__ import annotations
 
+import copy
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import httpx
 import psutil
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import TERMINAL_STATES, FlowRun, State, StateType
+from prefect.context import FlowRunContext
 from prefect.events.worker import EventsWorker
+from prefect.flows import Flow
 from prefect.logging.handlers import APILogWorker
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Cancelled, Completed, Crashed
 
 from ...tasks.base.json_types import JsonObject
@@ -39,7 +45,23 @@ FOREIGN_AGE = timedelta(hours=24)
 PAGE = 200
 QUIET_SECONDS = 3.0  # three flushes of the server's task-run recorder
 POLL_SECONDS = 0.25  # between two counts: the server writes once a second
+TIMEOUT_SECONDS = 20.0  # of a request
 MOST_LETTERS = 60  # characters of the datasets' names
+
+
+def current_run() -> FlowRun | None:
+    context = FlowRunContext.get()
+    return context.flow_run if context else None
+
+
+@contextmanager
+def one_try(seconds: float = TIMEOUT_SECONDS) -> Iterator[SyncPrefectClient]:
+    """A client that does not retry its requests, and waits `seconds` for a response."""
+    with (
+        temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}),
+        get_client(httpx_settings={"timeout": seconds}, sync_client=True) as client,
+    ):
+        yield client
 
 
 def owner() -> str:
@@ -79,10 +101,8 @@ def close_dead_runs(out: Path, me: UUID | None = None) -> tuple[int, int]:
         rows = _all(client, "/flow_runs/filter", flow_runs={"id": {"any_": [*owners]}})
         roots = [FlowRun.model_validate(row) for row in rows]
         dead = [run for run in roots if run.id == me or _is_dead(run, owners[str(run.id)])]
-        tasks = _open_task_runs(client, [str(run.id) for run in dead]) if dead else []
         why = "The process of this run died; the next run of the same folder closed its record."
-        for task in tasks:
-            client.set_task_run_state(UUID(task["id"]), Crashed(message=why), force=True)
+        tasks = _end_task_runs(client, [run.id for run in dead], Crashed(message=why))
         running = [
             run
             for run in dead
@@ -90,14 +110,11 @@ def close_dead_runs(out: Path, me: UUID | None = None) -> tuple[int, int]:
         ]
         for run in running:
             client.set_flow_run_state(run.id, Crashed(message=why), force=True)
-    return len(running), len(tasks)
+    return len(running), tasks
 
 
 def cancel_task_runs(client: SyncPrefectClient, flow_run: UUID) -> None:
-    """Set the open task runs of a cancelled flow run to Cancelled; their process is gone."""
-    for task in _open_task_runs(client, [str(flow_run)]):
-        state: State[None] = Cancelled(message="The flow run was cancelled.")
-        client.set_task_run_state(UUID(task["id"]), state, force=True)
+    _end_task_runs(client, [flow_run], Cancelled(message="The flow run was cancelled."))
 
 
 def _is_dead(run: FlowRun, owner: str) -> bool:
@@ -109,10 +126,7 @@ def _is_dead(run: FlowRun, owner: str) -> bool:
 
 
 def drain(timeout: float) -> None:
-    """Flush Prefect's threads: at exit they would try a stopped server for a minute.
-
-    `timeout` in seconds.
-    """
+    """Flush Prefect's threads: at exit they would try a stopped server for a minute."""
     EventsWorker.drain_all(timeout=timeout)
     APILogWorker.drain_all(timeout=timeout)
 
@@ -120,12 +134,8 @@ def drain(timeout: float) -> None:
 def wait_until_recorded(
     flow_run_id: UUID, expected: int | None = None, timeout: float = 60
 ) -> bool:
-    """Wait until every task run of the flow run is recorded as terminal.
-
-    `expected` is their number; without it, a count that stays the same for some seconds counts as
-    complete. `timeout` bounds the seconds *without progress*. Returns whether everything is
-    recorded.
-    """
+    """Whether every task run of the flow run is recorded as terminal: `expected` of them; without
+    it, until their count stays the same for some seconds. `timeout`: seconds *without progress*."""
     # The server cannot count what this process has not sent yet.
     drain(timeout)
     with get_client(sync_client=True) as client:
@@ -150,14 +160,10 @@ def complete(flow_run_id: UUID) -> int:
     is killed loses the states of the last second, accepted but not yet written."""
     why = "The end of this task run was lost when Prefect's server ended; its flow run completed."
     with get_client(sync_client=True) as client:
-        tasks = _open_task_runs(client, [str(flow_run_id)])
-        for task in tasks:
-            client.set_task_run_state(UUID(task["id"]), Completed(message=why), force=True)
-    return len(tasks)
+        return _end_task_runs(client, [flow_run_id], Completed(message=why))
 
 
 def _count(client: SyncPrefectClient, flow_run_id: UUID) -> tuple[int, int]:
-    """(all task runs, open task runs) of a flow run."""
     runs = {"id": {"any_": [str(flow_run_id)]}}
     still_open = {"state": {"type": {"any_": OPEN_STATES}}}
     return (
@@ -166,17 +172,22 @@ def _count(client: SyncPrefectClient, flow_run_id: UUID) -> tuple[int, int]:
     )
 
 
-def _open_task_runs(client: SyncPrefectClient, flow_runs: list[str]) -> list[JsonObject]:
-    return _all(
+def _end_task_runs(client: SyncPrefectClient, flow_runs: Sequence[UUID], state: State[Any]) -> int:
+    """Set the open task runs of these flow runs to a final state; returns how many."""
+    if not flow_runs:
+        return 0
+    still_open = _all(
         client,
         "/task_runs/filter",
-        flow_runs={"id": {"any_": flow_runs}},
+        flow_runs={"id": {"any_": [*map(str, flow_runs)]}},
         task_runs={"state": {"type": {"any_": OPEN_STATES}}},
     )
+    for task in still_open:
+        client.set_task_run_state(UUID(task["id"]), state, force=True)
+    return len(still_open)
 
 
 def _all(client: SyncPrefectClient, path: Any, **which: Any) -> list[JsonObject]:
-    """All rows of an answer that comes in pages."""
     collected: list[JsonObject] = []
     while True:
         rows = _post(client, path, **which, sort="ID_DESC", limit=PAGE, offset=len(collected))
@@ -194,7 +205,7 @@ def _post(client: SyncPrefectClient, path: Any, **body: Any) -> Any:
 
 def flow_run_name(typed: str, kind: str, datasets: Sequence[str], now: datetime) -> str:
     """`typed`, unless Prefect made it up: then `podcasts 2026-01-31 02:00:05`, which no two runs of
-    a deployment share. `kind` is `prepare` or `estimate`."""
+    a deployment share. `kind`: `prepare` or `estimate`."""
     if not is_made_up(typed):
         return typed
     names = ", ".join(datasets)
@@ -230,3 +241,77 @@ def _vocabulary() -> frozenset[str]:
     vocabulary: Any = config
     lists = (entry["words"] for entry in vocabulary.values() if entry["type"] == "words")
     return frozenset(word for words in lists for word in words)
+
+
+RECORD_SECONDS = 10.0  # that an API may take to write something
+LAST_SECONDS = 2.0  # of each last request to an API that does not
+
+
+class Outcome(ExitStack):
+    """A context manager around one call of `noting(flow)`: how its function ended, for a command
+    that outlives Prefect's server, in whose absence the engine raises its own error after a minute
+    of tries. `patience`: s that the server may be away when the flow ends, and still record its
+    end."""
+
+    def __init__(self, patience: float) -> None:
+        super().__init__()
+        self._patience = patience
+        self.result: JsonObject | None = None
+        self.error: BaseException | None = None
+        self.server_gone = False
+
+    def noting(self, flow: Flow[..., JsonObject]) -> Flow[..., JsonObject]:
+        """The flow, which notes here how its function ends. If Prefect's server does not answer
+        then, or records nothing, the engine tries each of its last requests only once."""
+
+        @wraps(flow.fn)
+        def run(**parameters: Any) -> JsonObject:
+            try:
+                self.result = flow.fn(**parameters)
+                return self.result
+            except BaseException as error:
+                self.error = error
+                raise
+            finally:
+                if not answers(0.0 if self.error else self._patience) or not _records():
+                    self.server_gone = True
+                    self.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}))
+                    if (context := FlowRunContext.get()) is not None:
+                        context.client._client.timeout = LAST_SECONDS
+
+        noting: Any = copy.copy(flow)
+        noting.fn = run
+        noted: Flow[..., JsonObject] = noting
+        return noted
+
+
+def answers(seconds: float = 0.0) -> bool:
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            with one_try(seconds=2.0) as client:
+                client.request("GET", "/health")
+        except httpx.HTTPStatusError:
+            return True
+        except (httpx.HTTPError, OSError):
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.5)
+        else:
+            return True
+
+
+def _records() -> bool:
+    """Whether the API still writes to its database, which may be locked, or away: it changes
+    nothing of the flow run."""
+    run = current_run()
+    if run is None:
+        return True
+    try:
+        with one_try(RECORD_SECONDS) as client:
+            client.request("PATCH", "/flow_runs/{id}", path_params={"id": run.id}, json={})
+    except httpx.TimeoutException:
+        return False
+    except (httpx.HTTPError, OSError):  # its last requests will say more
+        return True
+    return True

@@ -22,14 +22,12 @@ from typing import Protocol, Self
 from uuid import UUID
 
 import httpx
-from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.filters import ArtifactFilter
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.objects import State as PrefectState
-from prefect.context import FlowRunContext
 from prefect.flows import Flow
 from prefect.logging import get_run_logger
-from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.utilities.urls import url_for
 
 from ...tasks.base.json_types import JsonObject
@@ -37,31 +35,15 @@ from ...tasks.base.logs import log
 from ..progress import Progress
 from . import history
 from .artifact_text import DONE, failure, markdown
+from .history import current_run, one_try
 
 KEY = "uttermill-progress"  # Prefect's key of the artifact of the whole run
 ABOUT = "Progress of the run, and its result."
-TIMEOUT_SECONDS = 20.0  # of a request
 FIRST_SECONDS = 4.0  # a run with nothing to do is over by then
 EVERY_SECONDS = 10.0
 MOST = 20  # requests in EVERY_SECONDS
 RUN_CLOSE_SECONDS = 5.0  # that the end of a run waits for the last update of its own artifact
 CLOSE_SECONDS = 10.0  # the same, for the last changes of all groups
-
-
-def current_run() -> FlowRun | None:
-    """The flow run that this code is part of."""
-    context = FlowRunContext.get()
-    return context.flow_run if context else None
-
-
-@contextmanager
-def one_try(seconds: float = TIMEOUT_SECONDS) -> Iterator[SyncPrefectClient]:
-    """A client that does not retry its requests, and waits `seconds` for a response."""
-    with (
-        temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}),
-        get_client(httpx_settings={"timeout": seconds}, sync_client=True) as client,
-    ):
-        yield client
 
 
 def post(
@@ -72,7 +54,6 @@ def post(
     key: str | None = KEY,
     about: str = ABOUT,
 ) -> UUID:
-    """Create an artifact of a flow run, or update the text of a known one; returns its id."""
     # Not the client's own methods, which also send an event with the whole text.
     if artifact_id is not None:
         reply = client.request(
@@ -87,7 +68,6 @@ def post(
 
 
 def artifact_of(client: SyncPrefectClient, run: UUID) -> tuple[UUID | None, str]:
-    """Id and text of the artifact with KEY that the flow run already has; None and "" without."""
     which = ArtifactFilter.model_validate({"flow_run_id": {"any_": [run]}, "key": {"any_": [KEY]}})
     for artifact in client.read_artifacts(artifact_filter=which, limit=1):
         return artifact.id, str(artifact.data)
@@ -95,7 +75,6 @@ def artifact_of(client: SyncPrefectClient, run: UUID) -> tuple[UUID | None, str]
 
 
 def note(text: str) -> None:
-    """Make the artifact of a flow run that has one result, at its end; otherwise do nothing."""
     run = current_run()
     if run is None:
         return
@@ -108,16 +87,12 @@ def note(text: str) -> None:
 
 
 def remark(sentence: str, level: int = logging.WARNING) -> None:
-    """Log it for the terminal of whoever runs this flow, and for its page in Prefect's UI."""
     get_run_logger().log(level, "%s", sentence)
 
 
 def summarise(flow: Flow[..., object], flow_run: FlowRun, state: PrefectState[object]) -> None:
-    """Prefect's hook for a flow run that failed, crashed or was cancelled.
-
-    After a crash or a cancel Prefect calls it in the process of its worker or of `serve`, because
-    the process of the run is gone.
-    """
+    """Prefect's hook for a flow run that failed, crashed or was cancelled; then called in the
+    process of its worker or of `serve`, because that of the run is gone."""
     what = (
         "was cancelled"
         if state.is_cancelled() or state.is_cancelling()
@@ -139,8 +114,6 @@ def summarise(flow: Flow[..., object], flow_run: FlowRun, state: PrefectState[ob
 
 
 class Board(Protocol):
-    """The text of one artifact, which changes during the run."""
-
     @property
     def title(self) -> str:
         """The artifact's description in Prefect."""
@@ -154,12 +127,9 @@ class Board(Protocol):
 
 
 class Poster:
-    """Context manager within a flow run: posts its boards, in a thread. Outside of a flow run it
-    does nothing. The first request that fails is logged; the run continues.
-
-    `key` is Prefect's name of the artifact; `patience`: seconds that the end waits for the last
-    changes.
-    """
+    """Context manager within a flow run: posts its boards, in a thread. The first request that
+    fails is logged; the run continues. `key`: Prefect's name of the artifact; `patience`: s that
+    the end waits for the last changes."""
 
     def __init__(
         self, boards: Sequence[Board], key: str | None = None, patience: float = CLOSE_SECONDS
@@ -246,11 +216,9 @@ class RunBoard:
         self._last: tuple[JsonObject, Path | None] | None = None
 
     def watch(self, progress: Progress) -> None:
-        """Show the numbers of this progress."""
         self._progress = progress
 
     def finish(self, result: JsonObject, report: Path | None) -> None:
-        """The run is done: show its result."""
         self._last = (result, report)
 
     @property
@@ -258,7 +226,6 @@ class RunBoard:
         return self._last is not None
 
     def news(self) -> str | None:
-        """The text, which changes with the clock; None before there is any progress."""
         if self._progress is None:
             return None
         result, report = self._last or (None, None)
@@ -269,7 +236,6 @@ class RunBoard:
 
 @contextmanager
 def live(out: Path) -> Iterator[RunBoard]:
-    """Inside, post the progress of the current flow run."""
     run = current_run()
     board = RunBoard(out, url_for("flow-run", obj_id=run.id) if run else None)
     with Poster([board], KEY, RUN_CLOSE_SECONDS):

@@ -32,17 +32,30 @@ def chosen() -> str | None:
 
 
 def file() -> Path:
-    """The file in which `kept` stores the password."""
     return Path(get_current_settings().home) / FILE
 
 
 def kept() -> str:
-    """The password in `file()`, created if missing. ConfigError if the file is not the user's
-    alone, or holds something else."""
+    """The password in `file()`, created if missing. ConfigError if the file is another's, or
+    damaged."""
     path = file()
     if not os.path.lexists(path):
         _make(path)
-    return _read(path)
+    remedy = "remove it, and serve makes a new one"
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as stored:
+            about = os.fstat(stored.fileno())
+            text = stored.read(1000).decode("ascii", "replace").strip()
+    except OSError as error:
+        raise ConfigError(f"the login {path} cannot be read ({error.strerror}); {remedy}") from None
+    ours = stat.S_ISREG(about.st_mode) and about.st_uid == os.getuid()
+    if not ours or stat.S_IMODE(about.st_mode) & 0o077:
+        raise ConfigError(f"the login {path} is not a file that only you can read; {remedy}")
+    user, _, password = text.partition(":")
+    if user != USER or len(password) < 20 or not text.isprintable():
+        raise ConfigError(f"the login {path} is damaged; {remedy}")
+    return text
 
 
 def _make(path: Path) -> None:
@@ -63,25 +76,6 @@ def _make(path: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> str:
-    remedy = "remove it, and serve makes a new one"
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-    try:
-        with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as kept:
-            about = os.fstat(kept.fileno())
-            text = kept.read(1000).decode("ascii", "replace").strip()
-    except OSError as error:
-        raise ConfigError(f"the login {path} cannot be read ({error.strerror}); {remedy}") from None
-    ours = stat.S_ISREG(about.st_mode) and about.st_uid == os.getuid()
-    if not ours or stat.S_IMODE(about.st_mode) & 0o077:
-        raise ConfigError(f"the login {path} is not a file that only you can read; {remedy}")
-    user, _, password = text.partition(":")
-    if user != USER or len(password) < 20 or not text.isprintable():
-        raise ConfigError(f"the login {path} is damaged; {remedy}")
-    return text
-
-
 def address(ui: str, auth: str) -> str:
-    """The address that opens the UI at `ui` signed in; after `#`, so that no log has the
-    password."""
+    """The address that opens the UI signed in; after `#`, so that no log has the password."""
     return f"{ui}{LOGIN}#{base64.b64encode(auth.encode()).decode()}"

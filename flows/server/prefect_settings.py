@@ -23,9 +23,7 @@ def import_prefect() -> None:
 
             get_current_settings()
     except ValidationError as error:
-        faults = [
-            fault for fault in error.errors() if fault["type"] != "default_factory_not_called"
-        ]
+        faults = [f for f in error.errors() if f["type"] != "default_factory_not_called"]
         sentences = (f"{_variable(str(f['loc'][-1]), f['input'])}: {f['msg']}" for f in faults)
         raise ConfigError(
             f"Prefect refuses its settings ({'; '.join(sentences)}); correct or unset them"

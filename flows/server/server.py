@@ -100,12 +100,9 @@ _RAISED = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Exit|Interrupt)\b.*",
 def spawned(
     listener: socket.socket, url: str, auth: str, scheduling: bool, log: IO[bytes]
 ) -> subprocess.Popen[bytes]:
-    """A server that listens on a socket of this process, in a process group of its own. `auth` is
-    its password, which no command line shows.
-
-    Being in its own group it gets no Ctrl-C from the terminal: an interrupted run still has a
-    server to record the interrupt.
-    """
+    """A server that listens on a socket of this process; no command line shows its password `auth`.
+    In its own process group it gets no Ctrl-C: an interrupted run still has a server to record
+    that."""
     on = "true" if scheduling else "false"
     environment = {
         **of_child(),
@@ -136,15 +133,8 @@ def spawned(
 
 
 def exit_cause(process: subprocess.Popen[bytes]) -> str:
-    """How it ended: `exit 1` or `SIGKILL`."""
     code = process.returncode
     return f"exit {code}" if code >= 0 else signal.Signals(-code).name
-
-
-def release_pipe(process: subprocess.Popen[bytes]) -> None:
-    """Close the pipe to a process that has ended."""
-    if process.stdin:
-        process.stdin.close()
 
 
 def stop_process(process: subprocess.Popen[bytes], patience: float = STOP_SECONDS) -> None:
@@ -155,26 +145,21 @@ def stop_process(process: subprocess.Popen[bytes], patience: float = STOP_SECOND
         with suppress(subprocess.TimeoutExpired):
             process.wait(seconds)
             break
-    release_pipe(process)
+    if process.stdin:
+        process.stdin.close()
 
 
 def listening(port: int) -> socket.socket:
-    """A listening socket on the loopback: at `port`, or at a free port if that is taken."""
     try:
         return socket.create_server(("127.0.0.1", port), backlog=128, reuse_port=False)
     except OSError:
         return socket.create_server(("127.0.0.1", 0), backlog=128, reuse_port=False)
 
 
-def is_lasting(output: str) -> bool:
-    """Whether another start would fail, too."""
-    return _known_cause(output) is not None
-
-
 def cause_told(output: str) -> str | None:
     """The cause and its remedy; else the last error in the output, else its last line; None without
     output."""
-    if (cause := _known_cause(output)) is not None:
+    if (cause := known_cause(output)) is not None:
         return cause
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = _RAISED.findall(output)
@@ -200,7 +185,8 @@ def _locked() -> str:
     return ""
 
 
-def _known_cause(output: str) -> str | None:
+def known_cause(output: str) -> str | None:
+    """The cause if another start would fail, too, with its remedy."""
     settings = get_current_settings()
     kind, file = _database()
     if not kind.startswith("sqlite"):  # a server's own words about its disk
@@ -240,19 +226,16 @@ UNSHOWN = (
 
 
 def configured_url() -> str | None:
-    """The API that the environment or the active Prefect profile names, if any."""
     return get_current_settings().api.url
 
 
 class LocalServer:
-    """A Prefect server that lives as long as this context manager.
+    """A Prefect server that lives as long as this context manager, and starts (4 s; 11 s with a new
+    database) beside other work.
 
-    It is made at once, so that its start (4 s; 11 s with a new database) overlaps other work;
-    `wait_ready()` returns when the server answers.
-
-    A server that ends later (killed, out of memory) is started again at the same URL. Requests made
-    meanwhile wait in the socket, which stays open; Prefect's client repeats requests that were cut
-    off, and its last events. The run only sees a slow answer.
+    One that ends later is started again at the same URL. Requests made meanwhile wait in the
+    socket, which stays open; Prefect's client repeats requests that were cut off, and its last
+    events. The run only sees a slow answer.
     """
 
     def __init__(self, port: int = 0, scheduling: bool = False, auth: str | None = None) -> None:
@@ -286,10 +269,8 @@ class LocalServer:
         return self._process.pid
 
     def wait_ready(self) -> str:
-        """The API's URL once it answers; RunError with the cause if it does not.
-
-        From then on the server is watched, and started again when it ends.
-        """
+        """The API's URL once it answers; RunError if it does not. Then it is started again when it
+        ends."""
         if self._watcher is not None:
             raise RuntimeError("the server is watched already")
         if not self._starts():
@@ -307,7 +288,7 @@ class LocalServer:
             if self._locked and time.monotonic() > began + LOCKED_SECONDS:
                 break
             if self._process.poll() is not None:
-                if starts == STARTS or is_lasting(self._output()):
+                if starts == STARTS or known_cause(self._output()) is not None:
                     break
                 starts += 1
                 self._respawn()
@@ -317,13 +298,11 @@ class LocalServer:
         return False
 
     def _output(self) -> str:
-        """The end of the output of the process that was started last."""
         size = os.fstat(self._log.fileno()).st_size
         low = max(self._said, size - SHOWN)
         return os.pread(self._log.fileno(), size - low, low).decode(errors="replace")
 
     def _cause(self) -> str:
-        """Why that process does not answer, and what to do."""
         elsewhere = "" if self._scheduling else "; --set history=none does without it"
         if file := self._locked:
             return f"another program keeps Prefect's database {file} locked: end it{elsewhere}"
@@ -338,11 +317,11 @@ class LocalServer:
         with self._turn:
             if not self._stopped.is_set():
                 self.restarts += 1
-                release_pipe(self._process)
+                if self._process.stdin:
+                    self._process.stdin.close()
                 self._process = self._spawned()
 
     def _watch(self) -> None:
-        """In a thread: start the server again whenever it ends, until `stop`."""
         while not self._stopped.wait(WATCH_SECONDS):
             if self._process.poll() is None or self._stopped.is_set():
                 continue
@@ -364,7 +343,6 @@ class LocalServer:
             return False
 
     def stop(self) -> None:
-        """End the server's whole process group. May be repeated."""
         with self._turn:
             first = not self._stopped.is_set()
             self._stopped.set()
@@ -385,8 +363,7 @@ class LocalServer:
 
 @contextmanager
 def using(url: str, auth: str | None = None) -> Iterator[str]:
-    """Inside, flows and clients of this process use the API at `url`; `auth`: its password, else
-    that of the environment or the active Prefect profile."""
+    """Inside, flows and clients of this process use the API at `url`; `auth`: its password."""
     values: dict[Any, Any] = {PREFECT_API_URL: url}
     if auth is not None:
         values |= {PREFECT_API_AUTH_STRING: auth, PREFECT_CLIENT_CSRF_SUPPORT_ENABLED: True}
@@ -395,11 +372,8 @@ def using(url: str, auth: str | None = None) -> Iterator[str]:
 
 
 def check_api(url: str) -> None:
-    """Raises RunError with the remedy if the API at `url` cannot be reached or refuses this client.
-
-    Prefect itself would fail with a traceback in the middle of the run, and wait for a server that
-    takes connections and answers none for six minutes.
-    """
+    """Raises RunError with the remedy if the API cannot be reached or refuses this client: Prefect
+    itself would fail with a traceback in the middle of the run, after up to six minutes."""
     try:
         with (
             temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 1}),
@@ -407,7 +381,14 @@ def check_api(url: str) -> None:
         ):
             client.request("GET", "/admin/version").raise_for_status()
     except httpx.HTTPStatusError as error:
-        raise RunError(_refused(url, error.response.status_code)) from None
+        status = error.response.status_code
+        raise RunError(
+            f"the Prefect API at {url} refuses this client (status {status}); set "
+            "PREFECT_API_AUTH_STRING (or PREFECT_API_KEY) to what the server asks for"
+            if status in REFUSALS
+            else f"the Prefect API at {url} answers with status {status}; check that "
+            "PREFECT_API_URL names a Prefect server"
+        ) from None
     except (httpx.HTTPError, RuntimeError) as error:
         raise RunError(
             f"the Prefect API at {url} cannot be reached ({error}); start it, or unset "
@@ -415,43 +396,18 @@ def check_api(url: str) -> None:
         ) from None
 
 
-def _refused(url: str, status: int) -> str:
-    if status not in REFUSALS:
-        return (
-            f"the Prefect API at {url} answers with status {status}; check that PREFECT_API_URL "
-            "names a Prefect server"
-        )
-    return (
-        f"the Prefect API at {url} refuses this client (status {status}); set "
-        "PREFECT_API_AUTH_STRING (or PREFECT_API_KEY) to what the server asks for"
-    )
-
-
-class _Sentences(logging.Filter):
-    """Drops tracebacks of errors that are a sentence, which Prefect prints again as the state that
-    the run ends in. Those of bugs pass."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        return not isinstance(error, MillError | KeyboardInterrupt)
-
-
-class _NotTwice(_Sentences):
-    """Also drops the records of UNSHOWN: Prefect would print uttermill's again for each flow and
-    task run."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return not record.name.startswith(UNSHOWN) and super().filter(record)
-
-
-_SENTENCES = _Sentences()
+def _is_no_sentence(record: logging.LogRecord) -> bool:
+    """Whether a record has no traceback of an error that is a sentence, which Prefect prints again
+    as the state that the run ends in. Those of bugs pass."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, MillError | KeyboardInterrupt)
 
 
 def in_sentences() -> None:
     """From now on, Prefect's console handlers print no traceback of an error that is a sentence:
     for the process of a flow run, which Prefect started."""
     for handler in _of_prefect():
-        handler.addFilter(_SENTENCES)
+        handler.addFilter(_is_no_sentence)
 
 
 def _of_prefect() -> list[logging.Handler]:
@@ -463,15 +419,19 @@ def _of_prefect() -> list[logging.Handler]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Inside, Prefect's console handlers print only warnings; its history keeps every record."""
-    twice = _NotTwice()
+    """Inside, Prefect's console handlers print only warnings, and none of UNSHOWN, which Prefect
+    would print again for each flow and task run; its history keeps every record."""
+
+    def is_shown(record: logging.LogRecord) -> bool:
+        return not record.name.startswith(UNSHOWN) and _is_no_sentence(record)
+
     with ExitStack() as restore:
         # Else Prefect prints each batch of log records that a server which is gone did not take.
         restore.callback(setattr, logging, "raiseExceptions", logging.raiseExceptions)
         logging.raiseExceptions = False
         for handler in _of_prefect():
             restore.callback(handler.setLevel, handler.level)
-            restore.callback(handler.removeFilter, twice)
+            restore.callback(handler.removeFilter, is_shown)
             handler.setLevel(logging.WARNING)
-            handler.addFilter(twice)
+            handler.addFilter(is_shown)
         yield

@@ -46,7 +46,7 @@ class Here:
         return stage.run(name, job, shard)
 
     def map(self, call: Call[Result], args: Sequence[tuple[object, ...]]) -> list[Result]:
-        return [call.work(*arguments) for arguments in args]
+        return [self.call(call, *arguments) for arguments in args]
 
     def chains(self, shards: Sequence[str], chain: Chain) -> list[list[Done]]:
         return [chain(shard) for shard in shards]
@@ -88,27 +88,21 @@ class WorkersNeeded(Exception):
 
 
 class LastBegun(Observer):
-    """Remembers which stage was begun last, and how much audio it has, s."""
-
     stage, seconds = "", 0.0
 
     def start(self, stage: str, total_seconds: float) -> None:
         self.stage, self.seconds = stage, total_seconds
 
 
-class Alone:
+class Alone(Here):
     """Executor of a run that begins in this process, and ends there if nothing has to be computed.
 
     Whatever decodes, measures or transcribes raises WorkersNeeded, as does packaging more than
-    `most_seconds` of audio, by what `begun` has heard. `ran` is called for each call made here,
-    with its cost.
+    `most_seconds` of audio, by what `begun` has heard. `ran` is told of each call.
     """
 
     def __init__(
-        self,
-        most_seconds: float,
-        begun: LastBegun,
-        ran: Callable[[Call[Any], Cost], None],
+        self, most_seconds: float, begun: LastBegun, ran: Callable[[Call[Any], Cost], None]
     ) -> None:
         self._most, self._begun, self._ran = most_seconds, begun, ran
 
@@ -120,14 +114,8 @@ class Alone:
         self._ran(call, meter.cost)
         return result
 
-    def map(self, call: Call[Result], args: Sequence[tuple[object, ...]]) -> list[Result]:
-        return [self.call(call, *arguments) for arguments in args]
-
     def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:
         raise WorkersNeeded
-
-    def chains(self, shards: Sequence[str], chain: Chain) -> list[list[Done]]:
-        return [chain(shard) for shard in shards]
 
     def listing(self, job: Job) -> Path:
         assert job.scratch is not None

@@ -41,13 +41,12 @@ LONGEST_S = 120.0
 
 
 def of_worker(engines: Mapping[str, str] | None) -> dict[str, str]:
-    """What a worker loads for these engines; None: for any."""
     return {**ALWAYS, **(EVERYTHING if engines is None else engines)}
 
 
 def fatal(engines: Mapping[str, str] | None) -> str | None:
-    """Which library ends a process that loads it, and how, for people; None if none does. Takes as
-    long as the start of a worker."""
+    """Which library ends a process that loads it, and how, for people. As slow as a worker's
+    start."""
     words = environment.python("-m", __name__, json.dumps(of_worker(engines)))
     try:
         done = subprocess.run(
@@ -73,7 +72,6 @@ def fatal(engines: Mapping[str, str] | None) -> str | None:
 
 
 def main() -> None:
-    """Load libraries one by one; the last name on stdout is of the one that was being loaded."""
     for name, attribute in json.loads(sys.argv[1]).items():
         print(name, flush=True)
         getattr(import_module(name), attribute)

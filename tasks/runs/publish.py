@@ -34,7 +34,6 @@ def _of_batch(limits: Limits, isolated: bool, args: tuple[Any, ...]) -> float:
 
 
 def _of_tars(count: int) -> Deadline:
-    """For a call whose first argument is the job."""
     return lambda limits, isolated, args: limits.of_audio(args[0].package.tar_hours * HOUR * count)
 
 
@@ -46,12 +45,10 @@ WRITE = Call("package", "write", output_shards.write, _of_tars(2))  # and read b
 def publish(
     job: Job, shards: Sequence[str], executor: Executor, scratch: Path, state: UpToDate
 ) -> Published:
-    """Decide, gather, write output shards and read them back on the workers, then publish.
-
-    Does nothing if `state` knows that the newest version is up to date and it has all its files;
-    lost ones are made again. RunError if OUT was moved meanwhile; CorruptManifest when a blob is
-    damaged: it has been removed, and the chains must run again.
-    """
+    """Decide, gather, write output shards and read them back on the workers, then publish, unless
+    `state` knows that the newest version is up to date; files that it has lost are made again.
+    RunError if OUT was moved meanwhile; CorruptManifest when a blob is damaged: it has been
+    removed, and the chains must run again."""
     began, laps = time.monotonic(), Laps()
     lock.check(job.out)
     versions.clean(job.out)
@@ -103,7 +100,6 @@ def publish(
 
 
 def _lost(out: Path) -> list[str]:
-    """Files that the newest version has lost; see `package.lost`."""
     newest = versions.newest(out)
     lost = package.lost(newest) if newest else []
     for name in lost:
@@ -112,8 +108,6 @@ def _lost(out: Path) -> list[str]:
 
 
 class Laps:
-    """Wall seconds of the steps of the stage."""
-
     def __init__(self) -> None:
         self.walls: dict[str, float] = {}
         self._last = time.monotonic()
@@ -148,8 +142,8 @@ def gather(
     lost: Sequence[str] = (),
 ) -> tuple[package.Gathered, list[int]]:
     """Everything of the next version but the output shards that must be written, staged; and their
-    numbers. `lost`: files that the newest version lacks: if the next one equals it, it is staged
-    all the same."""
+    numbers. `lost`: files that the newest version lacks: if nothing is new, it is staged all the
+    same."""
     whole = of_shards(sum(len(batch.shards) for batch in batches))
     gathering = Call("package", "gather", package.gather, whole)
     unlinkable = [*lost]
@@ -171,7 +165,6 @@ def gather(
 
 
 def _remove_old(out: Path, keep: int) -> None:
-    """Remove versions older than the newest `keep`."""
     for version in versions.beyond(out, keep):
         log.info("%s is older than the newest %d versions (package.keep)", version.name, keep)
         publication.publisher(out).withdraw([version])
@@ -179,8 +172,7 @@ def _remove_old(out: Path, keep: int) -> None:
 
 @contextmanager
 def _optional(job: Job) -> Iterator[None]:
-    """Ignore failures of writes that only save the next run some work: a run with nothing to do
-    must not fail because the store has become unreachable."""
+    """Ignore failures of writes that only save the next run some work."""
     try:
         yield
     except CorruptManifest:

@@ -17,8 +17,6 @@ NONE = dict.fromkeys(("shards_run", "shards_reused", "items_computed", "items_re
 
 @dataclass(slots=True)
 class Sharded:
-    """Result of the shard stage: shards with recordings, longest first, and what it skipped."""
-
     shards: list[str]
     done: Done
     index: Index

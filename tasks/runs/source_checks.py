@@ -28,8 +28,8 @@ USUAL = ("wav", "flac", "mp3", "m4a", "ogg", "opus", "mp4")  # named first
 
 
 def check(job: Job) -> None:
-    """ConfigError if a source cannot be listed, lies in OUT or contains it, or if all are empty. If
-    only some are empty, it warns: they may fill later."""
+    """ConfigError if a source cannot be listed, lies in OUT or contains it, or if all are empty;
+    some may fill later."""
     datasets = plugins.datasets(job.sources)
     for dataset in datasets:
         _check_apart(job.out, dataset)
@@ -61,8 +61,7 @@ def _check_apart(out: Path, dataset: Dataset) -> None:
 
 
 def _check_distinct(datasets: list[Dataset]) -> None:
-    """ConfigError if two sources are the same: each recording would be packaged twice. Two sources
-    that share some of their recordings are warned of when they are listed."""
+    """ConfigError if two sources are the same: each recording would be packaged twice."""
     first_by_settings: dict[str, Dataset] = {}
     for dataset in datasets:
         what = dataset.settings.model_dump(mode="json", exclude=DESCRIBING)
@@ -98,7 +97,6 @@ def _nothing_in(dataset: Dataset) -> str:
 
 
 def _saved_to_disk(place: str) -> str:
-    """The remedy for a folder that `save_to_disk` of `datasets` wrote."""
     if not any(os.path.isfile(os.path.join(place, name)) for name in SAVED):
         return ""
     return (

@@ -159,7 +159,7 @@ sys.exit(main())
     "module",
     [
         "uttermill.tasks", "uttermill.flows.cli.process_setup", "uttermill.flows.cli.arguments",
-        "pyarrow", "uttermill.flows.cli.run_commands", "uttermill.tasks.plugins",
+        "pyarrow", "uttermill.flows.cli.tool_commands", "uttermill.tasks.plugins",
     ],
 )  # fmt: skip
 def test_an_interrupt_while_the_command_still_imports_prints_no_traceback(
@@ -177,7 +177,7 @@ def test_an_interrupt_while_the_command_still_imports_prints_no_traceback(
 INTERRUPTED_AFTER = """
 import atexit, os, signal, sys, threading
 import uttermill.flows.cli.printing
-from uttermill.flows import surroundings
+from uttermill.tasks.base import environment
 from uttermill.flows.cli import command_line, main
 
 moment, number = sys.argv[1], int(sys.argv[2])
@@ -209,7 +209,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 command_line.COMMANDS["schema"] = command
 if moment == "scope":
-    surroundings.environment.with_home = Scope
+    environment.with_home = Scope
 sys.argv.append("schema")
 sys.exit(main())
 """

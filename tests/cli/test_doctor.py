@@ -14,7 +14,7 @@ import pytest
 from tests.cli.test_show import said
 from uttermill.flows.cli import doctor, doctor_checks
 from uttermill.flows.cli.doctor_checks import Finding
-from uttermill.flows.cluster import dask_config, doctor_facts
+from uttermill.flows.cluster import doctor_facts, spawning
 from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.tasks.audio import codecs
 from uttermill.tasks.base import memory_limits
@@ -181,13 +181,13 @@ def test_hosts_are_counted() -> None:
 
 
 def test_a_scheduler_without_the_configuration_is_told() -> None:
-    ours = dask_config.DASK_CONFIG["distributed"]["scheduler"]
+    ours = spawning.DASK_CONFIG["distributed"]["scheduler"]
     assert doctor_checks.scheduler(ours, ours).ok
     found = doctor_checks.scheduler({**ours, "allowed-failures": 3}, ours)
     assert not found.ok
     assert "allowed-failures 3 (ours 0)" in found.detail
     assert not doctor_checks.scheduler({}, ours).ok
-    patient = dask_config.scheduler(1800.0)
+    patient = spawning.scheduler(1800.0)
     assert patient == {**ours, "no-workers-timeout": "1800.0 s"}
     assert ClusterSettings(kind="class", class_name="distributed.LocalCluster").patience == 1800
     assert ClusterSettings(kind="address", address="tcp://h:1").patience is None
@@ -279,7 +279,7 @@ def test_doctor_proves_real_workers(capsys: pytest.CaptureFixture[str]) -> None:
 def test_workers_that_do_not_start_are_a_finding(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(dask_config, "version", lambda name: "9.9")
+    monkeypatch.setattr(spawning, "version", lambda name: "9.9")
     assert doctor.doctor(Namespace(json=True), ClusterSettings(workers=1), doctor.Places()) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["ok"] is False

@@ -27,7 +27,7 @@ from tests.helpers import corpus, signals, tiers
 from tests.helpers.on_worker import confined, hold_the_gil, kill_me, say
 from uttermill.flows.cli import doctor_checks
 from uttermill.flows.cli.command_line import main
-from uttermill.flows.cluster import dask_config, doctor_facts, worker_counts, workers
+from uttermill.flows.cluster import doctor_facts, spawning, worker_counts, workers
 from uttermill.flows.cluster.calls import Dispatcher
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings, cluster_class
@@ -232,7 +232,7 @@ def test_every_command_refuses_another_class(
 def test_unused_it_starts_nothing(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     with Cluster(ClusterSettings(workers=2), scratch) as idle:
-        idle.subscribe("progress", print)
+        idle.when_started(lambda client: client.subscribe_topic("progress", print))
         idle.forward_logging()
         assert idle.size == 2
         assert not idle.started
@@ -273,7 +273,7 @@ def test_preload_names_what_is_missing() -> None:
     script = [sys.executable, "-c", code, "multiprocessing.spawn import spawn_main"]
     result = subprocess.run(
         script, cwd=ROOT, capture_output=True, text=True, check=False,
-        env={**os.environ, **dask_config.variables(NONE)},
+        env={**os.environ, **spawning.variables(NONE)},
     )  # fmt: skip
     assert "RunError: this worker lacks nonesuch" in result.stderr
     assert "install uttermill" in result.stderr
@@ -357,7 +357,7 @@ def test_events_and_records_reach_the_parent(
     lent: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: list[Any] = []
-    lent.subscribe("words", heard.append)
+    lent.when_started(lambda client: client.subscribe_topic("words", heard.append))
     lent.forward_logging()
     lent.submit(say, "words", "hello").result()
     assert soon(lambda: bool(heard) and "a record says hello" in caplog.text)
@@ -427,7 +427,7 @@ def test_close_is_quick_even_when_a_worker_holds_the_gil(tmp_path: Path) -> None
 
 @pytest.mark.cluster
 def test_another_version_does_not_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_config, "version", lambda name: "9.9")
+    monkeypatch.setattr(spawning, "version", lambda name: "9.9")
     with Cluster(ClusterSettings(workers=1), tmp_path / "s", engines=NONE) as other:
         with pytest.raises(RunError, match=r"this worker has uttermill .* and the client 9\.9"):
             _ = other.client

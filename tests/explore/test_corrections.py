@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers import corpus, tampered
 from uttermill.flows import cli
-from uttermill.flows.cli import corrections, reviews
+from uttermill.flows.cli import reviews
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.shard_store import decision_log
@@ -33,8 +33,8 @@ def test_a_table_of_a_spreadsheet(form: str) -> None:
         csv.writer(target, delimiter=separator).writerows(cells)
         lines = target.getvalue()
     text = (form if "{}" in form else "{}").format(lines)
-    assert corrections.is_table(text)
-    found = [(one.id, one.decision, one.text) for one in corrections.read(text, "x.csv", NOW)]
+    assert reviews.is_table(text)
+    found = [(one.id, one.decision, one.text) for one in reviews.read_table(text, "x.csv", NOW)]
     assert found == [("a", "drop", None), ("b", "retext", 'say, "this"')]
 
 
@@ -47,7 +47,7 @@ def test_a_table_of_a_spreadsheet(form: str) -> None:
 )
 def test_a_wrong_table_says_where(text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        corrections.read(text, "x.csv", NOW)
+        reviews.read_table(text, "x.csv", NOW)
 
 
 @pytest.mark.parametrize("text", ["", "\n", "\ufeff", "just words\n", "[1]\n"])
@@ -67,7 +67,7 @@ def test_clips_are_corrected_in_a_table(tmp_path: Path, capsys: pytest.CaptureFi
     assert cli.main(["review", "export", str(job.out), "--csv"]) == 0
     exported = capsys.readouterr().out
     rows = list(csv.DictReader(io.StringIO(exported)))
-    assert tuple(rows[0]) == corrections.COLUMNS
+    assert tuple(rows[0]) == reviews.COLUMNS
     assert len(rows) == 4
     assert [Path(row["source_path"]).is_file() for row in rows] == [True] * 4
     short, *others = rows
@@ -81,7 +81,7 @@ def test_clips_are_corrected_in_a_table(tmp_path: Path, capsys: pytest.CaptureFi
     table = tmp_path / "x.csv"
     with table.open("w", newline="", encoding="utf-8-sig") as file:
         file.write("sep=;\n")
-        writer = csv.DictWriter(file, corrections.COLUMNS, delimiter=";")
+        writer = csv.DictWriter(file, reviews.COLUMNS, delimiter=";")
         writer.writeheader()
         writer.writerows(rows)
     assert cli.main(["review", "import", str(job.out), str(table)]) == 0
@@ -128,6 +128,6 @@ def test_the_given_text_of_a_dropped_clip_is_shown(
 def test_each_rule_is_of_the_stage_that_the_ledger_names(tmp_path: Path) -> None:
     """The limit of an enhanced clip's score counted as a filter's, so its measure had no name."""
     job = corpus.job(tmp_path, enhance=Plugin.model_validate({"use": "gtcrn", "min_ovrl": 2.5}))
-    measures = corrections._measures(job)
+    measures = reviews._measures(job)
     assert measures["enhance", "low_dnsmos_ovrl"] == ["dnsmos_ovrl_enhanced"]
     assert ("filter", "low_dnsmos_ovrl") not in measures

@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from tests.faults import seeds
 from tests.helpers import tiers
-from uttermill.flows.cluster import dask_config, spawning
+from uttermill.flows.cluster import spawning
 from uttermill.flows.cluster.cluster import Cluster
 from uttermill.flows.cluster.settings import ClusterSettings
 from uttermill.tasks.stages.spawn_check import started_afresh
@@ -106,8 +106,8 @@ def threaded(workers: int, threads: int, folder: Path) -> Iterator[Any]:
     client: Any = distributed.Client
     with (
         spawning.without_main(),
-        dask.config.set(dask_config.merged(dask_config.variables())),
-        spawning.environment(dask_config.environment(dask_config.variables())),
+        dask.config.set(spawning.merged(spawning.variables())),
+        spawning.environment(spawning.worker_environment(spawning.variables())),
         made(
             n_workers=workers, threads_per_worker=threads, host="127.0.0.1", memory_limit="4GB",
             dashboard_address=None, scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},

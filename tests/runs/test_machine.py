@@ -178,15 +178,15 @@ def test_the_cause_stands_amid_the_traceback(error: str, sentence: str) -> None:
     said = server.cause_told(SAID.format(error)) or ""
     assert sentence in said
     assert "\n" not in said
-    assert server.is_lasting(SAID.format(error))
+    assert server.known_cause(SAID.format(error))
 
 
 def test_a_database_server_that_is_away_is_named_after_one_start() -> None:
     output = "Traceback\nConnectionRefusedError: [Errno 111] Connect call failed ('::1', 5432)\n"
-    assert not server.is_lasting(output)  # of another kind of database
+    assert not server.known_cause(output)  # of another kind of database
     url = "postgresql+asyncpg://prefect@localhost/prefect"
     with temporary_settings({PREFECT_SERVER_DATABASE_CONNECTION_URL: url}):
-        assert server.is_lasting(output)
+        assert server.known_cause(output)
         assert server.cause_told(output) == (
             "the database of PREFECT_SERVER_DATABASE_CONNECTION_URL does not answer (Connect call "
             "failed ('::1', 5432)): start it"
@@ -195,7 +195,7 @@ def test_a_database_server_that_is_away_is_named_after_one_start() -> None:
 
 def test_other_causes_are_told_as_they_are() -> None:
     locked = SAID.format("OperationalError: database is locked")
-    assert not server.is_lasting(locked)  # another process's, for a while
+    assert not server.known_cause(locked)  # another process's, for a while
     assert server.cause_told(locked) == "sqlalchemy.exc.OperationalError: database is locked"
     assert server.cause_told("INFO: up\nsomething odd\n") == "something odd"
     assert server.cause_told("listening; Permission denied once\nbye\n") == "bye"

@@ -21,7 +21,7 @@ from tests.e2e import service
 from tests.faults.command import Site, soon
 from tests.helpers import corpus
 from tests.helpers.shared_server import Server
-from uttermill.flows.server import alerts
+from uttermill.flows.server import deployment as deployment_of
 from uttermill.tasks.base.errors import ConfigError
 
 pytestmark = pytest.mark.server
@@ -78,8 +78,8 @@ def test_a_run_that_fails_is_told_once() -> None:
     message = 'nothing is left "to package": {{ 1 }}\nsee the ledger'
     failed = State[Any](type=StateType.FAILED, name="Failed", message=message)
     with receiver() as (url, heard):
-        asyncio.run(alerts.set_up(deployment, name, "http://127.0.0.1:9/gone"))
-        asyncio.run(alerts.set_up(deployment, name, url))  # a later start replaces it
+        asyncio.run(deployment_of.set_alert(deployment, name, "http://127.0.0.1:9/gone"))
+        asyncio.run(deployment_of.set_alert(deployment, name, url))  # a later start replaces it
         asyncio.run(ended(other, failed))
         asyncio.run(ended(deployment, State[Any](type=StateType.COMPLETED, name="Completed")))
         run = asyncio.run(ended(deployment, failed))
@@ -87,7 +87,7 @@ def test_a_run_that_fails_is_told_once() -> None:
         crashed = State[Any](type=StateType.CRASHED, name="Crashed", message="killed")
         again = asyncio.run(ended(deployment, crashed))
         assert soon(lambda: len(heard) > 1, every=0.5)
-        asyncio.run(alerts.set_up(deployment, name, None))
+        asyncio.run(deployment_of.set_alert(deployment, name, None))
     assert [path for path, _ in heard] == ["/hook/token"] * 2
     (_, first), (_, second) = heard
     assert first["text"] == f"uttermill: {name}, run {run}: Failed. {message}"
@@ -143,6 +143,6 @@ def test_serve_tells_of_a_run_that_failed_by_itself(
 )
 def test_addresses_that_nothing_is_posted_to(url: str) -> None:
     with pytest.raises(ConfigError, match=r"--alert takes an address such as https://"):
-        alerts.check(url)
-    alerts.check(None)
-    alerts.check("https://hooks.example.com/T0/B0")
+        deployment_of.check_alert(url)
+    deployment_of.check_alert(None)
+    deployment_of.check_alert("https://hooks.example.com/T0/B0")

@@ -31,8 +31,7 @@ from tests.helpers.shared_server import Server
 from tests.plugins import gate
 from uttermill.flows import flow_parameters, serve, settings
 from uttermill.flows.cli.command_line import main
-from uttermill.flows.serve import schedule_of, without_secrets
-from uttermill.flows.served_settings import ServedSettings
+from uttermill.flows.serve import ServedSettings, schedule_of, without_secrets
 from uttermill.flows.server import server as prefect_client
 from uttermill.flows.settings import parse
 from uttermill.tasks.base.errors import ConfigError

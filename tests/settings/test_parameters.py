@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 from uttermill.flows import flow_parameters, serve
 from uttermill.flows.flow_parameters import takes_text
 from uttermill.flows.prepare import prepare
-from uttermill.flows.served_settings import ServedSettings
+from uttermill.flows.serve import ServedSettings
 from uttermill.flows.settings import PrepareSettings, parse
 from uttermill.tasks import plugins
 from uttermill.tasks.base import shelves

@@ -51,7 +51,6 @@ def reason(row: JsonObject) -> str:
 
 
 def items(result: JsonObject) -> Iterator[Line]:
-    """One line per item: paths are long, and a table would cut them."""
     for row in result["items"]:
         parts = (f" {name} {row[name]}" for name in ("track", "channel") if row[name] is not None)
         span = "" if row["start"] is None else f" {row['start']:.2f}-{row['end']:.2f} s"
@@ -63,7 +62,6 @@ def items(result: JsonObject) -> Iterator[Line]:
 
 
 def explore(result: JsonObject) -> Iterator[Line]:
-    """The address, which holds the token, and how another machine reaches it."""
     yield f"Explorer of version {result['version']}: {result['url']}"
     yield "It answers this machine only. From another one, forward the port there, then"
     yield f"open the same address: {result['tunnel']}"
@@ -98,7 +96,19 @@ def what_if(result: JsonObject) -> Iterator[Line]:
     sign = "-" if change["items"] < 0 else "+"
     yield f"{sign}{counted(abs(change['items']), 'item')}, {change['hours']:+.3f} hours"
     if any("leaks" in result[name] for name in ("now", "then")):
-        yield from _leaks(result["now"].get("leaks", {}), result["then"].get("leaks", {}))
+        # Clips of dev, test … that share something with train, under both settings.
+        names = ("text", "speaker", "recording", "audio")
+        leaks = [(when, result[when].get("leaks", {})) for when in ("now", "then")]
+        rows = [
+            (
+                f"{split}, {when}",
+                *(_number(name, side[split][name]) if split in side else "-" for name in names),
+            )
+            for split in sorted({split for _, side in leaks for split in side})
+            for when, side in leaks
+        ]
+        heads = ("", *(f">{name}" for name in names))
+        yield table("Clips that share with train", heads, rows)
     if "speakers" in result["then"]:
         before, after = (result[name]["speakers"] for name in ("now", "then"))
         yield f"Speakers: {before:,} now, {after:,} then."
@@ -123,12 +133,7 @@ def compare(result: JsonObject) -> Iterator[Line]:
     old, new = result["versions"]
     yield f"old: {old}"
     yield f"new: {new}"
-    totals = [
-        (name, *(_number(name, value) for value in pair), _difference(name, pair))
-        for name, pair in result["totals"].items()
-    ]
-    heads = (">old", ">new", ">difference")
-    yield table("", ("", *heads), totals)
+    yield _pairs("", result["totals"])
     yield ", ".join(f"{count:,} {name}" for name, count in result["clips"].items())
     reasons = [
         (name, *(f"{n:,}" for n in entry["items"]), *map(clock, entry["seconds"]))
@@ -138,11 +143,15 @@ def compare(result: JsonObject) -> Iterator[Line]:
         columns = (">items, old", ">new", ">audio, old", ">new")
         yield table("By reason", ("", *columns), reasons)
     if leaks := result["leaks"]:
-        rows = [
-            (name, *(_number(name, n) for n in pair), _difference(name, pair))
-            for name, pair in leaks.items()
-        ]
-        yield table("Clips that share with train", ("", *heads), rows)
+        yield _pairs("Clips that share with train", leaks)
+
+
+def _pairs(title: str, pairs: JsonObject) -> Line:
+    rows = (
+        (name, *(_number(name, value) for value in pair), _difference(name, pair))
+        for name, pair in pairs.items()
+    )
+    return table(title, ("", ">old", ">new", ">difference"), rows)
 
 
 def _number(name: str, value: float | None) -> str:
@@ -160,20 +169,6 @@ def _difference(name: str, pair: list[float | None]) -> str:
     if name in ("WER", "CER"):
         return f"{100 * (new - old):+.2f} points"
     return f"{new - old:+.3f}" if isinstance(new, float) else f"{new - old:+,}"
-
-
-def _leaks(now: JsonObject, then: JsonObject) -> Iterator[Line]:
-    """Clips of dev, test … that share something with train, under both settings."""
-    names = ("text", "speaker", "recording", "audio")
-    rows = [
-        (
-            f"{split}, {when}",
-            *(_number(name, side[split][name]) if split in side else "-" for name in names),
-        )
-        for split in sorted({*now, *then})
-        for when, side in (("now", now), ("then", then))
-    ]
-    yield table("Clips that share with train", ("", *(f">{name}" for name in names)), rows)
 
 
 def verify(result: JsonObject) -> Iterator[Line]:
@@ -235,20 +230,21 @@ def shelves(result: JsonObject) -> Iterator[Line]:
 
 
 def plugins(result: JsonObject) -> Iterator[Line]:
-    """Each plug-in of a kind with its settings, one a line."""
     for shelf, entries in result.items():
         for name, entry in entries.items():
             yield f"{shelf}.{name}: {entry['about']}"
-            rows = [
-                (setting["setting"], setting["unit"], _default(setting), setting["meaning"])
-                for setting in entry["settings"]
-            ]
-            if rows:
-                yield table("", ("setting", "unit", "default", "meaning"), rows)
-            else:
-                yield "It has no settings."
+            few = _setting_table("", entry["settings"], ("meaning",))
+            yield few if entry["settings"] else "It has no settings."
             if "abilities" in entry:
-                yield Text(_abilities(entry["abilities"]), "dim")
+                able = entry["abilities"]
+                longest = f"{able['longest']:g} s" if able["longest"] else "no limit known"
+                yield Text(
+                    f"languages: {', '.join(able['languages'] or ()) or 'those of its model'}; "
+                    f"at once: {longest}; "
+                    f"gives {', '.join(able['scores']) or 'no scores known in advance'}; "
+                    f"licence of its weights: {able['licence'] or 'not known'}",
+                    "dim",
+                )
             for column in entry["columns"]:
                 unit = "" if column["unit"] == "1" else f" ({column['unit']})"
                 yield Text(f"measures {column['column']}{unit}: {column['meaning']}", "dim")
@@ -259,43 +255,27 @@ def plugins(result: JsonObject) -> Iterator[Line]:
             yield ""
 
 
-def _abilities(abilities: JsonObject) -> str:
-    """What a recogniser takes and returns, with the defaults of its settings."""
-    longest = f"{abilities['longest']:g} s" if abilities["longest"] else "no limit known"
-    return (
-        f"languages: {', '.join(abilities['languages'] or ()) or 'those of its model'}; at once: "
-        f"{longest}; gives {', '.join(abilities['scores']) or 'no scores known in advance'}; "
-        f"licence of its weights: {abilities['licence'] or 'not known'}"
-    )
-
-
 def settings(result: JsonObject) -> Iterator[Line]:
-    """Every setting, and below those of each stage where its plug-ins have theirs."""
     for name, entries in result.items():
-        rows = [
-            (
-                setting["setting"],
-                setting["unit"],
-                _default(setting),
-                setting["meaning"],
-                setting["example"],
-            )
-            for setting in entries
-        ]
-        yield table(name, ("setting", "unit", "default", "meaning", "example"), rows)
+        yield _setting_table(name, entries, ("meaning", "example"))
         kinds = dict.fromkeys(setting["plugins"] for setting in entries if setting["plugins"])
         for kind in kinds:
             yield Text(f"the settings of each plug-in: uttermill plugins {kind}", "dim")
         yield ""
 
 
-def _default(setting: JsonObject) -> str:
-    value = setting["default"]
-    if setting["required"]:
-        return "required"
-    if value is None or value in ([], {}):
-        return "none"
-    return value if isinstance(value, str) else yaml_text.on_one_line(value)
+def _setting_table(title: str, settings: list[JsonObject], further: tuple[str, ...]) -> Line:
+    rows = []
+    for setting in settings:
+        value = setting["default"]
+        if setting["required"]:
+            value = "required"
+        elif value is None or value in ([], {}):
+            value = "none"
+        elif not isinstance(value, str):
+            value = yaml_text.on_one_line(value)
+        rows.append((setting["setting"], setting["unit"], value, *(setting[f] for f in further)))
+    return table(title, ("setting", "unit", "default", *further), rows)
 
 
 def columns(result: JsonObject) -> Iterator[Line]:

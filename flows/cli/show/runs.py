@@ -32,7 +32,14 @@ IDLE_SHARE = 0.7  # below it, an estimate reports that workers waited
 
 def plan(result: JsonObject) -> Iterator[Line]:
     heads = ("stage", ">compute", ">reuse", ">audio", ">time", "because of")
-    yield table("", heads, (_row(name, entry) for name, entry in result["stages"].items()))
+    rows = []
+    for name, entry in result["stages"].items():
+        seconds = entry["seconds"]
+        time = "" if not entry["compute"] else "unknown" if seconds is None else clock(seconds)
+        audio = f"{entry['hours']:.2f} h" if entry["hours"] else ""
+        because = ", ".join(entry["because"])
+        rows.append((name, entry["compute"], entry["reuse"], audio, time, because))
+    yield table("", heads, rows)
     yield from causes(result)
     if "unjudged" in result:
         yield at_most(result)
@@ -67,18 +74,9 @@ def plan(result: JsonObject) -> Iterator[Line]:
 
 
 def sources(result: JsonObject) -> Iterator[str]:
-    """What each source was taken for, and what of it is not used."""
     for source in result.get("sources", ()):
         for sentence in source["says"]:
             yield f"Source {source['source']}: {sentence}."
-
-
-def _row(name: str, entry: JsonObject) -> tuple[object, ...]:
-    """A stage in the table."""
-    seconds = entry["seconds"]
-    time = "" if not entry["compute"] else "unknown" if seconds is None else clock(seconds)
-    audio = f"{entry['hours']:.2f} h" if entry["hours"] else ""
-    return name, entry["compute"], entry["reuse"], audio, time, ", ".join(entry["because"])
 
 
 def before_run(result: JsonObject) -> Iterator[Line]:
@@ -93,13 +91,11 @@ def before_run(result: JsonObject) -> Iterator[Line]:
 
 
 def at_most(result: JsonObject) -> str:
-    """Why the stages after the filters may compute less than stated."""
     clips = counted(result["unjudged"], "clip")
     return f"At most: filters have yet to measure {clips}, and what they drop goes no further."
 
 
 def unlisted(result: JsonObject) -> str:
-    """Says that no source was listed, and what is counted instead."""
     return (
         f"Counted as the last run found the sources, which cannot be listed: {result['unlisted']}."
     )
@@ -115,7 +111,9 @@ def causes(result: JsonObject) -> list[str]:
         hours = max(entry["hours"] for entry in of_it.values())
         durations = [entry["seconds"] for entry in of_it.values()]
         time = "" if None in durations else f", about {formatting.about(sum(durations))}"
-        lines.append(f"{cause}: {_and(list(of_it))} {counted(items, 'item')}, {hours:.2f} h{time}")
+        *others, last = of_it
+        named = f"{', '.join(others)} and {last}" if others else last
+        lines.append(f"{cause}: {named} {counted(items, 'item')}, {hours:.2f} h{time}")
     return lines
 
 
@@ -139,7 +137,6 @@ def _words(change: JsonObject) -> str:
 
 
 def _short(value: JsonValue) -> str:
-    """A value as `--set` takes it, without unset parts."""
     if isinstance(value, dict):
         value = {name: inner for name, inner in value.items() if inner not in (None, [], {})}
     text = value if isinstance(value, str) else yaml_text.on_one_line(value)
@@ -203,15 +200,13 @@ def _version(result: JsonObject) -> str:
 
 
 def refusal(result: JsonObject) -> str:
-    """Says that a run will refuse to publish, and why. Only a run finds out whether new files hold
-    the audio of missing ones."""
+    """Only a run finds out whether new files hold the audio of missing ones."""
     new = result["removed"] and result["stages"]["shard"]["compute"]
     unless = " unless new recordings are the same files under other names" if new else ""
     return f"A run will refuse to publish{unless}: {result['refusal']}."
 
 
 def lost(result: JsonObject) -> str:
-    """Files that the newest version lacks."""
     names = result["lost"]
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return f"The newest version lacks {names[0]}{more}; the next run makes it again."
@@ -227,10 +222,6 @@ def _redescribed(result: JsonObject) -> str:
     count, newest = result["redescribed"], result["version"]["newest"]
     have = "has" if count == 1 else "have"
     return f"{counted(count, 'clip')} of {newest} {have} another text, speaker or label now"
-
-
-def _and(words: list[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def run(result: JsonObject) -> Iterator[Line]:
@@ -281,7 +272,6 @@ def run(result: JsonObject) -> Iterator[Line]:
 
 
 def _tars(tars: JsonObject, new: bool) -> Iterator[str]:
-    """How many of the version's tars were written, and how evenly they divide among readers."""
     if not new:
         return
     wrote = f"Wrote {counted(tars['written'], 'output shard')}"
@@ -311,7 +301,6 @@ def serve(result: JsonObject) -> Iterator[Line]:
 
 
 def estimate(result: JsonObject) -> Iterator[Line]:
-    """The forecast, each number with its 90 % interval."""
     sampled, hours = result["sample"], result["hours"]
     yield (
         f"Sample: {sampled['recordings']} of {counted(sampled['of'], 'recording')}, "
@@ -329,12 +318,6 @@ def estimate(result: JsonObject) -> Iterator[Line]:
     rows.append(("CPU time", *forecast(result["cpu_seconds"], clock)))
     rows.append(("disk", *forecast(result["disk_bytes"], gigabytes)))
     yield table("", ("forecast", ">expected", ">from", ">to"), rows)
-    yield from _estimate_notes(result)
-
-
-def _estimate_notes(result: JsonObject) -> Iterator[Line]:
-    """What limits the forecast, and where it was written."""
-    sampled = result["sample"]
     if result["computing"] is not None and result["computing"] < IDLE_SHARE:
         yield (
             f"Workers computed only {100 * result['computing']:.0f} % of the sample's time: they "
@@ -347,10 +330,8 @@ def _estimate_notes(result: JsonObject) -> Iterator[Line]:
             f"{counted(sampled['scored'], 'sampled utterance')} with references."
         )
     if sampled["reasons"]:
-        reasons = ", ".join(
-            f"{entry['items']} {name}" for name, entry in sampled["reasons"].items()
-        )
-        yield f"Left out of the sample: {reasons}."
+        reasons = (f"{entry['items']} {name}" for name, entry in sampled["reasons"].items())
+        yield f"Left out of the sample: {', '.join(reasons)}."
     yield f"Not included: {'; '.join(result['leaves_out'])}."
     if not result["fits"]:
         yield (

@@ -20,9 +20,8 @@ Line = str | Text | Table  # a sentence, plain or in a colour, or a table
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """A table whose cells take more lines where the terminal is narrow, and show control characters
-    as escapes; a Text may have a colour. A column whose heading begins with `>` is aligned to the
-    right."""
+    """A table that shows control characters as escapes, and takes more lines where the terminal is
+    narrow. A column whose heading begins with `>` is aligned to the right."""
     shown = Text(title, style="table.title") if title else None
     grid = Table(title=shown, title_justify="left", box=None, pad_edge=False)
     for name in columns:
@@ -36,16 +35,14 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
 
 
 class Printer(Console):
-    """Rich's console; its own one ends the process as after a failure when a reader (`| head -1`)
-    has read enough."""
+    """Rich's own console ends the process when a reader (`| head -1`) has read enough."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 def print_to(console: Console, lines: Iterable[Line]) -> None:
-    """Print tables and sentences, each sentence on one line however long, and as it is but for
-    control characters, which the names in it may hold."""
+    """Print tables and sentences, each sentence on one line, with control characters escaped."""
     for line in lines:
         if isinstance(line, Table):
             console.print(line)
@@ -73,7 +70,6 @@ def funnel(result: JsonObject) -> Iterator[Line]:
 
 
 def aside(result: JsonObject, where: str = "") -> Iterator[str]:
-    """The files that are no recordings, by reason; `where`: what names them."""
     for heading, taken in (
         ("Read beside the recordings", True),
         ("Skipped (not used as recordings)", False),
@@ -87,7 +83,6 @@ def aside(result: JsonObject, where: str = "") -> Iterator[str]:
 
 
 def broken(files: Sequence[Mapping[str, str]], failed: int) -> Iterator[Line]:
-    """The first recordings that failed, one a line."""
     for file in files:
         detail = f": {file['detail']}" if file["detail"] else ""
         yield f"Broken: {file['source_path']}  {file['reason']}{detail}"

@@ -1,18 +1,25 @@
-"""`serve --alert URL`: a Prefect automation that posts to an address when a run does not end well.
+"""The deployment of `uttermill serve` in Prefect: its alert, and what a person has paused.
 
-It reports Failed (also for a run that refuses to publish), Crashed, TimedOut and Late. The
-automation and its webhook have names of their own, so that a later start replaces them and one
-without `--alert` removes them; both are shown in Prefect's UI, where they can be changed for the
-time that `serve` runs. The address, which may hold a token, is kept as a secret of Prefect.
+`--alert URL` makes an automation that posts to an address when a run ends Failed (also one that
+refuses to publish), Crashed or TimedOut, or is Late. The automation and its webhook have names of
+their own, so that a later start replaces them and one without `--alert` removes them; both are
+shown in Prefect's UI, where they can be changed for the time that `serve` runs. The address, which
+may hold a token, is kept as a secret of Prefect.
+
+Prefect's runner would pause each deployment as it ends, and a start would end every pause. So
+`serve` pauses the deployment itself and distinguishes both by a tag, which is on the deployment
+while it is served, and stays if a person has paused it.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
 from urllib.parse import urlsplit
 from uuid import UUID
 
 from prefect.blocks.webhook import Webhook
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.events.actions import CallWebhook
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from prefect.exceptions import ObjectNotFound
@@ -30,7 +37,7 @@ PAYLOAD = (
 )
 
 
-def check(url: str | None) -> None:
+def check_alert(url: str | None) -> None:
     """Raises ConfigError for an address that cannot be posted to."""
     parts = urlsplit(url or "http://none")
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -40,7 +47,7 @@ def check(url: str | None) -> None:
         )
 
 
-async def set_up(deployment: UUID, name: str, url: str | None) -> None:
+async def set_alert(deployment: UUID, name: str, url: str | None) -> None:
     """Make the automation of the deployment `name`, or remove it without an address."""
     called = f"uttermill alert {name}"
     block = f"uttermill-alert-{deployment}"
@@ -75,3 +82,35 @@ async def set_up(deployment: UUID, name: str, url: str | None) -> None:
                 actions=[CallWebhook(block_document_id=document, payload=PAYLOAD)],
             )
         )
+
+
+TAG = "uttermill"
+SERVED = "served"
+
+
+class Pauses(NamedTuple):
+    """What a person has paused."""
+
+    deployment: bool = False
+    schedule: bool = False
+
+
+async def pauses_of(deployment: str) -> Pauses:
+    """The pauses of the deployment `prepare/NAME` as it was left; none if there is no such
+    deployment."""
+    async with get_client() as client:
+        try:
+            stored = await client.read_deployment_by_name(deployment)
+        except ObjectNotFound:
+            return Pauses()
+    inactive = [not schedule.active for schedule in stored.schedules]
+    by_person = stored.paused and SERVED in stored.tags
+    return Pauses(by_person, bool(inactive) and all(inactive))
+
+
+async def pause_unserved(deployment: UUID) -> None:
+    """Pause a deployment that is not served, so that no run becomes due."""
+    async with get_client() as client:
+        stored = await client.read_deployment(deployment)
+        if not stored.paused:
+            await client.update_deployment(deployment, DeploymentUpdate(paused=True, tags=[TAG]))

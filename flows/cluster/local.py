@@ -73,15 +73,7 @@ def start(
         "cls": distributed.Scheduler if dashboard else nodes.Scheduler,
         "options": {**both, "dashboard": dashboard, "dashboard_address": "127.0.0.1:0"},
     }
-    # Their folders are removed with the run's, and Dask would report each missing folder.
-    logging.getLogger("distributed.diskutils").setLevel(logging.CRITICAL)
-    try:
-        multiprocessing.get_context("spawn").Lock()  # as Dask makes for each worker
-    except OSError as error:
-        raise RunError(
-            f"no worker can start, because /dev/shm cannot be written to ({error.strerror}): mount "
-            "it writable and with some free space (containers: --tmpfs /dev/shm, or --shm-size)"
-        ) from None
+    _check_shared_memory()
     for tries in reversed(range(STARTS)):
         if ended.is_set():
             raise RunError("the cluster of this run was closed before it started")
@@ -103,6 +95,16 @@ def start(
     raise AssertionError("unreachable")
 
 
+def _check_shared_memory() -> None:
+    try:
+        multiprocessing.get_context("spawn").Lock()  # as Dask makes for each worker
+    except OSError as error:
+        raise RunError(
+            f"no worker can start, because /dev/shm cannot be written to ({error.strerror}): mount "
+            "it writable and with some free space (containers: --tmpfs /dev/shm, or --shm-size)"
+        ) from None
+
+
 @contextmanager
 def silent(ended: threading.Event) -> Iterator[None]:
     """Keep Dask from logging each step, tracebacks when the scheduler is lost, which the run's
@@ -112,6 +114,8 @@ def silent(ended: threading.Event) -> Iterator[None]:
         error = record.exc_info and record.exc_info[1]
         return not (ended.is_set() or isinstance(error, asyncio.CancelledError))
 
+    # Workers' folders are removed with the run's, and Dask would report each missing folder.
+    logging.getLogger("distributed.diskutils").setLevel(logging.CRITICAL)
     nannies, clients = map(logging.getLogger, ("distributed.nanny", "distributed.client"))
     whole = logging.getLogger("distributed")
     levels = clients.level, whole.level

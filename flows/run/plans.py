@@ -86,16 +86,7 @@ def _plan(settings: PrepareSettings, brief: bool, listing: bool) -> JsonObject:
     headers = not brief or rates.known
     with versions.reading(versions.newest(job.out)):
         plan = planning.plan(job, before.job() if before else None, headers, listing)
-    stages: JsonObject = {}
-    for name, amount in plan.stages.items():
-        seconds = rates.seconds(name, amount)
-        stages[name] = {
-            "compute": amount.compute,
-            "reuse": amount.reuse,
-            "hours": round(amount.seconds / 3600, 6),
-            "seconds": None if seconds is None else round(seconds, 3),
-            "because": list(amount.because) if amount.compute else [],
-        }
+    stages = {name: rates.stage(name, amount) for name, amount in plan.stages.items()}
     durations = [entry["seconds"] for entry in stages.values()]
     version = versions.newest(job.out)
     now, then = plan.clips
@@ -154,6 +145,16 @@ class _Rates:
     @property
     def known(self) -> bool:
         return bool(self.runs or self.estimated)
+
+    def stage(self, name: str, amount: Amount) -> JsonObject:
+        seconds = self.seconds(name, amount)
+        return {
+            "compute": amount.compute,
+            "reuse": amount.reuse,
+            "hours": round(amount.seconds / 3600, 6),
+            "seconds": None if seconds is None else round(seconds, 3),
+            "because": list(amount.because) if amount.compute else [],
+        }
 
     def seconds(self, name: str, amount: Amount) -> float | None:
         """Wall seconds; None if no run and no estimate has them."""

@@ -19,12 +19,6 @@ MOST = 256  # threads tried; more would take address space and time
 def check(threads: int, what: str, instead: str) -> None:
     """Raises RunError, with the remedy `instead`, if `what`, of about `threads` threads, cannot
     work."""
-    _check_loopback()
-    if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:  # per process
-        _check_threads(min(threads, MOST), what, instead)
-
-
-def _check_loopback() -> None:
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
             socket.create_connection(server.getsockname(), ANSWER_SECONDS).close()
@@ -34,10 +28,9 @@ def _check_loopback() -> None:
             f"each other ({error.strerror or error}): bring its loopback up (`ip link set lo up`), "
             "or let the firewall or sandbox pass it"
         ) from None
-
-
-def _check_threads(count: int, what: str, instead: str) -> None:
-    over = threading.Event()
+    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:  # per process
+        return
+    count, over = min(threads, MOST), threading.Event()
     started: list[threading.Thread] = []
     try:
         for _ in range(count):

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dask.config import get
 from rich.text import Text
 
 from ...tasks import storage
@@ -61,7 +62,11 @@ def checkup(settings: ClusterSettings, places: Places) -> list[Finding]:
             answers: JsonObject = ask(doctor_facts.gather)
             seen = {folder: ask(os.path.exists, folder) for folder in places.sources}
             out = [_out(places.out, ask)] if places.out else []
-            scheduler = _scheduler(cluster.client)
+            # Read with Dask's own function: the scheduler may have no uttermill.
+            scheduler = {
+                name: cluster.client.run_on_scheduler(get, f"distributed.scheduler.{name}", None)
+                for name in spawning.DASK_CONFIG["distributed"]["scheduler"]
+            }
             reporting = [a for a, answer in answers.items() if not isinstance(answer, Exception)]
             of_job = [*_of_job(cluster.client, reporting, places.job, settings)]
     except RunError as error:
@@ -123,16 +128,6 @@ def _out(out: Path, ask: Callable[..., Any]) -> Finding:
             return doctor_checks.out(out, ask(os.access, folder, os.W_OK))
     except OSError as error:
         return Finding("OUT", False, f"{out} cannot be written to from here: {error.strerror}")
-
-
-def _scheduler(client: Any) -> JsonObject:
-    """The scheduler's configuration, read with Dask's own function: it may have no uttermill."""
-    import dask.config
-
-    return {
-        name: client.run_on_scheduler(dask.config.get, f"distributed.scheduler.{name}", None)
-        for name in spawning.DASK_CONFIG["distributed"]["scheduler"]
-    }
 
 
 def show(findings: list[Finding]) -> Iterator[Line]:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import IntEnum
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ...tasks.base import masking
 from ...tasks.base.control_characters import escaped, json_line
@@ -15,8 +15,6 @@ from ...tasks.base.errors import MillError
 from ...tasks.base.json_types import JsonObject
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from .show.tables import Line
 
 UNLIMITED = 1 << 20  # columns; more than any row has
@@ -49,22 +47,15 @@ def print_answer(
     args: argparse.Namespace, result: JsonObject, show: Callable[[JsonObject], Iterable[Line]]
 ) -> Exit:
     """Print a result as text on stdout; with --json there is one object, and the text on stderr."""
-    from .show.tables import print_to
+    from .show.tables import Printer, print_to
 
-    print_to(_console(args.json), show(result))
+    # In a file or pipe plain, with each row on one line for other programs.
+    is_terminal = (sys.stderr if args.json else sys.stdout).isatty()
+    plain: dict[str, Any] = {} if is_terminal else {"width": UNLIMITED, "color_system": None}
+    print_to(Printer(stderr=args.json, **plain), show(result))
     if args.json:
         _print_object(result)
     return Exit.DONE
-
-
-def _console(stderr: bool) -> Console:
-    """In colours and as wide as the terminal; in a file or pipe plain, with each row on one
-    line."""
-    from .show.tables import Printer
-
-    if (sys.stderr if stderr else sys.stdout).isatty():
-        return Printer(stderr=stderr)
-    return Printer(stderr=stderr, width=UNLIMITED, color_system=None)
 
 
 def print_lines(args: argparse.Namespace, result: JsonObject, lines: Iterable[str]) -> Exit:

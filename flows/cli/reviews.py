@@ -12,7 +12,7 @@ import csv
 import io
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -178,7 +178,11 @@ def import_file(out: Path, file: str) -> JsonObject:
         # A table has no times: a row that says what counts already is no new decision.
         if entry not in stored and not (table and _says(entry) == _says(counting.get(entry.id)))
     ]
-    unknown = _unknown(out, {entry.id for entry in new})
+    unknown = set[str]()
+    if newest := versions.newest(out):
+        with versions.reading(newest):
+            column = tables.read(newest / LEDGER_FILE, columns=["utterance"])["utterance"]
+        unknown = {entry.id for entry in new} - set(pc.unique(column).to_pylist())
     if unknown and table:
         raise ConfigError(
             f"{file}: {counted(len(unknown), 'row')} with a decision names no clip of the newest "
@@ -241,15 +245,6 @@ def _decisions(text: str, file: str) -> list[Decision]:
                 )
             entries.append(decision_log.checked(given, now, place))
     return entries
-
-
-def _unknown(out: Path, ids: Iterable[str]) -> set[str]:
-    newest = versions.newest(out)
-    if newest is None:
-        return set()
-    with versions.reading(newest):
-        column = tables.read(newest / LEDGER_FILE, columns=["utterance"])["utterance"]
-    return set(ids) - set(pc.unique(column).to_pylist())
 
 
 def decisions(out: Path, everything: bool) -> list[JsonObject]:

@@ -75,7 +75,12 @@ def gather(dask_worker: Worker) -> JsonObject:
     facts["pools"] = {str(p["internal_api"]): int(p["num_threads"]) for p in threadpool_info()}
     facts["pools"]["numba"] = int(get_num_threads())
     facts["providers"] = list(onnxruntime.get_available_providers())
-    facts["cuda"] = _cuda_devices()
+    try:
+        from ctranslate2 import get_cuda_device_count
+
+        facts["cuda"] = int(get_cuda_device_count())
+    except ImportError:
+        facts["cuda"] = 0
     facts["cuda_fault"] = gpu.ctranslate2_fault() if facts["resources"].get(GPU) else None
     facts["codecs"] = {kind: codecs.fault(kind) for kind in codecs.FORMATS}
     facts["temp"], facts["temp_fault"] = tempfile.gettempdir(), None
@@ -114,12 +119,3 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             by_package[name] = "absent"
     return by_package
-
-
-def _cuda_devices() -> int:
-    try:
-        from ctranslate2 import get_cuda_device_count
-
-        return int(get_cuda_device_count())
-    except ImportError:
-        return 0

@@ -45,6 +45,7 @@ METRICS: dict[str, tuple[tuple[str, ...], str]] = {
     f"{VERSION}reason_seconds": (("reason",), "audio that was dropped or failed for it, s"),
 }
 
+ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 #: A metric's name, its labels and its value.
 Sample = tuple[str, Mapping[str, str], float]
 
@@ -67,7 +68,7 @@ def write_failure(runs: Path) -> None:
 
 def of_result(result: JsonObject, folder: Path, former: str, now: float) -> str:
     """The file; `former`: the one before; `now`: Unix time."""
-    samples = [*_of_run(result, now), *_of_calls(folder), *_of_version(result)]
+    samples = [*_of_calls(folder), *_counts(result, now)]
     if result["new_version"]:
         samples.append((f"{VERSION}published_timestamp_seconds", {}, now))
         former = ""
@@ -88,7 +89,7 @@ def _spared(runs: Path) -> Iterator[None]:
         log.warning("could not write %s: %s", runs / NAME, owners.words(error, runs))
 
 
-def _of_run(result: JsonObject, now: float) -> Iterator[Sample]:
+def _counts(result: JsonObject, now: float) -> Iterator[Sample]:
     yield f"{RUN}success", {}, 1
     yield f"{RUN}end_timestamp_seconds", {}, now
     yield f"{RUN}wall_seconds", {}, result["wall_seconds"]
@@ -99,6 +100,15 @@ def _of_run(result: JsonObject, now: float) -> Iterator[Sample]:
         for how in ("computed", "reused"):
             yield f"{RUN}items", {"stage": stage, "how": how}, entry[f"items_{how}"]
         yield f"{RUN}worker_seconds", {"stage": stage}, entry["seconds"]
+    yield f"{VERSION}number", {}, result["version"]
+    for what, label in (("recordings", "state"), ("utterances", "outcome")):
+        for value, count in result[what].items():
+            yield f"{VERSION}{what}", {label: value}, count
+    for outcome, seconds in result["seconds"].items():
+        yield f"{VERSION}audio_seconds", {"outcome": outcome}, seconds
+    for reason, entry in result["reasons"].items():
+        yield f"{VERSION}reason_items", {"reason": reason}, entry["items"]
+        yield f"{VERSION}reason_seconds", {"reason": reason}, entry["seconds"]
 
 
 def _of_calls(folder: Path) -> Iterator[Sample]:
@@ -117,19 +127,6 @@ def _of_calls(folder: Path) -> Iterator[Sample]:
             yield f"{RUN}real_time_factor", {"stage": stage}, factor
 
 
-def _of_version(result: JsonObject) -> Iterator[Sample]:
-    yield f"{VERSION}number", {}, result["version"]
-    for state, count in result["recordings"].items():
-        yield f"{VERSION}recordings", {"state": state}, count
-    for outcome, count in result["utterances"].items():
-        yield f"{VERSION}utterances", {"outcome": outcome}, count
-    for outcome, seconds in result["seconds"].items():
-        yield f"{VERSION}audio_seconds", {"outcome": outcome}, seconds
-    for reason, entry in result["reasons"].items():
-        yield f"{VERSION}reason_items", {"reason": reason}, entry["items"]
-        yield f"{VERSION}reason_seconds", {"reason": reason}, entry["seconds"]
-
-
 def _lines(text: str, prefix: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith(prefix)]
 
@@ -138,7 +135,7 @@ def _text(samples: Iterable[Sample], former: Iterable[str]) -> str:
     """In the exposition format: each metric's meaning, type and samples together."""
     by_name: dict[str, list[str]] = {name: [] for name in METRICS}
     for name, labels, value in samples:
-        pairs = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+        pairs = ",".join(f'{label}="{text.translate(ESCAPES)}"' for label, text in labels.items())
         by_name[name].append(f"{name}{{{pairs}}} {value:.15g}" if pairs else f"{name} {value:.15g}")
     for line in former:
         by_name.setdefault(line.partition("{")[0].partition(" ")[0], []).append(line)
@@ -147,10 +144,6 @@ def _text(samples: Iterable[Sample], former: Iterable[str]) -> str:
         if values and name in METRICS:
             lines += [f"# HELP {name} {METRICS[name][1]}", f"# TYPE {name} gauge", *values]
     return "\n".join(lines) + "\n"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 # `serve --metrics PORT`: the metrics of the last run, for a Prometheus on this machine.

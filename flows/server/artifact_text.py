@@ -37,9 +37,15 @@ def markdown(
 ) -> str:
     """Of a run in progress or done. `seconds`: wall time; `result`: of `run --json`; `link`: the
     flow run's page."""
-    parts = [_done(result) if result else _running(seconds, stages)]
-    if not result and stages:
-        parts += [STOOD, _stages(stages)]
+    if result:
+        parts = [_done(result)]
+    else:
+        remaining = [stage.left for stage in stages if not stage.finished]
+        # Stages overlap: the slowest one counts.
+        longest = max((left for left in remaining if left is not None), default=None)
+        left = "" if longest is None else f", about {clock(longest)} left"
+        parts = [f"**Running for {clock(seconds)}**{left}."]
+        parts += [STOOD, _stages(stages)] if stages else []
     lines = [f"- OUT: {_code(out)}"]
     if result:
         lines.append(f"- dataset: {_code(result['dataset'])}")
@@ -116,15 +122,6 @@ def _remedy(what: str, error: object) -> str:
             f"has enough memory. {AGAIN}"
         )
     return f"Fix the cause; `run.log` in the newest folder of `runs/` in OUT has details. {AGAIN}"
-
-
-def _running(seconds: float, stages: Sequence[Standing]) -> str:
-    remaining = [stage.left for stage in stages if not stage.finished]
-    durations = [duration for duration in remaining if duration is not None]
-    text = f"**Running for {clock(seconds)}**"
-    if durations:  # stages overlap: the slowest one counts
-        text += f", about {clock(max(durations))} left"
-    return text + "."
 
 
 def _stages(stages: Sequence[Standing]) -> str:

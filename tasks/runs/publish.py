@@ -53,7 +53,10 @@ def publish(
     lock.check(job.out)
     versions.clean(job.out)
     state.freeze()
-    lost = _lost(job.out)
+    before = versions.newest(job.out)
+    lost = package.lost(before) if before else []
+    for name in lost:
+        log.warning("%s of %s is gone or cut short; it is made again", name, before)
     if not lost and (newest := state.version()):
         return _unchanged(job, newest, began)
     with _cleaned(job.out):
@@ -83,8 +86,10 @@ def publish(
         versions.clean(job.out)
         state.save(version, gathered.changed)
         shard_batches.forget(job.out, batches, gathered.changed)
-        if job.package.keep is not None:
-            _remove_old(job.out, job.package.keep)
+        if (keep := job.package.keep) is not None:
+            for old in versions.beyond(job.out, keep):
+                log.info("%s is older than the newest %d versions (package.keep)", old.name, keep)
+                publication.publisher(job.out).withdraw([old])
         laps.end("publish")
     # A group is numbered within its part of the plan.
     groups = {(plan.part_and_index(n)[0], planned[n].group): planned[n].clips for n in numbers}
@@ -97,14 +102,6 @@ def publish(
     return Published(
         path, True, counts, done, balance, laps.walls, len(numbers), linked, gathered.arrived
     )
-
-
-def _lost(out: Path) -> list[str]:
-    newest = versions.newest(out)
-    lost = package.lost(newest) if newest else []
-    for name in lost:
-        log.warning("%s of %s is gone or cut short; it is made again", name, newest)
-    return lost
 
 
 class Laps:
@@ -162,12 +159,6 @@ def gather(
             return gathered, numbers
         unlinkable += more
         versions.clean(job.out)
-
-
-def _remove_old(out: Path, keep: int) -> None:
-    for version in versions.beyond(out, keep):
-        log.info("%s is older than the newest %d versions (package.keep)", version.name, keep)
-        publication.publisher(out).withdraw([version])
 
 
 @contextmanager

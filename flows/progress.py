@@ -25,8 +25,7 @@ from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
 from ..tasks.base.logs import log
-from ..tasks.runs.executor import Observer
-from ..tasks.runs.results import Sharded
+from ..tasks.runs.executor import Observer, Sharded
 from .formatting import clock, hours, speed_of
 from .run import ledger_items
 

@@ -25,8 +25,7 @@ from .base.logs import log
 from .publish import package, safeguards
 from .publish.unchanged import UpToDate
 from .runs import publish
-from .runs.executor import Executor, Here, Observer
-from .runs.results import Published, Sharded, Totals
+from .runs.executor import Executor, Here, Observer, Published, Sharded, Totals
 from .settings.job import Done, Job
 from .shard_store import decisions, manifest
 from .shard_store.index import ROOTS, Index

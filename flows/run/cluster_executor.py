@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from ...tasks import storage
-from ...tasks.accounting.metrics import Place, Trace
+from ...tasks.accounting.metrics import Place, Trace, row
 from ...tasks.base.logs import log
 from ...tasks.plugins import gpu, loading
 from ...tasks.runs.executor import Chain
@@ -114,7 +114,7 @@ class ClusterExecutor:
     def stage(self, name: str, job: Job, shard: str, seconds: float) -> Done:
         kind = self.kind(name, job)
         place, trace = Place(name, shard=shard, kind=kind), Trace()
-        try:
+        with self.metrics.failing(place, trace):
             done = self.dispatcher.run(
                 worker.run_stage,
                 name,
@@ -126,10 +126,9 @@ class ClusterExecutor:
                 kind=kind,
                 trace=trace,
             )
-        except Exception as error:
-            self.metrics.failed(place, trace, error)
-            raise
-        self.metrics.stage(place, trace, done)
+        if done.cost is not None:
+            counts = (done.seconds, done.computed, done.reused, done.load)
+            self.metrics.add(row(place, trace, done.cost, *counts))
         return done
 
     def map(self, call: Call[Result], args: Sequence[tuple[object, ...]]) -> list[Result]:
@@ -139,7 +138,7 @@ class ClusterExecutor:
 
     def _on_worker(self, call: Call[Result], args: tuple[object, ...]) -> Result:
         place, trace = place_of(call, args, CPU), Trace()
-        try:
+        with self.metrics.failing(place, trace):
             ended: tuple[Result, Cost] = self.dispatcher.run(
                 worker.run_call,
                 call.work,
@@ -149,11 +148,8 @@ class ClusterExecutor:
                 name=f"{call.stage} {call.step}",
                 trace=trace,
             )
-        except Exception as error:
-            self.metrics.failed(place, trace, error)
-            raise
         result, cost = ended
-        self.metrics.call(place, trace, cost)
+        self.metrics.add(row(place, trace, cost))
         return result
 
 

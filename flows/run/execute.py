@@ -30,8 +30,7 @@ from ...tasks.insight import source_languages
 from ...tasks.plugins import trusted
 from ...tasks.publish.dataset import reader_drops, speaker_warnings
 from ...tasks.recording import unreachable
-from ...tasks.runs.executor import Alone, LastBegun, WorkersNeeded
-from ...tasks.runs.results import Published
+from ...tasks.runs.executor import Alone, LastBegun, Published, WorkersNeeded
 from ...tasks.settings.job import Job
 from ...tasks.shard_store import index
 from ...tasks.stages.listing import once

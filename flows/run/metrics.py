@@ -17,7 +17,7 @@ from ...tasks.accounting.metrics import Place, Trace
 from ...tasks.base.json_types import JsonObject
 from ...tasks.base.logs import log
 from ...tasks.base.schema import METRICS, MetricRow
-from ...tasks.settings.job import Cost, Done
+from ...tasks.settings.job import Cost
 from ...tasks.stages.call import Call
 from ...tasks.storage import owners
 
@@ -33,21 +33,19 @@ class Metrics:
         self._full: list[pa.RecordBatch] = []  # compact: a corpus of 100,000 hours has 300,000 rows
         self._rows: list[MetricRow] = []
 
-    def stage(self, place: Place, trace: Trace, done: Done) -> None:
-        if done.cost is not None:
-            counts = (done.seconds, done.computed, done.reused, done.load)
-            self._add(metrics.row(place, trace, done.cost, *counts))
-
-    def call(self, place: Place, trace: Trace, cost: Cost) -> None:
-        self._add(metrics.row(place, trace, cost))
+    @contextmanager
+    def failing(self, place: Place, trace: Trace) -> Iterator[None]:
+        """Inside, a call that raises an error is recorded with it."""
+        try:
+            yield
+        except Exception as error:
+            self.add(metrics.row(place, trace, None, error=type(error).__name__))
+            raise
 
     def here(self, call: Call[Any], cost: Cost, args: tuple[object, ...] = ()) -> None:
-        self.call(place_of(call, args, ""), Trace(cost.started, 1), cost)
+        self.add(metrics.row(place_of(call, args, ""), Trace(cost.started, 1), cost))
 
-    def failed(self, place: Place, trace: Trace, error: BaseException) -> None:
-        self._add(metrics.row(place, trace, None, error=type(error).__name__))
-
-    def _add(self, row: MetricRow) -> None:
+    def add(self, row: MetricRow) -> None:
         with self._lock:
             self._rows.append(row)
             if len(self._rows) >= BATCH:

@@ -21,8 +21,7 @@ from ..settings.job import Done, Job
 from ..shard_store import manifest
 from ..stages.call import Call, Deadline, Limits, of_shards
 from ..storage import lock, publication, versions
-from .executor import Executor
-from .results import Published
+from .executor import Executor, Published
 
 HOUR = 3600.0
 TARS_OF_LINK = 128  # about as many tars as one call links (`tables.ROWS` clips)

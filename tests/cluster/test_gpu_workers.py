@@ -27,8 +27,7 @@ from uttermill.flows.run.cluster_executor import ClusterExecutor, map_chains
 from uttermill.tasks import pipeline
 from uttermill.tasks.publish.unchanged import UpToDate
 from uttermill.tasks.runs import publish
-from uttermill.tasks.runs.executor import Observer
-from uttermill.tasks.runs.results import Published
+from uttermill.tasks.runs.executor import Observer, Published
 from uttermill.tasks.settings.job import Done
 from uttermill.tasks.stages import known_good
 

@@ -22,7 +22,7 @@ from uttermill.tasks import audio
 from uttermill.tasks.base.errors import ConfigError
 from uttermill.tasks.formats import _tars, features
 from uttermill.tasks.publish.upkeep.verify import verify
-from uttermill.tasks.runs.results import Published
+from uttermill.tasks.runs.executor import Published
 from uttermill.tasks.speech.fbank import Fbank
 
 onnx = pytest.importorskip("onnx")

@@ -33,7 +33,7 @@ from uttermill.tasks.formats import Hashes, Output, OutputShard, _clips, _tars, 
 from uttermill.tasks.publish.dataset import datacard
 from uttermill.tasks.publish.output_shards import format_shards, layout
 from uttermill.tasks.publish.upkeep.verify import verify
-from uttermill.tasks.runs.results import Published
+from uttermill.tasks.runs.executor import Published
 from uttermill.tasks.settings import Plugin
 from uttermill.tasks.shard_store import blobs
 from uttermill.tasks.storage import versions

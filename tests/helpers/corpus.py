@@ -15,7 +15,7 @@ import soundfile as sf
 from numpy.typing import NDArray
 
 from uttermill.tasks import pipeline
-from uttermill.tasks.runs.results import Published
+from uttermill.tasks.runs.executor import Published
 from uttermill.tasks.settings import (
     FilterSettings,
     PackageSettings,

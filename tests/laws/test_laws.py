@@ -33,8 +33,7 @@ from uttermill.tasks.formats import _tars
 from uttermill.tasks.publish.unchanged import UpToDate
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.runs import publish
-from uttermill.tasks.runs.executor import Here
-from uttermill.tasks.runs.results import Published
+from uttermill.tasks.runs.executor import Here, Published
 from uttermill.tasks.settings.job import Job
 from uttermill.tasks.shard_store import manifest
 from uttermill.tasks.stages import stage

@@ -27,7 +27,7 @@ from uttermill.tasks import pipeline
 from uttermill.tasks.publish.upkeep.verify import verify
 from uttermill.tasks.recording import ids
 from uttermill.tasks.recording.names import is_utf8, printable, recording_name
-from uttermill.tasks.runs.results import Published
+from uttermill.tasks.runs.executor import Published
 
 ROOT = Path(__file__).parents[2]
 NFC, NFD = unicodedata.normalize("NFC", "Café.wav"), unicodedata.normalize("NFD", "Café.wav")

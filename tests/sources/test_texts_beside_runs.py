@@ -18,8 +18,7 @@ from uttermill.tasks import pipeline
 from uttermill.tasks.insight.estimating import planning
 from uttermill.tasks.plugins import resolve_source
 from uttermill.tasks.recording import Ignored
-from uttermill.tasks.runs.executor import Here
-from uttermill.tasks.runs.results import Published
+from uttermill.tasks.runs.executor import Here, Published
 from uttermill.tasks.settings import Source
 from uttermill.tasks.shard_store.index import Index
 from uttermill.tasks.stages import shard

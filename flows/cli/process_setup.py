@@ -123,33 +123,14 @@ class _KeyboardInterrupt(KeyboardInterrupt):
 
 @contextmanager
 def interrupts_heard(heard: Heard) -> Iterator[None]:
-    """Within, both raise KeyboardInterrupt in the main thread, where this must be called."""
-    with _by_signals(heard), _never_told(heard):
-        try:
-            yield
-        finally:
-            heard.over = True
-
-
-def was_interrupt(error: BaseException) -> bool:
-    """Whether an error is an interrupt that a library converted: pydantic turns one in a serializer
-    into an error that only names it."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, KeyboardInterrupt) or KeyboardInterrupt.__name__ in str(cause):
-            return True
-        cause = cause.__cause__ or cause.__context__
-    return False
-
-
-@contextmanager
-def _by_signals(heard: Heard) -> Iterator[None]:
-    """SIGTERM ends a command as Ctrl-C does, also where SIGINT is ignored (`nohup … &`).
+    """Within, Ctrl-C and SIGTERM raise KeyboardInterrupt in the main thread, where this must be
+    called; also where SIGINT is ignored (`nohup … &`), SIGTERM does.
 
     Either is raised again if it was lost: Python drops exceptions in finalizers and callbacks of
     the garbage collector (distributed has one, and importing Prefect calls it often), and some
     libraries have an `except:` around their imports. The end of the exception object shows it:
-    whoever handles an interrupt holds it until the command ends.
+    whoever handles an interrupt holds it until the command ends. None that Python drops is printed,
+    nor one that Prefect logs when the import of its plug-ins is interrupted.
     """
 
     def interrupt(number: int, frame: object) -> None:
@@ -161,37 +142,39 @@ def _by_signals(heard: Heard) -> Iterator[None]:
         finally:
             del error  # else its traceback, which has this frame, would hold it
 
-    numbers = [signal.SIGTERM]
-    if at_once.is_undecided(signal.SIGINT):
-        numbers.append(signal.SIGINT)
-    before = {number: signal.signal(number, interrupt) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def _never_told(heard: Heard) -> Iterator[None]:
-    """Print no interrupt that Python drops, nor one that Prefect logs when the import of its
-    plug-ins is interrupted; raise Python's own again."""
-    before, prefect = sys.unraisablehook, logging.getLogger("prefect.plugins")
-
     def hook(unraisable: UnraisableHookArgs) -> None:
-        if unraisable.exc_type is KeyboardInterrupt:
+        if unraisable.exc_type is KeyboardInterrupt:  # Python's own
             heard.again(signal.SIGINT)
         elif unraisable.exc_type is not _KeyboardInterrupt:
-            before(unraisable)
+            former(unraisable)
 
     def is_told(record: logging.LogRecord) -> bool:
         error = record.exc_info and record.exc_info[1]
         return not (error and was_interrupt(error))
 
+    numbers = [signal.SIGTERM]
+    if at_once.is_undecided(signal.SIGINT):
+        numbers.append(signal.SIGINT)
+    former, prefect = sys.unraisablehook, logging.getLogger("prefect.plugins")
+    before = {number: signal.signal(number, interrupt) for number in numbers}
     sys.unraisablehook = hook
     prefect.addFilter(is_told)
     try:
         yield
     finally:
-        sys.unraisablehook = before
+        heard.over = True
+        sys.unraisablehook = former
         prefect.removeFilter(is_told)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def was_interrupt(error: BaseException) -> bool:
+    """Whether an error is an interrupt that a library converted: pydantic turns one in a serializer
+    into an error that only names it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, KeyboardInterrupt) or KeyboardInterrupt.__name__ in str(cause):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False

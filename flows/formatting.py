@@ -68,3 +68,19 @@ def forecast(interval: Mapping[str, float] | None, words: Callable[[float], str]
     """A forecast as three cells: expected, low, high; `unknown` without one."""
     ends = ("expected", "low", "high")
     return [words(interval[end]) for end in ends] if interval else ["unknown", "", ""]
+
+
+def forecast_rows(result: JsonObject) -> list[list[str]]:
+    """Hours kept, time and disk by an estimate, as `estimate --json` prints it: a title, and the
+    cells of a forecast."""
+    rows = [["hours kept", *forecast(result["hours"]["kept"], long_hours)]]
+    if len(result["datasets"]) > 1:
+        for name, entry in result["datasets"].items():
+            title = f"  {name}, of {entry['hours_in']:,.2f} h"
+            rows.append([title, *forecast(entry["kept"], long_hours)])
+    workers = " + ".join(f"{count} {kind}" for kind, count in result["workers"].items())
+    noun = "worker" if sum(result["workers"].values()) == 1 else "workers"
+    rows.append([f"time on {workers} {noun}", *forecast(result["wall_seconds"], clock)])
+    rows.append(["CPU time", *forecast(result["cpu_seconds"], clock)])
+    rows.append(["disk", *forecast(result["disk_bytes"], gigabytes)])
+    return rows

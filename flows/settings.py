@@ -262,70 +262,49 @@ def _at_home(value: Any) -> Any:
 
 
 def assign(data: JsonObject, sets: Iterable[str]) -> None:
-    """Apply each `a.b=value` or `a.b+=value` to raw settings; ConfigError if one has no place."""
+    """Apply each `a.b=value` (YAML) or `a.b+=value` to raw settings: setting `use` replaces the
+    whole mapping of a plug-in, and += adds an entry, or those of a list, to a list.
+
+    A plug-in or a list missing in `data` is taken from the defaults, so that one of its settings
+    can be changed alone. ConfigError for what cannot be assigned.
+    """
     for assignment in sets:
-        defaults = {
+        dotted, equals, text = assignment.partition("=")
+        adds = dotted.rstrip().endswith("+")
+        name = dotted.strip().removesuffix("+").rstrip()
+        keys = name.split(".")
+        if not equals or not all(keys):
+            raise ConfigError(
+                f"--set {assignment!r}: write it as key.key=value, or key.list+=value to add to a "
+                "list"
+            )
+        value = yaml_text.load(text, f"--set {assignment!r}: the value")
+        trusted.trust(value)  # a command line is its user's
+        if keys[-1] == "use" and len(keys) > 1 and not adds:
+            keys, value = keys[:-1], {"use": value}
+        place: Holder = data
+        default: JsonValue = {
             name: field.default.model_dump(mode="json")
             for name, field in PrepareSettings.model_fields.items()
             if isinstance(field.default, StageSettings | Plugin)
         }
-        assign_one(data, assignment, defaults)
-
-
-def assign_one(data: JsonObject, assignment: str, defaults: JsonObject) -> None:
-    """Apply `a.b=value` (YAML); setting `use` replaces the whole mapping of a plug-in, and
-    `a.b+=value` adds an entry, or those of a list, to a list.
-
-    A plug-in or a list missing in `data` is taken from `defaults`, so that one of its settings can
-    be changed alone. ConfigError for what cannot be assigned.
-    """
-    dotted, equals, text = assignment.partition("=")
-    adds = dotted.rstrip().endswith("+")
-    keys = dotted.strip().removesuffix("+").rstrip().split(".")
-    if not equals or not all(keys):
-        raise ConfigError(
-            f"--set {assignment!r}: write it as key.key=value, or key.list+=value to add to a list"
-        )
-    value = yaml_text.load(text, f"--set {assignment!r}: the value")
-    trusted.trust(value)  # a command line is its user's
-    if adds:
-        _add_to_list(data, keys, value, assignment, defaults)
-        return
-    if keys[-1] == "use" and len(keys) > 1:
-        keys, value = keys[:-1], {"use": value}
-    place, last, _ = _holder_of(data, keys, assignment, defaults)
-    if isinstance(place, list):
-        place[_index_of(place, last, assignment)] = value
-    else:
-        place[last] = value
-
-
-def _add_to_list(
-    data: JsonObject, keys: list[str], value: JsonValue, assignment: str, defaults: JsonObject
-) -> None:
-    place, last, default = _holder_of(data, keys, assignment, defaults)
-    usual = default.get(last) if isinstance(default, dict) else None
-    items = place.get(last, usual) if isinstance(place, dict) else None
-    if items is None and keys == ["sources"]:
-        items = []
-    if not isinstance(place, dict) or not isinstance(items, list):
-        raise ConfigError(f"--set {assignment!r}: {'.'.join(keys)} is not a list; write = for +=")
-    place[last] = [*items, *(value if isinstance(value, list) else [value])]
-
-
-def _holder_of(
-    data: JsonObject, keys: list[str], assignment: str, defaults: JsonObject
-) -> tuple[Holder, str, JsonValue]:
-    """The mapping or list that holds the last key, created if missing; that key; and the
-    container's default."""
-    place: Holder = data
-    default: JsonValue = defaults
-    while True:
-        key, keys = _first_key(place, keys)
-        if not keys:
-            return place, key, default
-        default = default.get(key) if isinstance(default, dict) else None
-        place = _step_into(place, key, assignment, default)
+        while True:
+            last, keys = _first_key(place, keys)
+            usual = default.get(last) if isinstance(default, dict) else None
+            if not keys:
+                break
+            place, default = _step_into(place, last, assignment, usual), usual
+        if adds:
+            items = place.get(last, usual) if isinstance(place, dict) else None
+            if items is None and name == "sources":
+                items = []
+            if not isinstance(place, dict) or not isinstance(items, list):
+                raise ConfigError(f"--set {assignment!r}: {name} is not a list; write = for +=")
+            value = [*items, *(value if isinstance(value, list) else [value])]
+        if isinstance(place, list):
+            place[_index_of(place, last, assignment)] = value
+        else:
+            place[last] = value
 
 
 def _first_key(place: Holder, keys: list[str]) -> tuple[str, list[str]]:

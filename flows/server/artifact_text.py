@@ -15,11 +15,10 @@ from ...tasks.base.errors import ConfigError, MillError, NothingLeft, OutLocked,
 from ...tasks.base.json_types import JsonObject
 from ...tasks.publish.reason_meanings import MEANINGS
 from .. import formatting
-from ..formatting import clock, long_hours, speed_of
+from ..formatting import clock, speed_of
 from ..progress import Standing, left_in_words
 
 WORST = 10  # reasons that are shown
-TIMES = (("time", "wall_seconds"), ("CPU time", "cpu_seconds"))  # of an estimate
 DONE = "**Done:"
 STOOD = "### Where it stood"  # kept, with what follows, when a failure is written above it
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
@@ -59,14 +58,7 @@ def markdown(
 
 def forecast(result: JsonObject) -> str:
     sampled, hours = result["sample"], result["hours"]
-    rows = [["hours kept", *formatting.forecast(hours["kept"], long_hours)]]
-    if len(result["datasets"]) > 1:
-        for name, entry in result["datasets"].items():
-            kept = formatting.forecast(entry["kept"], long_hours)
-            rows.append([f"of them {escaped(name)}", *kept])
-    rows += [[name, *formatting.forecast(result[key], clock)] for name, key in TIMES]
-    disk = formatting.forecast(result["disk_bytes"], lambda size: f"{size / 1e9:,.2f} GB")
-    rows.append(["disk", *disk])
+    rows = [[escaped(title.strip()), *cells] for title, *cells in formatting.forecast_rows(result)]
     parts = [
         f"{DONE} {sampled['recordings']} of {counted(sampled['of'], 'recording')} tried**, "
         f"{hours['in']:.2f} h in all by header.",

@@ -11,14 +11,7 @@ from ....tasks.base.counting import counted
 from ....tasks.base.json_types import JsonObject, JsonValue
 from ....tasks.recording import yaml_text
 from ... import formatting
-from ...formatting import (
-    clock,
-    error_rates,
-    forecast,
-    gigabytes,
-    long_hours,
-    new_in_words,
-)
+from ...formatting import clock, error_rates, forecast_rows, gigabytes, new_in_words
 from ...run import metrics
 from .tables import Line, aside, broken, funnel, table
 
@@ -307,17 +300,7 @@ def estimate(result: JsonObject) -> Iterator[Line]:
         f"{sampled['hours']:.2f} of {hours['in']:.2f} h by header, "
         f"{counted(sampled['strata'], 'stratum', 'strata')}."
     )
-    rows = [("hours kept", *forecast(hours["kept"], long_hours))]
-    if len(result["datasets"]) > 1:
-        for name, entry in result["datasets"].items():
-            title = f"  {name}, of {entry['hours_in']:,.2f} h"
-            rows.append((title, *forecast(entry["kept"], long_hours)))
-    workers = " + ".join(f"{count} {kind}" for kind, count in result["workers"].items())
-    noun = "worker" if sum(result["workers"].values()) == 1 else "workers"
-    rows.append((f"time on {workers} {noun}", *forecast(result["wall_seconds"], clock)))
-    rows.append(("CPU time", *forecast(result["cpu_seconds"], clock)))
-    rows.append(("disk", *forecast(result["disk_bytes"], gigabytes)))
-    yield table("", ("forecast", ">expected", ">from", ">to"), rows)
+    yield table("", ("forecast", ">expected", ">from", ">to"), forecast_rows(result))
     if result["computing"] is not None and result["computing"] < IDLE_SHARE:
         yield (
             f"Workers computed only {100 * result['computing']:.0f} % of the sample's time: they "

@@ -164,7 +164,9 @@ def test_fixed_cost_makes_no_straggler() -> None:
 
 def test_what_never_came_back_has_a_row_and_no_rate() -> None:
     collected = collecting.Metrics()
-    collected.failed(Place("filter", shard="s"), Trace(1.0, 6, 6, 12.5, True), RunError("x"))
+    trace = Trace(1.0, 6, 6, 12.5, True)
+    with pytest.raises(RunError), collected.failing(Place("filter", shard="s"), trace):
+        raise RunError("x")
     (row,) = collected.table().to_pylist()
     assert (row["error"], row["attempts"], row["deaths"]) == ("RunError", 6, 6)
     assert (row["lost_seconds"], row["isolated"], row["wall_seconds"]) == (12.5, True, None)
@@ -179,8 +181,8 @@ def test_rows_of_a_run_are_written_however_it_ends(
     def fails() -> None:
         with collecting.recorded(tmp_path) as collected:
             for n in range(10):
-                done = Done("filter", f"s{n}", 2, 1, 30.0, 1.0, cost=cost(started=100.0 + n))
-                collected.stage(Place("filter", shard=f"s{n}"), Trace(98.0, 1), done)
+                place, began = Place("filter", shard=f"s{n}"), cost(started=100.0 + n)
+                collected.add(metrics.row(place, Trace(98.0, 1), began, 30.0, 2, 1))
             raise RunError("the disk is full")
 
     with pytest.raises(RunError):

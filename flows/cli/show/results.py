@@ -99,7 +99,7 @@ def what_if(result: JsonObject) -> Iterator[Line]:
         # Clips of dev, test … that share something with train, under both settings.
         names = ("text", "speaker", "recording", "audio")
         leaks = [(when, result[when].get("leaks", {})) for when in ("now", "then")]
-        rows = [
+        shared = [
             (
                 f"{split}, {when}",
                 *(_number(name, side[split][name]) if split in side else "-" for name in names),
@@ -108,7 +108,7 @@ def what_if(result: JsonObject) -> Iterator[Line]:
             for when, side in leaks
         ]
         heads = ("", *(f">{name}" for name in names))
-        yield table("Clips that share with train", heads, rows)
+        yield table("Clips that share with train", heads, shared)
     if "speakers" in result["then"]:
         before, after = (result[name]["speakers"] for name in ("now", "then"))
         yield f"Speakers: {before:,} now, {after:,} then."

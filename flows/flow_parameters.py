@@ -1,8 +1,7 @@
 """The parameters of a flow run, and which values are allowed when they come from a form or an API.
 
-They are the fields of the settings, which list them once. Prefect takes a flow's parameters, and
-the form in its UI, from the signature and the docstring of its function: `takes` writes both from
-models such as `PrepareSettings`.
+Prefect takes a flow's parameters, and the form in its UI, from the signature and the docstring of
+its function: `takes` writes both from the fields of models such as `PrepareSettings`.
 
 A settings file is trusted: it may name modules to import, files, servers, clusters. Parameters come
 from whoever reaches Prefect's API. So they may set numbers and choices, and words

@@ -1,8 +1,4 @@
-"""The flow `prepare`: shard; then filter, resample and transcribe for each shard; then package.
-
-Wiring only. The flow's parameters are the stages' settings. Parquet manifests record finished work,
-so a rerun from the UI, a scheduled run and a local one all resume in the same way.
-"""
+"""The flow `prepare`: shard; then filter, resample and transcribe for each shard; then package."""
 
 from __future__ import annotations
 

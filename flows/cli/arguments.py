@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn, TypeAlias
 
@@ -275,22 +276,18 @@ def _installed(commands: Commands) -> None:
     completion.set_defaults(json=False)
 
 
-def _fraction(text: str) -> float:
-    with suppress(ValueError):
-        if 0 < (value := float(text)) <= 1:
-            return value
-    raise argparse.ArgumentTypeError("give a fraction above 0 and up to 1")
+def _number(
+    kind: Callable[[str], float], fits: Callable[[float], bool], wanted: str
+) -> Callable[[str], float]:
+    def number(text: str) -> float:
+        with suppress(ValueError):
+            if fits(value := kind(text)):
+                return value
+        raise argparse.ArgumentTypeError(f"give {wanted}")
+
+    return number
 
 
-def _count(text: str) -> int:
-    with suppress(ValueError):
-        if (value := int(text)) >= 1:
-            return value
-    raise argparse.ArgumentTypeError("give 1 or more")
-
-
-def _port(text: str) -> int:
-    with suppress(ValueError):
-        if 0 <= (value := int(text)) <= 65535:
-            return value
-    raise argparse.ArgumentTypeError("give a port up to 65535, or 0 for a free one")
+_fraction = _number(float, lambda share: 0 < share <= 1, "a fraction above 0 and up to 1")
+_count = _number(int, lambda count: count >= 1, "1 or more")
+_port = _number(int, lambda port: 0 <= port <= 65535, "a port up to 65535, or 0 for a free one")

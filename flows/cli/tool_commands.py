@@ -1,6 +1,6 @@
 """Commands that need no run: what is installed, known weights, a settings file to start from.
 
-Modules are imported by the command that needs them, so that a command starts quickly.
+Each imports what it needs, as some import Dask and Prefect.
 """
 
 from __future__ import annotations

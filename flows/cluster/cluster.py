@@ -1,7 +1,6 @@
 """The Dask cluster of a run: spawned, capped, preloaded workers that never outlive it.
 
-`Cluster` is a handle: workers start at its first use, so a run with nothing to do starts none.
-Dask is imported late for the same reason.
+Dask is imported late: a run with nothing to do starts no worker.
 """
 
 from __future__ import annotations
@@ -83,7 +82,8 @@ class Cluster:
         self._starting: list[SpecCluster] = []  # a local cluster, from its first moment
         self._failure: BaseException | None = None  # of the start, which is not repeated
         self._upkeep: Upkeep | None = None
-        self._demand: Callable[[], int] = lambda: 0
+        #: Calls that run or wait, which the number of workers follows where it is a range.
+        self.demand: Callable[[], int] = lambda: 0
         self._left: set[str] = set()  # addresses of workers that were told to leave
 
     @property
@@ -183,10 +183,6 @@ class Cluster:
                     "Start workers without --no-nanny"
                 ) from error
         return bool(holders)
-
-    def follow(self, demand: Callable[[], int]) -> None:
-        """Let the number of workers follow the calls that run or wait, where it is a range."""
-        self._demand = demand
 
     def left(self, address: str) -> bool:
         """Whether a worker that has just died was told to leave: by TERM, or by its walltime."""
@@ -320,7 +316,7 @@ class Cluster:
         if self.settings.kind == "class":
             self._cluster = self.settings.new_cluster()
             self._upkeep = upkeep.for_cluster(
-                self._cluster, self.settings.workers, lambda: self._demand()
+                self._cluster, self.settings.workers, lambda: self.demand()
             )
             return self._cluster
         self._scratch.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,7 @@
 """Runs the pipeline's calls on the cluster of a run, each within its deadline.
 
 Deadlines are in wall seconds; the worker of a call that misses its own is restarted. A stage of a
-shard has `item_timeout`, and `timeout_factor` for each second of its audio; other calls say how
-long they may take (`tasks.stages.call`).
+shard has `item_timeout`, and `timeout_factor` for each second of its audio.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def opened(
         cluster.forward_logging()
         with dask_reported(cluster, folder / DASK_REPORT):
             executor = ClusterExecutor(cluster, settings, metrics)
-            cluster.follow(executor.dispatcher.wanted)
+            cluster.demand = executor.dispatcher.wanted
             yield executor, progress
 
 

@@ -5,8 +5,7 @@ A thread posts them: one with the progress of the run and then its result, and i
 are grouped one more for each group. Requests are few, because they would dominate short runs: one
 in a run of some seconds, six per minute for each artifact of a long run, and at most MOST in
 EVERY_SECONDS: a server that records a thousand workers can handle no more. Only the last ones are
-awaited, briefly. `summarise` replaces the progress by a summary when a run fails, crashes or is
-cancelled.
+awaited, briefly.
 """
 
 from __future__ import annotations

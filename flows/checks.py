@@ -67,8 +67,7 @@ def check_wishes(settings: PrepareSettings) -> Job:
     containment.check(job.out)
     source_checks.check(job)
     selection.check(job)
-    _check_rates(job)
-    _check_columns(job)
+    _check_formats(job)
     _check_turns(job)
     recipe.weights(job.transcribe.recognisers)
     _check_aligner(job)
@@ -84,35 +83,33 @@ def check_wishes(settings: PrepareSettings) -> Job:
     return job
 
 
-def _check_rates(job: Job) -> None:
-    for plugin in job.package.formats:
-        module, chosen = plugins.FORMATS.resolve(plugin)
-        rates, rate = module.rates(chosen), job.resample.rate
-        if rates is not None and rate not in rates:
-            raise ConfigError(
-                f"package.formats.{plugin.use}: its audio has no sample rate of {rate} Hz; set "
-                f"resample.rate to one of {', '.join(map(str, sorted(rates)))}, or its audio to wav"
-            )
-
-
-def _check_columns(job: Job) -> None:
+def _check_formats(job: Job) -> None:
+    """Raises ConfigError if a format's codec does not have the sample rate, or if its settings name
+    a column that no version of this run has."""
     from ..tasks.base.schema import UTTERANCES
     from ..tasks.publish import published_columns
 
+    rate = job.resample.rate
     for plugin in job.package.formats:
         module, chosen = plugins.FORMATS.resolve(plugin)
-        needs = module.needs(chosen)
+        place = f"package.formats.{plugin.use}"
+        rates, needs = module.rates(chosen), module.needs(chosen)
+        if rates is not None and rate not in rates:
+            raise ConfigError(
+                f"{place}: its audio has no sample rate of {rate} Hz; set resample.rate to one of "
+                f"{', '.join(map(str, sorted(rates)))}, or its audio to wav"
+            )
         columns = {*UTTERANCES.names, *published_columns.row_schema(job).names} if needs else set()
         lacking = [name for name in needs if name not in columns]
         if "turns" in lacking:
             raise ConfigError(
-                f"package.formats.{plugin.use}: no clip has the column 'turns': set "
-                "filter.segmenter.use=dialogue, which makes clips of several turns"
+                f"{place}: no clip has the column 'turns': set filter.segmenter.use=dialogue, "
+                "which makes clips of several turns"
             )
         if lacking:
             raise ConfigError(
-                f"package.formats.{plugin.use}: no clip has the column {lacking[0]!r}: measure it "
-                "(filter.filters, transcribe.verdicts) or name another; see `uttermill schema`"
+                f"{place}: no clip has the column {lacking[0]!r}: measure it (filter.filters, "
+                "transcribe.verdicts) or name another; see `uttermill schema`"
             )
 
 

@@ -48,7 +48,6 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _starting(commands)
     _making(commands)
     _serving(commands)
     _reading(commands)
@@ -90,7 +89,7 @@ class _Command:
         self.several("--set", "A.B=C", "change one setting; the value is YAML", dest="sets")
 
 
-def _starting(commands: Commands) -> None:
+def _making(commands: Commands) -> None:
     init = _Command(commands, "init", "write a commented settings file, from answers or flags")
     file = "uttermill.yaml"
     init.maybe("file", "SETTINGS.yaml", f"the file to write ({file})", default=file)
@@ -101,9 +100,6 @@ def _starting(commands: Commands) -> None:
     init.word("--source", "PATH", "folder of recordings")
     init.word("--out", "DIR", "where results go")
     init.flag("--force", "replace the file if it is there")
-
-
-def _making(commands: Commands) -> None:
     demo = _Command(commands, "demo", "run all five tasks on a small corpus that it makes itself")
     home = "uttermill-demo"
     demo.word("--out", "DIR", f"where results go ({home})", default=home)

@@ -78,7 +78,12 @@ def script(shell: str) -> str:
                 "zsh": listed,
                 "tcsh": listed,
             }
-    preamble: Any = {"bash": "\n".join(_functions(vocabulary))}  # shtab types it as one text
+    functions = [
+        f"_uttermill_known_{name}='{' '.join(listed)}'\n"
+        f'_uttermill_{name}() {{ compgen -W "$_uttermill_known_{name}" -- "$1"; }}'
+        for name, listed in vocabulary.items()
+    ]
+    preamble: Any = {"bash": "\n".join([*functions, IN_VERSION])}  # shtab types it as one text
     text: str = shtab.complete(whole, shell, preamble=preamble)
     return text + NO_SPACE if shell == "bash" else text
 
@@ -120,13 +125,6 @@ def _reasons() -> Iterator[str]:
     yield from (f"transcribe.{name}" for name in shelves.names("text"))
     for stage in ("shard", "filter", "transcribe"):
         yield from (f"{stage}.{code}" for code in CODES)
-
-
-def _functions(vocabulary: dict[str, list[str]]) -> Iterator[str]:
-    for name, listed in vocabulary.items():
-        yield f"_uttermill_known_{name}='{' '.join(listed)}'"
-        yield f'_uttermill_{name}() {{ compgen -W "$_uttermill_known_{name}" -- "$1"; }}'
-    yield IN_VERSION
 
 
 def _actions(command: argparse.ArgumentParser) -> Iterator[argparse.Action]:

@@ -13,7 +13,6 @@ import io
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
@@ -204,24 +203,22 @@ def _says(entry: Decision | None) -> tuple[str, str | None] | None:
 
 
 def _text(file: str) -> str:
+    """A file in UTF-8, or in UTF-16 with its mark, as Excel writes "Unicode text"."""
     try:
-        with nullcontext(sys.stdin) if file == STDIN else _opened(file) as given:
-            text = given.read(MOST + 1)
+        if file == STDIN:
+            text = sys.stdin.read(MOST + 1)
+        else:
+            with open(file, "rb") as data:
+                wide = data.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+                with io.TextIOWrapper(data, "utf-16" if wide else "utf-8") as given:
+                    text = given.read(MOST + 1)
     except (OSError, ValueError) as error:
         wrong = "it is not text in UTF-8 or UTF-16 (in Excel, save it as CSV UTF-8)"
         why = error.strerror if isinstance(error, OSError) else wrong
-        expected = f"it must be {EXPECTED}"
-        raise ConfigError(f"{file} cannot be read: {why}; {expected}") from None
+        raise ConfigError(f"{file} cannot be read: {why}; it must be {EXPECTED}") from None
     if len(text) > MOST:
         raise ConfigError(f"{file} has more than {MOST >> 20} Mi characters; import it in parts")
     return text
-
-
-def _opened(file: str) -> io.TextIOWrapper:
-    """In UTF-8, or in UTF-16 with its mark, as Excel writes "Unicode text"."""
-    data = open(file, "rb")  # noqa: SIM115 (closed with the text)
-    wide = data.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    return io.TextIOWrapper(data, "utf-16" if wide else "utf-8")
 
 
 def _decisions(text: str, file: str) -> list[Decision]:

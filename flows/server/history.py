@@ -139,16 +139,18 @@ def wait_until_recorded(
     # The server cannot count what this process has not sent yet.
     drain(timeout)
     with get_client(sync_client=True) as client:
-        seen = (-1, -1)
+        runs = {"flow_runs": {"id": {"any_": [str(flow_run_id)]}}}
+        unended = {**runs, "task_runs": {"state": {"type": {"any_": OPEN_STATES}}}}
+        seen: tuple[int, ...] = ()
         since = time.monotonic()
         while True:
-            count = _count(client, flow_run_id)
+            # All task runs, and the open ones.
+            count = tuple(int(_post(client, "/task_runs/count", **w)) for w in (runs, unended))
             if count != seen:
                 seen, since = count, time.monotonic()
-            total, still_open = count
             quiet = time.monotonic() - since
-            enough = total >= expected if expected is not None else quiet >= QUIET_SECONDS
-            if enough and still_open == 0:
+            enough = count[0] >= expected if expected is not None else quiet >= QUIET_SECONDS
+            if enough and count[1] == 0:
                 return True
             if quiet > timeout:
                 return False
@@ -161,15 +163,6 @@ def complete(flow_run_id: UUID) -> int:
     why = "The end of this task run was lost when Prefect's server ended; its flow run completed."
     with get_client(sync_client=True) as client:
         return _end_task_runs(client, [flow_run_id], Completed(message=why))
-
-
-def _count(client: SyncPrefectClient, flow_run_id: UUID) -> tuple[int, int]:
-    runs = {"id": {"any_": [str(flow_run_id)]}}
-    still_open = {"state": {"type": {"any_": OPEN_STATES}}}
-    return (
-        int(_post(client, "/task_runs/count", flow_runs=runs)),
-        int(_post(client, "/task_runs/count", flow_runs=runs, task_runs=still_open)),
-    )
 
 
 def _end_task_runs(client: SyncPrefectClient, flow_runs: Sequence[UUID], state: State[Any]) -> int:

@@ -133,7 +133,7 @@ def test_a_job_that_ends_is_replaced(queue: Path) -> None:
 def test_workers_in_a_range_follow_the_calls(queue: Path) -> None:
     calls = 0
     with opened(queue, workers={"min": 1, "max": 2}) as cluster:
-        cluster.follow(lambda: calls)
+        cluster.demand = lambda: calls
         assert cluster.count(CPU) == 2
         assert cluster.submit(abs, -3).result(60) == 3
         assert len(listed(queue / "jobs")) == 1
